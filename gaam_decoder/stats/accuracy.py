@@ -42,7 +42,7 @@ def majority_votes(logits_SNC: NDArray[np.float32], predicted_SN: Labels) -> Lab
     place_SN = np.arange(num_rows) * num_classes + predicted_SN
     votes_NC = np.bincount(place_SN.ravel(), minlength=num_rows * num_classes)
     votes_NC = votes_NC.reshape(num_rows, num_classes)
-    voted_N = votes_NC.argmax(1)
+    voted_N: Labels = votes_NC.argmax(1)
     most_N = votes_NC.max(1)
 
     # break ties by the mean probability of the tied classes

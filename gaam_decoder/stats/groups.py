@@ -56,7 +56,9 @@ class RowGroups:
     def correction_G(self) -> NDArray[np.float64]:
         """Factor ``1 / (1 - 2 p_g + Q)`` of ``q_g^2`` in the variance of the mean."""
         share_G = self.rows_G / self.rows_G.sum()
-        return 1 / (1 - 2 * share_G + np.sum(share_G**2))
+        correction_G: NDArray[np.float64]
+        correction_G = 1 / (1 - 2 * share_G + np.sum(share_G**2))
+        return correction_G
 
     @cached_property
     def freedom(self) -> float:
@@ -99,7 +101,8 @@ class RowGroups:
         num_rows = value_SN.shape[1]
         mean_S = value_SN.mean(1, dtype=np.float64)
         share_SG = np.outer(mean_S, self.rows_G)
-        return (self.totals(value_SN) - share_SG) / num_rows
+        beyond_SG: NDArray[np.float64] = (self.totals(value_SN) - share_SG) / num_rows
+        return beyond_SG
 
 
 def row_groups(names: Sequence[Any] | NDArray[Any] | None) -> RowGroups | None:

@@ -183,4 +183,6 @@ class Limits(MeanLimits):
         smaller = (half**2 + against * size * (1 - size) / 2) ** 0.5 - half
         observed = in_favour + against - (in_favour - against) ** 2
         unseen = max(0.0, 2 * smaller + size - size**2 - observed) * self.clustering
-        return RULE_OF_THREE * unseen / (self.found.num_rows * self.found.rows_each)
+        rows = self.found.num_rows * self.found.rows_each
+        more: float = RULE_OF_THREE * unseen / rows
+        return more

@@ -108,7 +108,8 @@ def minimum_detectable_difference(
             high = middle
         else:
             low = middle
-    return high * sd / len(difference_S) ** 0.5
+    detectable: float = high * sd / len(difference_S) ** 0.5
+    return detectable
 
 
 def seeds_needed(num_comparisons: int, *, alpha: float = 0.05) -> int:

@@ -30,7 +30,8 @@ class Answers:
     @cached_property
     def predicted_N(self) -> NDArray[np.int64]:
         """Class of the largest logit, the first of equal ones."""
-        return self.logits.argmax(-1)
+        predicted_N: NDArray[np.int64] = self.logits.argmax(-1)
+        return predicted_N
 
     @cached_property
     def log_p_NC(self) -> Floats:
@@ -78,7 +79,7 @@ class Answers:
     @property
     def num_classes(self) -> int:
         """Number of classes, also of those without rows."""
-        return self.logits.shape[1]
+        return int(self.logits.shape[1])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
