@@ -1,10 +1,10 @@
-"""How much a trained mechanism reads of every layer: pure functions of mean attention maps.
+"""The importance of every layer for a trained mechanism, from its mean attention maps.
 
-S seeds, L layers, D features (1 where all features share a weight), H heads, Q queries.
+S seeds, L layers, D features (1 if all features share a weight), H heads, Q queries.
 
-Source: Ioannides, Chadha, Elkins 2024, arXiv 2401.11143, the Importance Factor: the attention map
-averaged over the evaluation rows, min-max normalised. Deviation: it is taken for every seed, then
-averaged over seeds, so that its spread is known.
+Source: Ioannides, Chadha, Elkins 2024, arXiv 2401.11143, the Importance Factor: the
+attention map averaged over the evaluation rows, min-max normalised. Deviation: every
+seed has its own factor, and their mean and standard deviation are reported.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,8 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import by_seed
 
 Floats = NDArray[np.floating[Any]]
-FLAT = 4 * float(
-    np.finfo(np.float32).eps
-)  # relative range of a map that is rounding alone
+FLAT = 4 * float(np.finfo(np.float32).eps)
+"""Relative range of a map up to which rounding explains it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,47 +30,56 @@ class Importance:
     seeds: tuple[int, ...]
     contribution: tuple[float, ...]  # share of the summed map, in percent
     contribution_sd: tuple[float, ...] | None  # over seeds; None for one seed
-    factor: tuple[
-        float, ...
-    ]  # importance factor, in [0, 1], averaged over the features
+    factor: tuple[float, ...]  # in [0, 1], averaged over the features
     factor_sd: tuple[float, ...] | None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: one object per layer."""
-        names = ("contribution", "contribution_sd", "factor", "factor_sd")
-        layers = [
-            {"layer": layer}
-            | {name: of and of[place] for name in names for of in [getattr(self, name)]}
-            for place, layer in enumerate(self.layers)
-        ]
+        figures = {
+            "contribution": self.contribution,
+            "contribution_sd": self.contribution_sd,
+            "factor": self.factor,
+            "factor_sd": self.factor_sd,
+        }
+        layers = []
+        for place, layer in enumerate(self.layers):
+            record: dict[str, float | None] = {"layer": layer}
+            for name, values in figures.items():
+                record[name] = None if values is None else values[place]
+            layers.append(record)
         return {"seeds": list(self.seeds), "layers": layers}
 
 
 def layer_map(map_S: Floats) -> NDArray[np.float64]:
     """A mean attention map as weights of layers and features, (S, L, D) or (S, L, 1).
 
-    That of a gate as it is; (S, H, Q, L) of what reads layers, averaged over heads and queries.
+    The map of a gate has this shape. The map of an attention over layers, (S, H, Q, L),
+    is averaged over heads and queries.
     """
-    wide = map_S.astype(np.float64)
-    return wide.mean((1, 2))[..., None] if wide.ndim == 4 else wide
+    weights = map_S.astype(np.float64)
+    if weights.ndim == 4:
+        return weights.mean((1, 2))[..., None]
+    return weights
 
 
 def importance_factor(map_S: Floats) -> NDArray[np.float64]:
     """``IF = (w - min w) / (max w - min w)`` of every seed's mean map.
 
-    0 everywhere on a constant map, on which nothing stands out; shapes are as in ``layer_map``.
+    It is 0 everywhere for a constant map. Shapes are as in ``layer_map``.
     """
     map_SLD = layer_map(map_S)
     low_S11 = map_SLD.min((1, 2), keepdims=True)
     range_S11 = map_SLD.max((1, 2), keepdims=True) - low_S11
     flat_S11 = range_S11 <= FLAT * np.abs(map_SLD).max((1, 2), keepdims=True)
-    return np.where(
-        flat_S11, 0.0, (map_SLD - low_S11) / np.where(flat_S11, 1.0, range_S11)
-    )
+    divisor_S11 = np.where(flat_S11, 1.0, range_S11)
+    return np.where(flat_S11, 0.0, (map_SLD - low_S11) / divisor_S11)
 
 
 def layer_contribution(map_S: Floats) -> NDArray[np.float64]:
-    """Each layer's share of the summed map in percent, (S, L); of a map of zeros all the same."""
+    """Each layer's share of the summed map in percent, (S, L).
+
+    All layers of a map of zeros have the same share.
+    """
     sum_SL = layer_map(map_S).sum(2)
     total_S1 = sum_SL.sum(1, keepdims=True)
     empty_S1 = total_S1 == 0
@@ -82,7 +90,7 @@ def layer_contribution(map_S: Floats) -> NDArray[np.float64]:
 def importance_of(runs: Sequence[RunResult]) -> Importance | None:
     """Importance over all finished seeds of runs that differ in their seeds alone.
 
-    None where the mechanism has no attention map, no seed finished, or nothing was tested.
+    None if the mechanism has no attention map, no seed finished, or nothing was tested.
     """
     maps = by_seed(runs, lambda run: run.attention_map)
     if not maps:
@@ -105,7 +113,7 @@ def factor_by_seed(
 ) -> NDArray[np.float64] | None:
     """Importance factor of every layer for each of some finished seeds, (S, L).
 
-    Of runs that differ in their seeds alone; None where the mechanism has no attention map.
+    The runs differ in their seeds alone. None if the mechanism has no attention map.
     """
     maps = by_seed(runs, lambda run: run.attention_map)
     if not maps or not set(seeds) <= maps.keys():
@@ -114,4 +122,7 @@ def factor_by_seed(
 
 
 def _sd(value_SL: NDArray[np.float64]) -> tuple[float, ...] | None:
-    return tuple(value_SL.std(0, ddof=1).tolist()) if len(value_SL) > 1 else None
+    """Standard deviation over seeds of every layer; None for one seed."""
+    if len(value_SL) < 2:
+        return None
+    return tuple(value_SL.std(0, ddof=1).tolist())

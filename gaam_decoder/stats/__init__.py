@@ -1,8 +1,8 @@
 """Statistics of accuracies and predictions: pure functions of arrays.
 
-``accuracy`` scores predictions, ``seeds`` treats the accuracies of several seeds as a sample,
-``crossed`` treats seeds and test rows as samples both, ``claim`` says of two mechanisms what may
-be said, and what it rests on is in ``paired``.
+``accuracy`` scores predictions. ``seeds`` treats the accuracies of several seeds as a
+sample, ``crossed`` treats seeds and test rows as two samples. ``claim`` gives the
+verdict on two mechanisms, with the tests of ``paired``.
 
 >>> low, high = gaam_decoder.stats.t_interval(np.array([0.87, 0.88, 0.89]))
 >>> f"{low:.3f} to {high:.3f}"
@@ -34,7 +34,8 @@ from gaam_decoder.stats.seeds import (
 __all__ = [
     "ALPHA", "LEAST_GROUPS", "LEAST_SEEDS", "MARGIN", "NO_CLAIM", "Claim", "CorrectedT",
     "RowGroups", "accuracy", "claim", "confusion", "corrected_resampled_t", "holm",
-    "holm_corrected", "later_than_chance", "majority_votes", "minimum_detectable_difference",
-    "row_groups", "seeds_needed", "sign_flip", "standard_deviation", "t_interval",
+    "holm_corrected", "later_than_chance", "majority_votes",
+    "minimum_detectable_difference", "row_groups", "seeds_needed", "sign_flip",
+    "standard_deviation", "t_interval",
     "two_level_interval", "within",
 ]  # fmt: skip

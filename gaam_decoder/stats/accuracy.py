@@ -1,4 +1,4 @@
-"""Scores of predictions.
+"""Accuracy, confusion matrix and majority vote of predicted classes.
 
 S seeds, N test rows, C classes.
 """
@@ -12,36 +12,40 @@ Labels = NDArray[np.int64]
 
 
 def accuracy(predicted_N: Labels, label_N: Labels) -> float:
-    """Share of the rows whose predicted class is right."""
+    """Share of the rows with the right predicted class."""
     return float(np.mean(predicted_N == label_N))
 
 
 def confusion(
     predicted_N: Labels, label_N: Labels, num_classes: int
 ) -> NDArray[np.int64]:
-    """Number of rows of every class (first axis) by predicted class (second axis), (C, C)."""
+    """Number of rows by class (first axis) and predicted class (second), (C, C)."""
     counts = np.bincount(label_N * num_classes + predicted_N, minlength=num_classes**2)
     return counts.reshape(num_classes, num_classes).astype(np.int64)
 
 
 def majority_votes(logits_SNC: NDArray[np.float32], predicted_SN: Labels) -> Labels:
-    """Class that most seeds predict, for every row, (N,).
+    """The class that most seeds predict, for every row, (N,).
 
-    Where classes have equally many votes, the one of them with the larger mean probability wins.
+    Among classes with equally many votes the largest mean probability wins.
 
     Args:
-        logits_SNC: decide between equals.
-        predicted_SN: where each is largest.
+        logits_SNC: logits of every seed, which decide ties.
+        predicted_SN: class of the largest logit.
 
     Raises:
-        ValueError: NaN or infinity where logits decide.
+        ValueError: NaN or infinity in a row with a tie.
     """
     num_seeds, num_rows, num_classes = logits_SNC.shape
+
+    # count the votes of all rows at once, every row in its own range of bins
     place_SN = np.arange(num_rows) * num_classes + predicted_SN
     votes_NC = np.bincount(place_SN.ravel(), minlength=num_rows * num_classes)
     votes_NC = votes_NC.reshape(num_rows, num_classes)
-    voted_N = votes_NC.argmax(1)
+    voted_N: Labels = votes_NC.argmax(1)
     most_N = votes_NC.max(1)
+
+    # break ties by the mean probability of the tied classes
     tied_N = np.flatnonzero((votes_NC == most_N[:, None]).sum(1) > 1)
     if len(tied_N):
         logits = checked(logits_SNC[:, tied_N].astype(np.float64))

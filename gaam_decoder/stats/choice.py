@@ -1,4 +1,4 @@
-"""How much of a score is the luck of what was chosen by validation, such as a learning rate."""
+"""The variance of a score that comes from tuning on validation rows."""
 
 from typing import Any, NamedTuple
 
@@ -12,11 +12,11 @@ SEED = 0
 
 
 class ChoiceOf(NamedTuple):
-    """What other rows would have chosen."""
+    """The choices that other validation rows would make."""
 
-    share: float  # of all draws of the rows that chose, how many choose the same
+    share: float  # of the draws of validation rows that choose the likeliest candidate
     variance: float
-    """Mean square of how far the score of what they choose is from that of what was chosen."""
+    """Mean squared test-score difference between a drawn choice and the real one."""
 
 
 def choice_of(
@@ -24,12 +24,13 @@ def choice_of(
     score_CK: NDArray[np.float64],
     groups: RowGroups | None = None,
 ) -> ChoiceOf:
-    """What a choice between C candidates by N validation rows adds to the doubt of a score.
+    """Estimate the variance from a choice among C candidates on N validation rows.
 
-    Other rows would have chosen others. The means of the candidates on N other rows are drawn from
-    the normal distribution that the rows show, the best of each draw is chosen, and its test score
-    is so far from that of what was chosen. In simulated experiments the interval of a difference
-    then holds that of the best rates in 94 of 100 cases or more, without it in 70 to 97
+    Other validation rows would choose other candidates. The means of the candidates on
+    N other rows are drawn from the normal distribution that the rows show. Each draw
+    chooses its best candidate, and the variance follows from the test scores of these
+    choices. In simulated experiments the interval of a difference then covers the
+    difference of the best rates in at least 94 of 100 cases, without it in 70 to 97
     (``bench_error_rates --of tuned``).
 
     >>> right_CN = np.array([[1, 1, 0, 1] * 50, [1, 0, 1, 1] * 50])
@@ -37,12 +38,12 @@ def choice_of(
     0.005
 
     Args:
-        right_CN: whether each candidate was right on each row that chose.
+        right_CN: whether each candidate was right on each validation row.
         score_CK: test scores of every candidate under K seeds.
-        groups: rows that belong together, which are drawn together then; None: every row alone.
+        groups: rows that belong together and are drawn together; None: every row alone.
 
-    Source: the bootstrap of a selection: Efron 2014, "Estimation and accuracy after model
-        selection"; here of the means, which are nearly normal.
+    Source: the bootstrap of a selection: Efron 2014, "Estimation and accuracy after
+        model selection"; here of the means, which are nearly normal.
     """
     mean_C = right_CN.mean(1, dtype=np.float64)
     if groups is None:
@@ -53,8 +54,11 @@ def choice_of(
     drawn_MC = np.random.default_rng(SEED).multivariate_normal(
         mean_C, covariance_CC, DRAWS, method="eigh", check_valid="ignore"
     )
-    best_MC = drawn_MC >= drawn_MC.max(1, keepdims=True) - 1e-12  # equals share a draw
+
+    # equal candidates share a draw
+    best_MC = drawn_MC >= drawn_MC.max(1, keepdims=True) - 1e-12
     share_C = (best_MC / best_MC.sum(1, keepdims=True)).mean(0)
     test_C = score_CK.mean(1)
-    variance = float(share_C @ (test_C - test_C[mean_C.argmax()]) ** 2)
+    chosen = mean_C.argmax()
+    variance = float(share_C @ (test_C - test_C[chosen]) ** 2)
     return ChoiceOf(float(share_C.max()), variance)

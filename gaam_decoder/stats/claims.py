@@ -1,6 +1,9 @@
-"""What may be said of two mechanisms: better, worse, equivalent, undecided, or no claim at all.
+"""The verdict on two mechanisms: better, worse, equivalent, undecided, or no claim.
 
-S seeds that both have, N test rows.
+``claim`` compares right and wrong test rows of a mechanism and a baseline over seeds.
+``holm_corrected`` corrects several claims for one another.
+
+S seeds of both mechanisms, N test rows, U units (rows or groups), M comparisons.
 """
 
 import math
@@ -12,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_decoder.stats.crossed import crossed
+from gaam_decoder.stats.crossed import Crossed, crossed
 from gaam_decoder.stats.groups import LEAST_GROUPS, RowGroups, row_groups
 from gaam_decoder.stats.limits import ALPHA, Limits, MeanLimits, Side
 from gaam_decoder.stats.paired import (
@@ -27,8 +30,8 @@ from gaam_decoder.stats.paired import (
 )
 
 MARGIN = 0.005
-"""Half a point: differences of published tables that are called better are rarely smaller."""
-MOST_SEEDS = 1000  # that are worth proposing
+"""Half a point: tables of papers rarely call a smaller difference better."""
+MOST_SEEDS = 1000  # the largest number of seeds that is worth proposing
 MOST_TESTS = 64  # of one row, in repeated cross-validations
 Hits = NDArray[np.bool_] | NDArray[np.floating[Any]]
 
@@ -42,85 +45,83 @@ class Claim:
     margin: float
     difference: float
     interval: tuple[float, float] | None  # 95%, over seeds and rows
-    p: (
-        float | None
-    )  # two-sided, over seeds and rows; None for fewer than two seeds or rows
+    p: float | None
+    """Two-sided, over seeds and rows; None for fewer than two seeds or rows."""
     p_equivalent: float | None
     """Larger of two one-sided p-values against the margin, over seeds and rows."""
     on_these_rows: OnTheseRows
-    p_holm: float | None = (
-        None  # ``p`` corrected for the other comparisons of its family; None alone
-    )
+    p_holm: float | None = None
+    """``p``, corrected for the comparisons of its family; None without a family."""
     p_equivalent_holm: float | None = None
-    num_tests: int = 1  # that it was corrected for
-    step: int = (
-        1  # tests for which the step of Holm's procedure corrects that decided this one
-    )
+    num_tests: int = 1  # comparisons of the family
+    step: int = 1
+    """Comparisons that Holm's procedure still counts at the step of this decision."""
     limits: MeanLimits | None = field(default=None, repr=False)
-    """What the numbers are from; None for fewer than two seeds or rows."""
-    larger_is_better: bool = True  # False of losses: what is smaller is better then
-    no_claim: str = ""  # why the score, or the data, allow no claim; '' where they do
-    num_groups: int | None = (
-        None  # of rows that belong together; None: every row is a unit
-    )
+    """The source of the numbers; None for fewer than two seeds or rows."""
+    larger_is_better: bool = True  # False for losses
+    no_claim: str = ""  # why the score or the data allow no claim; empty: a claim
+    num_groups: int | None = None  # None: every row is a unit
 
     @property
     def verdict(self) -> Verdict:
-        """Better or worse where p is below 0.05, else equivalent where that of equivalence is.
+        """Better or worse if p is below 0.05, else equivalent if its p is.
 
-        The corrected ones, where there are any. Undecided where neither is, and with fewer than 6
-        seeds; no claim where the score or the data allow none.
+        The corrected p-values count, if there are any. The verdict is undecided if
+        neither p is small, or with fewer than 6 seeds. It is "no claim" if the score or
+        the data allow none.
         """
         if self.no_claim:
             return NO_CLAIM
-        ahead = self.difference if self.larger_is_better else -self.difference
+        improvement = self.difference if self.larger_is_better else -self.difference
         return verdict_of(
-            self.num_seeds, ahead, self.p_decisive, self.p_equivalent_decisive
+            self.num_seeds, improvement, self.p_decisive, self.p_equivalent_decisive
         )
 
     @property
     def p_decisive(self) -> float | None:
-        """``p``, corrected where it was."""
-        return self.p if self.p_holm is None else self.p_holm
+        """The corrected ``p``, or ``p`` without a correction."""
+        if self.p_holm is None:
+            return self.p
+        return self.p_holm
 
     @property
     def p_equivalent_decisive(self) -> float | None:
-        """``p_equivalent``, corrected where it was."""
-        return (
-            self.p_equivalent
-            if self.p_equivalent_holm is None
-            else self.p_equivalent_holm
-        )
+        """The corrected ``p_equivalent``, or ``p_equivalent`` without a correction."""
+        if self.p_equivalent_holm is None:
+            return self.p_equivalent
+        return self.p_equivalent_holm
 
     @property
     def significant(self) -> bool:
-        """Whether there is a difference, over seeds and rows."""
+        """Whether the verdict is a difference, over seeds and rows."""
         return self.verdict in ("better", "worse")
 
     @property
     def negligible(self) -> bool:
-        """Whether the difference is smaller than the margin, whatever else there is."""
-        equal = self.p_equivalent_decisive
-        return self.num_seeds >= LEAST_SEEDS and equal is not None and equal < ALPHA
+        """Whether the difference is below the margin, even if it is significant."""
+        p = self.p_equivalent_decisive
+        return self.num_seeds >= LEAST_SEEDS and p is not None and p < ALPHA
 
     @property
     def testable(self) -> bool:
-        """Whether there is a p, and seeds enough to go by it."""
+        """Whether there is a p, and enough seeds for a verdict."""
         return self.p is not None and self.num_seeds >= LEAST_SEEDS
 
     @property
     def silent(self) -> bool:
-        """Whether there are seeds enough, and the data allowed no claim."""
+        """Whether the data allowed no claim although there are enough seeds."""
         return bool(self.no_claim) and self.num_seeds >= LEAST_SEEDS
 
     @property
     def interval_corrected(self) -> tuple[float, float] | None:
-        """The interval at the level that decided: it leaves out 0 exactly if there is a difference.
+        """The interval at the level of the decision.
 
-        None where there is no verdict to make: fewer than 6 seeds, or no claim.
+        It excludes 0 exactly if the verdict is a difference. None without a verdict:
+        with fewer than 6 seeds, or with no claim.
 
-        Source: Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for
-            the Holm procedure"; of a difference that was found, at the level of its own step.
+        Source: Strassburger and Bretz 2008, "Compatible simultaneous lower confidence
+            bounds for the Holm procedure"; a significant difference has the level of
+            its own step.
         """
         if self.limits is None or not self.testable:
             return None
@@ -128,11 +129,11 @@ class Claim:
 
     @property
     def seeds_to_decide(self) -> int | None:
-        """Fewest seeds that would decide with these test rows, if what was estimated is so.
+        """Fewest seeds that would decide with these rows, if the estimates are true.
 
-        As often as not, for chance puts the next difference nearer or further, and at the level of
-        the smallest p of all comparisons. None where it is decided, and where no number up to 1,000
-        would.
+        They decide about half of the time, for chance moves the next difference. The
+        level is that of the smallest p of all comparisons. None if the comparison is
+        decided, or if 1,000 seeds would not decide it.
         """
         least = max(self.num_seeds, LEAST_SEEDS)
         num_units = self.num_groups or self.num_rows
@@ -142,76 +143,102 @@ class Claim:
     def rows_to_decide(self) -> int | None:
         """About how many test rows would decide with these seeds, to two digits.
 
-        None where it is decided, where not even a thousand times as many would, where there are
-        too few seeds for any claim, and where groups are the unit.
+        None if the comparison is decided, if a thousand times as many rows would not
+        decide it, with too few seeds for a claim, and if groups are the unit.
         """
-        return None if self.num_groups else self._units_to_decide(self.num_rows)
+        if self.num_groups:
+            return None
+        return self._units_to_decide(self.num_rows)
 
     @property
     def groups_to_decide(self) -> int | None:
-        """The same of groups of the sizes that there are, where groups are the unit."""
-        return self._units_to_decide(self.num_groups) if self.num_groups else None
+        """About how many groups of the same sizes would decide; None for rows."""
+        if not self.num_groups:
+            return None
+        return self._units_to_decide(self.num_groups)
 
-    def _units_to_decide(self, there: int) -> int | None:
+    def _units_to_decide(self, num_units: int) -> int | None:
+        """The smallest decisive number of units above ``num_units``, to two digits."""
         if self.num_seeds < LEAST_SEEDS:
             return None
-        least, most = there + 1, 1000 * there
-        units = self._fewest(least, most, lambda units: (self.num_seeds, units))
-        if units is None:
+        least = num_units + 1
+        most = 1000 * num_units
+        fewest = self._fewest(least, most, lambda units: (self.num_seeds, units))
+        if fewest is None:
             return None
-        return max(least, int(round(units, 1 - math.floor(math.log10(units)))))
+        exponent = math.floor(math.log10(fewest))
+        return max(least, int(round(fewest, 1 - exponent)))
 
     def _fewest(
         self, low: int, high: int, size: Callable[[int], tuple[int, int]]
     ) -> int | None:
-        """The smallest number whose (seeds, units) decide; None if it is decided, or none does.
+        """The smallest number from ``low`` to ``high`` that would decide.
 
-        What more of decides once, it decides for good, but where a difference lies next to the
-        margin.
+        Args:
+            low: the smallest candidate.
+            high: the largest candidate.
+            size: (seeds, units) of a candidate.
+
+        Returns:
+            None if the comparison is decided already, or if no candidate decides it.
         """
-        limits, level = self.limits, ALPHA / self.num_tests
+        limits = self.limits
+        level = ALPHA / self.num_tests
         if limits is None or self.verdict != "undecided" or low > high:
             return None
 
         def decides(number: int) -> bool:
-            return limits.resized(*size(number)).decide(self.margin, level)
+            num_seeds, num_units = size(number)
+            return limits.resized(num_seeds, num_units).decide(self.margin, level)
 
-        return (
-            low + bisect_left(range(low, high), True, key=decides)
-            if decides(high)
-            else None
-        )
+        # a larger sample decides whatever a smaller one does, except next to the margin
+        if not decides(high):
+            return None
+        return low + bisect_left(range(low, high), True, key=decides)
 
 
 def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
-    """Claims of one family, corrected for one another; those that are not testable as they are.
+    """Correct the claims of one family for one another.
 
-    The tests of a difference and those of equivalence are a family each. A claim that the data
-    did not allow counts as a test that found nothing.
+    The tests of a difference are one family, the tests of equivalence another. A claim
+    that the data did not allow counts as a test with p = 1. Claims that are not
+    testable come back unchanged.
 
     Args:
-        claims: all that were tested.
-        untested: more tests, as if they found nothing; which are so may depend on the results.
+        claims: all claims of the family.
+        untested: further tests, counted with p = 1; which tests are left out may depend
+            on the results.
     """
     tested = [claim for claim in claims if claim.testable]
-    total = len(tested) + sum(claim.silent for claim in claims) + untested
-    p_M, equal_M = np.ones((2, total))
+    num_silent = sum(claim.silent for claim in claims)
+    num_tests = len(tested) + num_silent + untested
+    p_M = np.ones(num_tests)
     p_M[: len(tested)] = [claim.p for claim in tested]
-    equal_M[: len(tested)] = [claim.p_equivalent for claim in tested]
-    differ_M = holm(p_M)
-    # what is not rejected was decided at the first step that rejected nothing
-    place_M = np.minimum(p_M.argsort(kind="stable").argsort(), (differ_M < ALPHA).sum())
-    columns = zip(
-        differ_M.tolist(), holm(equal_M).tolist(), place_M.tolist(), strict=True
-    )
-    found = []
+    p_equivalent_M = np.ones(num_tests)
+    p_equivalent_M[: len(tested)] = [claim.p_equivalent for claim in tested]
+    p_holm_M = holm(p_M)
+    p_equivalent_holm_M = holm(p_equivalent_M)
+
+    # the first step that rejects nothing decides all tests that are not rejected
+    rank_M = p_M.argsort(kind="stable").argsort()
+    decided_at_M = np.minimum(rank_M, (p_holm_M < ALPHA).sum())
+
+    corrected = []
+    test = 0
     for claim in claims:
-        if claim.testable:
-            p, equal, place = next(columns)
-            about = {"p_holm": p, "p_equivalent_holm": equal, "num_tests": total}
-            claim = replace(claim, **about, step=total - place)
-        found.append(claim)
-    return found
+        if not claim.testable:
+            corrected.append(claim)
+            continue
+        corrected_claim = replace(
+            claim,
+            p_holm=float(p_holm_M[test]),
+            p_equivalent_holm=float(p_equivalent_holm_M[test]),
+            num_tests=num_tests,
+            step=num_tests - int(decided_at_M[test]),
+        )
+        corrected.append(corrected_claim)
+        test += 1
+    return corrected
 
 
 def claim(
@@ -223,89 +250,154 @@ def claim(
     train_rows: float = math.inf,
     groups: RowGroups | Sequence[Any] | NDArray[Any] | None = None,
 ) -> Claim:
-    """What S seeds on N test rows say of a mechanism and a baseline.
+    """Compare a mechanism with a baseline over S seeds and N test rows.
 
-    The differences ``hits - baseline_hits`` have crossed random effects of seeds and rows. Is their
-    mean zero? A t test with the variance that ``crossed`` gives, and where the two differ on fewer
-    than 100 rows an exact sign-flip test over rows as well: the larger p counts. Is it smaller
-    than the margin? The same t test, one-sided, against the margin and its negative. The interval
-    holds all differences that the test does not reject.
+    The differences ``hits - baseline_hits`` have crossed random effects of seeds and
+    rows. A t test with the variance of ``crossed`` tests whether their mean is zero. If
+    the two differ on fewer than 100 rows, an exact sign-flip test over rows is made as
+    well, and the larger p counts. The same t test, one-sided, tests equivalence against
+    the margin and its negative. The interval holds all differences that the test does
+    not reject.
 
-    Where a difference of theta would need more rows to differ than did, the variance at theta
-    counts these rows too: rows that never differ do not show that none ever would. Nor is there a
-    difference where as much in favour of the other may by chance not be among the rows: a few rows
-    that count much against many that count little.
+    A difference of theta may need more rows to differ than did. The variance at theta
+    counts these rows too: rows that never differed do not show that none ever would.
+    The sample may also lack a few rows that count much for the other side. A difference
+    that such rows could outweigh by chance is not significant.
 
-    Test rows are independent of one another, and so are seeds. Rows of one speaker, or
-    duplicates, are not: with ``groups`` their group is the unit, of which there are effects beside
-    those of seeds, and over which the exact test goes. Degrees of freedom follow their number, and
-    with fewer than six nothing is claimed. A few seeds, or groups, cannot know of what happens to
-    one in many: where one seed in ten collapses and none of six did, p is too small.
+    Test rows are assumed independent of one another, and seeds too. Rows of one
+    speaker, or duplicates, are not independent: with ``groups`` their group is the unit
+    of the random effects and of the exact test. The degrees of freedom follow the
+    number of groups, and fewer than six allow no claim. A few seeds, or groups, cannot
+    show rare events: if one seed in ten collapses and none of six did, p is too small.
 
     >>> hits = np.ones((6, 100), bool)
     >>> gaam_decoder.stats.claim(hits, ~hits).verdict
     'better'
 
     Args:
-        hits: (S, N), whether each seed is right on each row; or the share of several tests of the
-            row in which it is.
+        hits: (S, N), whether each seed is right on each row; or in what share of
+            several tests of the row it is.
         baseline_hits: (S, N), of the baseline under the same seeds on the same rows.
         margin: largest difference that does not matter, a fraction.
-        choice: variance of the difference that comes from what was chosen by validation, such as
-            learning rates: the sum of both, as ``choice_of`` has it.
-        train_rows: that both learned from; where test rows are more, which rows were learned from
-            matters more than which are tested, and test rows count as no more.
-        groups: (N,), what the group of every row is called; where every row has a name of its
-            own, that is as without.
+        choice: variance of the difference from tuning on validation rows, such as of
+            the learning rates: the sum over both mechanisms, see ``choice_of``.
+        train_rows: training rows of both. If there are more test rows than these, the
+            sample of training rows matters more than that of test rows, and test rows
+            count as no more.
+        groups: (N,), the name of the group of every row; if no two rows share a name,
+            the result is that without groups.
 
     Raises:
-        ValueError: not the same shape, no seed, no row, what is not between 0 and 1, no margin
-            above 0, no training rows, or not a group for every row.
+        ValueError: shapes that differ, no seed, no row, hits outside 0 to 1, a margin
+            that is not above 0, no training rows, or rows without a group.
 
-    Source: see ``crossed``; equivalence with readers and cases: Chen, Petrick and Sahiner 2012,
-        "Hypothesis testing in noninferiority and equivalence MRMC ROC studies"; two one-sided
-        tests: Schuirmann 1987; the variance at theta: Tango 1998, for paired proportions; groups:
-        see ``RowGroups``.
+    Source: see ``crossed``; equivalence with readers and cases: Chen, Petrick and
+        Sahiner 2012, "Hypothesis testing in noninferiority and equivalence MRMC ROC
+        studies"; two one-sided tests: Schuirmann 1987; the variance at theta: Tango
+        1998, for paired proportions; groups: see ``RowGroups``.
     """
-    one, other = np.asarray(hits), np.asarray(baseline_hits)
-    if one.shape != other.shape or one.ndim != 2 or not one.size:
-        raise ValueError("hits of both, (seeds, rows), one of each at least")
-    for each in (one, other):
-        if each.dtype.kind not in "biuf" or not (each.min() >= 0 and each.max() <= 1):
-            raise ValueError("hits are true or false, or finite shares from 0 to 1")
-    kind = np.int8 if one.dtype == other.dtype == np.bool_ else np.float64
-    difference_SN: NDArray[Any] = one.astype(kind) - other.astype(kind)
+    difference_SN = _differences(np.asarray(hits), np.asarray(baseline_hits))
     if not (0 < margin < 1 and train_rows > 0):
         raise ValueError(
-            "a margin is a fraction above 0 and below 1; training rows are some"
+            "a margin is a fraction above 0 and below 1, "
+            "and there is at least one training row"
         )
     num_seeds, num_rows = difference_SN.shape
-    units = groups if isinstance(groups, RowGroups) else row_groups(groups)
-    named = len(units.group_N) if units else num_rows if groups is None else len(groups)
-    if named != num_rows:
-        raise ValueError("groups are one name for every row")
+    units = _checked_groups(groups, num_rows)
+
+    # without a test the claim holds the difference alone
     difference_S = difference_SN.mean(1, dtype=np.float64)
-    both = num_seeds > 1 and num_rows > 1
-    about: dict[str, Any] = {
-        "num_seeds": num_seeds,
-        "num_rows": num_rows,
-        "margin": margin,
-    }
-    about["difference"] = float(difference_S.mean())
-    about["on_these_rows"] = on_these_rows(difference_S, margin)
-    about["num_groups"] = units and len(units)
-    why = too_few(units)
-    if why or not both:
-        return Claim(interval=None, p=None, p_equivalent=None, no_claim=why, **about)
+    reason = too_few(units)
+    untested = Claim(
+        num_seeds=num_seeds,
+        num_rows=num_rows,
+        margin=margin,
+        difference=float(difference_S.mean()),
+        interval=None,
+        p=None,
+        p_equivalent=None,
+        on_these_rows=on_these_rows(difference_S, margin),
+        num_groups=None if units is None else len(units),
+        no_claim=reason,
+    )
+    if reason or num_seeds < 2 or num_rows < 2:
+        return untested
+
+    effects = crossed(difference_SN, units)
+    effects = effects._replace(choice=choice, train_rows=float(train_rows))
+    limits = _limits_of(difference_SN, effects, units)
+    return replace(
+        untested,
+        interval=limits.interval(),
+        p=limits.p,
+        p_equivalent=limits.p_equivalent(margin),
+        limits=limits,
+    )
+
+
+def too_few(groups: RowGroups | None) -> str:
+    """Why too few groups allow no claim; empty for enough groups, and for rows."""
+    if groups is None or len(groups) >= LEAST_GROUPS:
+        return ""
+    count = "1 group" if len(groups) == 1 else f"{len(groups)} groups"
+    return f"{count} of rows, and a claim needs {LEAST_GROUPS}"
+
+
+def _differences(hits_SN: NDArray[Any], baseline_SN: NDArray[Any]) -> NDArray[Any]:
+    """Check the hits of both and subtract them; int8 if all are true or false.
+
+    Raises:
+        ValueError: shapes that differ, no seed, no row, or hits outside 0 to 1.
+    """
+    if hits_SN.shape != baseline_SN.shape or hits_SN.ndim != 2 or not hits_SN.size:
+        raise ValueError(
+            "the hits of both are (seeds, rows), at least one seed and one row"
+        )
+    for values_SN in (hits_SN, baseline_SN):
+        is_number = values_SN.dtype.kind in "biuf"
+        # written so that NaN is refused
+        if not is_number or not (values_SN.min() >= 0 and values_SN.max() <= 1):
+            raise ValueError("hits are true or false, or finite shares from 0 to 1")
+    if hits_SN.dtype == baseline_SN.dtype == np.bool_:
+        return hits_SN.astype(np.int8) - baseline_SN.astype(np.int8)
+    return hits_SN.astype(np.float64) - baseline_SN.astype(np.float64)
+
+
+def _checked_groups(
+    groups: RowGroups | Sequence[Any] | NDArray[Any] | None, num_rows: int
+) -> RowGroups | None:
+    """Check that every row has a group; None if every row is a unit.
+
+    Raises:
+        ValueError: not one group name for every row.
+    """
+    if groups is None:
+        return None
+    if isinstance(groups, RowGroups):
+        units: RowGroups | None = groups
+    else:
+        units = row_groups(groups)
+    num_names = len(groups) if units is None else len(units.group_N)
+    if num_names != num_rows:
+        raise ValueError("groups hold one name for every row")
+    return units
+
+
+def _limits_of(
+    difference_SN: NDArray[Any], effects: Crossed, groups: RowGroups | None
+) -> Limits:
+    """The limits of the mean difference, with rows or groups of rows as units."""
     difference_N = difference_SN.mean(0, dtype=np.float64)
-    unit_SU, unit_U, clustering = _whole(difference_SN), difference_N, 1.0
-    if units is not None:
-        unit_SU, unit_U = units.totals(unit_SU), units.totals(difference_N[None])[0]
-        clustering = _clustering(difference_N, units)
-    limits = Limits(
-        found=crossed(difference_SN, units)._replace(
-            choice=choice, train_rows=float(train_rows)
-        ),
+    if groups is None:
+        unit_SU = _as_whole_numbers(difference_SN)
+        unit_U = difference_N
+        clustering = 1.0
+    else:
+        unit_SU = groups.totals(_as_whole_numbers(difference_SN))
+        unit_U = groups.totals(difference_N[None])[0]
+        clustering = _clustering(difference_N, groups)
+    return Limits(
+        found=effects,
         better=float(np.maximum(difference_N, 0).mean()),
         worse=float(np.maximum(-difference_N, 0).mean()),
         better_units=_side(unit_U),
@@ -313,45 +405,35 @@ def claim(
         p_rows=sign_flip_of_rows(unit_SU.sum(0)),
         clustering=clustering,
     )
-    return Claim(
-        interval=limits.interval(),
-        p=limits.p,
-        p_equivalent=limits.p_equivalent(margin),
-        limits=limits,
-        **about,
-    )
-
-
-def too_few(groups: RowGroups | None) -> str:
-    """Why so few groups allow no claim; empty where they do, and where rows are the unit."""
-    if groups is None or len(groups) >= LEAST_GROUPS:
-        return ""
-    there = "1 group" if len(groups) == 1 else f"{len(groups)} groups"
-    return f"{there} of rows, and a claim needs {LEAST_GROUPS}"
 
 
 def _clustering(difference_N: NDArray[np.float64], groups: RowGroups) -> float:
-    """How many times as much group totals vary as those of independent rows; 1 at least.
+    """How many times as much group totals vary as those of independent rows.
 
-    As if one row more had been seen of each, for where nothing varies nobody knows.
+    At least 1.
+
+    Both variances count one more row, for without any variation nothing is known.
     """
     num_rows = len(difference_N)
     beyond_G = num_rows * groups.beyond_share(difference_N[None])[0]
     of_groups = float(np.sum(groups.correction_G * beyond_G**2))
-    return max(1.0, (of_groups + 1) / (num_rows * float(np.var(difference_N)) + 1))
+    of_rows = num_rows * float(np.var(difference_N))
+    return max(1.0, (of_groups + 1) / (of_rows + 1))
 
 
 def _side(difference_U: NDArray[np.float64]) -> Side:
-    for_it_U = np.maximum(difference_U, 0)
-    return Side(float(for_it_U.mean()), float(np.square(for_it_U).mean()))
+    """What the units with a positive difference add."""
+    positive_U = np.maximum(difference_U, 0)
+    return Side(float(positive_U.mean()), float(np.square(positive_U).mean()))
 
 
-def _whole(difference_SN: NDArray[Any]) -> NDArray[Any]:
-    """The same as whole numbers, of shares of a few tests of every row; or as it is."""
+def _as_whole_numbers(difference_SN: NDArray[Any]) -> NDArray[Any]:
+    """Scale shares of a few tests of every row to whole numbers, if possible."""
     if difference_SN.dtype == np.int8:
         return difference_SN
-    for tests in range(1, MOST_TESTS + 1):
-        whole_SN = np.rint(difference_SN * tests)
-        if np.abs(difference_SN * tests - whole_SN).max() < 1e-9:
+    for num_tests in range(1, MOST_TESTS + 1):
+        scaled_SN = difference_SN * num_tests
+        whole_SN = np.rint(scaled_SN)
+        if np.abs(scaled_SN - whole_SN).max() < 1e-9:
             return whole_SN.astype(np.int64)
     return difference_SN

@@ -1,15 +1,16 @@
-"""Rows that belong together, such as the clips of a speaker: the group is the unit of a test.
+"""Rows that belong together, such as the clips of a speaker: groups as units of a test.
 
-Ten clips of a speaker are no ten draws: another test set would have other speakers. The total of
-a group then takes the place that a row has elsewhere. The mean is still that of all rows, so that
-a group counts by its rows; with ``p_g`` the share of group g of all rows, ``q_g`` what it adds to
-the mean beyond its share (the sum of its values minus as many means, divided by N), and
-``Q = sum p_g^2``, the variance of the mean is estimated by::
+Ten clips of one speaker are not ten independent draws: another test set would have
+other speakers. The total of a group then replaces the value of a row. The mean is still
+the mean of all rows, so a group counts by its number of rows. The variance of the mean
+is estimated by::
 
     sum_g q_g^2 / (1 - 2 p_g + Q)
 
-For groups of equal size that is the variance of group means divided by G, and for groups of one
-row that of the rows divided by N.
+with ``p_g = n_g / N`` the share of group g in all rows,
+``q_g = (sum of its values - n_g mean) / N`` and ``Q = sum_g p_g^2``. For groups of
+equal size this is the variance of the group means divided by G. For groups of one row
+it is the variance of the rows divided by N.
 
 S seeds, N rows, G groups.
 """
@@ -25,100 +26,121 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEAST_GROUPS = 6
-"""With fewer, no sign-flip test over groups can give p < 0.05, whatever they say."""
+"""With fewer groups no sign-flip test over groups can give p < 0.05."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RowGroups:
-    """Which rows belong together; at least one group has two rows.
+    """The group of every row; at least one group has two rows.
 
-    Source: the estimate is CR2 of a mean under the working model that what the rows of a group
-        share is all that varies: unbiased then, and otherwise too large, never too small. Bell and
-        McCaffrey 2002, "Bias reduction in standard errors for linear regression with multi-stage
-        samples"; Pustejovsky and Tipton 2018, "Small-sample methods for cluster-robust variance
-        estimation and hypothesis testing in fixed effects models".
+    Source: the estimate is CR2 of a mean under the working model that the rows of a
+        group do not vary beside their group. It is unbiased under this model, and
+        otherwise too large, never too small. Bell and McCaffrey 2002, "Bias reduction
+        in standard errors for linear regression with multi-stage samples"; Pustejovsky
+        and Tipton 2018, "Small-sample methods for cluster-robust variance estimation
+        and hypothesis testing in fixed effects models".
     """
 
     group_N: NDArray[np.int64]  # number of the group of every row, from 0 without gaps
 
     def __len__(self) -> int:
-        """How many groups there are."""
+        """Number of groups."""
         return len(self.rows_G)
 
     @cached_property
     def rows_G(self) -> NDArray[np.int64]:
-        """Rows of every group."""
+        """Number of rows of every group."""
         return np.bincount(self.group_N)
 
     @cached_property
     def correction_G(self) -> NDArray[np.float64]:
-        """By what the square of every ``q_g`` is multiplied in the variance of the mean."""
+        """Factor ``1 / (1 - 2 p_g + Q)`` of ``q_g^2`` in the variance of the mean."""
         share_G = self.rows_G / self.rows_G.sum()
-        return 1 / (1 - 2 * share_G + np.sum(share_G**2))
+        correction_G: NDArray[np.float64]
+        correction_G = 1 / (1 - 2 * share_G + np.sum(share_G**2))
+        return correction_G
 
     @cached_property
     def freedom(self) -> float:
-        """Degrees of freedom of that variance: G - 1 where groups have the same size.
+        """Degrees of freedom of the variance: ``1 / Q - 1``, at least 1.
 
-        Else the effective number of groups, ``1 / Q``, minus 1, and 1 at least: as many groups of
-        one size have a mean of that variance. Satterthwaite's number under independent rows is
-        nearly the same, and slightly larger.
+        For groups of one size they are G - 1. ``1 / Q`` is the effective number of
+        groups: the mean of so many groups of one size has the same variance.
+        Satterthwaite's number for independent rows is nearly the same, and slightly
+        larger.
 
-        Source: Kish 1965, "Survey sampling", section 11.7; as degrees of freedom: Carter, Schnepel
-            and Steigerwald 2017, "Asymptotic behavior of a t-test robust to cluster heterogeneity".
+        Source: Kish 1965, "Survey sampling", section 11.7; as degrees of freedom:
+            Carter, Schnepel and Steigerwald 2017, "Asymptotic behavior of a t-test
+            robust to cluster heterogeneity".
         """
         share_G = self.rows_G / self.rows_G.sum()
         return max(1.0, 1 / float(np.sum(share_G**2)) - 1)
 
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The rows of all groups, one group after the other, and where each begins."""
+        """All rows, group after group, and the first place of every group."""
+        order_N = np.argsort(self.group_N, kind="stable")
         starts_G = np.concatenate([[0], np.cumsum(self.rows_G)[:-1]])
-        return np.argsort(self.group_N, kind="stable"), starts_G
+        return order_N, starts_G
 
     def totals(self, value_SN: NDArray[Any]) -> NDArray[Any]:
-        """Sum over the rows of every group, (S, G); whole numbers of whole ones."""
-        kind = np.int64 if value_SN.dtype.kind in "biu" else np.float64
+        """Sum of the values over the rows of every group, (S, G).
+
+        Sums of whole numbers and of true or false are int64.
+        """
+        is_whole = value_SN.dtype.kind in "biu"
+        dtype = np.int64 if is_whole else np.float64
         order_N, starts_G = self._sorted
         total_SG: NDArray[Any] = np.add.reduceat(
-            value_SN[:, order_N], starts_G, 1, dtype=kind
+            value_SN[:, order_N], starts_G, 1, dtype=dtype
         )
         return total_SG
 
     def beyond_share(self, value_SN: NDArray[Any]) -> NDArray[np.float64]:
-        """What every group adds to the mean of a seed beyond its share of the rows, (S, G)."""
+        """``q_g`` of every seed: contribution of a group beyond its share, (S, G)."""
+        num_rows = value_SN.shape[1]
         mean_S = value_SN.mean(1, dtype=np.float64)
-        return (self.totals(value_SN) - np.outer(mean_S, self.rows_G)) / value_SN.shape[
-            1
-        ]
+        share_SG = np.outer(mean_S, self.rows_G)
+        beyond_SG: NDArray[np.float64] = (self.totals(value_SN) - share_SG) / num_rows
+        return beyond_SG
 
 
 def row_groups(names: Sequence[Any] | NDArray[Any] | None) -> RowGroups | None:
-    """Groups of the rows that have the same name; None where every row has a name of its own."""
+    """Group the rows by their names; None if no two rows share a name."""
     if names is None:
         return None
-    distinct, group_N = np.unique(np.asarray(names), return_inverse=True)
-    if len(distinct) == len(group_N):
+    distinct_names, group_N = np.unique(np.asarray(names), return_inverse=True)
+    if len(distinct_names) == len(group_N):
         return None
     return RowGroups(group_N.astype(np.int64))
 
 
 def joined(relations: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-    """Rows that any of several relations puts together, over others too: their group, (N,)."""
+    """Join rows that share a group in any relation, directly or through other rows.
+
+    Args:
+        relations: (N,) each, the group of every row by one relation, from 0.
+
+    Returns:
+        The joined group of every row, (N,).
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    num_rows, num_nodes = len(relations[0]), len(relations[0])
-    rows, nodes = [], []
-    for group_N in relations:  # a node for each row, and one for each group
-        rows.append(np.arange(num_rows))
-        nodes.append(num_nodes + group_N)
+    # a graph with a node for every row and one for every group of every relation
+    num_rows = len(relations[0])
+    num_nodes = num_rows
+    row_ends = []
+    group_ends = []
+    for group_N in relations:
+        row_ends.append(np.arange(num_rows))
+        group_ends.append(num_nodes + group_N)
         num_nodes += int(group_N.max()) + 1
-    ends = np.concatenate(rows), np.concatenate(nodes)
-    links = coo_array(
-        (np.ones(len(ends[0]), np.int8), ends), shape=(num_nodes, num_nodes)
-    )
-    component: NDArray[np.int64] = connected_components(links, directed=False)[1][
-        :num_rows
-    ]
-    return component.astype(np.int64)
+
+    # rows that any path of links connects belong together
+    ends = (np.concatenate(row_ends), np.concatenate(group_ends))
+    ones = np.ones(len(ends[0]), np.int8)
+    links = coo_array((ones, ends), shape=(num_nodes, num_nodes))
+    _, component_of_nodes = connected_components(links, directed=False)
+    component_N: NDArray[np.int64] = component_of_nodes[:num_rows].astype(np.int64)
+    return component_N

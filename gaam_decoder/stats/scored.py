@@ -1,6 +1,6 @@
-"""What may be said of two mechanisms by any score.
+"""The verdict on two mechanisms by any score, and the interval of a score.
 
-S seeds that both have, N test rows.
+S seeds of both mechanisms, N test rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder.stats.claims import Claim, claim, too_few
-from gaam_decoder.stats.crossed import crossed, two_level_interval
+from gaam_decoder.stats.crossed import Crossed, crossed, two_level_interval
 from gaam_decoder.stats.groups import RowGroups
 from gaam_decoder.stats.limits import ALPHA, MeanLimits
 from gaam_decoder.stats.paired import NO_CLAIM, on_these_rows
@@ -21,29 +21,27 @@ from gaam_decoder.stats.scores.base import Found, Score
 
 Floats = NDArray[np.float64]
 UNSEEN = 3.33
-"""Makes the one-sided limit of what was never seen in N rows ``3 / N``, as is exact (rule of three:
--ln 0.05 = 3.00; its square over that of the normal quantile 1.645)."""
+"""Factor that makes the one-sided limit of an event without cases in N rows ``3 / N``.
+
+That is exact (rule of three: -ln 0.05 = 3.00; its square over that of the normal
+quantile 1.645)."""
 SKEWED = 25
-"""Rows per squared skewness, with fewer of which the limits of a mean hold less often than they
-say: Cochran 1977, "Sampling techniques", section 2.15."""
+"""Rows per squared skewness; with fewer, the limits of a mean hold less often than
+their level. Source: Cochran 1977, "Sampling techniques", section 2.15."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scored:
-    """A score of every seed of a mechanism, and of every row."""
+    """The score of every seed of a mechanism, (S,), and of every row, (S, N)."""
 
     values: Floats
     by_row: NDArray[np.bool_] | Floats | None
-    """The mean over the rows is the value; None where the score is no mean of rows."""
-    unseen: float = 0.0  # largest of the seeds: see ``Found``
-    no_claim: str = ""  # why nothing may be claimed from it
-    choice: float = (
-        0.0  # variance that comes from what was chosen by validation: see ``choice_of``
-    )
-    train_rows: float = math.inf  # that were learned from: see ``claim``
-    groups: RowGroups | None = (
-        None  # rows that belong together; None: every row is a unit
-    )
+    """The mean over the rows is the value; None if the score is no mean of rows."""
+    unseen: float = 0.0  # largest of the seeds, see ``Found``
+    no_claim: str = ""  # why the score allows no claim; empty: it does
+    choice: float = 0.0  # variance from tuning on validation rows, see ``choice_of``
+    train_rows: float = math.inf  # number of training rows, see ``claim``
+    groups: RowGroups | None = None  # None: every row is a unit
 
     @classmethod
     def of(
@@ -53,17 +51,17 @@ class Scored:
         no_claim: str = "",
         groups: RowGroups | None = None,
     ) -> Scored:
-        """From the scores of all seeds."""
+        """Join the scores of all seeds."""
         return cls(
-            values=np.array([one.value for one in found]),
+            values=np.array([score.value for score in found]),
             by_row=by_row_SN,
-            unseen=max((one.unseen for one in found), default=0.0),
+            unseen=max((score.unseen for score in found), default=0.0),
             no_claim=no_claim,
             groups=groups,
         )
 
     def chosen(self, places: list[int]) -> Scored:
-        """Of some of the seeds, by their places."""
+        """The same scores of some seeds, by their places."""
         by_row = None if self.by_row is None else self.by_row[places]
         return replace(self, values=self.values[places], by_row=by_row)
 
@@ -71,108 +69,162 @@ class Scored:
 def claim_by_score(
     score: Score, mine: Scored, theirs: Scored, *, margin: float
 ) -> Claim:
-    """What S seeds on N test rows say of a mechanism and a baseline.
+    """Compare a mechanism with a baseline by a score, over S seeds and N test rows.
 
-    Where a row is right or wrong (accuracy, top-5), ``claim``. Else the same analysis of crossed
-    seeds and rows, of what every row adds: t tests with the variance that ``crossed`` gives and
-    that of one row of every kind that may be rare and not among those that were seen. No claim
-    where the score allows none, and where what rows add is so skewed that their mean is not yet
-    normal.
+    A score of right and wrong rows (accuracy, top-5) is compared by ``claim``. Any
+    other score has the same analysis of crossed seeds and rows, applied to the
+    contribution of every row. Its t tests use the variance of ``crossed``, and that of
+    one more row of every kind, for the test rows may lack rare ones. There is no claim
+    if the score allows none, or if the contributions are so skewed that their mean is
+    not yet normal.
 
     Args:
-        score: by which they are compared.
-        mine: of the mechanism.
-        theirs: of the baseline, under the same seeds on the same rows.
-        margin: largest difference that does not matter, in the unit of the score (a fraction,
-            where it is shown in percent).
+        score: compares the two.
+        mine: scores of the mechanism.
+        theirs: scores of the baseline, under the same seeds on the same rows.
+        margin: largest difference that does not matter, in the unit of the score (a
+            fraction, if the score is shown in percent).
 
     Raises:
-        ValueError: no margin above 0, NaN or infinity, or not the same seeds and rows.
+        ValueError: a margin that is not above 0, NaN or infinity, or other seeds or
+            rows.
 
-    Source: see ``crossed``; scores that are no means of rows: Efron 1982, "The jackknife, the
-        bootstrap and other resampling plans", chapter 6 (infinitesimal jackknife); equivalence:
-        Schuirmann 1987.
+    Source: see ``crossed``; scores that are no means of rows: Efron 1982, "The
+        jackknife, the bootstrap and other resampling plans", chapter 6 (infinitesimal
+        jackknife);
+        equivalence: Schuirmann 1987.
     """
     if not 0 < margin < score.highest:
         raise ValueError(
-            "a margin is above 0 and below the largest difference there can be"
+            "a margin is above 0 and below the largest possible difference"
         )
     if mine.values.shape != theirs.values.shape or not len(mine.values):
         raise ValueError("values of the same seeds, one at least")
+
     groups = mine.groups
-    why = mine.no_claim or theirs.no_claim or too_few(groups)
-    one, other = mine.by_row, theirs.by_row
-    doubt: dict[str, Any] = {"train_rows": min(mine.train_rows, theirs.train_rows)}
-    doubt["choice"] = mine.choice + theirs.choice
-    if one is not None and other is not None and not why and score.hits:
-        return claim(one, other, margin=margin, groups=groups, **doubt)
-    difference_S = mine.values - theirs.values
-    about: dict[str, Any] = {
-        "num_seeds": len(difference_S),
-        "num_rows": 0 if one is None else one.shape[1],
-        "num_groups": groups and len(groups),
-        "margin": margin,
-        "difference": float(difference_S.mean()),
-        "larger_is_better": score.larger_is_better,
-        "on_these_rows": on_these_rows(
-            difference_S,
-            margin,
-            most=score.highest,
-            larger_is_better=score.larger_is_better,
-        ),
-    }
-    if score.no_claim:
-        about["on_these_rows"] = replace(about["on_these_rows"], verdict=NO_CLAIM)
-    if one is None or other is None or why or min(one.shape) < 2:
-        return Claim(interval=None, p=None, p_equivalent=None, no_claim=why, **about)
-    difference_SN = one.astype(np.float64) - other.astype(np.float64)
+    reason = mine.no_claim or theirs.no_claim or too_few(groups)
+    choice = mine.choice + theirs.choice
+    train_rows = min(mine.train_rows, theirs.train_rows)
+    by_row_SN = mine.by_row
+    baseline_SN = theirs.by_row
+    if by_row_SN is None or baseline_SN is None or reason:
+        return _untested_claim(score, mine, theirs, margin, reason)
+    if score.hits:
+        return claim(
+            by_row_SN,
+            baseline_SN,
+            margin=margin,
+            choice=choice,
+            train_rows=train_rows,
+            groups=groups,
+        )
+
+    untested = _untested_claim(score, mine, theirs, margin, reason)
+    if min(by_row_SN.shape) < 2:
+        return untested
+    difference_SN = by_row_SN.astype(np.float64) - baseline_SN.astype(np.float64)
+    effects = crossed(difference_SN, groups)
+    effects = effects._replace(train_rows=train_rows, choice=choice)
     limits = MeanLimits(
-        found=crossed(difference_SN, groups)._replace(**doubt),
+        found=effects,
         unseen=UNSEEN * max(mine.unseen, theirs.unseen),
         highest=score.highest,
     )
-    if score.highest == float("inf") and _skewed(difference_SN.mean(0)):
-        why = f"what rows add is too skewed for {len(difference_SN[0]):,} of them"
-        return Claim(interval=None, p=None, p_equivalent=None, no_claim=why, **about)
-    return Claim(
+
+    # a single row may outweigh all others in a score without bound
+    if math.isinf(score.highest) and _skewed(difference_SN.mean(0)):
+        num_rows = difference_SN.shape[1]
+        reason = f"the contributions of {num_rows:,} rows are too skewed"
+        return replace(untested, no_claim=reason)
+    return replace(
+        untested,
         interval=limits.interval(),
         p=limits.p,
         p_equivalent=limits.p_equivalent(margin),
         limits=limits,
-        **about,
+    )
+
+
+def _untested_claim(
+    score: Score, mine: Scored, theirs: Scored, margin: float, reason: str
+) -> Claim:
+    """The difference of two scores over seeds alone, without a test over rows."""
+    difference_S = mine.values - theirs.values
+    over_seeds = on_these_rows(
+        difference_S,
+        margin,
+        most=score.highest,
+        larger_is_better=score.larger_is_better,
+    )
+    if score.no_claim:
+        over_seeds = replace(over_seeds, verdict=NO_CLAIM)
+    return Claim(
+        num_seeds=len(difference_S),
+        num_rows=0 if mine.by_row is None else mine.by_row.shape[1],
+        num_groups=None if mine.groups is None else len(mine.groups),
+        margin=margin,
+        difference=float(difference_S.mean()),
+        larger_is_better=score.larger_is_better,
+        on_these_rows=over_seeds,
+        interval=None,
+        p=None,
+        p_equivalent=None,
+        no_claim=reason,
     )
 
 
 def interval_by_score(
     score: Score, scored: Scored, *, without_seeds: bool = False
 ) -> tuple[float, float] | None:
-    """95% interval of a score over seeds and test rows; None where ``claim_by_score`` has none."""
+    """95% interval of a score over seeds and test rows.
+
+    Args:
+        score: of the values.
+        scored: scores of a mechanism or decoder.
+        without_seeds: for a decoder without a seed: only the rows vary.
+
+    Returns:
+        None if ``claim_by_score`` has no interval for such scores.
+    """
     by_row_SN = scored.by_row
+    groups = scored.groups
     if by_row_SN is None or scored.no_claim:
         return None
-    groups = scored.groups
     if score.hits:
         return two_level_interval(by_row_SN, without_seeds=without_seeds, groups=groups)
     num_seeds, num_rows = by_row_SN.shape
     num_units = num_rows if groups is None else len(groups)
-    if num_units < 2 or num_seeds < (1 if without_seeds else 2):
+    fewest_seeds = 1 if without_seeds else 2
+    if num_units < 2 or num_seeds < fewest_seeds:
         return None
-    if score.highest == float("inf") and _skewed(by_row_SN.mean(0)):
+    if math.isinf(score.highest) and _skewed(by_row_SN.mean(0)):
         return None
-    found = crossed(by_row_SN, groups)
-    half = found.distance(ALPHA / 2, UNSEEN * scored.unseen)
-    # as of accuracies, never less than the rows of one seed would have: few may not show all
-    alone = float(by_row_SN.var(axis=1).mean()) / num_rows
+
+    effects = crossed(by_row_SN, groups)
+    half = effects.distance(ALPHA / 2, UNSEEN * scored.unseen)
+    half *= _widening(by_row_SN, effects, groups)
+    return max(0.0, effects.mean - half), min(score.highest, effects.mean + half)
+
+
+def _widening(
+    by_row_SN: NDArray[Any], effects: Crossed, groups: RowGroups | None
+) -> float:
+    """How many times as wide the interval is as its variance says; at least 1.
+
+    The variance is never below that of the rows of one seed: few seeds may by chance
+    agree too well. The interval of an accuracy has the same lower bound.
+    """
+    of_one_seed = float(by_row_SN.var(axis=1).mean()) / by_row_SN.shape[1]
     if groups is not None:
         of_groups_S = np.sum(groups.beyond_share(by_row_SN) ** 2, axis=1)
-        alone = max(alone, float(of_groups_S.mean()))
-    if 0 < found.variance < alone:
-        half *= (alone / found.variance) ** 0.5
-    return max(0.0, found.mean - half), min(score.highest, found.mean + half)
+        of_one_seed = max(of_one_seed, float(of_groups_S.mean()))
+    if 0 < effects.variance < of_one_seed:
+        return float((of_one_seed / effects.variance) ** 0.5)
+    return 1.0
 
 
 def _skewed(value_N: Floats) -> bool:
-    """Whether so few rows have a mean that is not yet normal."""
+    """Whether the mean of so few skewed values is not yet normal."""
     from_mean_N = value_N - value_N.mean()
     variance = float(np.mean(from_mean_N**2))
     if variance < 1e-300:

@@ -1,4 +1,4 @@
-"""One number by which logits are divided, so that probabilities are what they say.
+"""Temperature scaling: one divisor of the logits that calibrates the probabilities.
 
 N rows, C classes.
 """
@@ -15,28 +15,26 @@ def fit_temperature(
 ) -> float | None:
     """The temperature with which ``softmax(logits / T)`` has the smallest log loss.
 
-    The log loss is convex in ``1 / T``; its derivative, the mean of ``E_p[z] - z_y``, is brought to
-    zero by Brent's method in float64.
+    The log loss is convex in ``1 / T``. Brent's method in float64 finds the root of its
+    derivative, the mean of ``E_p[z] - z_y``.
 
     Args:
-        logits_NC: of rows that were not learned from.
-        label_N: what is right.
+        logits_NC: logits of rows that are no training rows.
+        label_N: their labels.
 
     Returns:
-        A number above 0; infinity where answers are no better than none: the larger, the better.
-        None where every row is right: the smaller, the better.
+        A number above 0. Infinity if the logits predict no better than none: the log
+        loss falls with T. None if every row is right: the log loss falls with ``1 /
+        T``.
 
     Raises:
-        ValueError: no rows, or logits that are no numbers.
+        ValueError: no rows, or logits that are not finite.
 
-    Source: Guo, Pleiss, Sun and Weinberger 2017, "On calibration of modern neural networks",
-        section 4.2, which takes L-BFGS and so gives some number in both of these cases.
+    Source: Guo, Pleiss, Sun and Weinberger 2017, "On calibration of modern neural
+        networks", section 4.2; its L-BFGS gives some number in both of these cases.
     """
-    if (
-        logits_NC.ndim != 2
-        or not logits_NC.size
-        or label_N.shape != logits_NC.shape[:1]
-    ):
+    is_matrix = logits_NC.ndim == 2 and logits_NC.size > 0
+    if not is_matrix or label_N.shape != logits_NC.shape[:1]:
         raise ValueError(
             "logits (rows, classes) with a label for each row, one row at least"
         )
@@ -44,25 +42,29 @@ def fit_temperature(
     if not np.isfinite(logits_NC).all():
         raise ValueError("logits are finite")
     from_right_NC = logits_NC - np.take_along_axis(logits_NC, label_N[:, None], 1)
-    flat, steep = from_right_NC.mean(1).mean(), from_right_NC.max(1).mean()
-    if (
-        flat >= 0
-    ):  # the derivative at 1 / T of 0: probabilities of these answers lose by any size
+
+    # the derivative for 1 / T of 0, and its limit for 1 / T towards infinity
+    slope_at_zero = from_right_NC.mean(1).mean()
+    slope_at_infinity = from_right_NC.max(1).mean()
+    if slope_at_zero >= 0:
         return np.inf
-    if steep <= 0:  # its limit towards infinity
+    if slope_at_infinity <= 0:
         return None
-    from scipy.optimize import brentq  # a training does without: a quarter of a second
+
+    # imported late, for a training without temperatures saves a quarter of a second
+    from scipy.optimize import brentq
 
     def slope(log_inverse: float) -> float:
-        """Derivative of the log loss by ``1 / T``."""
+        """Derivative of the log loss in ``1 / T``."""
         power_NC = softmax(from_right_NC * np.exp(log_inverse), 1)
         return float((power_NC * from_right_NC).sum(1).mean())
 
-    # at this scale all but the largest numbers count, or none: the slope is negative, or positive
+    # widen the bracket around the scale of the logits until the slope changes its sign
     middle = -np.log(np.abs(from_right_NC).max())
     reach = 1.0
     while slope(middle - reach) > 0 or slope(middle + reach) < 0:
         reach *= 2
-    return float(
-        np.exp(-brentq(slope, middle - reach, middle + reach, xtol=1e-15, rtol=1e-15))
-    )
+    low = middle - reach
+    high = middle + reach
+    log_inverse = brentq(slope, low, high, xtol=1e-15, rtol=1e-15)
+    return float(np.exp(-log_inverse))

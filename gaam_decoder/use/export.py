@@ -1,4 +1,7 @@
-"""A finished run -> a folder that the hub takes, with a card for its visitors."""
+"""Export a finished run as a folder for the hub, with a card for its visitors.
+
+The folder names no path of this machine.
+"""
 
 import re
 from collections.abc import Sequence
@@ -21,6 +24,7 @@ from gaam_cache.common.markdown import (
 from gaam_cache.common.messages import brief, visible
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.store.files import digest_of, replace_folder, sealed_text, write_file
+from gaam_cache.store.plan import Plan
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
@@ -44,7 +48,7 @@ SLOTS = {
     "license": "of this decoder, such as apache-2.0",
     "language": "of the rows that it learned from, such as en",
 }
-# what the hub says before '-classification', and a row
+# the hub's task before '-classification', and an example of a row
 ROWS = {
     "text": ("text", "a text"),
     "audio": ("audio", "a.wav"),
@@ -54,7 +58,8 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 USE = """
 ```python
 import gaam_decoder  # hf download USER/NAME --local-dir DIR
-model = gaam_decoder.load("DIR")  # encoder="FOLDER OR ID" where the encoder is a local one
+model = gaam_decoder.load("DIR")  # encoder="FOLDER OR ID" where the encoder is \
+a local one
 model.{}
 ```
 """
@@ -62,7 +67,7 @@ model.{}
 
 @dataclass(frozen=True, slots=True)
 class DecoderExport:
-    """What an export of a run made."""
+    """A finished export of a run."""
 
     path: str
     key: str
@@ -73,17 +78,19 @@ class DecoderExport:
     to_dict = asdict
 
     def in_words(self) -> str:
-        text = f"exported to '{shown_path(self.path)}', {_which(self.seeds)}: {self.files} files, "
-        text += f"{self.bytes / 1e6:,.1f} MB; licences in {CARD_FILE} are for you to fill in"
-        return visible(text)
+        """One line for people."""
+        return visible(
+            f"exported to '{shown_path(self.path)}', {_seeds_in_words(self.seeds)}: "
+            f"{self.files} files, {self.bytes / 1e6:,.1f} MB; "
+            f"licences in {CARD_FILE} are for you to fill in"
+        )
 
 
-def _which(seeds: Sequence[int]) -> str:
-    return (
-        f"of seed {seeds[0]}"
-        if len(seeds) == 1
-        else f"the average of {len(seeds)} seeds"
-    )
+def _seeds_in_words(seeds: Sequence[int]) -> str:
+    """The seeds of an exported decoder, for people."""
+    if len(seeds) == 1:
+        return f"of seed {seeds[0]}"
+    return f"the average of {len(seeds)} seeds"
 
 
 def export_run(
@@ -101,139 +108,183 @@ def export_run(
     Args:
         path: folder of the run.
         out: a folder that is not there yet, or is empty.
-        seed: whose decoder alone is exported; default: all that finished, averaged.
-        cache: folder of its cache; default: what the run says of it.
+        seed: export the decoder of this seed; default: average all finished seeds.
+        cache: folder of the run's cache; default: the folder that the run recorded.
         overwrite: replace an earlier export.
 
     Raises:
         NotFoundError: no finished run there.
-        ConfigError: a seed or mechanism that cannot be exported, or something in the way.
+        ConfigError: a seed or mechanism that cannot be exported, or another folder at
+            ``out``.
         CacheError: the run is damaged.
     """
-    folder, out = absolute_path(path), absolute_path(out)
+    folder = absolute_path(path)
+    out = absolute_path(out)
     run, config, weights = open_decoder(folder, seed, cache)
     if run is None:
         raise ConfigError(
             "it was exported already", expected="a run", where=str(folder)
         )
-    Predictor(config, weights, device="cpu")  # or it cannot be used
 
-    def is_export(there: Path) -> bool:
-        return {one.name for one in there.iterdir()} == {*OWN_FILES} and bool(
-            read_export(there)
-        )
+    # refuse weights and mechanisms that no predictor could use
+    Predictor(config, weights, device="cpu")
 
-    with replace_folder(folder, out, is_export, overwrite=overwrite) as made:
-        whole = {
-            name: one.cpu().contiguous() for name, one in weights.items()
-        }  # each (S, ...)
-        content = save(whole, {"format": "pt"})
-        about = {**FORMAT, **config.to_dict(), "sha256_of_weights": digest_of(content)}
-        write_file(made / MODEL_FILE, content)
-        write_file(made / CONFIG_FILE, sealed_text(about).encode())
-        write_file(made / CARD_FILE, card(run, config).encode())
-        sizes = [file.stat().st_size for file in made.iterdir()]
+    with replace_folder(folder, out, _is_export, overwrite=overwrite) as new_folder:
+        tensors = {name: one.cpu().contiguous() for name, one in weights.items()}
+        content = save(tensors, {"format": "pt"})
+        settings = {
+            **FORMAT,
+            **config.to_dict(),
+            "sha256_of_weights": digest_of(content),
+        }
+        write_file(new_folder / MODEL_FILE, content)
+        write_file(new_folder / CONFIG_FILE, sealed_text(settings).encode())
+        write_file(new_folder / CARD_FILE, card(run, config).encode())
+        sizes = [file.stat().st_size for file in new_folder.iterdir()]
     return DecoderExport(str(out), run.key, config.seeds, len(sizes), sum(sizes))
 
 
+def _is_export(folder: Path) -> bool:
+    """Whether a folder holds an earlier export and nothing else."""
+    names = {file.name for file in folder.iterdir()}
+    return names == set(OWN_FILES) and bool(read_export(folder))
+
+
 def card(run: RunResult, config: DecoderConfig) -> str:
-    plan, train = config.plan.portable(), run.recipe["train_split"]
-    mechanism = describe_mechanism(
-        config.attention, len(config.layers), plan.hidden_size
-    )
-    formula = f"{mechanism['summary']} {mechanism['formula'] or ''}".replace("``", "")
-    revision = plan.encoder["revision"]
-    source = f"revision {revision}" if revision else "known by the SHA-256 of its files"
-    source = "run by somebody else; states were imported" if plan.imported else source
-    recipe = ", ".join(
-        f"{k}={v}" for k, v in run.recipe.items() if v not in (None, False)
-    )
-    about = [
-        f"data set: {brief(plan.dataset_label)}",
-        f"encoder: {brief(plan.encoder_label)}, {source}",
-        f"mechanism: {config.attention}: {formula}",
-        f"head: {config.head}",
-        f"layers: {spell_numbers(run.layer_numbers)}, pooled by {run.recipe['pool']}, "
-        f"of {plan.hidden_size:,} features",
-        f"{run.parameters['total']:,} parameters, {run.parameters['attention']:,} in the mechanism",
-        f"seeds: {spell_numbers(config.seeds)}, {_which(config.seeds)}",
-        f"recipe: {brief(recipe, 1000)}",
-        f"made with gaam {config.gaam}, torch {brief(str(run.environment.get('torch')))}: "
-        f"cache {plan.fingerprint[:8]}, run {config.key[:8]}",
-    ]
-    rows = sum(run.drawn.values()) or run.cache["rows"][train]
-    limits = [f"learned from split '{brief(train)}', {rows:,} rows"]
-    limits += [
-        "whatever it is given gets one of its classes; probabilities are not calibrated"
-    ]
-    if plan.kind == "text":
-        limits += [f"texts are cut at {plan.identity['max_length']:,} tokens"]
-    classes, more = (
-        plan.class_names[:MOST_CLASSES],
-        len(plan.class_names) - MOST_CLASSES,
-    )
-    states = (
-        "predict_states(states)  # (rows, layers, hidden size), as the cache has them"
-    )
+    """The card of a decoder, in Markdown."""
+    plan = config.plan.portable()
     task, row = ROWS.get(plan.kind, ("", "a row"))
-    head = {
+    usage = f'predict(["{row}"])'
+    if plan.imported:
+        usage = (
+            "predict_states(states)  "
+            "# (rows, layers, hidden size), as the cache has them"
+        )
+
+    mechanism_name = config.attention.partition(":")[0]
+    metadata = {
         "library_name": "gaam",
-        "tags": sorted(
-            {"gaam", "attention-decoder", config.attention.partition(":")[0]}
-        ),
+        "tags": sorted({"gaam", "attention-decoder", mechanism_name}),
         "pipeline_tag": f"{task}-classification" if task else "",
         "base_model": _on_hub(config.plan.encoder),
         "datasets": list(filter(None, [_on_hub(config.plan.dataset)])),
     }
+    class_count = len(plan.class_names)
+    classes = [brief(name) for name in plan.class_names[:MOST_CLASSES]]
+    if class_count > MOST_CLASSES:
+        classes.append(f"and {class_count - MOST_CLASSES:,} more, in config.json")
+    rows = NOUNS.get(plan.kind, "rows")
     lines = [
-        *front_matter(head, SLOTS),
+        *front_matter(metadata, SLOTS),
         f"# {plain(config.attention)} on {plain(brief(plan.dataset_label))}",
-        f"Classifies {NOUNS.get(plan.kind, 'rows')} by the states of all layers of a frozen",
-        *("encoder; made with gaam.", "", *items(about)),
-        *("", f"{len(plan.class_names):,} classes:", "", *items(map(brief, classes))),
-        *items([f"and {more:,} more, in config.json"] * (more > 0)),
-        *("", "## Evaluation", "", *_evaluation(run, config), "", "## Use"),
-        USE.format(states if plan.imported else f'predict(["{row}"])'),
-        *("## Limits", "", *items(limits), ""),
+        f"Classifies {rows} by the states of all layers of a frozen",
+        "encoder; made with gaam.",
+        "",
+        *items(_settings_in_words(run, config, plan)),
+        "",
+        f"{class_count:,} classes:",
+        "",
+        *items(classes),
+        "",
+        "## Evaluation",
+        "",
+        *_evaluation(run, config),
+        "",
+        "## Use",
+        USE.format(usage),
+        "## Limits",
+        "",
+        *items(_limits_in_words(run, plan)),
+        "",
         *licences(("the data", "the encoder", "this decoder")),
     ]
     return "\n".join([*lines, ""])
 
 
+def _settings_in_words(run: RunResult, config: DecoderConfig, plan: Plan) -> list[str]:
+    """Data set, encoder, mechanism, recipe and versions of a decoder, an entry each."""
+    mechanism = describe_mechanism(
+        config.attention, len(config.layers), plan.hidden_size
+    )
+    formula = f"{mechanism['summary']} {mechanism['formula'] or ''}".replace("``", "")
+    recipe = ", ".join(
+        f"{name}={value}"
+        for name, value in run.recipe.items()
+        if value not in (None, False)
+    )
+    torch_version = brief(str(run.environment.get("torch")))
+    return [
+        f"data set: {brief(plan.dataset_label)}",
+        f"encoder: {brief(plan.encoder_label)}, {_encoder_source(plan)}",
+        f"mechanism: {config.attention}: {formula}",
+        f"head: {config.head}",
+        f"layers: {spell_numbers(run.layer_numbers)}, pooled by {run.recipe['pool']}, "
+        f"of {plan.hidden_size:,} features",
+        f"{run.parameters['total']:,} parameters, "
+        f"{run.parameters['attention']:,} in the mechanism",
+        f"seeds: {spell_numbers(config.seeds)}, {_seeds_in_words(config.seeds)}",
+        f"recipe: {brief(recipe, 1000)}",
+        f"made with gaam {config.gaam}, torch {torch_version}: "
+        f"cache {plan.fingerprint[:8]}, run {config.key[:8]}",
+    ]
+
+
+def _encoder_source(plan: Plan) -> str:
+    """How the encoder of a cache is identified."""
+    if plan.imported:
+        return "run by somebody else; states were imported"
+    revision = plan.encoder["revision"]
+    if revision:
+        return f"revision {revision}"
+    return "known by the SHA-256 of its files"
+
+
+def _limits_in_words(run: RunResult, plan: Plan) -> list[str]:
+    """What a visitor has to know before a use of the decoder."""
+    train = run.recipe["train_split"]
+    rows = sum(run.drawn.values()) or run.cache["rows"][train]
+    limits = [
+        f"learned from split '{brief(train)}', {rows:,} rows",
+        "whatever it is given gets one of its classes; probabilities are not "
+        "calibrated",
+    ]
+    if plan.kind == "text":
+        limits.append(f"texts are cut at {plan.identity['max_length']:,} tokens")
+    return limits
+
+
 def _on_hub(source: dict[str, Any]) -> str:
     """The id of an encoder or data set that came from the hub, else nothing."""
-    found = source.get("path") is None and source.get("revision") is not None
-    return source["name"] if found and HUB_ID.fullmatch(source["name"]) else ""
+    is_from_hub = source.get("path") is None and source.get("revision") is not None
+    if not is_from_hub or not HUB_ID.fullmatch(source["name"]):
+        return ""
+    return str(source["name"])
 
 
 def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
-    """The table of a report and all that stands below it; what is averaged reaches more."""
+    """The table of a report, its notes, and the accuracy of the averaged seeds."""
+    exported = _seeds_in_words(config.seeds)
     if not run.evaluated:
-        return items(
-            [
-                f"not evaluated: no rows were kept for it; exported: {_which(config.seeds)}"
-            ]
-        )
-    [table], places = (
-        build_tables([run], every_candidate=True),
-        map(run.seeds.index, config.seeds),
-    )
-    own_NC = Predictions.of(
-        run.logits[[*places]], run.cache["class_names"]
-    ).probabilities_NC
-    right, shown = percent(stats.accuracy(own_NC.argmax(-1), run.labels)), sheet(table)
-    marks = [
-        f"as it is exported, {_which(config.seeds)}, it has an accuracy of {right}%"
-    ]
-    marks += ["LABELS WERE SHUFFLED: what it predicts means nothing"] * run.shuffled
-    if fold := run.recipe.get("fold"):
-        marks += [
+        return items([f"not evaluated: no rows were kept for it; exported: {exported}"])
+    [table] = build_tables([run], every_candidate=True)
+    places = [run.seeds.index(seed) for seed in config.seeds]
+    predictions = Predictions.of(run.logits[places], run.cache["class_names"])
+    predicted_N = predictions.probabilities_NC.argmax(-1)
+    accuracy = percent(stats.accuracy(predicted_N, run.labels))
+
+    remarks = [f"as it is exported, {exported}, it has an accuracy of {accuracy}%"]
+    if run.shuffled:
+        remarks.append("LABELS WERE SHUFFLED: what it predicts means nothing")
+    fold = run.recipe.get("fold")
+    if fold:
+        remarks.append(
             f"learned without fold {fold}, tested on it; other folds are not here"
-        ]
+        )
     if run.tuning_seeds:
         seeds = spell_numbers(run.tuning_seeds)
-        marks += [
+        remarks.append(
             f"rate and weight decay were chosen on validation rows, by seeds {seeds}"
-        ]
-    table_of = pipes(shown.header, shown.lines, shown.words)
-    return [*table_of, "", *items([*marks, *notes(table)])]
+        )
+    shown = sheet(table)
+    table_lines = pipes(shown.header, shown.lines, shown.words)
+    return [*table_lines, "", *items([*remarks, *notes(table)])]

@@ -1,7 +1,7 @@
-"""A finished run, or what was exported of one, ready to predict.
+"""Open a finished run, or an exported decoder, to predict with it.
 
-An exported decoder is a folder of three files: config.json, which carries its own digest and that
-of the weights, model.safetensors, and README.md, a card for people, who may change it.
+An exported decoder is a folder of three files: config.json, with its own digest and
+that of the weights, model.safetensors, and README.md, a card that people may change.
 """
 
 import warnings
@@ -36,7 +36,7 @@ OWN_FILES = CONFIG_FILE, MODEL_FILE, CARD_FILE = (
     "README.md",
 )
 ONLY_TESTED = ("test_split", "fold", "groups", "split_seed", "allow_train_as_test")
-"""Settings that a final model has otherwise than the runs beside it, or not at all."""
+"""Settings of tested runs that a final model lacks, or has with other values."""
 FORMAT = {"format": "gaam-decoder", "format_version": 2}
 
 
@@ -51,143 +51,189 @@ def load(
     device: str = "auto",
     batch_tokens: int | None = None,
 ) -> Predictor:
-    """Open a finished run, or what was exported of one, to predict with it.
+    """Open a finished run, or an exported decoder, to predict with it.
 
     >>> predictor = gaam_decoder.load(runs[0].path)
     >>> predictor.predict_states(others).probabilities_NC.shape
     (30, 3)
 
     Args:
-        path: folder of the run, an exported folder, or a folder of runs: of these the one that
-            their report recommends, which a warning names.
-        seed: whose decoder alone is used; default: all that finished, averaged.
-        temperature: divide the logits of every seed by the temperature that fits the rows that
-            chose its epoch best, before anything is averaged; as ``report`` does.
-        attn: a mechanism of one's own, which the run was trained with: its class, or
-            ``FILE.py:CLASS``. No code is run that only a run names.
-        cache: folder of the cache that it learned from; default: what the run says of it.
-        encoder: folder or id of the encoder, where it is no longer where it was.
+        path: folder of the run, an exported folder, or a folder of runs. Of several
+            runs the one that their report recommends is used, and a warning names it.
+        seed: use the decoder of this seed; default: average all finished seeds.
+        temperature: divide the logits of every seed by the temperature that fits its
+            validation rows best, before the seeds are averaged; as ``report`` does.
+        attn: your own mechanism of the run: its class, or ``FILE.py:CLASS``. Code that
+            only a run names is never executed.
+        cache: folder of the run's cache; default: the folder that the run recorded.
+        encoder: folder or id of the encoder, if it has moved.
         device: auto, cpu, cuda, cuda:N or mps.
-        batch_tokens: tokens of a batch of the encoder; default: what suits the device.
+        batch_tokens: tokens of a batch of the encoder; default: by the device.
 
     Raises:
-        NotFoundError: no finished run and no exported decoder there.
-        ConfigError: no such seed, a mechanism that looks at the rows beside a row, or nothing that
-            a temperature is fitted on.
+        NotFoundError: no finished run and no exported decoder.
+        ConfigError: no such seed, a mechanism that reads several rows at once, or no
+            validation rows for a temperature.
         CacheError: the run is damaged, or the cache is another one.
     """
     if attn is not None:
-        own_spec(attn, "mechanism")  # from now on its name is known
-    computes, folder = devices.resolve_device(device), absolute_path(path)
+        # registers the name of the mechanism
+        own_spec(attn, "mechanism")
+    computes = devices.resolve_device(device)
+    folder = absolute_path(path)
     run, config, weights = open_decoder(folder, seed, cache)
     if config.recipe.get("shuffle_labels"):
         _warn(
-            f"'{folder.name}' learned from shuffled labels: its predictions mean nothing"
+            f"'{folder.name}' learned from shuffled labels: "
+            "its predictions mean nothing"
         )
-    opens: dict[str, Any] = {"encoder": encoder, "batch_tokens": batch_tokens}
+    dtype = None
     try:
         devices.check_arithmetic(config.dtype, computes)
     except ConfigError:
         _warn(
-            f"evaluated in float32: {computes.type} is not used for {config.dtype}, as it was"
+            f"evaluated in float32: {computes.type} is not used for {config.dtype}, "
+            "as it was"
         )
-        opens["dtype"] = "float32"
-    if temperature:
-        held = run and run.validation
-        found = [
-            held.temperature(run.seeds.index(s)) for s in config.seeds if run and held
-        ]
-        if not found or None in found:
-            expected = (
-                "a run of --select val, whose answers to the rows that chose are finite"
-            )
-            raise ConfigError(
-                "there is nothing that a temperature is fitted on", expected=expected
-            )
-        opens["temperatures"] = found
-    return Predictor(config, weights, device=str(computes), **opens)
+        dtype = "float32"
+    return Predictor(
+        config,
+        weights,
+        temperatures=_temperatures(run, config.seeds) if temperature else (),
+        dtype=dtype,
+        device=str(computes),
+        encoder=encoder,
+        batch_tokens=batch_tokens,
+    )
+
+
+def _temperatures(run: RunResult | None, seeds: Sequence[int]) -> list[float]:
+    """The temperature of every seed, fitted on its validation logits.
+
+    Raises:
+        ConfigError: no validation rows, or a seed without a temperature.
+    """
+    temperatures: list[float | None] = []
+    if run is not None and run.validation:
+        for seed in seeds:
+            place = run.seeds.index(seed)
+            temperatures.append(run.validation.temperature(place))
+    fitted = [number for number in temperatures if number is not None]
+    if not fitted or len(fitted) < len(temperatures):
+        raise ConfigError(
+            "there is nothing that a temperature is fitted on",
+            expected="a run of --select val with finite validation logits",
+        )
+    return fitted
 
 
 def _warn(text: str) -> None:
+    """Warn the caller of the function that calls this."""
     warnings.warn(text, GaamWarning, stacklevel=3)
 
 
 def open_decoder(
     folder: Path, seed: int | None = None, cache: str | Path | None = None
 ) -> tuple[RunResult | None, DecoderConfig, dict[str, Tensor]]:
-    """A run, and its decoders of all seeds that finished or of one; None of what was exported."""
+    """Read the decoders of a run or an exported folder, of all seeds or of one.
+
+    Returns:
+        The run, None for an exported folder; its configuration; and its weights by
+        name, (S, ...).
+    """
     run = None
     if (folder / CONFIG_FILE).is_file() and not is_run(folder):
         config, weights = read_export(folder)
-        about: dict[str, Any] = {"fingerprint": config.plan.fingerprint}
+        cache_record: dict[str, Any] = {"fingerprint": config.plan.fingerprint}
     else:
-        several = not is_run(folder) and run_folders(folder)
-        run = one_run(_recommended(folder) if several else folder)
+        has_several = not is_run(folder) and run_folders(folder)
+        run = one_run(_recommended(folder) if has_several else folder)
         if run.chose:
             _warn(
-                f"'{run.path.name}' was trained to choose a rate: what was chosen is another run"
+                f"'{run.path.name}' was trained to choose a rate: "
+                "what was chosen is another run"
             )
-        folder, about, plan = run.path, run.cache, Plan.from_dict(run.cache["plan"])
-        config = DecoderConfig(
-            attention=run.attention,
-            head=run.head,
-            recipe=run.recipe,
-            layers=tuple(number - plan.first_layer for number in run.layer_numbers),
-            seeds=run.finished,
-            key=run.key,
-            gaam=__version__,
-            plan=plan,
-        )
-        places = [run.seeds.index(one) for one in run.finished]
-        with run.tensors(WEIGHTS_FILE) as file:
-            weights = {
-                n: torch.from_numpy(file.get_tensor(n)[places])
-                for n in file.keys()  # noqa: SIM118 no mapping
-            }
-    where = str(folder)
+        folder = run.path
+        cache_record = run.cache
+        config, weights = _read_run(run)
+
     if cache is not None:
-        config = replace(config, plan=read_plan(find_cache(about, folder, cache)))
+        plan = read_plan(find_cache(cache_record, folder, cache))
+        config = replace(config, plan=plan)
+    where = str(folder)
     if not config.seeds or seed not in (None, *config.seeds):
-        expected = f"one that finished: {', '.join(map(str, config.seeds))}"
         raise ConfigError(
-            f"no seed {'' if seed is None else seed}", expected=expected, where=where
+            f"no seed {'' if seed is None else seed}",
+            expected=f"one that finished: {', '.join(map(str, config.seeds))}",
+            where=where,
         )
     if seed is not None:
-        weights = {n: one[[config.seeds.index(seed)]] for n, one in weights.items()}
+        place = config.seeds.index(seed)
+        weights = {name: tensor[[place]] for name, tensor in weights.items()}
         config = replace(config, seeds=(seed,))
-    for kind, text in (("mechanism", config.attention), ("head", config.head)):
-        recorded = config.recipe.get("plugins", {}).get(
-            f"{kind} {text.partition(':')[0]}"
-        )
-        _check_known(text.partition(":")[0], kind, recorded, where)
-        name = parse_spec(text, kind).name
-        now = plugins.code(KINDS[kind][0], name, kind=kind)
-        then = config.recipe.get("plugins", {}).get(f"{kind} {name}")
-        if (now if " " in now else None) != then:
-            message = (
-                f"the {kind} '{name}' is not the code that the run was trained with"
-            )
-            raise ConfigError(
-                message, expected=then or "that of gaam", found=now, where=where
-            )
+    _check_code(config, "mechanism", config.attention, where)
+    _check_code(config, "head", config.head, where)
     return run, config, weights
 
 
+def _read_run(run: RunResult) -> tuple[DecoderConfig, dict[str, Tensor]]:
+    """The configuration of a run, and the weights of its finished seeds."""
+    plan = Plan.from_dict(run.cache["plan"])
+    config = DecoderConfig(
+        attention=run.attention,
+        head=run.head,
+        recipe=run.recipe,
+        layers=tuple(number - plan.first_layer for number in run.layer_numbers),
+        seeds=run.finished,
+        key=run.key,
+        gaam=__version__,
+        plan=plan,
+    )
+    places = [run.seeds.index(seed) for seed in run.finished]
+    weights = {}
+    with run.tensors(WEIGHTS_FILE) as file:
+        for name in file.keys():  # noqa: SIM118 no mapping
+            weights[name] = torch.from_numpy(file.get_tensor(name)[places])
+    return config, weights
+
+
+def _check_code(config: DecoderConfig, kind: str, text: str, where: str) -> None:
+    """Check that a mechanism or head has the code that the run was trained with."""
+    recorded_code = config.recipe.get("plugins", {})
+    own_name = text.partition(":")[0]
+    _check_known(own_name, kind, recorded_code.get(f"{kind} {own_name}"), where)
+
+    name = parse_spec(text, kind).name
+    code = plugins.code(KINDS[kind][0], name, kind=kind)
+    recorded = recorded_code.get(f"{kind} {name}")
+    # a run records foreign code alone, which is named with its digest
+    foreign_code = code if " " in code else None
+    if foreign_code != recorded:
+        raise ConfigError(
+            f"the {kind} '{name}' is not the code that the run was trained with",
+            expected=recorded or "that of gaam",
+            found=code,
+            where=where,
+        )
+
+
 def _check_known(name: str, kind: str, recorded: str | None, where: str) -> None:
-    """Refuse a part of a decoder whose code is not known here, and say how it becomes known."""
+    """Refuse a mechanism or head of unknown code, and say how to make it known."""
     package, option = KINDS[kind]
-    if (
-        recorded is None
-        or name in plugins.names(package)
-        or plugins.origin(package, name)
-    ):
+    if recorded is None:
+        return
+    if name in plugins.names(package) or plugins.origin(package, name):
         return
     origin = recorded.rpartition(" ")[0]
     known_by = f"install {origin}"
     if origin.endswith(".py"):
-        known_by = f"gaam predict RUN {option} {origin}:{name}; from Python load(RUN, attn={name})"
+        known_by = (
+            f"gaam predict RUN {option} {origin}:{name}; "
+            f"from Python load(RUN, attn={name})"
+        )
     raise ConfigError(
-        f"the {kind} '{name}' is not gaam's own, and no code is run that only a run names",
+        f"the {kind} '{name}' is not gaam's own, "
+        "and no code is run that only a run names",
         expected=f"{origin}, which the run was trained with",
         where=where,
         hint=known_by,
@@ -195,10 +241,10 @@ def _check_known(name: str, kind: str, recorded: str | None, where: str) -> None
 
 
 def _recommended(folder: Path) -> Path:
-    """Of a folder of runs the final model of the decoder that its report recommends, or its run.
+    """The run that the report of a folder recommends, or its final model.
 
-    A final model learned from all rows, also from those that the others were tested on; where the
-    decoder was trained on folds, it is the only one that can be used.
+    A final model learned from all rows, including the test rows of the others. It is
+    the only usable run of a decoder that was trained on folds.
     """
     tables = report(folder).tables
     entries = [entry for table in tables for entry in table.rows if not entry.shuffled]
@@ -223,6 +269,7 @@ def _recommended(folder: Path) -> Path:
 
 
 def _no_single_one(runs: Sequence[RunResult]) -> ConfigError:
+    """The error for a folder without a single recommended run."""
     shown = ", ".join(run.path.name for run in runs[:6])
     hint = (
         "name one of them; of folds, gaam train --final makes a model that can be used"
@@ -233,15 +280,13 @@ def _no_single_one(runs: Sequence[RunResult]) -> ConfigError:
 
 
 def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:
-    """Whether a run is the final model beside these: all but what is tested is the same."""
+    """Whether a run is the final model of these: it differs in its tested rows."""
     if run.chose:
         return False
     first = evaluated[0]
-    if (run.attention, run.head, run.states) != (
-        first.attention,
-        first.head,
-        first.states,
-    ):
+    if run.attention != first.attention or run.head != first.head:
+        return False
+    if run.states != first.states:
         return False
     recipes = [
         {name: value for name, value in recipe.items() if name not in ONLY_TESTED}
@@ -251,16 +296,16 @@ def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:
 
 
 def read_export(folder: Path) -> tuple[DecoderConfig, dict[str, Tensor]]:
-    """An exported decoder and its weights, of which every byte is hashed."""
+    """Read an exported decoder and its weights, and check the digests of both."""
     try:
-        about = unsealed(read_json(folder / CONFIG_FILE))
-        if any(about.pop(key, None) != value for key, value in FORMAT.items()):
+        settings = unsealed(read_json(folder / CONFIG_FILE))
+        if any(settings.pop(key, None) != value for key, value in FORMAT.items()):
             raise ValueError(f"not what gaam exports: {FORMAT}")
         regular_file(folder / MODEL_FILE)
         content = (folder / MODEL_FILE).read_bytes()
-        if digest_of(content) != about.pop("sha256_of_weights"):
+        if digest_of(content) != settings.pop("sha256_of_weights"):
             raise ValueError("the weights are not those that were exported")
-        return DecoderConfig.from_dict(about), safetensors.torch.load(content)
+        return DecoderConfig.from_dict(settings), safetensors.torch.load(content)
     except (*DAMAGE, SafetensorError) as error:
         raise CacheError(
             visible(f"'{folder.name}' holds no decoder that can be used"),

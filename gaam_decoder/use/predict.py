@@ -29,22 +29,31 @@ from gaam_cache.config import ExtractConfig, parse_words
 from gaam_cache.extraction.rows import LocatedRows
 from gaam_cache.sources.files import byte_order_mark, kind_of, open_table, reads_mark
 from gaam_cache.sources.rows.cells import text_of
-from gaam_cache.sources.rows.collect import choose_columns
+from gaam_cache.sources.rows.collect import Columns, choose_columns
 from gaam_cache.store.files import make_folder, short_digest
-from gaam_cache.store.plan import comparable, describe_state_deviation, differences
+from gaam_cache.store.plan import (
+    Plan,
+    comparable,
+    describe_state_deviation,
+    differences,
+)
 from gaam_cache.store.reader import open_cache
 from gaam_decoder.use.load import load
-from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor, result_names
+from gaam_decoder.use.predictor import (
+    CHUNK_ROWS,
+    Predictions,
+    Predictor,
+    result_names,
+)
 
 Records = list[dict[str, Any]]
-STDIN = "-"  # the text that means those that come by stdin
+Report = Callable[[int, int, str], None]  # rows done, rows in all, what is going on
+STDIN = "-"  # the text that stands for the lines of stdin
 TABLES = {".csv": CSVWriter, ".parquet": pq.ParquetWriter}
-JSON = {
-    ".jsonl": ("", "\n", "\n"),
-    ".json": ("[", ", ", "]\n"),
-}  # before, between, behind records
+# text before, between and behind the records
+JSON = {".jsonl": ("", "\n", "\n"), ".json": ("[", ", ", "]\n")}
 SUFFIXES = (*TABLES, ".jsonl")  # of files of results
-JSON_OBJECTS = (".jsonl", ".json")  # whose rows come whole, and may differ
+JSON_OBJECTS = (".jsonl", ".json")  # files of rows with fields of their own
 ALIKE = (
     "kind",
     "decoders",
@@ -59,17 +68,19 @@ ALIKE = (
 class PredictConfig:
     """Everything ``gaam predict`` can be told.
 
-    >>> config = gaam_decoder.PredictConfig(run=runs[0].path, texts=("a text", "another"))
+    >>> config = gaam_decoder.PredictConfig(run=runs[0].path, texts=("a text",
+    "another"))
 
     Raises:
-        ConfigError: on construction: a value out of its range, or settings that do not go together.
+        ConfigError: on construction: a value out of its range, or settings that do not
+            go together.
     """
 
     run: Path  # folder of a finished run, or of what was exported of one
     texts: tuple[str, ...] = field(
         default=(), metadata={"parse": parse_words, UNCHECKED: True}
     )
-    """Texts, or paths of sounds or pictures; '-' alone: one a line by stdin, to its end."""
+    """Texts, or paths of sounds or pictures; '-' alone: the lines of stdin."""
     file: Path | None = (
         None  # A table: CSV, JSON lines, Parquet; or a text a line (.txt)
     )
@@ -93,7 +104,7 @@ class PredictConfig:
         None  # of characters in a file; default: that of the run's rows
     )
     delimiter: str | None = field(default=None, metadata={UNCHECKED: True})
-    """What parts the fields of a CSV file; default: what parts those of the run's rows."""
+    """Delimiter of a CSV file; default: that of the run's rows."""
     encoder: str | None = None  # where the encoder of the run is, if it has moved
     device: str = "auto"  # auto, cpu, cuda, cuda:N or mps
 
@@ -121,7 +132,10 @@ class PredictConfig:
             expected = "texts, - for stdin, --file FILE, or --cache CACHE --split test"
             raise ConfigError("nothing to predict", expected=expected)
         if self.out is not None and (self.of_texts or self.out.suffix not in SUFFIXES):
-            expected = f"rows of a file, stdin or cache, and a name ending in {', '.join(SUFFIXES)}"
+            expected = (
+                "rows of a file, stdin or cache, "
+                f"and a name ending in {', '.join(SUFFIXES)}"
+            )
             raise ConfigError(
                 "--out cannot be written", expected=expected, found=str(self.out)
             )
@@ -138,7 +152,7 @@ class PredictConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Predicted:
-    """What was predicted."""
+    """The predictions for texts, or a summary of those that were written."""
 
     records: Records | None = (
         None  # of each text predicted, probability, agreement; None of a file
@@ -148,34 +162,43 @@ class Predicted:
     seeds: int  # that were averaged
 
     def to_dict(self) -> Any:
-        about = {"out": self.out and str(self.out.absolute()), "rows": self.rows}
-        return about | {"seeds": self.seeds} if self.records is None else self.records
+        """JSON values: the records of texts, or a summary of a file."""
+        if self.records is not None:
+            return self.records
+        return {
+            "out": None if self.out is None else str(self.out.absolute()),
+            "rows": self.rows,
+            "seeds": self.seeds,
+        }
 
     def in_words(self) -> str:
-        """Every text, and a line below it for every class that is named; or one line."""
+        """Every text with a line for each of its likeliest classes, or a summary."""
         if self.records is None:
             out = "stdout" if self.out is None else shown_path(self.out)
             return f"{self.rows:,} rows predicted by {self.seeds} seeds: {out}"
         lines = []
         for row in self.records:
             lines.append(brief(row["text"], 60))
-            for end in [
-                name.removeprefix("predicted") for name in row if "predicted" in name
-            ]:
-                line = f"  {row[f'probability{end}']:7.2%}  {brief(row[f'predicted{end}'], 60)}"
-                said = f"  ({row['agreement']:.0%} of {self.seeds} seeds)"
-                lines.append(line + said * (not end and self.seeds > 1))
+            for name in row:
+                if "predicted" not in name:
+                    continue
+                # '' for the first class, '_2' for the second
+                rank = name.removeprefix("predicted")
+                predicted = brief(row[f"predicted{rank}"], 60)
+                line = f"  {row[f'probability{rank}']:7.2%}  {predicted}"
+                if not rank and self.seeds > 1:
+                    line += f"  ({row['agreement']:.0%} of {self.seeds} seeds)"
+                lines.append(line)
         return "\n".join(lines)
 
 
 class Rows(NamedTuple):
-    """What is predicted, read anew, chunk by chunk, whenever it is asked for."""
+    """Rows to predict; every call of ``chunks`` reads them again."""
 
-    origin: str  # what messages call it
-    chunks: Callable[
-        [], Iterator[tuple[Records, Any]]
-    ]  # and texts, files or a slice of ``states``
-    types: pa.Schema | None = None  # of its columns, where a file tells them
+    origin: str  # their name in messages
+    chunks: Callable[[], Iterator[tuple[Records, Any]]]
+    """Records, and their inputs: texts, paths, or a slice of ``states``."""
+    types: pa.Schema | None = None  # of the columns, if a file has them
     states: Any = None  # of a cache
 
 
@@ -189,124 +212,192 @@ def predict(
 ) -> Predicted:
     """Predict with a finished run.
 
-    A file keeps its columns and gains predicted, probability and agreement. It is read once to find
-    rows that cannot be used, and again, some 2,048 rows at a time, to predict them; the results
-    appear when they are complete.
+    A file keeps its columns and gains predicted, probability and agreement. It is read
+    once to find unusable rows, and again, some 2,048 rows at a time, to predict them.
+    The results appear when they are complete.
 
-    >>> config = gaam_decoder.PredictConfig(run=runs[0].path, cache="cache", out="predicted.csv")
+    >>> config = gaam_decoder.PredictConfig(run=runs[0].path, cache="cache",
+    out="predicted.csv")
     >>> found = gaam_decoder.predict(config)
 
     Args:
-        config: what is to be predicted, and how.
-        stdin: what ``-`` means.
-        write: takes the results of a file where the configuration names no ``out``.
-        as_list: they are a list of JSON, whatever is read.
+        config: rows, run and output.
+        stdin: the input that ``-`` stands for.
+        write: takes the bytes of the results if the configuration names no ``out``.
+        as_list: write a JSON list, whatever the format of the rows.
         progress: called with (rows done, rows in all, what is going on).
     """
-    out, top, report = (
-        config.out,
-        config.top,
-        progress or (lambda done, total, text: None),
-    )
+    out = config.out
     if out is not None and out.exists() and not config.overwrite:
         raise ConfigError(f"'{out}' is there already", expected="another --out")
-    given = {
-        name: getattr(config, name)
-        for name in ("temperature", "attn", "encoder", "device")
-    }
     predictor = load(
-        config.run, cache=None if config.of_cache else config.cache, **given
+        config.run,
+        cache=None if config.of_cache else config.cache,
+        temperature=config.temperature,
+        attn=config.attn,
+        encoder=config.encoder,
+        device=config.device,
     )
-    if top > (classes := len(predictor.class_names)):
-        expected = f"at most {classes:,}, as many as there are classes"
-        raise ConfigError("--top is out of range", expected=expected, found=str(top))
+    num_classes = len(predictor.class_names)
+    if config.top > num_classes:
+        raise ConfigError(
+            "--top is out of range",
+            expected=f"at most {num_classes:,}, the number of classes",
+            found=str(config.top),
+        )
+
     if config.of_cache:
         rows = _of_cache(config, predictor)
     elif config.file is not None:
         rows = _of_file(config, predictor, config.file)
+    elif config.of_texts:
+        rows = _of_texts(config.texts, "the command line")
     else:
-        texts = config.texts if config.of_texts else _lines_of(stdin)
-        several = [
-            texts[at : at + CHUNK_ROWS] for at in range(0, len(texts), CHUNK_ROWS)
-        ]
-        origin = "the command line" if config.of_texts else "stdin"
-        rows = Rows(
-            origin,
-            lambda: (([{"text": one} for one in some], some) for some in several),
-        )
-    kind = ".jsonl" if config.file and kind_of(config.file) in JSON_OBJECTS else ".csv"
-    kind = out.suffix if out else ".json" if as_list else kind
-    total = 0
+        rows = _of_texts(_lines_of(stdin), "stdin")
 
-    def results() -> Iterator[Records]:
-        inputs, done = (some for _, some in rows.chunks()), 0
-        if rows.states is None:
-            predictions = predictor.stream(inputs, origin=rows.origin)
-        else:
-            predictions = (
-                predictor.predict_states(rows.states[some]) for some in inputs
-            )
-        for (records, _), found in zip(rows.chunks(), predictions, strict=True):
-            yield [
-                row | result
-                for row, result in zip(records, found.rows(top), strict=True)
-            ]
-            done += len(records)
-            report(done, total, "predicting")
-
+    kind = _result_kind(config, as_list)
+    report = progress or _ignore_progress
+    num_seeds = len(predictor.seeds)
     try:
-        names, types = None, rows.types
-        for (
-            records,
-            _,
-        ) in rows.chunks():  # what is wrong with a row is said before one is predicted
-            names = names or records[0].keys()
-            if taken := {name for row in records for name in row}.intersection(
-                result_names(top)
-            ):
-                raise ConfigError(
-                    f"there is a column '{min(taken)}' already", where=rows.origin
-                )
-            if kind in TABLES and any(row.keys() != names for row in records):
-                what, hint = "rows have other fields than others", "--out FILE.jsonl"
-                raise DataError(what, where=rows.origin, hint=hint)
-            if kind in TABLES and rows.types is None:
-                found = pa.Table.from_pylist(records).schema
-                types = pa.unify_schemas(
-                    [types or found, found], promote_options="permissive"
-                )
-            total += len(records)
-            report(total, 0, "reading")
-        if not total:
-            raise DataError("no rows", where=rows.origin)
-        seeds = len(predictor.seeds)
+        # read every row once, so that an unusable row is refused before any prediction
+        total, schema = _check_rows(rows, kind, config.top, report)
+        results = _results(predictor, rows, config.top, total, report)
         if config.of_texts:
-            return Predicted(
-                records=[*chain.from_iterable(results())], rows=total, seeds=seeds
-            )
-        added = [
-            (n, pa.string() if "predicted" in n else pa.float64())
-            for n in result_names(top)
-        ]
-        if out is not None:
-            make_folder(out.parent)
-        with tempfile.TemporaryDirectory(
-            dir=out and out.parent, prefix=".predict-"
-        ) as folder:
-            with Path(folder, "results").open("w+b") as file:
-                _write(file, kind, results(), types and pa.schema([*types, *added]))
-                file.seek(0)
-                while out is None and write is not None and (piece := file.read(2**20)):
-                    write(piece)
-            if out is not None:
-                Path(file.name).replace(out)
+            records = list(chain.from_iterable(results))
+            return Predicted(records=records, rows=total, seeds=num_seeds)
+        if schema is not None:
+            schema = pa.schema([*schema, *_result_fields(config.top)])
+        _write_results(out, write, kind, results, schema)
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
-        said, message = " ".join(str(error).split()), f"rows do not fit into a {kind}"
-        raise DataError(message, found=said, hint="--out FILE.jsonl") from error
-    return Predicted(rows=total, out=out, seeds=seeds)
+        raise DataError(
+            f"rows do not fit into a {kind}",
+            found=" ".join(str(error).split()),
+            hint="--out FILE.jsonl",
+        ) from error
+    return Predicted(rows=total, out=out, seeds=num_seeds)
+
+
+def _ignore_progress(done: int, total: int, text: str) -> None:
+    """The progress of a call without ``progress``."""
+
+
+def _result_kind(config: PredictConfig, as_list: bool) -> str:
+    """The format of the results, as the suffix of a file name."""
+    if config.out is not None:
+        return config.out.suffix
+    if as_list:
+        return ".json"
+    if config.file is not None and kind_of(config.file) in JSON_OBJECTS:
+        return ".jsonl"
+    return ".csv"
+
+
+def _result_fields(top: int) -> list[tuple[str, pa.DataType]]:
+    """Name and Arrow type of every column of results."""
+    fields = []
+    for name in result_names(top):
+        is_class = "predicted" in name
+        fields.append((name, pa.string() if is_class else pa.float64()))
+    return fields
+
+
+def _check_rows(
+    rows: Rows, kind: str, top: int, report: Report
+) -> tuple[int, pa.Schema | None]:
+    """Read all rows and check that they fit into the format of the results.
+
+    Returns:
+        The number of rows, and the columns of a CSV or Parquet file of results.
+
+    Raises:
+        ConfigError: a column with the name of a result.
+        DataError: no rows, or rows of a table with different fields.
+    """
+    added = result_names(top)
+    total = 0
+    names = None
+    schema = rows.types
+    for records, _ in rows.chunks():
+        names = names or records[0].keys()
+        taken = {name for row in records for name in row}.intersection(added)
+        if taken:
+            raise ConfigError(
+                f"there is a column '{min(taken)}' already", where=rows.origin
+            )
+        if kind in TABLES and any(row.keys() != names for row in records):
+            raise DataError(
+                "rows have other fields than others",
+                where=rows.origin,
+                hint="--out FILE.jsonl",
+            )
+        # a file without types has them only when all of its chunks are known
+        if kind in TABLES and rows.types is None:
+            of_chunk = pa.Table.from_pylist(records).schema
+            so_far = of_chunk if schema is None else schema
+            schema = pa.unify_schemas([so_far, of_chunk], promote_options="permissive")
+        total += len(records)
+        report(total, 0, "reading")
+    if not total:
+        raise DataError("no rows", where=rows.origin)
+    return total, schema
+
+
+def _results(
+    predictor: Predictor, rows: Rows, top: int, total: int, report: Report
+) -> Iterator[Records]:
+    """Predict chunk by chunk: the fields of every row, and its results behind them."""
+    inputs = (chunk for _, chunk in rows.chunks())
+    predictions: Iterator[Predictions]
+    if rows.states is None:
+        predictions = predictor.stream(inputs, origin=rows.origin)
+    else:
+        predictions = (predictor.predict_states(rows.states[part]) for part in inputs)
+    done = 0
+    for (records, _), predicted in zip(rows.chunks(), predictions, strict=True):
+        pairs = zip(records, predicted.rows(top), strict=True)
+        yield [row | result for row, result in pairs]
+        done += len(records)
+        report(done, total, "predicting")
+
+
+def _write_results(
+    out: Path | None,
+    write: Callable[[bytes], object] | None,
+    kind: str,
+    results: Iterator[Records],
+    schema: pa.Schema | None,
+) -> None:
+    """Write all results to a temporary file, then publish it whole."""
+    # beside the output, so that the last step is a rename within one file system
+    directory = None
+    if out is not None:
+        directory = out.parent
+        make_folder(directory)
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".predict-") as folder:
+        path = Path(folder, "results")
+        with path.open("w+b") as file:
+            _write(file, kind, results, schema)
+            file.seek(0)
+            if out is None and write is not None:
+                while chunk := file.read(2**20):
+                    write(chunk)
+        if out is not None:
+            path.replace(out)
+
+
+def _of_texts(texts: Sequence[str], origin: str) -> Rows:
+    """Rows of texts, a record with the field ``text`` each."""
+
+    def chunks() -> Iterator[tuple[Records, Sequence[str]]]:
+        for start in range(0, len(texts), CHUNK_ROWS):
+            chunk = texts[start : start + CHUNK_ROWS]
+            yield [{"text": text} for text in chunk], chunk
+
+    return Rows(origin, chunks)
 
 
 def _lines_of(stdin: BinaryIO | None) -> Sequence[str]:
+    """The lines of stdin, in UTF-8."""
     try:
         text = (stdin.read() if stdin else b"").decode("utf-8-sig")
         return [line.rstrip("\r\n") for line in io.StringIO(text, newline="\n")]
@@ -315,63 +406,82 @@ def _lines_of(stdin: BinaryIO | None) -> Sequence[str]:
 
 
 def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
-    if (plan := predictor.plan) is None:
-        hint = "import the states of these rows too, then --cache CACHE --split NAME"
+    """Rows of a file, read as the rows of the run's cache were."""
+    plan = predictor.plan
+    if plan is None:
         raise ConfigError(
-            "nobody here can encode rows as those that were imported", hint=hint
+            "nobody here can encode rows as those that were imported",
+            hint="import the states of these rows too, then --cache CACHE --split NAME",
         )
     if not path.is_file():
         raise NotFoundError(
             f"no file '{path}'", found="a folder" if path.is_dir() else None
         )
-    known, objects = plan.dataset, kind_of(path) in JSON_OBJECTS
-    settings: dict[str, Any] = {"file_column": known.get("file_column")}
-    if plan.kind == "text":
-        texts = config.text_columns or known.get("text_columns") or ("text",)
-        settings = {"text_columns": () if kind_of(path) == ".txt" else tuple(texts)}
-    settings["delimiter"] = config.delimiter or known.get("delimiter")
-    reading = ExtractConfig(
-        encoding=_encoding(config, path, known.get("encoding")), **settings
-    )
 
+    # what the command line leaves open is as it was for the data set of the run
+    dataset = plan.dataset
+    delimiter = config.delimiter or dataset.get("delimiter")
+    encoding = _encoding(config, path, dataset.get("encoding"))
+    if plan.kind == "text":
+        text_columns = config.text_columns or dataset.get("text_columns") or ("text",)
+        if kind_of(path) == ".txt":
+            text_columns = ()
+        reading = ExtractConfig(
+            encoding=encoding, delimiter=delimiter, text_columns=tuple(text_columns)
+        )
+    else:
+        reading = ExtractConfig(
+            encoding=encoding,
+            delimiter=delimiter,
+            file_column=dataset.get("file_column"),
+        )
     table = open_table(path, reading)
+
+    # rows of JSON keep all their fields, which may differ from row to row
+    has_objects = kind_of(path) in JSON_OBJECTS
 
     def chunks() -> Iterator[tuple[Records, LocatedRows]]:
         columns = choose_columns(table, reading, None, str(path))
-
-        def input_of(place: str, record: Any) -> str:
-            try:
-                if not (found := text_of(record, columns.inputs)):
-                    expected = f"something in {' + '.join(columns.inputs)}"
-                    raise DataError("a row is empty", expected=expected)
-            except DataError as error:
-                error.details["where"] = f"{path}, {place}"
-                raise
-            return str(path.absolute().parent / found) if columns.of_files else found
-
-        wanted = columns if objects else columns._replace(kept=tuple(table.names))
-        found = iter(table.records(wanted))
-        while several := list(islice(found, CHUNK_ROWS)):
-            inputs = LocatedRows(
-                [input_of(*one) for one in several], [place for place, _ in several]
-            )
-            # objects of JSON come whole, and may differ
-            yield (
-                [
-                    {k: r[k] for k in (r if objects else table.names)}
-                    for _, r in several
-                ],
-                inputs,
-            )
+        wanted = columns
+        if not has_objects:
+            wanted = columns._replace(kept=tuple(table.names))
+        located = iter(table.records(wanted))
+        while chunk := list(islice(located, CHUNK_ROWS)):
+            inputs = [_input_of(place, row, columns, path) for place, row in chunk]
+            places = [place for place, _ in chunk]
+            records = []
+            for _, row in chunk:
+                names = row if has_objects else table.names
+                records.append({name: row[name] for name in names})
+            yield records, LocatedRows(inputs, places)
 
     types = pq.read_schema(path) if kind_of(path) == ".parquet" else None
     return Rows(str(path), chunks, types)
 
 
-def _encoding(config: PredictConfig, path: Path, of_run: str | None) -> str | None:
-    """How characters are stored in a file: as asked for, as its mark says, or as in the run's rows.
+def _input_of(place: str, row: Any, columns: Columns, path: Path) -> str:
+    """The text of a row, or the path of its sound or picture.
 
-    Where the rows of the run were not UTF-8, how the file is read is said.
+    Raises:
+        DataError: nothing in the columns of the input.
+    """
+    try:
+        text = text_of(row, columns.inputs)
+        if not text:
+            expected = f"something in {' + '.join(columns.inputs)}"
+            raise DataError("a row is empty", expected=expected)
+    except DataError as error:
+        error.details["where"] = f"{path}, {place}"
+        raise
+    if columns.of_files:
+        return str(path.absolute().parent / text)
+    return text
+
+
+def _encoding(config: PredictConfig, path: Path, of_run: str | None) -> str | None:
+    """The encoding of a file: as configured, by its mark, or that of the run's rows.
+
+    If the rows of the run were not UTF-8, a warning names the encoding of the file.
     """
     if config.encoding is not None or of_run is None or kind_of(path) == ".parquet":
         return config.encoding
@@ -380,75 +490,104 @@ def _encoding(config: PredictConfig, path: Path, of_run: str | None) -> str | No
         text = f"'{path.name}' is read as {of_run}, as the rows of the run were"
         encoding = of_run
     else:
-        text = f"'{path.name}' begins with the mark of {mark} and is read so, though the rows of "
-        text += f"the run were {of_run}"
+        text = (
+            f"'{path.name}' begins with the mark of {mark} and is read so, "
+            f"though the rows of the run were {of_run}"
+        )
         encoding = mark
     warnings.warn(f"{text} (--set encoding=NAME)", GaamWarning, stacklevel=4)
     return encoding
 
 
 def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
+    """Rows of a cache, whose states were made as those of the run's cache."""
     assert config.cache is not None
-    cache, ours = open_cache(config.cache), predictor.plan
-    theirs = cache.plan
-    other = cache.fingerprint != predictor.fingerprint
-    if other and ours is None and theirs.imported:
-        text = "states of run and cache were imported: nobody here knows whether they are alike"
-        warnings.warn(text, GaamWarning, stacklevel=2)
-    elif other:
-        found = ["states of one of them were imported"]
-        if ours is not None and not theirs.imported:
-            # which poolings are there beside the run's decides no number
-            both = [
-                {name: getattr(plan, name) for name in ALIKE}
-                | plan.identity
-                | {"pooling": None}
-                for plan in (theirs, ours)
-            ]
-            now, then = comparable(*({"encoder": identity} for identity in both))
-            found = differences(now["encoder"], then["encoder"])
-        if found:
+    cache = open_cache(config.cache)
+    where = f"{config.cache.absolute()}, fingerprint {short_digest(cache.fingerprint)}"
+    if cache.fingerprint != predictor.fingerprint:
+        _check_plans(cache.plan, predictor.plan, where)
+    if predictor.plan is not None:
+        deviation = describe_state_deviation(cache.plan, predictor.plan)
+        if deviation is not None:
             raise CacheError(
-                "rows of the cache are not known to be encoded as those of the run",
-                found="\n".join(found[:8]),
-                where=f"{config.cache.absolute()}, fingerprint {short_digest(cache.fingerprint)}",
-                hint="encode the rows as those of the run were: gaam predict RUN --file FILE",
+                "the states of the cache are not those that the run learned from",
+                found=deviation,
+                where=where,
+                hint=(
+                    "extract the rows again with the versions that the run's cache was "
+                    "made with"
+                ),
             )
-    difference = None if ours is None else describe_state_deviation(theirs, ours)
-    if difference is not None:
-        raise CacheError(
-            "the states of the cache are not those that the run learned from",
-            found=difference,
-            where=f"{config.cache.absolute()}, fingerprint {short_digest(cache.fingerprint)}",
-            hint="extract the rows again with the versions that the run's cache was made with",
-        )
+
     split = cache[config.split or "test"]
     columns: dict[str, Any] = {"row": range(len(split))}
     columns |= {name: split.column(name) for name in cache.columns}
     if split.labelled:
         columns["label"] = [split.class_names[label] for label in split.labels]
-    several = [slice(at, at + CHUNK_ROWS) for at in range(0, len(split), CHUNK_ROWS)]
 
     def chunks() -> Iterator[tuple[Records, slice]]:
-        for some in several:
-            rows = zip(*(of[some] for of in columns.values()), strict=True)
-            yield [dict(zip(columns, row, strict=True)) for row in rows], some
+        for start in range(0, len(split), CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            rows = zip(*(values[part] for values in columns.values()), strict=True)
+            yield [dict(zip(columns, row, strict=True)) for row in rows], part
 
     return Rows(str(config.cache), chunks, states=split.pooled(predictor.pooling))
 
 
-def _write(file: BinaryIO, kind: str, chunks: Iterator[Records], types: Any) -> None:
-    """CSV or Parquet, whose columns have these types; JSON lines or a list."""
+def _check_plans(cache_plan: Plan, run_plan: Plan | None, where: str) -> None:
+    """Check that another cache encoded its rows as the run's cache did.
+
+    If both were imported, a warning says that nobody knows.
+
+    Raises:
+        CacheError: encoders or settings differ, or only one of the two was imported.
+    """
+    if run_plan is None and cache_plan.imported:
+        warnings.warn(
+            "states of run and cache were imported: "
+            "nobody here knows whether they are alike",
+            GaamWarning,
+            stacklevel=3,
+        )
+        return
+    found = ["states of one of them were imported"]
+    if run_plan is not None and not cache_plan.imported:
+        now, then = comparable(
+            {"encoder": _encoding_of_rows(cache_plan)},
+            {"encoder": _encoding_of_rows(run_plan)},
+        )
+        found = differences(now["encoder"], then["encoder"])
+    if found:
+        raise CacheError(
+            "rows of the cache are not known to be encoded as those of the run",
+            found="\n".join(found[:8]),
+            where=where,
+            hint=(
+                "encode the rows as those of the run were: gaam predict RUN --file FILE"
+            ),
+        )
+
+
+def _encoding_of_rows(plan: Plan) -> dict[str, Any]:
+    """Everything of a plan that decides the states of a row."""
+    shape = {name: getattr(plan, name) for name in ALIKE}
+    # further poolings beside that of the run decide no number
+    return shape | plan.identity | {"pooling": None}
+
+
+def _write(
+    file: BinaryIO, kind: str, chunks: Iterator[Records], schema: pa.Schema | None
+) -> None:
+    """Write CSV or Parquet with these columns, JSON lines, or a JSON list."""
     if kind in TABLES:
-        with TABLES[kind](file, types) as writer:
+        with TABLES[kind](file, schema) as writer:
             for records in chunks:
-                writer.write(pa.Table.from_pylist(records, types))
+                writer.write(pa.Table.from_pylist(records, schema))
         return
     before, between, end = JSON[kind]
     for record in chain.from_iterable(chunks):
         text = before + json.dumps(record, ensure_ascii=False, default=str)
-        file.write(
-            text.encode(errors="backslashreplace")
-        )  # half a character as JSON writes it
+        # JSON writes half of a surrogate pair as an escape
+        file.write(text.encode(errors="backslashreplace"))
         before = between
     file.write(end.encode())

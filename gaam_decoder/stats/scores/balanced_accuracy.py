@@ -6,7 +6,7 @@ from gaam_decoder.stats.scores.base import Answers, Found, Score
 
 
 class BalancedAccuracy(Score):
-    """Unweighted mean of the recall of the classes that have test rows."""
+    """Unweighted mean of the recall over the classes with test rows."""
 
     title = "balanced accuracy"
 
@@ -14,12 +14,12 @@ class BalancedAccuracy(Score):
         """A row of class c counts ``N / (C n_c)`` times."""
         right_N = answers.predicted_N == answers.labels
         count_C = answers.count_C
-        there_C = count_C > 0
-        weight_C = 1 / (there_C.sum() * np.maximum(count_C, 1))
+        has_rows_C = count_C > 0
+        weight_C = 1 / (has_rows_C.sum() * np.maximum(count_C, 1))
         hits_C = np.bincount(answers.labels, right_N, minlength=len(count_C))
         recall_C = hits_C / np.maximum(count_C, 1)
-        value = float(recall_C[there_C].mean())
+        value = float(recall_C[has_rows_C].mean())
         from_recall_N = right_N - recall_C[answers.labels]
         by_row_N = value + answers.num_rows * weight_C[answers.labels] * from_recall_N
-        unseen = float(np.sum((answers.repeats * weight_C[there_C]) ** 2))
+        unseen = float(np.sum((answers.repeats * weight_C[has_rows_C]) ** 2))
         return Found(value=value, by_row=by_row_N, unseen=unseen)

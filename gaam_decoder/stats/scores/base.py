@@ -1,4 +1,4 @@
-"""What a score is.
+"""The base class of all scores, their input and their result.
 
 N test rows, C classes.
 """
@@ -14,28 +14,28 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Interval = tuple[float, float] | None
 GRAIN = 2.0**-46
-"""Of log-odds, by the size of what they are a difference of: some 60 roundings in float64."""
+"""Relative precision of log-odds, some 60 roundings of float64."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What one seed said of the test rows."""
+    """The logits of one seed for the test rows, and their labels."""
 
     logits: NDArray[np.floating[Any]]
     labels: NDArray[np.int64]
     sizes: tuple[int, ...] = ()
-    """Rows of every fold, one after the other: each was scored by a decoder of its own; () of
-    one."""
-    repeats: int = 1  # how often every row is among them
+    """Number of rows of every fold, whose decoder made its logits; (): one decoder."""
+    repeats: int = 1  # how often every test row occurs
 
     @cached_property
     def predicted_N(self) -> NDArray[np.int64]:
-        """Class of the largest logit, the first of equals."""
-        return self.logits.argmax(-1)
+        """Class of the largest logit, the first of equal ones."""
+        predicted_N: NDArray[np.int64] = self.logits.argmax(-1)
+        return predicted_N
 
     @cached_property
     def log_p_NC(self) -> Floats:
-        """Logarithms of the probabilities; never that of zero, however far apart logits are."""
+        """Logarithms of the probabilities, by a log-softmax: always finite."""
         logits_NC = self.logits.astype(np.float64)
         logits_NC -= logits_NC.max(-1, keepdims=True)
         logits_NC -= np.log(np.exp(logits_NC).sum(-1, keepdims=True))
@@ -43,10 +43,12 @@ class Answers:
 
     @cached_property
     def log_odds_NC(self) -> Floats:
-        """``log p - log(1 - p)``, exact where p is next to 1; zeros of one class."""
+        """``log p - log(1 - p)``, exact also for p next to 1; zeros for one class."""
         log_p_NC = self.log_p_NC
         if self.num_classes < 2:
             return log_p_NC
+
+        # log(1 - p) of the largest p cancels: sum the other probabilities instead
         first_N1 = log_p_NC.argmax(-1)[:, None]
         power_NC = np.exp(log_p_NC)
         rest_NC = np.log(np.maximum(power_NC.sum(-1, keepdims=True) - power_NC, 1e-300))
@@ -57,7 +59,8 @@ class Answers:
             np.exp(others_NC - most_N1).sum(-1, keepdims=True)
         )
         np.put_along_axis(rest_NC, first_N1, of_first_N1, -1)
-        # what is equal but for the order in which it was summed is equal
+
+        # round, so that odds are equal if only the order of their sums differs
         size_NC = np.maximum(np.maximum(-log_p_NC, -rest_NC), 1.0)
         grain_NC = np.ldexp(GRAIN, np.frexp(size_NC)[1])
         odds_NC: Floats = np.round((log_p_NC - rest_NC) / grain_NC) * grain_NC
@@ -70,13 +73,13 @@ class Answers:
 
     @property
     def num_rows(self) -> int:
-        """Rows, repeated ones as often as they are."""
+        """Number of rows, with repetitions."""
         return len(self.labels)
 
     @property
     def num_classes(self) -> int:
-        """Classes, whether or not there are rows of them."""
-        return self.logits.shape[1]
+        """Number of classes, also of those without rows."""
+        return int(self.logits.shape[1])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,10 +88,11 @@ class Found:
 
     value: float
     by_row: NDArray[np.bool_] | Floats | None
-    """What every row adds: their mean is the value. Of a score that is no mean of rows the value
-    plus the influence of each row, by the infinitesimal jackknife. None where that is not valid."""
+    """The contribution of every row: their mean is the value. For a score that is no
+    mean of rows, the value plus the influence of each row, by the infinitesimal
+    jackknife. None if that is not valid."""
     unseen: float = 0.0
-    """Sum over the kinds of rows of the square of what a single row can change at most."""
+    """Sum over the kinds of rows of the squared largest change by a single row."""
 
 
 def percent(value: float | None) -> str:
@@ -97,26 +101,24 @@ def percent(value: float | None) -> str:
 
 
 class Score(ABC):
-    """One way to say how good the answers of a decoder are."""
+    """A measure of how good the predictions of a decoder are."""
 
-    title: ClassVar[str]  # as reports call it
+    title: ClassVar[str]  # its name in reports
     larger_is_better: ClassVar[bool] = True
     percent: ClassVar[bool] = True  # shown in percent, and differences in points
     margin: ClassVar[float] = 0.005
-    """Largest difference that does not matter where nobody says: half a point, or as much."""
-    highest: ClassVar[float] = 1.0  # largest value that can be
+    """Default of the largest difference that does not matter: half a point."""
+    highest: ClassVar[float] = 1.0  # largest possible value
     hits: ClassVar[bool] = False  # whether every row is right or wrong
     of_sizes: ClassVar[bool] = False
-    """Whether it says how good the sizes of probabilities are, so that it is of scaled logits where
-    a temperature was fitted; what only ranks them (AUROC) is of logits as they are."""
-    fewest_classes: ClassVar[int] = 1  # with which it says anything
-    no_claim: ClassVar[str] = (
-        ""  # why nothing is claimed of differences; '' where something may be
-    )
+    """Whether it measures calibration, and so uses the logits divided by a fitted
+    temperature; a score of ranks (AUROC) uses the logits themselves."""
+    fewest_classes: ClassVar[int] = 1  # with fewer classes it has no meaning
+    no_claim: ClassVar[str] = ""  # why it allows no claim; empty: it does
 
     @abstractmethod
     def of(self, answers: Answers) -> Found | None:
-        """The score of one seed; None where these rows and classes have none."""
+        """The score of one seed; None if these rows and classes do not define it."""
 
     def value(self, answers: Answers) -> float | None:
         """The score alone."""
@@ -124,53 +126,72 @@ class Score(ABC):
         return None if found is None else found.value
 
     def why_no_claim(self, answers: Answers) -> str:  # noqa: ARG002
-        """Why nothing may be claimed from such answers; '' where something may be."""
+        """Why these logits allow no claim; empty if they do."""
         return self.no_claim
 
     @property
     def factor(self) -> int:
-        """What values are multiplied by where they are shown or drawn."""
+        """Factor of values in tables and drawings."""
         return 100 if self.percent else 1
 
     @property
     def column(self) -> str:
-        """Header of its values."""
-        return self.title + " %" * self.percent
+        """Header of its column."""
+        if self.percent:
+            return f"{self.title} %"
+        return self.title
 
     @property
     def of_differences(self) -> str:
-        """What differences are counted in."""
-        return self.title + " points" * self.percent
+        """Unit of its differences."""
+        if self.percent:
+            return f"{self.title} points"
+        return self.title
 
     def text(self, value: float | None) -> str:
         """A mean, for people."""
         if self.percent or value is None:
             return percent(value)
-        return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.3g}"
+        if abs(value) < 1e4:
+            return f"{value:.4f}"
+        return f"{value:.3g}"
 
     def std(self, value: float | None) -> str:
         """A standard deviation."""
         if value is None:
             return "-"
-        return f"{100 * value:.2f}" if self.percent else f"{value:.4g}"
+        if self.percent:
+            return f"{100 * value:.2f}"
+        return f"{value:.4g}"
 
     def difference(self, value: float) -> str:
         """A difference, with its sign."""
-        return f"{self.factor * value:+z.{2 if self.percent else 4}f}"
+        digits = 2 if self.percent else 4
+        return f"{self.factor * value:+z.{digits}f}"
 
     def size(self, value: float, digits: str = ".4g") -> str:
-        """How large a difference is, in words."""
-        return f"{100 * value:{digits}} points" if self.percent else f"{value:.4g}"
+        """The size of a difference, with its unit."""
+        if self.percent:
+            return f"{100 * value:{digits}} points"
+        return f"{value:.4g}"
 
     def span(self, interval: Interval, *, signed: bool = False) -> str:
         """An interval; in percent or points to two digits of its half width."""
         if interval is None:
             return "-"
-        half = 50 * (interval[1] - interval[0])
-        digits = (
-            (0 if half >= 10 else 1 if half >= 1 or not signed else 2)
-            if self.percent
-            else 4
+        digits = self._digits(interval, signed)
+        sign = "+" if signed else ""
+        return " to ".join(
+            f"{self.factor * bound:{sign}z.{digits}f}" for bound in interval
         )
-        form = f"{'+' if signed else ''}z.{digits}f"
-        return " to ".join(f"{self.factor * bound:{form}}" for bound in interval)
+
+    def _digits(self, interval: tuple[float, float], signed: bool) -> int:
+        """Decimals of the limits of an interval."""
+        if not self.percent:
+            return 4
+        half_width = 50 * (interval[1] - interval[0])
+        if half_width >= 10:
+            return 0
+        if half_width >= 1 or not signed:
+            return 1
+        return 2

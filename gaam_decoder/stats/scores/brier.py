@@ -6,22 +6,22 @@ from gaam_decoder.stats.scores.base import Answers, Found, Score
 
 
 class Brier(Score):
-    """Mean of the squared distance between the probabilities and what is right, from 0 to 2.
+    """Mean squared distance between the probabilities and the label, from 0 to 2.
 
-    ``sum_c (p_c - [y = c])^2``, as Brier 1950 defines it for any number of classes; what is shown
-    elsewhere of two classes is half of it.
+    ``sum_c (p_c - [y = c])^2``, as Brier 1950 defines it for any number of classes.
+    Other programs show half of it for two classes.
     """
 
     title = "Brier score"
     larger_is_better = False
     percent = False
     margin = 0.005
-    """As much as half a point of accuracy; all that is wrong for sure adds twice its share."""
+    """The margin of accuracy; a wrong prediction that is certain adds 2."""
     highest = 2.0
     of_sizes = True
 
     def of(self, answers: Answers) -> Found:
-        """The distance of every row."""
+        """The squared distance of every row."""
         miss_NC = np.exp(answers.log_p_NC)
         miss_NC[np.arange(answers.num_rows), answers.labels] -= 1
         miss_N = np.square(miss_NC).sum(-1)

@@ -8,9 +8,9 @@ FIVE = 5
 
 
 class Top5(Score):
-    """Share of the rows whose class is among the five with the largest logits.
+    """Share of the rows with their label among the five largest logits.
 
-    Of equal logits those of the earlier class count as larger, as they do for the accuracy.
+    Among equal logits the earlier class counts as larger, like for the accuracy.
     """
 
     title = "top-5 accuracy"
@@ -18,14 +18,14 @@ class Top5(Score):
     fewest_classes = 11  # with ten or fewer, half of all guesses would be right
 
     def of(self, answers: Answers) -> Found | None:
-        """Among the five or not, row by row."""
+        """Whether the label of every row is among the five."""
         if answers.num_classes < self.fewest_classes:
             return None
+        # count the classes that come before the label
         rows = np.arange(answers.num_rows)
         own_N1 = answers.logits[rows, answers.labels][:, None]
         earlier_NC = np.arange(answers.num_classes) < answers.labels[:, None]
-        before_NC = (answers.logits > own_N1) | (
-            (answers.logits == own_N1) & earlier_NC
-        )
+        is_equal_NC = answers.logits == own_N1
+        before_NC = (answers.logits > own_N1) | (is_equal_NC & earlier_NC)
         right_N = before_NC.sum(-1) < FIVE
         return Found(value=float(right_N.mean(dtype=np.float64)), by_row=right_N)
