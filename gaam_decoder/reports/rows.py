@@ -449,7 +449,7 @@ def _folds_by_partition(
 
 def _whole_split_seeds(folds: Iterable[FoldRuns], numbers: range) -> list[int]:
     """Split seeds with all folds, of the row that has most of them."""
-    seeds_of_rows = []
+    seeds_of_rows: list[set[int]] = []
     for runs_by_fold in folds:
         seeds = {seed for seed, _ in runs_by_fold}
         whole = {

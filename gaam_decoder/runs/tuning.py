@@ -170,7 +170,7 @@ class Tuning:
     def to_dict(self) -> dict[str, Any]:
         """The tuning as JSON values."""
         candidates: list[dict[str, float | None]] = [
-            {**candidate.values} | {"validation_accuracy": candidate.accuracy}
+            {**candidate.values, "validation_accuracy": candidate.accuracy}
             for candidate in self.candidates
         ]
         return {

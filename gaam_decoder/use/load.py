@@ -22,7 +22,7 @@ from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.version import __version__
 from gaam_cache.store.files import DAMAGE, digest_of, read_json, regular_file, unsealed
 from gaam_cache.store.plan import Plan, read_plan
-from gaam_decoder.reports.notes import recommended
+from gaam_decoder.reports.notes import Recommendation, recommended
 from gaam_decoder.reports.report import report
 from gaam_decoder.runs.folders import find_cache, is_run, run_folders
 from gaam_decoder.runs.loading import one_run
@@ -250,7 +250,8 @@ def _recommended(folder: Path) -> Path:
     entries = [entry for table in tables for entry in table.rows if not entry.shuffled]
     choice = recommended(tables[0]) if len(tables) == 1 else None
     if choice is None and len(entries) == 1:
-        choice = entries[0], f"use {entries[0].attention}: the only decoder"
+        reason = f"use {entries[0].attention}: the only decoder"
+        choice = Recommendation(entries[0], reason)
     if choice is None:
         raise _no_single_one([entry.runs[0] for entry in entries])
     entry, reason = choice
