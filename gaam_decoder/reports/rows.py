@@ -452,11 +452,12 @@ def _whole_split_seeds(folds: Iterable[FoldRuns], numbers: range) -> list[int]:
     seeds_of_rows: list[set[int]] = []
     for runs_by_fold in folds:
         seeds = {seed for seed, _ in runs_by_fold}
-        whole = {
+        whole: set[int] = {
             seed for seed in seeds if all((seed, n) in runs_by_fold for n in numbers)
         }
         seeds_of_rows.append(whole)
-    return sorted(max(seeds_of_rows, key=len))
+    most: set[int] = max(seeds_of_rows, key=lambda seeds: len(seeds))
+    return sorted(most)
 
 
 def _runs_by_single_test(
