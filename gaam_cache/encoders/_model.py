@@ -472,7 +472,7 @@ class ModelEncoder(Encoder):
             raise self._refusal(reason) from reason
         return {name: x_BLD[:, self._slice] for name, x_BLD in states.items()}
 
-    def exact(
+    def states_in_higher_precision(
         self, items: Sequence[Any], row: int
     ) -> tuple[ExactStates, ExactStates] | None:
         """A row's states in its batch and alone, in higher precision.

@@ -187,9 +187,9 @@ class Tokens:
             items=items,
             lengths=np.where(is_lost, 0, length_N),
             truncated=[text.truncated for text in cut_texts],
-            own=own_N,
-            unknown=unknown_N,
-            doubled=self._count_doubled(cut_texts),
+            num_text_tokens=own_N,
+            num_unknown_tokens=unknown_N,
+            rows_by_doubled_token=self._count_doubled(cut_texts),
         )
 
     def _join(self, cut_texts: Sequence[CutText]) -> NDArray[np.int64]:

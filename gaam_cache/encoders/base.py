@@ -83,11 +83,11 @@ class Inputs:
     width: int | None = None
     """Room of every row in a batch, for an encoder that fills all rows to one
     length."""
-    own: Sequence[int] | NDArray[np.int64] = ()
+    num_text_tokens: Sequence[int] | NDArray[np.int64] = ()
     """Number of tokens that come from the row's text."""
-    unknown: Sequence[int] | NDArray[np.int64] = ()
+    num_unknown_tokens: Sequence[int] | NDArray[np.int64] = ()
     """Number of these tokens that the tokenizer does not know."""
-    doubled: Mapping[str, int] = field(default_factory=dict)
+    rows_by_doubled_token: Mapping[str, int] = field(default_factory=dict)
     """Special token -> number of rows that hold it twice where the tokenizer adds
     one."""
 
@@ -256,7 +256,7 @@ class Encoder(ABC):
         """
         return self.encode([item])
 
-    def exact(
+    def states_in_higher_precision(
         self, items: Sequence[Any], row: int
     ) -> tuple[ExactStates, ExactStates] | None:  # noqa: ARG002
         """A row's states in its batch and alone, in higher precision than ``dtype``.
@@ -268,7 +268,11 @@ class Encoder(ABC):
 
 
 def open_encoder(
-    kind: str, config: ExtractConfig, rows: Mapping[str, Rows], *, weights: bool = True
+    kind: str,
+    config: ExtractConfig,
+    rows: Mapping[str, Rows],
+    *,
+    needs_weights: bool = True,
 ) -> Encoder:
     """Open the encoder of a configuration for rows of a kind, and fit it to the rows.
 
@@ -276,7 +280,8 @@ def open_encoder(
         kind: kind of the rows, such as "text".
         config: the extraction; its settings mean what the encoder makes of them.
         rows: rows of every split.
-        weights: whether the weights will be needed.
+        needs_weights: whether the caller will encode rows. Without weights, the encoder
+            only tells its settings and shape.
     """
     encoder_class = _find_class(kind, config)
     if config.chat_template and kind != "text":
@@ -287,7 +292,9 @@ def open_encoder(
         )
 
     # Reading a plan needs no weights, and the hub then sends none.
-    open_class = encoder_class.open if weights else encoder_class.open_outline
+    open_class = encoder_class.open_outline
+    if needs_weights:
+        open_class = encoder_class.open
     encoder = open_class(config)
     encoder.fit(rows)
     return encoder

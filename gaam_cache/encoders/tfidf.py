@@ -137,8 +137,8 @@ class TfidfEncoder(Encoder):
             items=items,
             lengths=lengths,
             truncated=truncated,
-            own=lengths,
-            unknown=unknown,
+            num_text_tokens=lengths,
+            num_unknown_tokens=unknown,
         )
 
     def load(self) -> None:
