@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from gaam_cache.common.download import ADAPTER_WEIGHTS
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import install, visible
-from gaam_cache.encoders._located import Adapter, count_more, foreign
+from gaam_cache.encoders._located import Adapter, count_more, library_errors_as
 from gaam_cache.encoders._unused import unexplained
 
 PREFIX = "base_model.model."
 """What peft writes before the names of the adapted model's modules."""
 
 
-def check_package(adapter: Adapter) -> None:
+def check_peft_is_installed(adapter: Adapter) -> None:
     """Refuse an adapter if the package that applies it is missing."""
     if importlib.util.find_spec("peft") is None:
         raise ConfigError(
@@ -45,7 +45,7 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
     from peft import PeftModel, set_peft_model_state_dict
 
     base_tensor_ids = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
-    with foreign(f"cannot apply the adapter of '{name}'", adapter.folder):
+    with library_errors_as(f"cannot apply the adapter of '{name}'", adapter.folder):
         tensors = load_file(adapter.folder / ADAPTER_WEIGHTS)
         settings = _read_settings(adapter, name)
         adapted = _as_trained(model, tensors)
@@ -65,12 +65,12 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
         key for key in result.missing_keys if id(tensor_by_key.get(key)) not in filled
     ]
     if missing:
-        raise _misfit(adapter, name, missing, "is missing")
+        raise _misfit_error(adapter, name, missing, "is missing")
 
     unexpected = [key.removeprefix(PREFIX) for key in result.unexpected_keys]
     unused = unexplained(model, unexpected, {})
     if unused:
-        raise _misfit(adapter, name, unused, "has no place in it")
+        raise _misfit_error(adapter, name, unused, "has no place in it")
 
 
 def _read_settings(adapter: Adapter, name: str) -> Any:
@@ -121,7 +121,7 @@ def _as_trained(model: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
     return task_model
 
 
-def _misfit(
+def _misfit_error(
     adapter: Adapter, name: str, keys: Sequence[str], problem: str
 ) -> ConfigError:
     """The error for tensors that do not fit the base model."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gaam_cache.common.devices import out_of_memory, send
-from gaam_cache.encoders._weights import waiting
+from gaam_cache.encoders._weights import offloaded_weights
 from gaam_cache.encoders.poolings.base import load_poolings
 
 Mask = Literal["never", "where padded", "always"]
@@ -99,10 +99,10 @@ class Forward(ABC):
         self.device = device
         self.dtype = _float_dtype(model)
         self.poolings = load_poolings(pooling)
-        self.takes = frozenset(inspect.signature(model.forward).parameters)
-        self.takes_mask = "attention_mask" in self.takes
+        self.argument_names = frozenset(inspect.signature(model.forward).parameters)
+        self.takes_mask = "attention_mask" in self.argument_names
         self._options: dict[str, Any] = {}
-        if "use_cache" in self.takes:
+        if "use_cache" in self.argument_names:
             self._options["use_cache"] = False
 
         # A saved configuration may ask for tuples, or for hidden states of every run.
@@ -117,7 +117,7 @@ class Forward(ABC):
 
     def _copy_loaded(self) -> nn.Module:
         """Copy the loaded model; the copy shares its weights."""
-        shared = (*self.loaded.parameters(), *waiting(self.loaded))
+        shared = (*self.loaded.parameters(), *offloaded_weights(self.loaded))
         # deepcopy takes what is in this table for copies that it has made before.
         return copy.deepcopy(self.loaded, {id(weight): weight for weight in shared})
 
@@ -221,7 +221,7 @@ class Forward(ABC):
         def pool(layer: int, x_BTD: Any) -> None:
             states[layer] = self._pool_layer(x_BTD, batch)
 
-        with hooks(stack, pool, first_layer=self.first_layer):
+        with layer_hooks(stack, pool, first_layer=self.first_layer):
             output = self.run(batch)
         # A final norm behind the stack is part of the last layer's hidden state.
         if self.last_from_output:
@@ -268,7 +268,7 @@ class Forward(ABC):
                 raise
             # Code of other projects may fail in any way.
             raise Unusable(
-                f"it fails on an input of {_input_shape(batch)}: {said(error)}"
+                f"it fails on an input of {_input_shape(batch)}: {error_summary(error)}"
             ) from error
 
 
@@ -308,7 +308,7 @@ def _input_shape(batch: Batch) -> tuple[int, ...]:
     return tuple(next(iter(batch.inputs.values())).shape)
 
 
-def said(error: Exception) -> str:
+def error_summary(error: Exception) -> str:
     """The type of another library's exception, and the first line of its message."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]:.200}"
@@ -372,7 +372,7 @@ def _is_equal(now: Any, before: Any) -> bool:
 
 
 @contextmanager
-def hooks(
+def layer_hooks(
     stack: nn.ModuleList, receive: Callable[[int, Any], None], *, first_layer: int
 ) -> Iterator[None]:
     """While open, call ``receive`` with every layer's number and output.

@@ -43,7 +43,7 @@ NEUTRAL: tuple[Any, ...] = ("none", "", 0, 1)
 """Values of such settings that change nothing; for ``causal`` it is true."""
 
 
-def check_packages(file: Path) -> None:
+def check_gguf_packages(file: Path) -> None:
     """Refuse a GGUF file if a package for reading it is missing."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
@@ -57,7 +57,7 @@ def check_packages(file: Path) -> None:
 
 
 @contextmanager
-def alone(file: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+def gguf_in_own_folder(file: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Put a GGUF file into a folder of its own while it is read.
 
     In the file's real folder, transformers would read tokenizers and adapters beside
@@ -66,7 +66,7 @@ def alone(file: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     Yields:
         The folder, and the options with which transformers reads the file.
     """
-    check_packages(file)
+    check_gguf_packages(file)
     with tempfile.TemporaryDirectory(prefix="gaam-gguf-") as name:
         folder = Path(name)
         (folder / NAME).symlink_to(file.absolute())
@@ -109,7 +109,7 @@ def load_gguf(
     Returns:
         The model, and what transformers reports about loading it.
     """
-    with alone(file) as (folder, gguf_options):
+    with gguf_in_own_folder(file) as (folder, gguf_options):
         _check_complete(folder / NAME, model_class, model_config)
         options = options | gguf_options
         gguf_config = getattr(transformers, "GgufConfig", None)

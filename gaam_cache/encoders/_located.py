@@ -75,7 +75,9 @@ UNREADABLE = (OSError, ValueError, RecursionError)
 
 
 @contextmanager
-def foreign(problem: str, folder: Path, expected: str | None = None) -> Iterator[None]:
+def library_errors_as(
+    problem: str, folder: Path, expected: str | None = None
+) -> Iterator[None]:
     """Turn errors of a library on an encoder's files into a ``ConfigError``.
 
     A lack of memory stays what it is.
@@ -124,13 +126,13 @@ class Located:
     Attributes:
         path: the folder of the configuration and weights, or the GGUF file.
         revision: the commit on the hub, if it comes from there.
-        weights: whether the weights matter; otherwise they may be missing.
+        needs_weights: whether the weights matter; otherwise they may be missing.
         adapter: the adapter that is applied to the model, if any.
     """
 
     path: Path
     revision: str | None
-    weights: bool = True
+    needs_weights: bool = True
     adapter: Adapter | None = None
 
     @property
@@ -146,7 +148,7 @@ class Located:
 
     def weight_files(self) -> list[Path]:
         """The files with the weights; none if the weights do not matter."""
-        if not self.weights:
+        if not self.needs_weights:
             return []
         if self.is_gguf:
             return [self.path]
@@ -191,7 +193,7 @@ def _read_weight_index(folder: Path) -> list[Path]:
     """The weight files that an index names, all of which are there."""
     refuse_pointer(folder / INDEX)
     if not (folder / INDEX).exists():
-        raise _no_known_weights(folder)
+        raise _no_known_weights_error(folder)
 
     names = _read_weight_names(folder)
     files = [folder / name for name in names]
@@ -201,19 +203,19 @@ def _read_weight_index(folder: Path) -> list[Path]:
             f"weights of '{folder}' are missing: {missing[0]}{count_more(missing)}",
             expected=f"the {len(names)} files that {INDEX} names",
             found=f"{len(names) - len(missing)} of them",
-            hint=_dvc_remedy(folder / missing[0]) or "download the missing files",
+            hint=_dvc_command(folder / missing[0]) or "download the missing files",
         )
     return files
 
 
-def _no_known_weights(folder: Path) -> ConfigError:
+def _no_known_weights_error(folder: Path) -> ConfigError:
     """The error for a folder whose weights have unusual names, and no index."""
     existing_names = sorted(file.name for file in folder.glob("*.safetensors"))
     return ConfigError(
         f"'{folder}' holds no weights that can be found",
         expected=f"{WEIGHTS}, or {INDEX} and the files that it names",
         found=", ".join(existing_names[:SHOWN_NAMES]),
-        hint=_dvc_remedy(folder / WEIGHTS)
+        hint=_dvc_command(folder / WEIGHTS)
         or f"in a copy of the folder call the file {WEIGHTS}, if it holds them all",
     )
 
@@ -277,33 +279,33 @@ def _read_object(path: Path) -> dict[str, Any]:
     return read_json(path.resolve())
 
 
-def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
+def locate(name: str, revision: str | None, *, needs_weights: bool = True) -> Located:
     """Find an encoder: a folder, a GGUF file, the installed package, or on the hub.
 
     Args:
         name: a path, or an id on the hub.
         revision: a commit, branch or tag on the hub.
-        weights: whether the weights matter; otherwise they may be missing.
+        needs_weights: whether the weights matter; otherwise they may be missing.
     """
     # Whatever exists on this disk is meant, whether it is an id on the hub or not.
     path = Path(name).expanduser()
     if (path.is_dir() or path.is_file()) and revision is not None:
         raise hub_only("revision", revision, name)
     if path.is_dir():
-        return _locate_in_folder(path, weights)
+        return _locate_in_folder(path, needs_weights)
     if path.is_file() and _begins_as_gguf(path):
-        return Located(path=path, revision=None, weights=weights)
+        return Located(path=path, revision=None, needs_weights=needs_weights)
     if name.startswith((".", "/", "~")) or path.is_file() or path.is_symlink():
-        raise _no_encoder(name, path)
+        raise _no_encoder_error(name, path)
 
     # The package has the official weights, for machines without a network.
     if name == DEFAULT_ENCODER and revision is None:
         packaged = _find_package()
         if packaged is not None:
-            return _locate_in_folder(packaged, weights)
+            return _locate_in_folder(packaged, needs_weights)
 
     try:
-        folder, commit = fetch_model(name, revision, weights=weights)
+        folder, commit = fetch_model(name, revision, weights=needs_weights)
     except HubError as error:
         if name == DEFAULT_ENCODER:
             error.details["to do"] = (
@@ -311,7 +313,7 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
                 "or give --encoder a local folder"
             )
         raise
-    return replace(_locate_in_folder(folder, weights), revision=commit)
+    return replace(_locate_in_folder(folder, needs_weights), revision=commit)
 
 
 def _find_package() -> Path | None:
@@ -334,7 +336,7 @@ def _begins_as_gguf(file: Path) -> bool:
         return stream.read(4) == b"GGUF"
 
 
-def _no_encoder(name: str, path: Path) -> NotFoundError:
+def _no_encoder_error(name: str, path: Path) -> NotFoundError:
     """The error for a path at which there is no encoder."""
     state = "nothing there"
     if path.is_file():
@@ -347,31 +349,31 @@ def _no_encoder(name: str, path: Path) -> NotFoundError:
         "or an id on the hub",
         found=state,
         where=str(path.absolute()),
-        hint=_dvc_remedy(path),
+        hint=_dvc_command(path),
     )
 
 
-def _locate_in_folder(folder: Path, weights: bool) -> Located:
+def _locate_in_folder(folder: Path, needs_weights: bool) -> Located:
     """A model, an adapter beside its base model, or an adapter alone in its folder."""
     if not (folder / ADAPTER).exists():
-        return _check_model_folder(folder, weights)
+        return _check_model_folder(folder, needs_weights)
     if not (folder / CONFIG).exists():
-        return _locate_base(folder, weights)
+        return _locate_base(folder, needs_weights)
 
-    located = _check_model_folder(folder, weights)
-    if not weights:
+    located = _check_model_folder(folder, needs_weights)
+    if not needs_weights:
         return located
     # As for transformers, the weights beside an adapter are those of its base model.
-    base = _read_adapter_settings(folder, weights).get("base_model_name_or_path")
+    base = _read_adapter_settings(folder, needs_weights).get("base_model_name_or_path")
     _refuse_another_base(located, base)
     adapter = Adapter(folder=folder, base="the model beside it")
     return replace(located, adapter=adapter)
 
 
-def _locate_base(folder: Path, weights: bool) -> Located:
+def _locate_base(folder: Path, needs_weights: bool) -> Located:
     """An adapter alone in its folder, with the base model that it names."""
     _check_small_files(folder)
-    settings = _read_adapter_settings(folder, weights)
+    settings = _read_adapter_settings(folder, needs_weights)
     base = _read_base_name(folder, settings)
 
     # A folder has no revisions.
@@ -380,7 +382,7 @@ def _locate_base(folder: Path, weights: bool) -> Located:
     if is_local or not isinstance(revision, str):
         revision = None
     try:
-        located = locate(base, revision, weights=weights)
+        located = locate(base, revision, needs_weights=needs_weights)
     except (NotFoundError, HubError) as error:
         error.message = (
             f"the base model of the adapter '{folder}' is not there: {error.message}"
@@ -398,7 +400,7 @@ def _locate_base(folder: Path, weights: bool) -> Located:
 
     # The revision of the base model is not that of the encoder.
     located = replace(located, revision=None)
-    if not weights:
+    if not needs_weights:
         return located
     base_name = portable_name(base, local=is_local)
     return replace(located, adapter=Adapter(folder=folder, base=base_name))
@@ -417,7 +419,7 @@ def _read_base_name(folder: Path, settings: dict[str, Any]) -> str:
     return base
 
 
-def _read_adapter_settings(folder: Path, weights: bool) -> dict[str, Any]:
+def _read_adapter_settings(folder: Path, needs_weights: bool) -> dict[str, Any]:
     """The configuration of a peft adapter; refuses one whose weights are missing."""
     refuse_pointer(folder / ADAPTER)
     try:
@@ -436,7 +438,7 @@ def _read_adapter_settings(folder: Path, weights: bool) -> dict[str, Any]:
             hint="merge the adapter into the model and save that, "
             "by the library that made it",
         )
-    if weights:
+    if needs_weights:
         _check_adapter_weights(folder)
     return settings
 
@@ -454,7 +456,7 @@ def _check_adapter_weights(folder: Path) -> None:
         f"'{folder}' holds an adapter without its weights",
         expected=f"{ADAPTER_WEIGHTS} {NEVER_READ}",
         found=", ".join(similar_names),
-        hint=_dvc_remedy(weights),
+        hint=_dvc_command(weights),
     )
 
 
@@ -482,7 +484,7 @@ def _refuse_another_base(located: Located, base: object) -> None:
         )
 
 
-def _check_model_folder(folder: Path, weights: bool) -> Located:
+def _check_model_folder(folder: Path, needs_weights: bool) -> Located:
     """A folder with a whole model, as far as its files show."""
     names = sorted(entry.name for entry in folder.iterdir())
     _check_small_files(folder)
@@ -491,12 +493,12 @@ def _check_model_folder(folder: Path, weights: bool) -> Located:
             f"'{folder}' holds no encoder",
             expected="config.json, a tokenizer and model.safetensors",
             found=_show_names(names),
-            hint=_find_elsewhere(folder) or _dvc_remedy(folder / CONFIG),
+            hint=_find_elsewhere(folder) or _dvc_command(folder / CONFIG),
         )
-    if weights:
+    if needs_weights:
         _check_weight_names(folder, names)
         _refuse_named_weights(folder)
-    return Located(path=folder, revision=None, weights=weights)
+    return Located(path=folder, revision=None, needs_weights=needs_weights)
 
 
 def _check_weight_names(folder: Path, names: Sequence[str]) -> None:
@@ -509,7 +511,7 @@ def _check_weight_names(folder: Path, names: Sequence[str]) -> None:
             f"the encoder '{folder}' has no safetensors weights",
             expected=f"{WEIGHTS} {NEVER_READ}",
             found=_show_names(names),
-            hint=_dvc_remedy(folder / WEIGHTS)
+            hint=_dvc_command(folder / WEIGHTS)
             or "AutoModel.from_pretrained(...).save_pretrained(folder), "
             "where you trust it",
         )
@@ -572,7 +574,7 @@ def refuse_pointer(file: Path) -> None:
             expected="the file itself, or a link to it",
             found=f"a link to '{file.readlink()}'",
             where=str(file.absolute()),
-            hint=_dvc_remedy(file) or "download the encoder again",
+            hint=_dvc_command(file) or "download the encoder again",
         )
     # Reading a large file would take time, and a pointer is small.
     if not file.is_file() or file.stat().st_size > POINTER_BYTES:
@@ -588,7 +590,7 @@ def refuse_pointer(file: Path) -> None:
             )
 
 
-def _dvc_remedy(file: Path) -> str | None:
+def _dvc_command(file: Path) -> str | None:
     """How to get a file if DVC keeps a note beside it, or beside its folder."""
     path = file.absolute()
     for tracked in (path, path.parent):

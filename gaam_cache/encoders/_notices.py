@@ -63,7 +63,7 @@ Other notices cover the first two, and the third only scales the pooled states.
 
 def other_weights(located: Located) -> Iterator[str]:
     """Notices about weights and adapters in a folder that gaam does not read."""
-    if not located.weights or located.is_gguf:
+    if not located.needs_weights or located.is_gguf:
         return
     adapters = _find_unused_adapters(located)
     if adapters:

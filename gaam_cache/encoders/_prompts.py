@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.config import PLACE
-from gaam_cache.encoders._forward import said
-from gaam_cache.encoders._located import foreign
+from gaam_cache.encoders._forward import error_summary
+from gaam_cache.encoders._located import library_errors_as
 from gaam_cache.store.files import digest_of
 
 PROBE_TEXT = "gaamtextgaam"
@@ -82,7 +82,7 @@ class ChatTemplate:
             raise ConfigError(
                 "the tokenizer of this encoder has no chat template",
                 expected="a tokenizer with one, as models of dialogues have",
-                found=said(error),
+                found=error_summary(error),
                 where=str(self._folder),
                 hint="leave --chat-template out, or write the markup into --prompt",
             ) from error
@@ -112,7 +112,9 @@ class ChatTemplate:
             macro = f"{{%- macro strftime_now(form) -%}}{CHAT_DATE}{{%- endmacro -%}}"
             # The empty value keeps white space that the template begins with.
             template = f"{macro}{{{{ '' }}}}{template}"
-        with foreign("the chat template of the tokenizer cannot be used", self._folder):
+        with library_errors_as(
+            "the chat template of the tokenizer cannot be used", self._folder
+        ):
             rendered: str = self._tokenizer.apply_chat_template(
                 [{"role": "user", "content": message}],
                 chat_template=template,

@@ -19,7 +19,7 @@ from torch import nn
 
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.messages import visible
-from gaam_cache.encoders._located import foreign
+from gaam_cache.encoders._located import library_errors_as
 
 SETTINGS = "tokenizer_config.json"
 """Settings of a tokenizer, which some tokenizers list among their vocabulary files."""
@@ -107,7 +107,7 @@ class EncoderTokenizer:
     def read(self, rows: Sequence[str], *, truncation: bool, **options: Any) -> Any:
         """Everything that the tokenizer returns for texts."""
         # With markup, the texts hold their special tokens already.
-        with foreign("the tokenizer cannot read a text", self.folder):
+        with library_errors_as("the tokenizer cannot read a text", self.folder):
             return self.pretrained(
                 list(rows),
                 add_special_tokens=self.markup is None,
@@ -238,8 +238,11 @@ class EncoderTokenizer:
             if type(token) is int and 0 <= token < (num_embeddings or token + 1)
         ]
 
-    def marks(self, model: nn.Module, num_embeddings: int | None) -> list[int]:
-        """Tokens of no word that a text may hold all the same, each once."""
+    def marker_ids(self, model: nn.Module, num_embeddings: int | None) -> list[int]:
+        """Tokens that stand for no word but may occur in a text, each once.
+
+        They are the tokens around every text, such as [CLS], and padding tokens.
+        """
         around_text = self.ids([""])[0]
         # A table has zeros at its padding index, which may change how a model computes.
         zero_embeddings = [

@@ -17,7 +17,7 @@ from torch import nn
 
 from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.config import PLACE, ExtractConfig
-from gaam_cache.encoders._located import foreign
+from gaam_cache.encoders._located import library_errors_as
 from gaam_cache.encoders._prompts import ChatTemplate, WrappedText, wrap_in_prompt
 from gaam_cache.encoders._tokenizer import EncoderTokenizer
 from gaam_cache.encoders._weights import encoder_part, skeleton
@@ -196,7 +196,7 @@ class Tokens:
         """The token ids of all texts, one after the other: (T,)."""
         # An array refuses None and fractions, as NumPy does not, and is twice as fast.
         joined = array("q")
-        with foreign("the tokenizer cannot read a text", self._folder):
+        with library_errors_as("the tokenizer cannot read a text", self._folder):
             for text in cut_texts:
                 joined.fromlist(text.ids)
         return np.array(joined, np.int64)

@@ -16,10 +16,10 @@ from gaam_cache.common.errors import CacheError, ConfigError
 from gaam_cache.common.messages import visible
 from gaam_cache.encoders._adapters import apply_adapter
 from gaam_cache.encoders._gguf import load_gguf
-from gaam_cache.encoders._located import Located, count_more, foreign
+from gaam_cache.encoders._located import Located, count_more, library_errors_as
 from gaam_cache.encoders._unused import SAVE_ANEW, remedy, unexplained
 
-PartOf = Callable[[Any], Any]
+SelectPart = Callable[[Any], Any]
 """Returns the part of a model that is run."""
 IDLE = re.compile(r"pooler|\bmasked_spec_embed$")
 """Weights that change no state: on top of the last layer, or for training alone."""
@@ -40,7 +40,7 @@ def load_trained(
     name: str,
     dtype: str,
     device_map: str | None,
-    part_of: PartOf,
+    select_part: SelectPart,
 ) -> Any:
     """Load the model with the weights of an encoder's files, and of no other files.
 
@@ -52,7 +52,7 @@ def load_trained(
     if device_map is not None:
         options["device_map"] = device_map
 
-    with foreign(f"cannot load the weights of '{name}'", located.path):
+    with library_errors_as(f"cannot load the weights of '{name}'", located.path):
         stored: dict[str, Stored] = {}
         if located.is_gguf:
             model_class = type(skeleton(model_config))
@@ -60,7 +60,7 @@ def load_trained(
         else:
             model, info, stored = _load_safetensors(located, model_config, options)
 
-    _check_parameters(model, info, name, located, part_of)
+    _check_parameters(model, info, name, located, select_part)
     _check_quantised(model, stored, name, located)
     shapes = {key: tensor.shape for key, tensor in stored.items()}
     unused = unexplained(model, info["unexpected_keys"], shapes)
@@ -146,7 +146,11 @@ def _open_safetensors(file: Path) -> Any:
 
 
 def _check_parameters(
-    model: Any, info: dict[str, Any], name: str, located: Located, part_of: PartOf
+    model: Any,
+    info: dict[str, Any],
+    name: str,
+    located: Located,
+    select_part: SelectPart,
 ) -> None:
     """Refuse a model if a parameter that is run has no tensor of its size."""
     problems = {
@@ -155,7 +159,7 @@ def _check_parameters(
     }
     missing_keys = info["missing_keys"] - _find_computed(model)
     problems |= dict.fromkeys(missing_keys, "missing")
-    bad_keys = sorted(_find_used(model, part_of) & problems.keys())
+    bad_keys = sorted(_find_used(model, select_part) & problems.keys())
     if not bad_keys:
         return
 
@@ -173,10 +177,10 @@ def _check_parameters(
     )
 
 
-def _find_used(model: Any, part_of: PartOf) -> set[str]:
+def _find_used(model: Any, select_part: SelectPart) -> set[str]:
     """Names of the tensors in the part of a model that is run."""
     # Tied parameters share one tensor under several names, so that identity decides.
-    part = part_of(model)
+    part = select_part(model)
     part_ids = {id(tensor) for tensor in (*part.parameters(), *part.buffers())}
     named_tensors = (*model.named_parameters(), *model.named_buffers())
     used = {name for name, tensor in named_tensors if id(tensor) in part_ids}
@@ -237,7 +241,7 @@ def _name_first(names: Sequence[str]) -> str:
     return f"{visible(names[0])}{count_more(names)}"
 
 
-def own(model: nn.Module) -> None:
+def copy_mapped_weights(model: nn.Module) -> None:
     """Copy weights that are still views of a file, because the file may change.
 
     Call it after the model has moved to its GPU: weights that were sent there are
@@ -247,13 +251,13 @@ def own(model: nn.Module) -> None:
         if tensor.device.type == "cpu":
             tensor.data = tensor.data.clone()
     # Hooks share their weights, so that each dictionary is copied once.
-    weights_by_id = {id(weights): weights for weights in waiting(model)}
+    weights_by_id = {id(weights): weights for weights in offloaded_weights(model)}
     for weights in weights_by_id.values():
         for name, tensor in weights.items():
             weights[name] = tensor.clone()
 
 
-def waiting(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+def offloaded_weights(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Weights that accelerate keeps on the CPU until a layer runs on a GPU."""
     for module in model.modules():
         for hook in _hooks(module):

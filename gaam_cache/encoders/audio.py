@@ -27,10 +27,10 @@ from torch import Tensor, nn
 from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.config import PUBLISHED_SECONDS
 from gaam_cache.encoders._fixed_rows import FixedSound, fixed_sounds
-from gaam_cache.encoders._forward import Batch, Forward, Unusable, said
+from gaam_cache.encoders._forward import Batch, Forward, Unusable, error_summary
 from gaam_cache.encoders._lengths import Downsampling, fit_downsampling
 from gaam_cache.encoders._model import ModelEncoder
-from gaam_cache.encoders._probe import Items
+from gaam_cache.encoders._probe import ProbeRows
 from gaam_cache.encoders._weights import encoder_part, skeleton
 from gaam_cache.encoders.base import Inputs, LazyItems
 from gaam_cache.sources.base import Rows
@@ -58,12 +58,14 @@ class AudioEncoder(ModelEncoder):
 
     noun: ClassVar[str] = "sound"
     unit: ClassVar[str] = "frames"
-    given: ClassVar[frozenset[str]] = frozenset({"input_values", "input_features"})
-    reads: ClassVar[str] = "an audio encoder and feature extractor"
-    states_of: ClassVar[str] = "stretch of a sound"
+    input_names: ClassVar[frozenset[str]] = frozenset(
+        {"input_values", "input_features"}
+    )
+    expected_encoder: ClassVar[str] = "an audio encoder and feature extractor"
+    position_noun: ClassVar[str] = "stretch of a sound"
     _front_end: _FrontEnd
 
-    def _read(self) -> int:
+    def _read_preprocessor(self) -> None:
         # torch repeats this warning for every layer of WavLM.
         warnings.filterwarnings(
             "ignore", "Support for mismatched key_padding_mask", UserWarning
@@ -74,7 +76,7 @@ class AudioEncoder(ModelEncoder):
             seconds=self._config.clip_seconds,
             published=self._config.published_audio,
         )
-        return self._front_end.positions(self._front_end.max_samples)
+        self.max_length = self._front_end.positions(self._front_end.max_samples)
 
     def _settings(self) -> dict[str, Any]:
         front_end = self._front_end
@@ -134,7 +136,7 @@ class AudioEncoder(ModelEncoder):
             hint="remove the row",
         )
 
-    def _forward_of(
+    def _make_forward(
         self,
         part: nn.Module,
         model: nn.Module,  # noqa: ARG002
@@ -146,11 +148,11 @@ class AudioEncoder(ModelEncoder):
             forward.takes_mask = False
         return forward
 
-    def _candidates(
+    def _make_probe_rows(
         self,
         part: nn.Module,  # noqa: ARG002
-        reach: int,  # noqa: ARG002
-    ) -> tuple[Sequence[Items], int]:
+        probe_length: int,  # noqa: ARG002
+    ) -> ProbeRows:
         """Sounds from the shortest to the longest: noise, and short tones."""
         front_end = self._front_end
         lengths, longest_pair = self._probe_lengths()
@@ -165,7 +167,7 @@ class AudioEncoder(ModelEncoder):
                 tone = _tone(number, extent, front_end.rate)
                 clips.append(front_end.make_clip(tone, extent))
                 short_extent = extent
-        return [clips], short_extent
+        return ProbeRows(candidates=[clips], short_length=short_extent)
 
     def _probe_lengths(self) -> tuple[list[int], int]:
         """Lengths of the probe's sounds in positions, and that of the longest pair."""
@@ -376,7 +378,7 @@ class _FrontEnd:
         except Exception as error:
             raise Unusable(
                 f"its feature extractor fails on {len(samples_S):,} samples: "
-                f"{said(error)}"
+                f"{error_summary(error)}"
             ) from error
 
     @torch.no_grad()
@@ -391,7 +393,7 @@ class _FrontEnd:
         # A model may fail on these features in any way.
         except Exception as error:
             raise Unusable(
-                f"it fails on {features:,} {self.input_name}: {said(error)}"
+                f"it fails on {features:,} {self.input_name}: {error_summary(error)}"
             ) from error
         return int(positions)
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,15 @@ PACKAGE = "gaam_cache.encoders"
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-ExactStates = Mapping[str, NDArray[Any]]
+RowStates = Mapping[str, NDArray[Any]]
 """States of a row: pooling -> (num_layers, hidden_size), float32 or float64."""
+
+
+class PreciseStates(NamedTuple):
+    """States of one row in higher precision than the encoder's arithmetic."""
+
+    in_batch: RowStates  # computed together with the other rows of its batch
+    alone: RowStates  # computed in a batch of its own
 
 
 def prefetch(make: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
@@ -258,11 +265,17 @@ class Encoder(ABC):
 
     def states_in_higher_precision(
         self, items: Sequence[Any], row: int
-    ) -> tuple[ExactStates, ExactStates] | None:  # noqa: ARG002
-        """A row's states in its batch and alone, in higher precision than ``dtype``.
+    ) -> PreciseStates | None:  # noqa: ARG002
+        """States of one row of a batch, in higher precision than ``dtype``.
 
-        None without such arithmetic or without the memory for it. Another thread may
-        encode meanwhile.
+        The caller may use another thread for ``encode`` at the same time.
+
+        Args:
+            items: the rows of the batch.
+            row: index of the row in the batch.
+
+        Returns:
+            None if the device has no such arithmetic, or too little memory.
         """
         return None
 

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from gaam_cache.common.errors import DataError
 from gaam_cache.encoders._fixed_rows import FixedPicture, fixed_pictures
-from gaam_cache.encoders._forward import Batch, Forward, Unusable, said
+from gaam_cache.encoders._forward import Batch, Forward, Unusable, error_summary
 from gaam_cache.encoders._model import ModelEncoder
-from gaam_cache.encoders._probe import Items
+from gaam_cache.encoders._probe import ProbeRows
 from gaam_cache.encoders._weights import skeleton
 from gaam_cache.encoders.base import Inputs, LazyItems
 from gaam_cache.store.rounding import ROUNDING
@@ -49,21 +49,21 @@ class VisionEncoder(ModelEncoder):
 
     noun: ClassVar[str] = "picture"
     unit: ClassVar[str] = "patches"
-    given: ClassVar[frozenset[str]] = frozenset({"pixel_values"})
-    reads: ClassVar[str] = "an image encoder and image processor"
-    states_of: ClassVar[str] = "patch"
+    input_names: ClassVar[frozenset[str]] = frozenset({"pixel_values"})
+    expected_encoder: ClassVar[str] = "an image encoder and image processor"
+    position_noun: ClassVar[str] = "patch"
     _processor: _ImageProcessor
     _num_patches: int
 
-    def _read(self) -> int:
+    def _read_preprocessor(self) -> None:
         self._processor = _ImageProcessor(self._located.path)
-        part = self._part_of(skeleton(self._model_config))
+        part = self._select_part(skeleton(self._model_config))
         patch_height, patch_width = _patch_sides(part.config)
 
         # Models drop the pixels at the edge that fill no patch.
         _, height, width = self._processor.shape
         self._num_patches = (height // patch_height) * (width // patch_width)
-        return self._num_patches
+        self.max_length = self._num_patches
 
     def _settings(self) -> dict[str, Any]:
         return {"pooled": POOLED, "image_processor": self._processor.settings()}
@@ -85,7 +85,7 @@ class VisionEncoder(ModelEncoder):
         _, height, width = self._processor.shape
         return f"{super().describe_row(inputs, row)} of {width} x {height} pixels"
 
-    def _part_of(self, model: nn.Module) -> Any:
+    def _select_part(self, model: nn.Module) -> Any:
         """Select the outermost part that takes pictures and no token ids."""
         parts_by_depth: dict[int, list[Any]] = {}
         for name, module in model.named_modules():
@@ -102,14 +102,14 @@ class VisionEncoder(ModelEncoder):
             raise Unusable("it has no part that reads pictures alone")
         return outermost[0]
 
-    def _forward_of(
+    def _make_forward(
         self,
         part: nn.Module,
         model: nn.Module,  # noqa: ARG002
     ) -> _VisionForward:
         forward = _VisionForward(part, device=self.device, pooling=self._config.pool)
         forward.takes_mask = False  # a picture has no padding
-        self._check_processor(forward.takes)
+        self._check_processor(forward.argument_names)
         forward.layout = find_layout(forward, self._processor.shape, self.dtype)
         self._check_layout(forward)
         return forward
@@ -141,15 +141,16 @@ class VisionEncoder(ModelEncoder):
                 f"it has no class token, which --pool {','.join(summaries)} needs"
             )
 
-    def _candidates(
+    def _make_probe_rows(
         self,
         part: nn.Module,  # noqa: ARG002
-        reach: int,  # noqa: ARG002
-    ) -> tuple[Sequence[Items], int]:
+        probe_length: int,  # noqa: ARG002
+    ) -> ProbeRows:
         """Pictures of noise; all have one length."""
         shape = (PICTURES, *self._processor.shape)
         pictures = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
-        return [list(pictures)], len(pictures[0])
+        # All pictures share one batch, since all have the same length.
+        return ProbeRows(candidates=[list(pictures)], short_length=len(pictures[0]))
 
 
 def _patch_sides(model_config: Any) -> tuple[int, int]:
@@ -206,7 +207,7 @@ class _ImageProcessor:
                 "the encoder's image processor cannot read a picture",
                 expected=f"an array of {self.shape} from one of {width} x {height} "
                 "pixels",
-                found=said(error),
+                found=error_summary(error),
                 where=row.where,
                 hint="remove the row, or choose another encoder",
             ) from error
