@@ -261,12 +261,12 @@ class _Probe:
 
     def _compute_states_alone(self) -> list[dict[str, Tensor]]:
         """States of every row alone, computed from the last row to the first."""
-        alone = [self._forward.reference(row) for row in reversed(self._rows)]
-        alone.reverse()
-        for states_by_pooling in alone:
-            for states in states_by_pooling.values():
-                self._check_finite(states)
-        return alone
+        states_of_rows = [self._forward.reference(row) for row in reversed(self._rows)]
+        states_of_rows.reverse()
+        for states_by_pooling in states_of_rows:
+            for states_1LD in states_by_pooling.values():
+                self._check_finite(states_1LD)
+        return states_of_rows
 
     def _check_finite(self, states_1LD: Tensor) -> None:
         """Refuse the states of a row if one of its numbers is infinite or NaN."""
