@@ -16,7 +16,7 @@ from gaam_cache.encoders._located import Adapter, count_more, library_errors_as
 from gaam_cache.encoders._unused import unexplained
 
 PREFIX = "base_model.model."
-"""What peft writes before the names of the adapted model's modules."""
+"""Prefix that peft writes before the names of the adapted model's modules."""
 
 
 def check_peft_is_installed(adapter: Adapter) -> None:
@@ -31,10 +31,10 @@ def check_peft_is_installed(adapter: Adapter) -> None:
 
 
 def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
-    """Put an adapter into a model, whose layers compute with it from then on.
+    """Put an adapter into the layers of a model.
 
     Args:
-        model: of transformers, changed in place.
+        model: a model of transformers, which is changed in place.
         adapter: the adapter's folder.
         name: the encoder's name, for messages.
 
@@ -53,8 +53,8 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
         peft_model = PeftModel(adapted, settings, autocast_adapter_dtype=False)
         result: Any = set_peft_model_state_dict(peft_model, tensors)
 
-    # Several names may stand for one tensor: a place is filled if any of them is
-    # loaded.
+    # One tensor may have several names. It is filled if any of its names was loaded, or
+    # if it belongs to the base model.
     missing_keys = set(result.missing_keys)
     tensor_by_key = peft_model.state_dict(keep_vars=True)
     loaded_tensor_ids = {
@@ -74,7 +74,7 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
 
 
 def _read_settings(adapter: Adapter, name: str) -> Any:
-    """The configuration of an adapter that changes layers, and does no more."""
+    """Read an adapter's configuration; refuse any adapter but one of layers."""
     from peft import PeftConfig
 
     settings: Any = PeftConfig.from_pretrained(str(adapter.folder))
@@ -95,9 +95,10 @@ def _read_settings(adapter: Adapter, name: str) -> Any:
 
 
 def _drop_missing_modules(settings: Any, adapted: nn.Module) -> None:
-    """Forget fully trained modules that the model does not have.
+    """Remove modules from the settings that were trained but are not in the model.
 
-    A head that was trained beside the adapter is no part of the encoder.
+    An example is a head, which was trained beside the adapter and is no part of the
+    encoder.
     """
     if not getattr(settings, "modules_to_save", None):
         return
@@ -107,10 +108,10 @@ def _drop_missing_modules(settings: Any, adapted: nn.Module) -> None:
 
 
 def _as_trained(model: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
-    """The model as the adapter's tensors name it.
+    """Give the model the names that the adapter's tensors use.
 
-    An adapter that was trained in a model for a task names the encoder inside that
-    model.
+    An adapter may have been trained in a model for a task, which contains the encoder
+    under a name. The result then is an outer module with the model under this name.
     """
     prefix = str(model.base_model_prefix)
     names_inner = any(key.startswith(f"{PREFIX}{prefix}.") for key in tensors)
@@ -124,7 +125,7 @@ def _as_trained(model: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
 def _misfit_error(
     adapter: Adapter, name: str, keys: Sequence[str], problem: str
 ) -> ConfigError:
-    """The error for tensors that do not fit the base model."""
+    """Build the error for tensors of an adapter that do not fit the base model."""
     return ConfigError(
         f"the adapter of '{name}' does not fit its base model, {adapter.base}",
         expected="a tensor for every place of the adapter, "

@@ -98,8 +98,8 @@ class ModelEncoder(Encoder):
 
         self._requested_layers = _parse_layers(config.layers)
         reads_layer_zero = config.layer_zero
-        if self._requested_layers is not None:
-            reads_layer_zero = reads_layer_zero or self._requested_layers[0] == 0
+        if self._requested_layers is not None and self._requested_layers[0] == 0:
+            reads_layer_zero = True
         self._first_layer: Literal[0, 1] = 0 if reads_layer_zero else 1
 
         self._has_weights = False

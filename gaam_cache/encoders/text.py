@@ -82,10 +82,10 @@ MEDIA = frozenset({"pixel_values", "input_features", "input_values"})
 class TextEncoder(ModelEncoder):
     """An encoder of texts; of an encoder-decoder model its encoder.
 
-    Causal models run with right padding, no attention mask and no key-value cache. A
-    real token never sees the padding behind it, and the fast kernel for plain causal
-    attention stays available. Other models get a mask where a batch has padding.
-    ``batching`` decides which texts may share a batch.
+    Causal models run with padding on the right, without an attention mask and without a
+    key-value cache. No token of a text sees the padding behind it, and without a mask
+    the fast kernel for plain causal attention is available. Other models get a mask if
+    a batch has padding. ``batching`` decides which texts may share a batch.
     """
 
     input_names: ClassVar[frozenset[str]] = frozenset({"input_ids"})
@@ -116,7 +116,7 @@ class TextEncoder(ModelEncoder):
         return settings
 
     def _token_digests(self) -> dict[str, str]:
-        """A digest of the token ids of every kind of fixed texts.
+        """Kind of fixed texts -> digest of their token ids.
 
         Hashes of the tokenizer's files are not enough: two versions of a library may
         read the same files differently.
@@ -132,7 +132,7 @@ class TextEncoder(ModelEncoder):
         }
 
     def _token_bytes(self, text: str) -> bytes:
-        """The token ids of a text, which of them are pooled, and whether it was cut."""
+        """JSON of a text's token ids, of their pooled part, and whether it was cut."""
         try:
             inputs = self._tokens.prepare([text])
         except GaamError:
@@ -150,7 +150,11 @@ class TextEncoder(ModelEncoder):
 
     @property
     def causal_setting(self) -> tuple[str, bool] | None:  # type: ignore[override]
-        """The setting of the configuration that names the direction of attention."""
+        """The configuration's claim about the direction of attention; None without one.
+
+        Returns:
+            The setting as text, and whether it says causal.
+        """
         # A model of several towers has an inner configuration for its texts.
         configs = [self._model_config, self._model_config.get_text_config()]
         for name, causal_by_value in CAUSAL_SETTINGS.items():
@@ -182,7 +186,7 @@ class TextEncoder(ModelEncoder):
         return notices
 
     def _select_part(self, model: Any) -> Any:
-        """The part of a model that reads texts."""
+        """Select the part of a model that reads texts."""
         if hasattr(model, "get_text_features"):
             return text_tower(model)
         return encoder_part(model)
@@ -192,7 +196,7 @@ class TextEncoder(ModelEncoder):
         return self._tokens.prepare(rows)
 
     def describe_row(self, inputs: Inputs, row: int) -> str:
-        """The first and last tokens of a text, and how many tokens it has."""
+        """Describe a text by its first and last tokens, and its number of tokens."""
         ids = inputs.items[row]
         if isinstance(ids, SpannedText):
             ids = ids.ids
