@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from gaam_cache.common.download import ADAPTER_WEIGHTS
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import install, visible
-from gaam_cache.encoders._located import Adapter, count_more, foreign
+from gaam_cache.encoders._located import Adapter, count_more, library_errors_as
 from gaam_cache.encoders._unused import unexplained
 
 PREFIX = "base_model.model."
-"""What peft writes before the names of the adapted model's modules."""
+"""Prefix that peft writes before the names of the adapted model's modules."""
 
 
-def check_package(adapter: Adapter) -> None:
+def check_peft_is_installed(adapter: Adapter) -> None:
     """Refuse an adapter if the package that applies it is missing."""
     if importlib.util.find_spec("peft") is None:
         raise ConfigError(
@@ -31,10 +31,10 @@ def check_package(adapter: Adapter) -> None:
 
 
 def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
-    """Put an adapter into a model, whose layers compute with it from then on.
+    """Put an adapter into the layers of a model.
 
     Args:
-        model: of transformers, changed in place.
+        model: a model of transformers, which is changed in place.
         adapter: the adapter's folder.
         name: the encoder's name, for messages.
 
@@ -45,7 +45,7 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
     from peft import PeftModel, set_peft_model_state_dict
 
     base_tensor_ids = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
-    with foreign(f"cannot apply the adapter of '{name}'", adapter.folder):
+    with library_errors_as(f"cannot apply the adapter of '{name}'", adapter.folder):
         tensors = load_file(adapter.folder / ADAPTER_WEIGHTS)
         settings = _read_settings(adapter, name)
         adapted = _as_trained(model, tensors)
@@ -53,8 +53,8 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
         peft_model = PeftModel(adapted, settings, autocast_adapter_dtype=False)
         result: Any = set_peft_model_state_dict(peft_model, tensors)
 
-    # Several names may stand for one tensor: a place is filled if any of them is
-    # loaded.
+    # One tensor may have several names. It is filled if any of its names was loaded, or
+    # if it belongs to the base model.
     missing_keys = set(result.missing_keys)
     tensor_by_key = peft_model.state_dict(keep_vars=True)
     loaded_tensor_ids = {
@@ -65,16 +65,16 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
         key for key in result.missing_keys if id(tensor_by_key.get(key)) not in filled
     ]
     if missing:
-        raise _misfit(adapter, name, missing, "is missing")
+        raise _misfit_error(adapter, name, missing, "is missing")
 
     unexpected = [key.removeprefix(PREFIX) for key in result.unexpected_keys]
     unused = unexplained(model, unexpected, {})
     if unused:
-        raise _misfit(adapter, name, unused, "has no place in it")
+        raise _misfit_error(adapter, name, unused, "has no place in it")
 
 
 def _read_settings(adapter: Adapter, name: str) -> Any:
-    """The configuration of an adapter that changes layers, and does no more."""
+    """Read an adapter's configuration; refuse any adapter but one of layers."""
     from peft import PeftConfig
 
     settings: Any = PeftConfig.from_pretrained(str(adapter.folder))
@@ -95,9 +95,10 @@ def _read_settings(adapter: Adapter, name: str) -> Any:
 
 
 def _drop_missing_modules(settings: Any, adapted: nn.Module) -> None:
-    """Forget fully trained modules that the model does not have.
+    """Remove modules from the settings that were trained but are not in the model.
 
-    A head that was trained beside the adapter is no part of the encoder.
+    An example is a head, which was trained beside the adapter and is no part of the
+    encoder.
     """
     if not getattr(settings, "modules_to_save", None):
         return
@@ -107,10 +108,10 @@ def _drop_missing_modules(settings: Any, adapted: nn.Module) -> None:
 
 
 def _as_trained(model: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
-    """The model as the adapter's tensors name it.
+    """Give the model the names that the adapter's tensors use.
 
-    An adapter that was trained in a model for a task names the encoder inside that
-    model.
+    An adapter may have been trained in a model for a task, which contains the encoder
+    under a name. The result then is an outer module with the model under this name.
     """
     prefix = str(model.base_model_prefix)
     names_inner = any(key.startswith(f"{PREFIX}{prefix}.") for key in tensors)
@@ -121,10 +122,10 @@ def _as_trained(model: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
     return task_model
 
 
-def _misfit(
+def _misfit_error(
     adapter: Adapter, name: str, keys: Sequence[str], problem: str
 ) -> ConfigError:
-    """The error for tensors that do not fit the base model."""
+    """Build the error for tensors of an adapter that do not fit the base model."""
     return ConfigError(
         f"the adapter of '{name}' does not fit its base model, {adapter.base}",
         expected="a tensor for every place of the adapter, "

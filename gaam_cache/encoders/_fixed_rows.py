@@ -1,4 +1,4 @@
-"""Fixed texts, sounds and pictures, whose tokens and states identify an encoder.
+"""Fixed texts, sounds and pictures; their tokens and states identify an encoder.
 
 ``extraction.behaviour`` compares these states. Never change a row here: the fingerprint
 of every cache would change.
@@ -40,19 +40,21 @@ TEXTS = {
         "\U0001f600\U0001f44d\U0001f3fd",
     ),
 }
-"""Texts by the tokenizer's rule that they test: composed and decomposed accents,
-full-width letters, a ligature, and so on. The fingerprint holds, for each name, a
-digest of the ids."""
+"""Rule of a tokenizer -> texts that test it.
+
+They have composed and decomposed accents, full-width letters, a ligature, and so on.
+The fingerprint holds a digest of the token ids for every rule.
+"""
 SHORT_TEXTS = ("The cat sat on the mat.", "Prices rose by 3% in Zürich, again")
 """Texts whose states a plan keeps."""
 CUT_LENGTHS = (-3, -2, -1, 0, 1, 2)
-"""Lengths of the texts around the cut, in words from the maximum length."""
+"""Lengths of the texts around the cut, in words more than the maximum length."""
 LONGEST_CUT = 8192
-"""Maximum length in tokens above which no such texts are made: they would take time."""
+"""Largest maximum length for which such texts are made: longer ones would take time."""
 
 
 def texts_around_the_cut(max_length: int) -> list[str]:
-    """Make texts of about the maximum length: mostly one token a word."""
+    """Make texts of about the maximum length; most tokenizers need a token a word."""
     if max_length > LONGEST_CUT:
         return []
 

@@ -1,7 +1,7 @@
-"""One batch through a model of the transformers library, with every layer pooled.
+"""Runs a batch through a model of the transformers library, and pools every layer.
 
-B batch, T positions (tokens, frames, patches), W positions of the widest span, L
-layers, D hidden size.
+Shape suffixes: B rows of a batch, T positions (tokens, frames, patches), W positions of
+the widest span, L layers, D hidden size.
 """
 
 import copy
@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gaam_cache.common.devices import out_of_memory, send
-from gaam_cache.encoders._weights import waiting
+from gaam_cache.encoders._weights import offloaded_weights
 from gaam_cache.encoders.poolings.base import load_poolings
 
 Mask = Literal["never", "where padded", "always"]
-"""When a batch comes with an attention mask."""
+"""When the model gets an attention mask with a batch."""
 
 
 class Unusable(Exception):  # noqa: N818 caught within this package
@@ -32,20 +32,24 @@ class Unusable(Exception):  # noqa: N818 caught within this package
 
 
 class Span(NamedTuple):
-    """The pooled positions of every row: ``length_B`` of them from ``start_B`` on."""
+    """The pooled positions of every row, if they are only a part of the row.
+
+    They begin at ``start_B``, and there are ``length_B`` of them.
+    """
 
     start_B: Tensor
     length_B: Tensor
     width: int  # W: a Python number, since reading it from a device would take time
 
     def move_to_front(self, x_BTD: Tensor) -> Tensor:
-        """Move these positions to the front: (B, W, D).
+        """Move the pooled positions of every row to its front: (B, W, D).
 
-        Behind a row's span the result may hold anything.
+        The result has arbitrary values behind the pooled positions of a row.
         """
         offset_W = torch.arange(self.width, device=x_BTD.device)
         start_B = self.start_B.to(x_BTD.device)
-        # Spans are shorter than W: the last index is repeated to stay within the row.
+        # A span may be shorter than W and end at the last position: the indices behind
+        # it must not leave the row.
         position_BW = (start_B[:, None] + offset_W).clamp_max(x_BTD.shape[1] - 1)
         row_B = torch.arange(len(x_BTD), device=x_BTD.device)
         return x_BTD[row_B[:, None], position_BW]
@@ -59,38 +63,58 @@ class Batch(NamedTuple):
     mask: Tensor | None = None  # 1 at positions of a row, 0 at padding
     padded: bool = False  # whether rows differ in length
     positions: int | None = None  # T; None if only the model knows
-    span: Span | None = None  # the pooled positions, if they are only a part of a row
+    span: Span | None = None  # the pooled positions, if not the first ``length_B``
 
 
 class Forward(ABC):
     """Runs a model and pools its layers, in one of two ways.
 
-    Hooks on a stack of layers pool each layer as the model produces it. Or the model
-    returns its hidden states, and these are pooled. ``probe`` measures which way is
-    right and when a mask is needed.
+    Either hooks on a stack of layers pool each layer as the model produces it, or the
+    model returns all hidden states, and these are pooled. ``probe`` measures which way
+    is right, and when the model needs a mask.
 
-    A model may change while it reads: BigBird leaves its sparse attention for good at
-    its first short text. Then a new copy of the model, with shared parameters, reads
-    every batch.
+    Reading may change a model: BigBird turns its sparse attention off for good at its
+    first short text. For such a model, a new copy reads every batch. The copies share
+    their parameters.
+
+    Attributes:
+        loaded: the model as it was loaded, which never reads a batch if copies do.
+        model: the model that reads batches.
+        argument_names: the model's arguments.
+        takes_mask: whether the model takes an attention mask.
+        poolings: name -> pooling.
     """
 
     tries_lengths: ClassVar[bool] = False
-    """Whether a row longer than all rows of the probe is read alone."""
+    """Whether a row that is longer than all rows of the probe is read alone."""
     mask: Mask = "always"
     stack: str | None = None
-    """Name of the layers with hooks; None asks the model for its hidden states."""
+    """Name of the stack of layers that gets hooks.
+
+    None stands for the other way: the model returns its hidden states.
+    """
     last_from_output = False
-    """Whether the model's output is the last layer's state: Llama normalises in
-    between."""
+    """Whether the last layer's state is the model's output, not the stack's.
+
+    It is for Llama, which normalises the output of its stack.
+    """
     first_layer: Literal[0, 1] = 1
-    """First of the ``hidden_states`` of transformers: 0 is the first layer's input."""
-    has_changed = False  # whether the model was seen to change while it read a row
-    renews = True  # whether a fresh copy of the loaded model reads every batch
+    """Index of the first pooled entry of transformers' ``hidden_states``.
+
+    Entry 0 is the input of the first layer.
+    """
+    has_changed = False
+    """Whether reading a row was seen to change a copy of the model."""
+    renews = True
+    """Whether a fresh copy of the loaded model reads every batch."""
     longest: int | None = 0
-    """Positions of the longest row that the probe tried. ``reference`` reads a longer
-    batch row by row. 0 before a probe; None if length does not matter."""
+    """Most positions of a batch that is read as such.
+
+    A longer batch is read row by row, by ``reference``. The number is that of the
+    longest row of the probe; 0 before a probe, and None if length does not matter.
+    """
     longest_shared: int | None = None
-    """The same for batches of several rows."""
+    """The same limit for batches of several rows."""
 
     def __init__(
         self, model: nn.Module, *, device: torch.device, pooling: Sequence[str]
@@ -99,13 +123,14 @@ class Forward(ABC):
         self.device = device
         self.dtype = _float_dtype(model)
         self.poolings = load_poolings(pooling)
-        self.takes = frozenset(inspect.signature(model.forward).parameters)
-        self.takes_mask = "attention_mask" in self.takes
+        self.argument_names = frozenset(inspect.signature(model.forward).parameters)
+        self.takes_mask = "attention_mask" in self.argument_names
         self._options: dict[str, Any] = {}
-        if "use_cache" in self.takes:
+        if "use_cache" in self.argument_names:
             self._options["use_cache"] = False
 
-        # A saved configuration may ask for tuples, or for hidden states of every run.
+        # A saved configuration may ask the model to return tuples, or hidden states in
+        # every run.
         config = getattr(model, "config", None)
         for setting, value in (("return_dict", True), ("output_hidden_states", False)):
             if hasattr(config, setting):
@@ -113,16 +138,16 @@ class Forward(ABC):
 
         self.model = self._copy_loaded()
         self._unchanged: nn.Module | None = None
-        """A copy that has read rows and still equals the loaded model."""
+        """A copy that has read rows, and still equals the loaded model."""
 
     def _copy_loaded(self) -> nn.Module:
         """Copy the loaded model; the copy shares its weights."""
-        shared = (*self.loaded.parameters(), *waiting(self.loaded))
-        # deepcopy takes what is in this table for copies that it has made before.
+        shared = (*self.loaded.parameters(), *offloaded_weights(self.loaded))
+        # deepcopy copies nothing that this table names as copied already.
         return copy.deepcopy(self.loaded, {id(weight): weight for weight in shared})
 
     def use_model(self, model: nn.Module, dtype: torch.dtype) -> None:
-        """Run this model, which computes in ``dtype``, from now on."""
+        """From now on, run another model, which computes in ``dtype``."""
         self.loaded = model
         self.dtype = dtype
         self.model = self._copy_loaded()
@@ -133,16 +158,19 @@ class Forward(ABC):
         """Collate rows as the model takes them."""
 
     def is_causal(self, items: Sequence[Any]) -> bool | None:  # noqa: ARG002
-        """Whether later positions leave earlier states unchanged; None if unknown."""
+        """Whether later positions leave earlier states unchanged.
+
+        ``items`` are rows to try it on. None if the rows do not show it.
+        """
         return None
 
     def __call__(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Pooled states of a batch: (B, L, D) float32 for every pooling."""
         batch = self.batch(items)
-        if self._is_untried(batch):
+        if self._is_longer_than_probed(batch):
             return self._read_row_by_row(items)
 
-        # Without a mask the faster kernels for plain attention stay available.
+        # Faster kernels for plain attention are available only without a mask.
         needs_no_mask = self.mask == "where padded" and not batch.padded
         if self.mask == "never" or needs_no_mask:
             batch = batch._replace(mask=None)
@@ -154,18 +182,21 @@ class Forward(ABC):
             layers = self._pool_by_hooks(self.stack, batch)
         return self._stack_layers(layers)
 
-    def _is_untried(self, batch: Batch) -> bool:
-        """Whether the batch is longer than those of the probe."""
+    def _is_longer_than_probed(self, batch: Batch) -> bool:
+        """Whether the batch is longer than all batches of its kind in the probe."""
         positions = batch.positions or math.inf
-        # Batches of several rows have a second limit of their own.
+        # Batches of several rows have a second limit.
         limits = [self.longest]
         if len(batch.length_B) != 1:
             limits.append(self.longest_shared)
         return any(limit is not None and positions > limit for limit in limits)
 
     def _read_row_by_row(self, items: Sequence[Any]) -> dict[str, Tensor]:
-        rows = [self.reference(item) for item in items]
-        return {name: torch.cat([row[name] for row in rows]) for name in self.poolings}
+        states_of_rows = [self.reference(item) for item in items]
+        return {
+            name: torch.cat([states[name] for states in states_of_rows])
+            for name in self.poolings
+        }
 
     def reference(self, item: Any) -> dict[str, Tensor]:
         """Pool the hidden states that transformers returns for one row.
@@ -173,7 +204,7 @@ class Forward(ABC):
         A separate copy of the model reads the row, so that batches cannot influence it.
         """
         batch = self.batch([item])
-        # Whatever happens here, batches go on with the model that they had.
+        # If anything fails here, batches must still get the model that they had.
         model_of_batches = self.model
         self.model = self._reference_model()
         try:
@@ -185,6 +216,7 @@ class Forward(ABC):
         return self._stack_layers(layers)
 
     def _reference_model(self) -> nn.Module:
+        """The model, or a copy that equals it, for the next reference row."""
         if not self.renews:
             return self.loaded
         if self._unchanged is not None:
@@ -192,7 +224,10 @@ class Forward(ABC):
         return self._copy_loaded()
 
     def _note_changes(self) -> None:
-        """Reuse the copy for the next row only if it still equals the loaded model."""
+        """Keep the copy for the next row if it still equals the loaded model.
+
+        Otherwise note that reading changes the model.
+        """
         if _is_same(self.model, self.loaded, set()):
             self._unchanged = self.model
         else:
@@ -200,11 +235,14 @@ class Forward(ABC):
             self.has_changed = True
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
-        """Copy an array to the device that the model reads from."""
+        """Copy an array to the device from which the model reads its input."""
         return send(torch.from_numpy(array), self.device)
 
     def _stack_layers(self, layers: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-        """(B, L, D) for every pooling; the layers may lie on several devices."""
+        """Stack the pooled states of all layers: (B, L, D) for every pooling.
+
+        The layers may lie on several devices.
+        """
         return {
             name: torch.stack([layer[name].to(self.device) for layer in layers], dim=1)
             for name in self.poolings
@@ -221,16 +259,16 @@ class Forward(ABC):
         def pool(layer: int, x_BTD: Any) -> None:
             states[layer] = self._pool_layer(x_BTD, batch)
 
-        with hooks(stack, pool, first_layer=self.first_layer):
+        with layer_hooks(stack, pool, first_layer=self.first_layer):
             output = self.run(batch)
-        # A final norm behind the stack is part of the last layer's hidden state.
+        # If a final norm follows the stack, the last hidden state comes after it.
         if self.last_from_output:
             pool(len(stack), output.last_hidden_state)
 
-        numbers = range(self.first_layer, len(stack) + 1)
-        if len(states) != len(numbers):
+        expected_layers = range(self.first_layer, len(stack) + 1)
+        if len(states) != len(expected_layers):
             raise Unusable("not every layer was run")
-        return [states[layer] for layer in numbers]
+        return [states[layer] for layer in expected_layers]
 
     def _pool_layer(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
         """Pool the states of one layer: (B, D) for every pooling."""
@@ -259,16 +297,16 @@ class Forward(ABC):
         if self.takes_mask and batch.mask is not None:
             options["attention_mask"] = batch.mask
         try:
-            # A hook of ours raises ``Unusable`` in the middle of the model.
+            # A hook may raise ``Unusable`` while the model runs.
             return self.model(**batch.inputs, **self._options, **options)
         except Unusable:
             raise
         except Exception as error:
             if out_of_memory(error):
                 raise
-            # Code of other projects may fail in any way.
+            # The model is code of other projects, and may raise any error.
             raise Unusable(
-                f"it fails on an input of {_input_shape(batch)}: {said(error)}"
+                f"it fails on an input of {_input_shape(batch)}: {error_summary(error)}"
             ) from error
 
 
@@ -282,13 +320,13 @@ def _float_dtype(model: nn.Module) -> torch.dtype:
 
 def _check_shapes(layers: Sequence[Tensor], batch: Batch) -> None:
     """Refuse layers without one state for every position, or of different sizes."""
-    # The number of positions is the last layer's if only the model knows it.
+    # If only the model knows the number of positions, the last layer shows it.
     positions = batch.positions
     if positions is None and layers[-1].ndim == 3:
         positions = layers[-1].shape[1]
     expected = (len(batch.length_B), positions)
 
-    # A set has each shape once; almost always it has one.
+    # Almost always, all layers have one shape.
     shapes = {tuple(x.shape) for x in layers}
     for shape in shapes:
         if len(shape) != 3 or shape[:2] != expected:
@@ -308,19 +346,24 @@ def _input_shape(batch: Batch) -> tuple[int, ...]:
     return tuple(next(iter(batch.inputs.values())).shape)
 
 
-def said(error: Exception) -> str:
-    """The type of another library's exception, and the first line of its message."""
+def error_summary(error: Exception) -> str:
+    """The type of a library's exception, and the first line of its message."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]:.200}"
 
 
 def _is_same(now: Any, before: Any, compared: set[tuple[int, int]]) -> bool:
-    """Whether two copies hold equal values, apart from hooks.
+    """Whether two copies of an object hold equal values, apart from hooks.
 
-    Values that cannot be compared count as different. ``compared`` holds the pairs that
-    were compared before: objects may refer to one another in circles.
+    Values that cannot be compared count as different.
+
+    Args:
+        now: the copy that has read rows.
+        before: the object as it was.
+        compared: ids of the pairs whose comparison has begun. They are not compared
+            again, because objects may refer to one another in circles.
     """
-    # Copies share their weights: most comparisons end here.
+    # Copies share their weights, so that most comparisons end here.
     pair = (id(now), id(before))
     if now is before or pair in compared:
         return True
@@ -334,7 +377,8 @@ def _is_same(now: Any, before: Any, compared: set[tuple[int, int]]) -> bool:
     if isinstance(now, np.ndarray):
         return np.array_equal(now, before)
 
-    # Containers and objects are equal if everything in them is; all else has ``==``.
+    # Containers and objects are equal if all of their contents are. Any other value is
+    # compared by ``==``.
     now = _contents(now)
     before = _contents(before)
     if isinstance(now, list | tuple):
@@ -351,7 +395,7 @@ def _is_same(now: Any, before: Any, compared: set[tuple[int, int]]) -> bool:
 
 
 def _contents(value: Any) -> Any:
-    """The values that an object consists of; the value itself if it is no object."""
+    """The values that an object consists of; any other value as it is."""
     if isinstance(value, partial):
         return value.func, value.args, value.keywords
     if isinstance(value, MethodType):
@@ -372,12 +416,16 @@ def _is_equal(now: Any, before: Any) -> bool:
 
 
 @contextmanager
-def hooks(
+def layer_hooks(
     stack: nn.ModuleList, receive: Callable[[int, Any], None], *, first_layer: int
 ) -> Iterator[None]:
-    """While open, call ``receive`` with every layer's number and output.
+    """While open, call ``receive`` with the number and output of every layer that runs.
 
-    With ``first_layer`` 0 it also receives the first layer's input, as layer 0.
+    Args:
+        stack: the layers; the first one has the number 1.
+        receive: takes a layer's number and its output.
+        first_layer: 0 to call ``receive`` with the first layer's input too, as that of
+            layer 0; otherwise 1.
     """
 
     def receive_output_of(layer: int) -> Any:
@@ -395,15 +443,15 @@ def hooks(
         # Some models pass the state as a keyword argument.
         x_BTD = args[0] if args else options.get("hidden_states")
         if not isinstance(x_BTD, Tensor):
-            raise Unusable("what the first layer reads is no tensor")
+            raise Unusable("the input of the first layer is no tensor")
         receive(0, x_BTD)
 
     handles = []
     for number, layer in enumerate(stack, start=1):
         handles.append(layer.register_forward_hook(receive_output_of(number)))
     if first_layer == 0:
-        first = stack[0]
-        handles.append(first.register_forward_pre_hook(receive_input, with_kwargs=True))
+        handle = stack[0].register_forward_pre_hook(receive_input, with_kwargs=True)
+        handles.append(handle)
     try:
         yield
     finally:

@@ -1,7 +1,8 @@
 """Loads an encoder from a GGUF file, which transformers reads and dequantises.
 
-transformers silently drops the tensors and settings that it has no name for. A file is
-refused where those decide the numbers, as settings of a scaled rotary embedding do.
+transformers silently drops tensors and settings that it has no name for. A file is
+refused if a dropped one decides the numbers, such as a setting of a scaled rotary
+embedding.
 """
 
 from __future__ import annotations
@@ -25,25 +26,26 @@ from gaam_cache.common.messages import install, visible
 from gaam_cache.encoders._located import count_more
 
 NAME = "model.gguf"
+"""Name of the link through which transformers reads a GGUF file."""
 PACKAGES = ("gguf", "accelerate")
 """Packages with which transformers reads a GGUF file."""
-HEAD = re.compile(r"(output|cls|cls\.output)\.(weight|bias)|token_types\.weight")
-"""Tensors of heads, which read the last layer."""
-EXPERTS = re.compile(r"_exps\.(weight|bias)$")
-"""Tensors of all experts of a layer.
+HEAD_TENSOR = re.compile(r"(output|cls|cls\.output)\.(weight|bias)|token_types\.weight")
+"""Names of the tensors of heads, which read the last layer."""
+EXPERTS_TENSOR = re.compile(r"_exps\.(weight|bias)$")
+"""Names of tensors that hold all experts of a layer.
 
-transformers takes them apart, and reports a parameter that one of them does not fill.
+transformers splits them into parameters, and reports a parameter that gets no tensor.
 """
-DECIDES = re.compile(
+DECISIVE_SETTING = re.compile(
     r"rope\.(scal|freq_base)|sliding_window|softcap|(^|[._])scale|clamp|\.causal$"
     r"|temperature|epsilon$"
 )
-"""Settings that change states without changing the shape of a weight."""
-NEUTRAL: tuple[Any, ...] = ("none", "", 0, 1)
-"""Values of such settings that change nothing; for ``causal`` it is true."""
+"""Names of settings that change states and leave the shapes of the weights alike."""
+NEUTRAL_VALUES: tuple[Any, ...] = ("none", "", 0, 1)
+"""Values of such settings that change nothing; of ``causal``, true changes nothing."""
 
 
-def check_packages(file: Path) -> None:
+def check_gguf_packages(file: Path) -> None:
     """Refuse a GGUF file if a package for reading it is missing."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
@@ -57,7 +59,7 @@ def check_packages(file: Path) -> None:
 
 
 @contextmanager
-def alone(file: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+def gguf_in_own_folder(file: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Put a GGUF file into a folder of its own while it is read.
 
     In the file's real folder, transformers would read tokenizers and adapters beside
@@ -66,7 +68,7 @@ def alone(file: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     Yields:
         The folder, and the options with which transformers reads the file.
     """
-    check_packages(file)
+    check_gguf_packages(file)
     with tempfile.TemporaryDirectory(prefix="gaam-gguf-") as name:
         folder = Path(name)
         (folder / NAME).symlink_to(file.absolute())
@@ -102,14 +104,14 @@ def load_gguf(
 
     Args:
         file: the GGUF file.
-        model_class: of transformers.
+        model_class: the model's class in transformers.
         model_config: the model's configuration.
-        options: more arguments for ``from_pretrained``.
+        options: more arguments for the class's ``from_pretrained``.
 
     Returns:
-        The model, and what transformers reports about loading it.
+        The model, and transformers' report on loading it.
     """
-    with alone(file) as (folder, gguf_options):
+    with gguf_in_own_folder(file) as (folder, gguf_options):
         _check_complete(folder / NAME, model_class, model_config)
         options = options | gguf_options
         gguf_config = getattr(transformers, "GgufConfig", None)
@@ -177,7 +179,11 @@ def _check_complete(file: Path, model_class: Any, model_config: Any) -> None:
 def _find_dropped_settings(
     settings: Mapping[str, Any], architecture: str, model_config: Any
 ) -> list[str]:
-    """Settings that decide the states and that the configuration does not have."""
+    """Find settings of the file that change states and are not in the configuration.
+
+    Returns:
+        Their names and values, as text.
+    """
     from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 
     mapping: Any = GGUF_CONFIG_MAPPING
@@ -192,9 +198,10 @@ def _find_dropped_settings(
         # Settings without the architecture's name describe the file or the tokenizer.
         name = key.removeprefix(f"{architecture}.")
         is_of_model = name != key
-        if not is_of_model or name in names_read or not DECIDES.search(name):
+        if not is_of_model or name in names_read:
             continue
-        if _is_neutral(name, value):
+        changes_states = DECISIVE_SETTING.search(name) and not _is_neutral(name, value)
+        if not changes_states:
             continue
         if not _has_value(config_values, name.split(".")[-1], value):
             dropped.append(f"{key} = {value}")
@@ -202,14 +209,14 @@ def _find_dropped_settings(
 
 
 def _is_neutral(name: str, value: Any) -> bool:
-    """Whether a value of a setting changes nothing."""
+    """Whether a setting with this value changes no state."""
     if name.endswith("causal"):
         return value is True
-    return value in NEUTRAL
+    return value in NEUTRAL_VALUES
 
 
 def _flatten(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested settings, by their innermost names."""
+    """Yield the innermost name and the value of all nested settings."""
     if isinstance(settings, dict):
         for key, value in settings.items():
             yield from _flatten(value, str(key))
@@ -218,10 +225,10 @@ def _flatten(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _has_value(config_values: Mapping[str, Any], name: str, value: Any) -> bool:
-    """Whether a configuration has a value.
+    """Whether a configuration has the value of a setting.
 
-    A fraction may stand under any name, because transformers renames settings. Anything
-    else must stand under its own name.
+    transformers renames settings. A fraction is rare enough to be found under any name;
+    any other value must have the setting's name.
     """
     if isinstance(value, float):
         return any(
@@ -235,7 +242,7 @@ def _has_value(config_values: Mapping[str, Any], name: str, value: Any) -> bool:
 def _find_dropped_tensors(
     tensors: Sequence[str], architecture: str, model_class: Any, model_config: Any
 ) -> list[str]:
-    """Tensors that transformers has no name for, heads left out."""
+    """Find tensors that transformers has no name for, apart from those of heads."""
     from transformers import modeling_gguf_pytorch_utils
 
     gguf_utils: Any = modeling_gguf_pytorch_utils
@@ -244,9 +251,9 @@ def _find_dropped_tensors(
     with torch.device("meta"):
         model = model_class(copy.deepcopy(model_config))
 
-    # With one tensor for each parameter, a tensor without a name leaves a parameter
-    # without weights, and loading refuses that.
-    body_tensors = [name for name in tensors if not HEAD.fullmatch(name)]
+    # If there are as many tensors as parameters, a dropped tensor leaves a parameter
+    # without weights, and ``_weights`` refuses that.
+    body_tensors = [name for name in tensors if not HEAD_TENSOR.fullmatch(name)]
     if len(body_tensors) == len(model.state_dict()):
         return []
 
@@ -255,7 +262,7 @@ def _find_dropped_tensors(
     )
     names_read = gguf_utils.get_gguf_hf_weights_map(model, processor_class(config={}))
     dropped = [name for name in body_tensors if name not in names_read]
-    return [name for name in dropped if not EXPERTS.search(name)]
+    return [name for name in dropped if not EXPERTS_TENSOR.search(name)]
 
 
 def _reports_dropped_tensors(architecture: str) -> bool:

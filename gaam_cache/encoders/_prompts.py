@@ -1,6 +1,6 @@
-"""What surrounds a text before an encoder reads it: a prompt or the markup of a chat.
+"""Puts a prompt, or the markup of a chat template, around a text.
 
-Both report which characters are the text's own, because only those may be cut off.
+The result tells which characters are the text's own, because only these may be cut off.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 
 from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.config import PLACE
-from gaam_cache.encoders._forward import said
-from gaam_cache.encoders._located import foreign
+from gaam_cache.encoders._forward import error_summary
+from gaam_cache.encoders._located import library_errors_as
 from gaam_cache.store.files import digest_of
 
 PROBE_TEXT = "gaamtextgaam"
-"""The text that shows which markup a chat template writes."""
+"""A text to be written by a chat template, which shows the markup around it."""
 CHAT_DATE = "26 Jul 2024"
 """The date that every chat template writes as today's, as Llama's own templates do."""
 
 
 class WrappedText(NamedTuple):
-    """A text inside its prompt: its own characters are ``start`` to ``stop``."""
+    """A text inside its prompt; ``content[start:stop]`` is the text itself."""
 
     content: str
     start: int
@@ -57,14 +57,15 @@ class ChatTemplate:
     def wrap(self, row: str) -> WrappedText:
         """Write the markup around a text.
 
-        A template may strip white space from the ends of a text, and change nothing
-        else.
+        A template may strip white space from the ends of a text. A text that it changes
+        in another way is refused.
         """
         content = self._render(self._prompt.replace(PLACE, row))
         start = len(self.before)
         stop = len(content) - len(self.after)
 
-        # Markup before and behind an empty text may overlap.
+        # Around an empty text, the markup before it and behind it may overlap in
+        # ``content``: ``start < stop`` excludes that.
         has_markup = content.startswith(self.before) and content.endswith(self.after)
         is_same_text = start < stop and content[start:stop].strip() == row.strip()
         if not has_markup or not is_same_text:
@@ -82,7 +83,7 @@ class ChatTemplate:
             raise ConfigError(
                 "the tokenizer of this encoder has no chat template",
                 expected="a tokenizer with one, as models of dialogues have",
-                found=said(error),
+                found=error_summary(error),
                 where=str(self._folder),
                 hint="leave --chat-template out, or write the markup into --prompt",
             ) from error
@@ -110,9 +111,12 @@ class ChatTemplate:
         if "strftime_now" in template:
             # A template that asks for today's date would change the states every day.
             macro = f"{{%- macro strftime_now(form) -%}}{CHAT_DATE}{{%- endmacro -%}}"
-            # The empty value keeps white space that the template begins with.
+            # The template may begin with white space, which a macro before it would
+            # swallow; an empty value between them prevents that.
             template = f"{macro}{{{{ '' }}}}{template}"
-        with foreign("the chat template of the tokenizer cannot be used", self._folder):
+        with library_errors_as(
+            "the chat template of the tokenizer cannot be used", self._folder
+        ):
             rendered: str = self._tokenizer.apply_chat_template(
                 [{"role": "user", "content": message}],
                 chat_template=template,

@@ -19,13 +19,13 @@ from torch import nn
 
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.messages import visible
-from gaam_cache.encoders._located import foreign
+from gaam_cache.encoders._located import library_errors_as
 
 SETTINGS = "tokenizer_config.json"
 """Settings of a tokenizer, which some tokenizers list among their vocabulary files."""
 VOCABULARY_SAMPLE = 64
 """About how many tokens of a vocabulary go into the texts that identify a tokenizer."""
-FEWEST_KNOWN = 0.9
+MIN_TOKEN_SHARE = 0.9
 """Smallest share of a model's embeddings for which its tokenizer has tokens.
 
 Models that round the size of their vocabulary up have 0.98 and more.
@@ -33,19 +33,22 @@ Models that round the size of their vocabulary up have 0.98 and more.
 SPELLED_SPACE = " \n\t\r\u2581\u0120\u010a\u0109\u010d"
 """White space, and how SentencePiece and byte-level BPE spell it in names of tokens."""
 SHOWN_START = 48
-"""Characters that a person is shown of the first tokens of a long text."""
+"""Number of characters for the first tokens of a long text that a person is shown."""
 SHOWN_END = 16
-"""Characters that a person is shown of the last tokens of a long text."""
-# A letter of one Cyrillic psalter, a letter of Yi, and a hieroglyph.
+"""Number of characters for the last tokens of a long text that a person is shown."""
 RARE_LETTERS = ("\ua66e", "\ua387", "\U00013000")
+"""A letter of one Cyrillic psalter, a letter of Yi, and a hieroglyph.
+
+Hardly any vocabulary has a token for them.
+"""
 
 
 class EncoderTokenizer:
     """A tokenizer of transformers, read from the folder of an encoder.
 
     Attributes:
-        markup: what a chat template writes around every text, special tokens included.
-            None where the tokenizer itself adds the special tokens.
+        markup: the text that a chat template writes around every text, with the special
+            tokens. None if the tokenizer adds the special tokens.
     """
 
     def __init__(self, pretrained: Any, folder: Path, text_config: Any) -> None:
@@ -78,7 +81,7 @@ class EncoderTokenizer:
     def files(self) -> set[str]:
         """Names of the files in the folder that the tokenizer may read.
 
-        transformers lists the arguments that are files. A tokenizer's other arguments
+        transformers lists the tokenizer's arguments that name files. Other arguments
         are values, such as a chat template.
         """
         arguments = self.pretrained.vocab_files_names
@@ -94,7 +97,7 @@ class EncoderTokenizer:
     def _check_inside(self, path: Path) -> None:
         """Refuse a file outside of the folder.
 
-        transformers before 5.2 opens whatever path tokenizer_config.json names.
+        transformers before 5.2 opens any path that tokenizer_config.json names.
         """
         if path.is_file() and path.parent.resolve() != self.folder.resolve():
             raise ConfigError(
@@ -105,9 +108,9 @@ class EncoderTokenizer:
             )
 
     def read(self, rows: Sequence[str], *, truncation: bool, **options: Any) -> Any:
-        """Everything that the tokenizer returns for texts."""
-        # With markup, the texts hold their special tokens already.
-        with foreign("the tokenizer cannot read a text", self.folder):
+        """Call the tokenizer with texts, and return its output."""
+        # Texts with markup hold their special tokens already.
+        with library_errors_as("the tokenizer cannot read a text", self.folder):
             return self.pretrained(
                 list(rows),
                 add_special_tokens=self.markup is None,
@@ -132,7 +135,7 @@ class EncoderTokenizer:
 
     @cached_property
     def special(self) -> set[int]:
-        """Tokens that stand for no part of a text."""
+        """Ids of the tokens that stand for no part of a text."""
         # The tokens of an empty text are those that the tokenizer adds to every text.
         declared = self.pretrained.added_tokens_decoder
         special = {number for number, token in declared.items() if token.special}
@@ -140,19 +143,19 @@ class EncoderTokenizer:
 
     @cached_property
     def added(self) -> set[int]:
-        """Special tokens that are added to every text."""
+        """Ids of the special tokens that are added to every text."""
         around_text = set(self.ids([self.markup or ""])[0])
         return around_text & (self.special - self.unknown)
 
     @cached_property
     def unknown(self) -> set[int]:
-        """Tokens that stand for letters outside of the vocabulary.
+        """Ids of the tokens that stand for letters outside of the vocabulary.
 
-        These are the declared unknown token, and every token that letters of three rare
-        scripts have in common.
+        They are the declared unknown token, and the tokens that occur in all three of
+        ``RARE_LETTERS``.
         """
         unknown: set[int] = set()
-        # A tokenizer that refuses such letters has no token for them.
+        # A tokenizer may refuse such letters, and then has no token for them.
         with suppress(ConfigError):
             common = set.intersection(*map(set, self.ids(RARE_LETTERS)))
             unknown = {token for token in common if not self.is_space(token)}
@@ -176,7 +179,7 @@ class EncoderTokenizer:
         return str(self.pretrained.convert_ids_to_tokens(token))
 
     def repeated_special(self, ids: Sequence[int]) -> Iterator[int]:
-        """Added tokens that stand twice, with at most white space between them."""
+        """Yield added tokens that stand twice, with only white space between them."""
         previous: int | None = None
         for token in ids:
             if token in self.added:
@@ -189,7 +192,7 @@ class EncoderTokenizer:
     def has_token_types(self) -> bool:
         """Whether the tokenizer gives the tokens of a single text different types."""
         for text in ("", "a"):
-            # A tokenizer without a token for these may still read every row.
+            # A tokenizer that fails on these texts may still read every row.
             with suppress(Exception):
                 encoded = self.pretrained(
                     [text], return_token_type_ids=True, verbose=False
@@ -201,7 +204,7 @@ class EncoderTokenizer:
     def check_vocabulary(self, num_embeddings: int | None) -> None:
         """Warn where a model has embeddings for many more tokens than there are."""
         num_tokens = len(self.pretrained)
-        if num_embeddings is None or num_tokens >= FEWEST_KNOWN * num_embeddings:
+        if num_embeddings is None or num_tokens >= MIN_TOKEN_SHARE * num_embeddings:
             return
         warnings.warn(
             f"the tokenizer in '{self.folder}' has {num_tokens:,} tokens and the model "
@@ -225,7 +228,10 @@ class EncoderTokenizer:
         return [words, words.lower(), words.upper(), words.title()]
 
     def pad_ids(self, num_embeddings: int | None) -> list[int]:
-        """Tokens with which the tokenizer or the model fills batches."""
+        """Ids of the tokens with which the tokenizer or the model fills batches.
+
+        ``num_embeddings`` is the number of token ids with an embedding, if known.
+        """
         # The configuration of XLM calls it pad_index.
         candidates = [
             self.pretrained.pad_token_id,
@@ -238,8 +244,11 @@ class EncoderTokenizer:
             if type(token) is int and 0 <= token < (num_embeddings or token + 1)
         ]
 
-    def marks(self, model: nn.Module, num_embeddings: int | None) -> list[int]:
-        """Tokens of no word that a text may hold all the same, each once."""
+    def marker_ids(self, model: nn.Module, num_embeddings: int | None) -> list[int]:
+        """Tokens that stand for no word but may occur in a text, each once.
+
+        They are the tokens around every text, such as [CLS], and padding tokens.
+        """
         around_text = self.ids([""])[0]
         # A table has zeros at its padding index, which may change how a model computes.
         zero_embeddings = [

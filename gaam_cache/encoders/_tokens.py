@@ -1,6 +1,7 @@
-"""Texts as token ids, cut at the maximum length of an encoder.
+"""Turns texts into token ids, and cuts them at the maximum length of an encoder.
 
-N texts, T tokens of all texts one after the other, or of one text.
+Shape suffixes: N texts, T tokens. The tokens are those of all texts, one text after the
+other, or those of one text.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from torch import nn
 
 from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.config import PLACE, ExtractConfig
-from gaam_cache.encoders._located import foreign
+from gaam_cache.encoders._located import library_errors_as
 from gaam_cache.encoders._prompts import ChatTemplate, WrappedText, wrap_in_prompt
 from gaam_cache.encoders._tokenizer import EncoderTokenizer
 from gaam_cache.encoders._weights import encoder_part, skeleton
 from gaam_cache.encoders.base import Inputs
 
 DEFAULT_MAX_LENGTH = 512
-NO_LIMIT = 10**9
-"""A limit this large means that a tokenizer states none."""
-TOKENIZED_TWICE = 8
-"""Texts of a shard that are tokenised twice, because a tokenizer may draw at random."""
-EDGE = 6
-"""Tokens at either end of a text among which a special token may stand twice."""
+UNSET_LIMIT = 10**9
+"""From this maximum length on, a tokenizer has no limit of its own."""
+NUM_TOKENIZED_TWICE = 8
+"""Number of texts of a shard that are tokenised twice, to find random tokenizers."""
+EDGE_TOKENS = 6
+"""Number of tokens at either end of a text that are searched for doubled tokens."""
 
 
 class SpannedText(NamedTuple):
-    """Token ids of a text, of which those from ``start`` to ``stop`` are pooled."""
+    """Token ids of a text; the tokens from ``start`` to ``stop`` are pooled."""
 
     ids: NDArray[np.int64]
     start: int
@@ -44,21 +45,24 @@ class CutText(NamedTuple):
     """Tokens of a text and its prompt, cut at the maximum length."""
 
     ids: list[int]
-    start: int  # of the text's own tokens
-    stop: int  # equal to ``start`` where none of its own tokens is left
-    truncated: bool
+    start: int  # index of the text's first own token, behind its prompt
+    stop: int  # end of its own tokens; equal to ``start`` if none of them is left
+    truncated: bool  # whether tokens were cut off
 
 
 class Tokens:
     """The tokenizer of an encoder, its maximum length, and the prompt around texts.
 
-    The tokenizer cuts a text itself where it reads nothing but the text. Otherwise
-    every text is read whole and cut afterwards, so that its prompt or markup stays
-    whole.
+    Without a prompt, the tokenizer cuts texts itself. With a prompt or a chat template,
+    gaam cuts them after the tokenizer has read them whole, so that the prompt and the
+    markup stay whole.
 
     Attributes:
-        prompt: the text around every text, with ``{text}`` in its place, if any.
-        chat: the chat template that writes the markup around every text, if any.
+        tokenizer: the tokenizer.
+        max_length: the maximum number of tokens of a text, special tokens included.
+        prompt: the prompt with ``{text}`` in the place of the text; None without one.
+        chat: the chat template that writes the markup around every text; None without
+            one.
     """
 
     def __init__(
@@ -86,9 +90,12 @@ class Tokens:
         self._check_room_in_markup()
 
     def _choose_max_length(self, requested: int | None) -> int:
-        """The requested maximum length, else 512 tokens or the encoder's limit."""
+        """Choose the maximum length: the requested one, or 512 within the limits.
+
+        A requested length beyond the encoder's limits is refused.
+        """
         pretrained = self.tokenizer.pretrained
-        # A tokenizer without room for its special tokens does not cut at all.
+        # A tokenizer does not cut at all if its special tokens leave no room.
         num_special = pretrained.num_special_tokens_to_add()
         if requested is not None and requested <= num_special:
             raise ConfigError(
@@ -103,11 +110,12 @@ class Tokens:
         limits = [
             limit
             for limit in (pretrained.model_max_length, positions)
-            if limit and 0 < limit < NO_LIMIT
+            if limit and 0 < limit < UNSET_LIMIT
         ]
 
-        # RoBERTa counts positions from behind its padding token. Only its structure
-        # shows this, and building it takes time: look where the padding could matter.
+        # RoBERTa counts positions from its padding token on, and has less of them for
+        # tokens. Only the built model shows this, and building it takes time. So it is
+        # built only if the padding could matter.
         pad_id = getattr(self._text_config, "pad_token_id", None) or 0
         if limits and positions and min(wanted_length, *limits) >= positions - pad_id:
             limits += self._limits_behind_padding()
@@ -124,7 +132,7 @@ class Tokens:
         return requested
 
     def _limits_behind_padding(self) -> list[int]:
-        """Lengths that are left by tables of positions that begin behind padding."""
+        """Number of positions behind the padding index, for every position table."""
         limits = []
         for name, module in encoder_part(skeleton(self._model_config)).named_modules():
             if type(module) is not nn.Embedding or module.padding_idx is None:
@@ -134,7 +142,7 @@ class Tokens:
         return limits
 
     def _check_offsets(self) -> None:
-        """Refuse a tokenizer without offsets if texts are cut inside their prompts."""
+        """Refuse a tokenizer without offsets if gaam cuts texts or pools a part."""
         pretrained = self.tokenizer.pretrained
         if self._cuts_afterwards and not getattr(pretrained, "is_fast", False):
             raise ConfigError(
@@ -145,7 +153,7 @@ class Tokens:
             )
 
     def _check_room_in_markup(self) -> None:
-        """Refuse a maximum length that the markup of a chat template fills."""
+        """Refuse a maximum length if the markup of a chat template fills it."""
         if self.tokenizer.markup is None:
             return
         # At least one token of the text must fit beside the markup.
@@ -158,12 +166,13 @@ class Tokens:
             )
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
-        """Token ids of texts, special tokens included.
+        """Tokenise texts, add the special tokens, and cut at the maximum length.
 
-        A text of which no token is left has the length 0.
+        A text without a token to pool gets the length 0.
         """
         cut_texts = self._cut_texts(rows)
-        if cut_texts[:TOKENIZED_TWICE] != self._cut_texts(rows[:TOKENIZED_TWICE]):
+        again = self._cut_texts(rows[:NUM_TOKENIZED_TWICE])
+        if cut_texts[:NUM_TOKENIZED_TWICE] != again:
             raise ConfigError(
                 "the tokenizer draws tokens at random",
                 hint="copy the encoder and turn that off in the copy "
@@ -187,27 +196,28 @@ class Tokens:
             items=items,
             lengths=np.where(is_lost, 0, length_N),
             truncated=[text.truncated for text in cut_texts],
-            own=own_N,
-            unknown=unknown_N,
-            doubled=self._count_doubled(cut_texts),
+            num_text_tokens=own_N,
+            num_unknown_tokens=unknown_N,
+            rows_by_doubled_token=self._count_doubled(cut_texts),
         )
 
     def _join(self, cut_texts: Sequence[CutText]) -> NDArray[np.int64]:
         """The token ids of all texts, one after the other: (T,)."""
-        # An array refuses None and fractions, as NumPy does not, and is twice as fast.
+        # Unlike NumPy, an array refuses None and fractions. It is twice as fast too.
         joined = array("q")
-        with foreign("the tokenizer cannot read a text", self._folder):
+        with library_errors_as("the tokenizer cannot read a text", self._folder):
             for text in cut_texts:
                 joined.fromlist(text.ids)
         return np.array(joined, np.int64)
 
     def _is_lost(self, text: CutText) -> bool:
-        """Whether a text has no token that could be pooled.
+        """Whether a text has no token to pool.
 
-        An empty text still has its special tokens, if these are pooled too.
+        An empty text still has its special tokens, unless only its own are pooled.
         """
-        has_no_own_token = text.start == text.stop
-        return has_no_own_token and (self._pools_own_tokens or text.truncated)
+        if text.start != text.stop:
+            return False
+        return self._pools_own_tokens or text.truncated
 
     def _count_own_tokens(
         self,
@@ -215,8 +225,18 @@ class Tokens:
         length_N: NDArray[np.int64],
         cut_texts: Sequence[CutText],
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Every text's own tokens, (N,), and the unknown ones among them, (N,)."""
-        # Positions count from the beginning of each text.
+        """Count the own tokens of every text, without special tokens and prompt.
+
+        Args:
+            ids_T: the token ids of all texts.
+            length_N: number of tokens of every text.
+            cut_texts: the texts.
+
+        Returns:
+            The number of own tokens of every text, (N,); and how many of them the
+            tokenizer does not know, (N,).
+        """
+        # A position counts from the beginning of its text.
         num_texts = len(cut_texts)
         text_T = np.repeat(np.arange(num_texts), length_N)
         first_T = np.repeat(np.cumsum(length_N) - length_N, length_N)
@@ -226,7 +246,7 @@ class Tokens:
         stop_N = np.array([text.stop for text in cut_texts], np.int64)
         is_inside_T = (start_N[text_T] <= position_T) & (position_T < stop_N[text_T])
 
-        # The unknown token is a special one, and all the same it stands for text.
+        # The unknown token is declared as special, but stands for text.
         is_unknown_T = np.isin(ids_T, list(self.tokenizer.unknown)) & is_inside_T
         is_special_T = np.isin(ids_T, list(self.tokenizer.special))
         is_own_T = (~is_special_T & is_inside_T) | is_unknown_T
@@ -236,7 +256,7 @@ class Tokens:
         return own_N, unknown_N
 
     def _count_doubled(self, cut_texts: Sequence[CutText]) -> dict[str, int]:
-        """Special tokens that texts bring along beside the added ones.
+        """Count the texts that hold a special token which the tokenizer adds too.
 
         Returns:
             The name of such a token -> the number of texts with it.
@@ -252,23 +272,23 @@ class Tokens:
         }
 
     def _repeated_at_edges(self, text: CutText) -> set[int]:
-        """Added tokens that stand twice at the beginning or end of a text."""
+        """Special tokens that stand twice at the beginning or at the end of a text."""
         # A tokenizer adds its special tokens at the ends, and nowhere else.
         repeated: set[int] = set()
-        for edge in (text.ids[:EDGE], text.ids[-EDGE:]):
-            repeated.update(self.tokenizer.repeated_special(edge))
+        for edge_ids in (text.ids[:EDGE_TOKENS], text.ids[-EDGE_TOKENS:]):
+            repeated.update(self.tokenizer.repeated_special(edge_ids))
         return repeated
 
     def _added_inside_markup(self, text: CutText) -> set[int]:
-        """Added tokens with which a text inside its markup begins or ends.
+        """Special tokens with which the text itself begins or ends inside its markup.
 
-        The markup itself may repeat a token.
+        Only the text is searched, since the markup may repeat a token on purpose.
         """
         is_space = self.tokenizer.is_space
         own_ids = text.ids[text.start : text.stop]
-        first = [token for token in own_ids[:EDGE] if not is_space(token)]
-        last = [token for token in own_ids[-EDGE:] if not is_space(token)]
-        return {*first[:1], *last[-1:]} & self.tokenizer.added
+        first_ids = [token for token in own_ids[:EDGE_TOKENS] if not is_space(token)]
+        last_ids = [token for token in own_ids[-EDGE_TOKENS:] if not is_space(token)]
+        return {*first_ids[:1], *last_ids[-1:]} & self.tokenizer.added
 
     def _cut_texts(self, rows: Sequence[str]) -> list[CutText]:
         if self._cuts_afterwards:
@@ -276,27 +296,30 @@ class Tokens:
         return self._cut_by_tokenizer(rows)
 
     def _cut_by_tokenizer(self, rows: Sequence[str]) -> list[CutText]:
+        """Let the tokenizer cut texts that have no prompt."""
         cut_texts = [
             CutText(list(ids), 0, len(ids), truncated=False)
             for ids in self.tokenizer.cut_ids(rows, self.max_length)
         ]
 
-        # Only a text that fills the maximum length can have been cut: read it whole.
-        full = [
-            number
-            for number, text in enumerate(cut_texts)
+        # A text may have been cut if it fills the maximum length. Its length without
+        # cutting shows whether it was.
+        full_indices = [
+            index
+            for index, text in enumerate(cut_texts)
             if len(text.ids) == self.max_length
         ]
-        if not full:
+        if not full_indices:
             return cut_texts
-        whole_ids = self.tokenizer.ids([rows[number] for number in full])
-        for number, ids in zip(full, whole_ids, strict=True):
+        whole_ids = self.tokenizer.ids([rows[index] for index in full_indices])
+        for index, ids in zip(full_indices, whole_ids, strict=True):
             truncated = len(ids) > self.max_length
-            cut_texts[number] = cut_texts[number]._replace(truncated=truncated)
+            cut_texts[index] = cut_texts[index]._replace(truncated=truncated)
         return cut_texts
 
     def _cut_in_prompts(self, rows: Sequence[str]) -> list[CutText]:
-        # The tokenizer would cut prompts too, so that it reads every text whole.
+        """Read texts whole with their prompts, and cut only the texts."""
+        # The tokenizer itself would cut prompts too.
         wrapped_texts = [self._wrap(row) for row in rows]
         encoded = self.tokenizer.read(
             [wrapped.content for wrapped in wrapped_texts],
@@ -314,14 +337,18 @@ class Tokens:
             encoded["special_tokens_mask"],
             strict=True,
         ):
-            is_own_T = ~np.asarray(special, bool)
-            can_go_T = is_own_T
+            is_ordinary_T = ~np.asarray(special, bool)
+            # Without a prompt, all tokens but the special ones belong to the text.
+            is_own_T = is_ordinary_T
+            is_removable_T = is_ordinary_T
             if self._is_wrapped:
-                is_own_T, can_go_T = find_own_tokens(offsets, is_own_T, wrapped)
+                is_own_T, is_removable_T = find_own_tokens(
+                    offsets, is_ordinary_T, wrapped
+                )
             cut_text = cut_around_prompt(
                 ids,
                 is_own_T,
-                can_go_T,
+                is_removable_T,
                 self.max_length,
                 at_beginning=truncation_side == "left",
             )
@@ -336,31 +363,32 @@ class Tokens:
 
 def find_own_tokens(
     offsets: Sequence[tuple[int, int]],
-    is_real_T: NDArray[np.bool_],
+    is_ordinary_T: NDArray[np.bool_],
     wrapped: WrappedText,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Find the tokens of a text inside its prompt.
 
     Args:
-        offsets: the characters of every token, as the tokenizer reports them.
-        is_real_T: whether a token stands for characters.
+        offsets: the first character of every token, and the one behind its last.
+        is_ordinary_T: whether a token is not a special one.
         wrapped: the text inside its prompt.
 
     Returns:
-        The tokens that hold a character of the text, and those among them that hold no
-        character of the prompt. Only the latter may be cut off.
+        Whether a token holds a character of the text, (T,); and whether it holds
+        characters of the text only, and none of the prompt, (T,).
     """
     offsets_T2 = np.asarray(offsets, np.int64).reshape(-1, 2)
     start_T = offsets_T2[:, 0]
     stop_T = offsets_T2[:, 1]
 
-    # Byte-level tokenizers report no white space. The offsets of a token of white space
-    # alone are empty, and it stands for the character before them.
+    # Byte-level tokenizers leave white space out of offsets. If a token holds nothing
+    # else, its offsets are empty, and it stands for the character before them.
     is_empty_T = start_T == stop_T
     start_T = np.where(is_empty_T, np.maximum(start_T - 1, 0), start_T)
     stop_T = np.where(is_empty_T, np.maximum(stop_T, 1), stop_T)
 
-    is_own_T = (start_T < wrapped.stop) & (stop_T > wrapped.start) & is_real_T
+    overlaps_text_T = (start_T < wrapped.stop) & (stop_T > wrapped.start)
+    is_own_T = overlaps_text_T & is_ordinary_T
     is_inside_T = (start_T >= wrapped.start) & (stop_T <= wrapped.stop)
     return is_own_T, is_own_T & is_inside_T
 
@@ -368,7 +396,7 @@ def find_own_tokens(
 def cut_around_prompt(
     ids: list[int],
     is_own_T: NDArray[np.bool_],
-    can_go_T: NDArray[np.bool_],
+    is_removable_T: NDArray[np.bool_],
     max_length: int,
     *,
     at_beginning: bool,
@@ -378,19 +406,19 @@ def cut_around_prompt(
     Args:
         ids: tokens of the prompt and the text.
         is_own_T: whether a token holds a character of the text.
-        can_go_T: whether a token may be cut off.
-        max_length: number of tokens that fit.
-        at_beginning: whether the text is cut at its beginning, not at its end.
+        is_removable_T: whether a token holds no character of the prompt.
+        max_length: the most tokens of the result.
+        at_beginning: whether the beginning of the text is cut off instead of its end.
     """
     own_positions = np.flatnonzero(is_own_T)
-    free_positions = np.flatnonzero(can_go_T)
+    removable_positions = np.flatnonzero(is_removable_T)
     num_own = len(own_positions)
     excess = len(ids) - max_length
     if num_own and own_positions[-1] - own_positions[0] + 1 != num_own:
         raise DataError("the tokens of a text do not stand together in its prompt")
 
-    # Nothing of the text is left where the prompt needs all the room.
-    if num_own <= max(excess, 0) or len(free_positions) < excess:
+    # The prompt may need all the room, and leave none for the text.
+    if num_own <= max(excess, 0) or len(removable_positions) < excess:
         return CutText(ids[:max_length], 0, 0, truncated=excess > 0)
 
     start = int(own_positions[0])
@@ -398,8 +426,8 @@ def cut_around_prompt(
     if excess <= 0:
         return CutText(ids, start, stop, truncated=False)
 
-    cut_positions = free_positions[-excess:]
+    cut_positions = removable_positions[-excess:]
     if at_beginning:
-        cut_positions = free_positions[:excess]
-    left_ids = np.delete(np.asarray(ids), cut_positions).tolist()
-    return CutText(left_ids, start, stop - excess, truncated=True)
+        cut_positions = removable_positions[:excess]
+    remaining_ids = np.delete(np.asarray(ids), cut_positions).tolist()
+    return CutText(remaining_ids, start, stop - excess, truncated=True)

@@ -1,9 +1,10 @@
-"""Finds tensors of an encoder's files that its model leaves unused and that may matter.
+"""Finds unused tensors in an encoder's files that may change its states.
 
-Some play no part in a hidden state: the head of another task, the decoder of an
-encoder, the other tower of a model of pictures and texts, values that earlier versions
-of transformers stored. An adapter, scales of quantised weights or one more layer would
-change the states. Whatever is not known to be harmless is reported.
+A tensor is unused if the model has no parameter for it. Many unused tensors are
+harmless: the head of another task, the decoder beside an encoder, the other tower of a
+model of pictures and texts, values that earlier versions of transformers stored. Others
+would change the states: an adapter, scales of quantised weights, one more layer. Every
+tensor that is not known to be harmless is reported.
 """
 
 from __future__ import annotations
@@ -18,33 +19,34 @@ from typing import Any
 import torch
 import transformers
 
-ANYWHERE = re.compile(
+HARMLESS_TENSOR = re.compile(
     r"(^|\.)(position_ids|token_type_ids|inv_freq|masked_bias|causal_mask|version"
     r"|relative_position_index|_float_tensor|num_batches_tracked)$|(^|\.)lm_head\."
 )
-"""Harmless tensors, wherever they stand.
+"""Names of harmless tensors in any module.
 
-A model computes most of them from its configuration, and earlier versions stored them.
-The head of a language model may stand within a tower.
+A model computes most of them from its configuration; earlier versions of transformers
+stored them. The head of a language model may lie inside a tower.
 """
 CAUSAL_MASK = re.compile(r"(^|\.)(attn|attention)\.bias$")
-"""The name of a causal mask if the tensor has four axes, and else of a parameter."""
+"""Names of causal masks, and of parameters: a mask has ``CAUSAL_MASK_AXES`` axes."""
 CAUSAL_MASK_AXES = 4
-BESIDE = re.compile(
+MODULE_BESIDE_MODEL = re.compile(
     r"heads?$|head_|^cls|classif|predict|^scores?$|logit|pooler|pooling|projection"
     r"|projector|^project_|regress"
     r"|^(linear|dense|fc|output|out_proj|embed_out|proj_out|lm_bias)$"
     r"|summary|quantizer|decoder|generator|discriminator"
     r"|^(vision|visual|image|audio|speech|video|text|language)(_|$)"
 )
-"""Modules that read the last layer or run beside the model: heads, decoders, towers."""
-ADAPTER = re.compile(r"adapter|lora_|prefix|prompt|ia3_|oft_|vera_")
-"""Tensors that change what layers compute, or what they read."""
-QUANTISED = re.compile(
+"""Names of heads, which read the last layer, and of decoders and other towers."""
+ADAPTER_TENSOR = re.compile(r"adapter|lora_|prefix|prompt|ia3_|oft_|vera_")
+"""Names of tensors that change the computation of layers, or their input."""
+QUANTISATION_TENSOR = re.compile(
     r"\.SCB$|weight_format|scale|qweight|qzeros|g_idx|absmax|quant|zero_point"
 )
-"""Tensors by which quantised weights are multiplied."""
+"""Names of tensors that turn quantised weights into numbers, such as scales."""
 LAYER = re.compile(r"(?:^|\.)(?:layers?|blocks?|h)\.(\d+)\.")
+"""The number of a layer in the name of a tensor."""
 MAPPING = re.compile(r"MODEL_\w*MAPPING")
 """Names under which transformers maps configurations to models, one for every task."""
 SAVE_ANEW = (
@@ -56,12 +58,15 @@ SAVE_ANEW = (
 def unexplained(
     model: Any, unused: Iterable[str], shapes: Mapping[str, Sequence[int]]
 ) -> list[str]:
-    """Those unused tensors that may belong to the model's layers, sorted.
+    """Find the unused tensors that are not known to be harmless.
 
     Args:
         model: a model of transformers.
         unused: names of the unused tensors, as transformers reports them.
-        shapes: shapes of tensors by their names in the files.
+        shapes: name in the files -> shape of the tensor.
+
+    Returns:
+        Their names, sorted.
     """
     prefix = f"{model.base_model_prefix}."
     own_modules = {name for name, _ in model.named_children()}
@@ -69,12 +74,12 @@ def unexplained(
     for name in unused:
         module = name.removeprefix(prefix).split(".")[0]
         is_beside = module not in own_modules and _is_beside_model(module, name)
-        if is_beside or _is_harmless(name, shapes.get(name, ())):
-            continue
-        suspects.add(name)
+        is_harmless = is_beside or _is_harmless(name, shapes.get(name, ()))
+        if not is_harmless:
+            suspects.add(name)
 
-    # A model for a task has its head's tensors, which play no part here. Building it
-    # takes time, so that each class is built only as long as there are suspects.
+    # A tensor is harmless too if a model for some task has it for its head. Building
+    # such a model takes time, so that it is built only while there are suspects.
     for task_class in _task_classes(model.config):
         if not suspects:
             break
@@ -83,28 +88,33 @@ def unexplained(
 
 
 def _is_beside_model(module: str, name: str) -> bool:
-    """Whether a tensor belongs to a head, a decoder or another tower."""
-    return bool(BESIDE.search(module)) and not ADAPTER.search(name)
+    """Whether a tensor belongs to a head, a decoder or another tower.
+
+    ``module`` is the first part of the tensor's name.
+    """
+    if ADAPTER_TENSOR.search(name):
+        return False
+    return MODULE_BESIDE_MODEL.search(module) is not None
 
 
 def _is_harmless(name: str, shape: Sequence[int]) -> bool:
-    """Whether the model computes a tensor by itself, or a tensor belongs to a head."""
+    """Whether the model computes the tensor by itself, or has it in a head."""
     if CAUSAL_MASK.search(name) and len(shape) == CAUSAL_MASK_AXES:
         return True
-    return bool(ANYWHERE.search(name))
+    return HARMLESS_TENSOR.search(name) is not None
 
 
 def remedy(model: Any, names: Iterable[str]) -> str | None:
-    """What a person may do about unused tensors, as far as their names show it."""
+    """Advise what to do about unused tensors; None if their names do not show it."""
     num_layers = getattr(model.config.get_text_config(), "num_hidden_layers", None)
     for name in names:
-        if ADAPTER.search(name):
+        if ADAPTER_TENSOR.search(name):
             return (
                 "merge the adapter into the weights by the library that made it, "
                 "or keep it beside them in adapter_model.safetensors "
                 "with its adapter_config.json"
             )
-        if QUANTISED.search(name):
+        if QUANTISATION_TENSOR.search(name):
             return (
                 "the weights are quantised: config.json needs their quantization_config"
             )
@@ -119,13 +129,13 @@ def remedy(model: Any, names: Iterable[str]) -> str | None:
 
 @cache
 def _mappings() -> list[Any]:
-    """The maps of transformers from configurations to models, one for every task."""
+    """All maps of transformers from configurations to model classes."""
     names = [name for name in dir(transformers) if MAPPING.fullmatch(name)]
     return [getattr(transformers, name) for name in names]
 
 
 def _task_classes(model_config: Any) -> Iterator[type]:
-    """Classes of models for a configuration; the ones that it names come first."""
+    """Yield the model classes of a configuration; those that it names come first."""
     names = model_config.architectures or ()
     candidates: list[Any] = [getattr(transformers, name, None) for name in names]
     for mapping in _mappings():
@@ -135,7 +145,7 @@ def _task_classes(model_config: Any) -> Iterator[type]:
         else:
             candidates.append(mapped)
 
-    # A mapped class may belong to another kind of configuration.
+    # Some mapped classes are for another class of configurations.
     yielded = set()
     for candidate in candidates:
         config_class = getattr(candidate, "config_class", None)
@@ -147,7 +157,7 @@ def _task_classes(model_config: Any) -> Iterator[type]:
 def _tensor_names(task_class: type, model_config: Any, prefix: str) -> set[str]:
     """Names of a task model's tensors, with the inner model's prefix and without."""
     names: set[str] = set()
-    # Not every class can build every configuration.
+    # A class that cannot build this configuration has no tensors to compare.
     with suppress(Exception), torch.device("meta"):
         task_model: Any = task_class(copy.deepcopy(model_config))
         tensors = (*task_model.named_parameters(), *task_model.named_buffers())

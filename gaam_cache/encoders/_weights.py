@@ -1,4 +1,4 @@
-"""Builds the model of an encoder's files, with its weights or without."""
+"""Builds the model of an encoder, with trained weights, random weights or none."""
 
 import copy
 import re
@@ -16,18 +16,21 @@ from gaam_cache.common.errors import CacheError, ConfigError
 from gaam_cache.common.messages import visible
 from gaam_cache.encoders._adapters import apply_adapter
 from gaam_cache.encoders._gguf import load_gguf
-from gaam_cache.encoders._located import Located, count_more, foreign
+from gaam_cache.encoders._located import Located, count_more, library_errors_as
 from gaam_cache.encoders._unused import SAVE_ANEW, remedy, unexplained
 
-PartOf = Callable[[Any], Any]
-"""Returns the part of a model that is run."""
-IDLE = re.compile(r"pooler|\bmasked_spec_embed$")
-"""Weights that change no state: on top of the last layer, or for training alone."""
+SelectPart = Callable[[Any], Any]
+"""A function that takes a model and returns the part of it that is run."""
+UNUSED_WEIGHTS = re.compile(r"pooler|\bmasked_spec_embed$")
+"""Names of weights that change no state.
+
+They lie behind the last layer, or are used only in training.
+"""
 INTEGER_TYPE = re.compile(r"[IU]\d+")
-"""Types of integers, as safetensors writes them."""
+"""Names of integer types, as safetensors writes them."""
 
 
-class Stored(NamedTuple):
+class StoredTensor(NamedTuple):
     """The shape and type of a tensor in a file."""
 
     shape: tuple[int, ...]
@@ -40,9 +43,18 @@ def load_trained(
     name: str,
     dtype: str,
     device_map: str | None,
-    part_of: PartOf,
+    select_part: SelectPart,
 ) -> Any:
     """Load the model with the weights of an encoder's files, and of no other files.
+
+    Args:
+        located: the encoder's files.
+        model_config: transformers' configuration of the model.
+        name: the encoder's name, for messages.
+        dtype: the arithmetic, such as "bfloat16".
+        device_map: how accelerate spreads the layers over devices, such as "auto"; None
+            to load the model without it.
+        select_part: returns the part of the model that is run.
 
     Raises:
         ConfigError: a file is damaged, a parameter lacks its tensor, or the files hold
@@ -52,15 +64,15 @@ def load_trained(
     if device_map is not None:
         options["device_map"] = device_map
 
-    with foreign(f"cannot load the weights of '{name}'", located.path):
-        stored: dict[str, Stored] = {}
+    with library_errors_as(f"cannot load the weights of '{name}'", located.path):
+        stored: dict[str, StoredTensor] = {}
         if located.is_gguf:
             model_class = type(skeleton(model_config))
             model, info = load_gguf(located.path, model_class, model_config, options)
         else:
             model, info, stored = _load_safetensors(located, model_config, options)
 
-    _check_parameters(model, info, name, located, part_of)
+    _check_parameters(model, info, name, located, select_part)
     _check_quantised(model, stored, name, located)
     shapes = {key: tensor.shape for key, tensor in stored.items()}
     unused = unexplained(model, info["unexpected_keys"], shapes)
@@ -82,10 +94,16 @@ def _load_safetensors(
     located: Located,
     model_config: transformers.PretrainedConfig,
     options: dict[str, Any],
-) -> tuple[Any, dict[str, Any], dict[str, Stored]]:
-    """The model, transformers' report on loading it, and the tensors of the files."""
+) -> tuple[Any, dict[str, Any], dict[str, StoredTensor]]:
+    """Load the model from safetensors files.
+
+    Returns:
+        The model; transformers' report on loading it; and the shapes and types of the
+        tensors in the files, by name.
+    """
     model_class = type(skeleton(model_config))
-    # transformers would read whatever lies in the folder: hand it the tensors instead.
+    # By itself transformers would read any file in the folder. So it gets the tensors
+    # of the right files.
     with ExitStack() as open_files:
         slices: dict[str, Any] = {}
         for file in located.weight_files():
@@ -94,16 +112,17 @@ def _load_safetensors(
             _refuse_duplicates(names & slices.keys(), located)
             slices |= {name: weights.get_slice(name) for name in names}
 
-        # The same weights may stand there with the prefix of their model and without.
+        # A file may hold the same weights twice, with the prefix of their model and
+        # without.
         prefix = f"{model_class.base_model_prefix}."
         with_and_without = {name for name in slices if f"{prefix}{name}" in slices}
         _refuse_duplicates(with_and_without, located)
 
         stored = {
-            name: Stored(tuple(tensor.get_shape()), tensor.get_dtype())
+            name: StoredTensor(tuple(tensor.get_shape()), tensor.get_dtype())
             for name, tensor in slices.items()
         }
-        # Tensors of another size are refused later, by name and size.
+        # ``_check_parameters`` refuses tensors of another size, with a better message.
         model, info = model_class.from_pretrained(
             None,
             config=model_config,
@@ -117,7 +136,10 @@ def _load_safetensors(
 
 
 def _refuse_duplicates(names: set[str], located: Located) -> None:
-    """Refuse two tensors for a parameter: transformers would take the last one."""
+    """Refuse two tensors for one parameter, of which transformers takes the last.
+
+    ``names`` are the names of such tensors; without any, nothing happens.
+    """
     if names:
         raise ConfigError(
             f"the files of '{located.path}' hold the same weights twice",
@@ -132,7 +154,7 @@ def _open_safetensors(file: Path) -> Any:
     try:
         return safe_open(file, framework="pt")
     except SafetensorError as error:
-        # The header at the beginning of a file gives the end of its last tensor.
+        # safetensors finds a cut file by its header, which gives the size of the file.
         problem = "is cut off, or is no safetensors file"
         if "incomplete" in str(error).lower():
             problem = "is cut off"
@@ -146,16 +168,23 @@ def _open_safetensors(file: Path) -> Any:
 
 
 def _check_parameters(
-    model: Any, info: dict[str, Any], name: str, located: Located, part_of: PartOf
+    model: Any,
+    info: dict[str, Any],
+    name: str,
+    located: Located,
+    select_part: SelectPart,
 ) -> None:
-    """Refuse a model if a parameter that is run has no tensor of its size."""
+    """Refuse a model if a parameter of the part that is run has no tensor of its size.
+
+    ``info`` is transformers' report on loading the model.
+    """
     problems = {
         key: f"{stored_shape} and not {shape}"
         for key, stored_shape, shape in info["mismatched_keys"]
     }
     missing_keys = info["missing_keys"] - _find_computed(model)
     problems |= dict.fromkeys(missing_keys, "missing")
-    bad_keys = sorted(_find_used(model, part_of) & problems.keys())
+    bad_keys = sorted(_find_used(model, select_part) & problems.keys())
     if not bad_keys:
         return
 
@@ -173,18 +202,21 @@ def _check_parameters(
     )
 
 
-def _find_used(model: Any, part_of: PartOf) -> set[str]:
+def _find_used(model: Any, select_part: SelectPart) -> set[str]:
     """Names of the tensors in the part of a model that is run."""
-    # Tied parameters share one tensor under several names, so that identity decides.
-    part = part_of(model)
+    # Tied parameters share one tensor under several names: compare tensors, not names.
+    part = select_part(model)
     part_ids = {id(tensor) for tensor in (*part.parameters(), *part.buffers())}
     named_tensors = (*model.named_parameters(), *model.named_buffers())
     used = {name for name, tensor in named_tensors if id(tensor) in part_ids}
-    return {name for name in used if not IDLE.search(name)}
+    return {name for name in used if not UNUSED_WEIGHTS.search(name)}
 
 
 def _find_computed(model: Any) -> set[str]:
-    """Parameters that a model computes if a file has none: sines of positions."""
+    """Names of sinusoidal position embeddings, which need no tensor in a file.
+
+    The model computes them.
+    """
     computed = set()
     for path, module in model.named_modules():
         if "Sinusoidal" in type(module).__name__:
@@ -194,7 +226,10 @@ def _find_computed(model: Any) -> set[str]:
 
 
 def _remedy_of_wrapper(unused: Sequence[str], missing_key: str) -> str | None:
-    """What to do if a tensor has another name because its model was wrapped."""
+    """Advise to save the model itself, if its weights were saved inside a wrapper.
+
+    A wrapper puts its prefix before the names of the tensors.
+    """
     for key in unused:
         if key.endswith(f".{missing_key}"):
             prefix = visible(key.removesuffix(missing_key))
@@ -206,10 +241,10 @@ def _remedy_of_wrapper(unused: Sequence[str], missing_key: str) -> str | None:
 
 
 def _check_quantised(
-    model: Any, stored: Mapping[str, Stored], name: str, located: Located
+    model: Any, stored: Mapping[str, StoredTensor], name: str, located: Located
 ) -> None:
-    """Refuse integers in the place of weights, if no configuration explains them."""
-    # With a quantizer, transformers knows what the integers stand for.
+    """Refuse integers in the place of weights if no configuration explains them."""
+    # If the model has a quantizer, transformers knows what the integers stand for.
     if getattr(model, "hf_quantizer", None) is not None:
         return
     prefix = f"{model.base_model_prefix}."
@@ -233,32 +268,33 @@ def _check_quantised(
 
 
 def _name_first(names: Sequence[str]) -> str:
-    """The first of some names, and how many more there are."""
+    """Write the first name, and how many more there are."""
     return f"{visible(names[0])}{count_more(names)}"
 
 
-def own(model: nn.Module) -> None:
-    """Copy weights that are still views of a file, because the file may change.
+def copy_mapped_weights(model: nn.Module) -> None:
+    """Copy weights on the CPU into memory: they may be views of a file that may change.
 
-    Call it after the model has moved to its GPU: weights that were sent there are
-    copies already, 26 GB of them for a 13B model.
+    Call this after the model has moved to its GPU. The weights there are copies
+    already, and a 13B model has 26 GB of them.
     """
     for tensor in (*model.parameters(), *model.buffers()):
         if tensor.device.type == "cpu":
             tensor.data = tensor.data.clone()
-    # Hooks share their weights, so that each dictionary is copied once.
-    weights_by_id = {id(weights): weights for weights in waiting(model)}
+    # Several hooks share one dictionary of weights: copy every dictionary only once.
+    weights_by_id = {id(weights): weights for weights in offloaded_weights(model)}
     for weights in weights_by_id.values():
         for name, tensor in weights.items():
             weights[name] = tensor.clone()
 
 
-def waiting(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Weights that accelerate keeps on the CPU until a layer runs on a GPU."""
+def offloaded_weights(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Yield weights that accelerate keeps on the CPU until a layer runs on a GPU."""
     for module in model.modules():
         for hook in _hooks(module):
             weights = getattr(hook, "weights_map", None)
-            # One wrapper puts a prefix before the names, another one reads from a disk.
+            # Two wrappers may lie around the dictionary. One puts a prefix before the
+            # names, the other one can read weights from a disk.
             weights = getattr(weights, "dataset", weights)
             weights = getattr(weights, "state_dict", weights)
             if isinstance(weights, dict):
@@ -266,7 +302,7 @@ def waiting(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 
 def entry_device(model: nn.Module) -> torch.device:
-    """The device of the first weights of a model that accelerate has spread."""
+    """The device of the first weights of a model that accelerate has spread out."""
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
             for hook in _hooks(module):
@@ -285,11 +321,11 @@ def _hooks(module: nn.Module) -> Sequence[Any]:
 
 
 def _build(model_config: transformers.PretrainedConfig) -> Any:
-    """The model of a configuration in float32, as ``AutoModel`` makes it.
+    """Build the model of a configuration in float32, as ``AutoModel`` does.
 
-    ``AutoModel`` lacks some classes, such as ``SiglipTextModel``: then it is the class
-    that was saved. If an encoder such as ``T5EncoderModel`` was saved, it is that
-    encoder.
+    There are two exceptions. ``AutoModel`` lacks some classes, such as
+    ``SiglipTextModel``: for these, the configuration names the class. And if the
+    configuration names an encoder such as ``T5EncoderModel``, that encoder is built.
     """
     config_class = type(model_config)
     saved_names = model_config.architectures or ()
@@ -310,13 +346,13 @@ def _build(model_config: transformers.PretrainedConfig) -> Any:
 
 
 def skeleton(model_config: transformers.PretrainedConfig) -> Any:
-    """The model in float32, without memory for its weights."""
+    """Build the model in float32, without memory for its weights."""
     with torch.device("meta"):
         return _build(copy.deepcopy(model_config))
 
 
 def encoder_part(model: Any) -> Any:
-    """The model; of an encoder-decoder model its encoder."""
+    """The encoder of an encoder-decoder model; any other model as a whole."""
     if getattr(model.config, "is_encoder_decoder", False):
         return model.get_encoder()
     return model
@@ -325,10 +361,10 @@ def encoder_part(model: Any) -> Any:
 def draw_untrained(
     model_config: transformers.PretrainedConfig, seed: int, dtype: str
 ) -> Any:
-    """A model with random weights: it shows what pre-training contributes.
+    """Build a model with random weights, which shows what pre-training contributes.
 
-    The same seed gives the same bits: the CPU draws the weights in float32, and they
-    are rounded afterwards.
+    The same seed gives the same bits, because the CPU draws the weights in float32,
+    before they are rounded to ``dtype``.
     """
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would set the generators of GPUs too.

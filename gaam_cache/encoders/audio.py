@@ -1,10 +1,10 @@
 """Audio encoders of the transformers library: WavLM, HuBERT, wav2vec 2.0, Whisper, ...
 
-The encoder's feature extractor makes features of a sound of any rate and length. The
-model turns these into hidden states, fewer than there are features.
+The encoder's feature extractor turns a sound into rows of features. The model turns
+these rows into hidden states, of which there are fewer.
 
-B batch, S samples at the encoder's rate, T rows of features, P positions of a hidden
-state, D hidden size.
+Shape suffixes: B sounds of a batch, S samples at the encoder's rate, T rows of features
+or positions of a layer, D hidden size. P is the number of positions of a sound.
 """
 
 from __future__ import annotations
@@ -27,43 +27,50 @@ from torch import Tensor, nn
 from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.config import PUBLISHED_SECONDS
 from gaam_cache.encoders._fixed_rows import FixedSound, fixed_sounds
-from gaam_cache.encoders._forward import Batch, Forward, Unusable, said
+from gaam_cache.encoders._forward import Batch, Forward, Unusable, error_summary
 from gaam_cache.encoders._lengths import Downsampling, fit_downsampling
 from gaam_cache.encoders._model import ModelEncoder
-from gaam_cache.encoders._probe import Items
+from gaam_cache.encoders._probe import ProbeRows
 from gaam_cache.encoders._weights import encoder_part, skeleton
 from gaam_cache.encoders.base import Inputs, LazyItems
 from gaam_cache.sources.base import Rows
 
 PAIR_LENGTHS = (1, 2, 5, 12, 25, 47)
-"""Positions of the probe's short sounds, of which there are two each."""
-LONGEST = 120
+"""Positions of the probe's short sounds; there are two sounds of each length."""
+LONGEST_PROBE = 120
 """Positions of the probe's longest sound: WavLM begins to round distances beyond 80."""
-QUALITY = "VHQ"  # of soxr: 28 bits, more than any sound file has
+RESAMPLING_QUALITY = "VHQ"
+"""Quality of soxr: 28 bits, more than any sound file has."""
 MASK = "attention_mask"
-SHORT_SECONDS = 1.0  # length of the noise that the feature extractor is measured with
-LONG_SECONDS = 2.5
-DEFAULT_SECONDS = 30.0  # longest sound by default; Whisper takes no more
+SHORT_NOISE_SECONDS = 1.0
+"""Length of the short noise with which the feature extractor is measured."""
+LONG_NOISE_SECONDS = 2.5
+"""Length of the long noise with which the feature extractor is measured."""
+DEFAULT_MAX_SECONDS = 30.0
+"""Longest sound by default; Whisper takes no more."""
 
 
 class AudioEncoder(ModelEncoder):
-    """Sounds in, pooled states of every layer out.
+    """An encoder of sounds; of an encoder-decoder model its encoder.
 
-    An encoder-decoder model contributes its encoder. soxr resamples a sound to the
-    encoder's rate. The encoder's own feature extractor prepares each sound alone, since
-    it normalises a sound by its own mean and variance. Encoders that normalise over
-    time take no mask; ``batching`` then allows only sounds of exactly equal length. An
-    encoder that fills every sound to one length pools no positions behind the sound.
+    soxr resamples a sound to the encoder's rate. The encoder's own feature extractor
+    prepares each sound alone, since it normalises a sound by its mean and variance.
+
+    Encoders that normalise over time take no mask; ``batching`` then allows only
+    batches of equally long sounds. If an encoder fills every sound to one length, the
+    positions behind the sound are not pooled.
     """
 
     noun: ClassVar[str] = "sound"
     unit: ClassVar[str] = "frames"
-    given: ClassVar[frozenset[str]] = frozenset({"input_values", "input_features"})
-    reads: ClassVar[str] = "an audio encoder and feature extractor"
-    states_of: ClassVar[str] = "stretch of a sound"
+    input_names: ClassVar[frozenset[str]] = frozenset(
+        {"input_values", "input_features"}
+    )
+    expected_encoder: ClassVar[str] = "an audio encoder and feature extractor"
+    position_noun: ClassVar[str] = "stretch of a sound"
     _front_end: _FrontEnd
 
-    def _read(self) -> int:
+    def _read_preprocessor(self) -> None:
         # torch repeats this warning for every layer of WavLM.
         warnings.filterwarnings(
             "ignore", "Support for mismatched key_padding_mask", UserWarning
@@ -74,7 +81,7 @@ class AudioEncoder(ModelEncoder):
             seconds=self._config.clip_seconds,
             published=self._config.published_audio,
         )
-        return self._front_end.positions(self._front_end.max_samples)
+        self.max_length = self._front_end.positions(self._front_end.max_samples)
 
     def _settings(self) -> dict[str, Any]:
         front_end = self._front_end
@@ -82,7 +89,7 @@ class AudioEncoder(ModelEncoder):
             "features": front_end.identity(),
             "sampling_rate": front_end.rate,
             "max_samples": front_end.max_samples,
-            "resampling": f"soxr {QUALITY}",
+            "resampling": f"soxr {RESAMPLING_QUALITY}",
             "versions": {"soxr": soxr.__version__, "libsoxr": soxr.__libsoxr_version__},
         }
         if front_end.published:
@@ -134,7 +141,7 @@ class AudioEncoder(ModelEncoder):
             hint="remove the row",
         )
 
-    def _forward_of(
+    def _make_forward(
         self,
         part: nn.Module,
         model: nn.Module,  # noqa: ARG002
@@ -146,18 +153,18 @@ class AudioEncoder(ModelEncoder):
             forward.takes_mask = False
         return forward
 
-    def _candidates(
+    def _make_probe_rows(
         self,
         part: nn.Module,  # noqa: ARG002
-        reach: int,  # noqa: ARG002
-    ) -> tuple[Sequence[Items], int]:
-        """Sounds from the shortest to the longest: noise, and short tones."""
+        probe_length: int,  # noqa: ARG002
+    ) -> ProbeRows:
+        """Make noise of all lengths and tones of the short ones, the shortest first."""
         front_end = self._front_end
         lengths, longest_pair = self._probe_lengths()
         clips: list[_Clip] = []
         short_extent = 0
         for number, length in enumerate(lengths):
-            # The fewest and the most samples of a length take turns.
+            # Alternate between the fewest and the most samples of a length.
             extent = front_end.sample_range(length)[number % 2]
             extent = max(front_end.least_samples, min(extent, front_end.max_samples))
             clips.append(front_end.make_clip(noise(extent, number), extent))
@@ -165,21 +172,26 @@ class AudioEncoder(ModelEncoder):
                 tone = _tone(number, extent, front_end.rate)
                 clips.append(front_end.make_clip(tone, extent))
                 short_extent = extent
-        return [clips], short_extent
+        return ProbeRows(candidates=[clips], short_length=short_extent)
 
     def _probe_lengths(self) -> tuple[list[int], int]:
-        """Lengths of the probe's sounds in positions, and that of the longest pair."""
+        """Choose the lengths of the probe's sounds in positions.
+
+        Returns:
+            The lengths; and the length up to which there are two sounds of each.
+        """
         front_end = self._front_end
         shortest = front_end.positions(front_end.least_samples)
         longest = front_end.positions(front_end.max_samples)
 
-        # With every sound filled to one length, each costs as much as the longest.
+        # If every sound is filled to one length, each costs as much as the longest, and
+        # two lengths are enough.
         if front_end.width is not None:
             return [max(1, longest // 3), longest], longest // 3
 
-        between = [n for n in (*PAIR_LENGTHS, LONGEST) if shortest < n < longest]
+        between = [n for n in (*PAIR_LENGTHS, LONGEST_PROBE) if shortest < n < longest]
         lengths = sorted({shortest, *between, longest})
-        lengths = [n for n in lengths if n <= LONGEST] or [longest]
+        lengths = [n for n in lengths if n <= LONGEST_PROBE] or [longest]
         return lengths, PAIR_LENGTHS[-1]
 
 
@@ -188,8 +200,8 @@ class _Clip:
     """A sound as an encoder takes it."""
 
     x: NDArray[np.float32]  # features, time first: (S,) or (T, ...)
-    num_real: int  # number of rows of ``x`` that come from the sound, not from filling
-    extent: int  # number of its samples
+    num_real: int  # rows of ``x`` that come from the sound and not from filling
+    extent: int  # samples of the sound
 
     def __len__(self) -> int:
         """The length by which sounds count as equally long."""
@@ -202,12 +214,19 @@ class _Clip:
 
 
 class _FrontEnd:
-    """An encoder's feature extractor, and the lengths that it and the model make.
+    """An encoder's feature extractor, and the number of features and positions.
 
-    Samples become rows of features, and these become positions. Both lengths are
-    measured: the feature extractor runs on noise of some lengths, and a copy of the
-    model runs without weights. ``published``: sounds are filled with zeros to 5 s and
-    not normalised, and all positions are pooled.
+    The feature extractor turns samples into rows of features, and the model turns these
+    into positions. Both numbers are measured: the feature extractor runs on noise of
+    some lengths, and a copy of the model runs without weights.
+
+    Attributes:
+        published: whether the published protocol holds. Sounds are then filled with
+            zeros to 5 s and not normalised, and all positions are pooled.
+        rate: samples a second that the encoder takes.
+        seconds: length of the longest sound.
+        max_samples: samples of the longest sound.
+        input_name: the model's argument for the features.
     """
 
     def __init__(
@@ -242,15 +261,15 @@ class _FrontEnd:
         """Samples of the shortest sound with a position."""
 
     def _measure_features(self, arguments: Set[str]) -> None:
-        """Learn the form of the features and their number from three sounds.
+        """Learn the shape of the features and their number from three sounds.
 
-        ``arguments`` are those of the model.
+        ``arguments`` are the names of the model's arguments.
         """
-        short = noise(round(SHORT_SECONDS * self.rate))
-        long = noise(round(LONG_SECONDS * self.rate))
+        short = noise(round(SHORT_NOISE_SECONDS * self.rate))
+        long = noise(round(LONG_NOISE_SECONDS * self.rate))
         outputs = [self._extract(samples) for samples in (short, long, short)]
 
-        # Beside a mask there must be one output, and the model must take it.
+        # The extractor must give one output beside a mask, and the model must take it.
         names = [name for name in outputs[0] if name != MASK]
         if len(names) != 1 or names[0] not in arguments:
             raise Unusable(
@@ -270,15 +289,15 @@ class _FrontEnd:
             features.shape, long_features.shape, mask_shape
         )
         self._fixed_length: int | None = None
-        """T, if the extractor fills every sound to one length."""
+        """T of every sound, if the extractor fills all sounds to one length."""
         if has_fixed_length:
             self._fixed_length = features.shape[self._time_axis]
         self._row_shape = np.moveaxis(features, self._time_axis, 0).shape[1:]
         self.is_waveform = features.shape == short.shape and not has_fixed_length
         """Whether the features are the samples, normalised at most."""
 
-        # Noise must not be longer than a fixed length: it would be cut.
-        seconds = LONG_SECONDS if has_fixed_length else 10 * LONG_SECONDS
+        # The extractor would cut noise that is longer than its fixed length.
+        seconds = LONG_NOISE_SECONDS if has_fixed_length else 10 * LONG_NOISE_SECONDS
         self.to_features = fit_downsampling(
             lambda samples: self._features(noise(samples))[1],
             len(short),
@@ -293,7 +312,16 @@ class _FrontEnd:
         long_shape: tuple[int, ...],
         mask_shape: tuple[int, ...] | None,
     ) -> int:
-        """The axis that a longer sound makes longer, or else the axis of the mask."""
+        """Find the axis of time in the shape of the features.
+
+        A longer sound makes this axis longer. If it does not, the axis is the one that
+        is as long as the mask.
+
+        Args:
+            shape: of the features of a short sound.
+            long_shape: of the features of a longer sound.
+            mask_shape: of the mask of the short sound; None without a mask.
+        """
         axes = range(len(shape))
         if shape != long_shape and len(shape) == len(long_shape):
             time_axes = [axis for axis in axes if shape[axis] != long_shape[axis]]
@@ -310,7 +338,7 @@ class _FrontEnd:
         )
 
     def _choose_seconds(self, seconds: float | None) -> float:
-        """The longest sound in seconds: the user's choice, or else a default."""
+        """Choose the length of the longest sound: the user's choice, or a default."""
         limit = math.inf
         if self._fixed_length:
             limit = self.to_features.last(self._fixed_length) / self.rate
@@ -322,12 +350,14 @@ class _FrontEnd:
             )
         if seconds:
             return seconds
-        return min(PUBLISHED_SECONDS if self.published else DEFAULT_SECONDS, limit)
+        if self.published:
+            return min(PUBLISHED_SECONDS, limit)
+        return min(DEFAULT_MAX_SECONDS, limit)
 
     def _measure_positions(self, part: nn.Module) -> None:
-        """Measure how many positions the model makes of so many rows of features."""
+        """Measure the number of positions as a function of the rows of features."""
         self.width: int | None = None
-        """P of every sound, if all are filled to one length."""
+        """P of every sound, if all sounds are filled to one length."""
         if self._fixed_length is not None:
             self.width = self._count_positions(part, self._fixed_length)
             if self._fixed_length % self.width:
@@ -335,7 +365,7 @@ class _FrontEnd:
                     f"{self._fixed_length:,} {self.input_name} give {self.width:,} "
                     "states"
                 )
-            # A position begins with every stride, and the last one may be incomplete.
+            # Every stride begins a position, so that an incomplete one counts too.
             stride = self._fixed_length // self.width
             self.to_positions = Downsampling(offset=stride - 1, stride=stride)
             return
@@ -355,7 +385,12 @@ class _FrontEnd:
     def _features(
         self, samples_S: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], int]:
-        """Features, time first, and the number of those that come from the sound."""
+        """Compute the features of a sound.
+
+        Returns:
+            The features with the axis of time first; and the number of rows that come
+            from the sound and not from filling.
+        """
         output = self._extract(samples_S)
         x = np.moveaxis(output[self.input_name], self._time_axis, 0)
         x = np.ascontiguousarray(x).astype(np.float32, copy=False)
@@ -372,32 +407,34 @@ class _FrontEnd:
                 return_attention_mask=True,
             )
             return {name: np.asarray(value)[0] for name, value in output.items()}
-        # A feature extractor of another project may raise anything.
+        # A feature extractor is code of other projects, and may raise any error.
         except Exception as error:
             raise Unusable(
                 f"its feature extractor fails on {len(samples_S):,} samples: "
-                f"{said(error)}"
+                f"{error_summary(error)}"
             ) from error
 
     @torch.no_grad()
     def _count_positions(self, part: nn.Module, features: int) -> int:
-        """Count the positions P of so many features with a model without weights."""
-        # On the device "meta", tensors have shapes and no numbers.
+        """Count the positions of so many rows of features, by a model without weights.
+
+        Its tensors are on the device "meta": they have shapes and no numbers.
+        """
         shape = (1, features, *self._row_shape)
         x = self.shaped(torch.zeros(shape, dtype=torch.float32, device="meta"))
         try:
             output = part(**{self.input_name: x}, output_hidden_states=True)
             _, positions, _ = output.hidden_states[-1].shape
-        # A model may fail on these features in any way.
+        # The model is code of other projects, and may raise any error.
         except Exception as error:
             raise Unusable(
-                f"it fails on {features:,} {self.input_name}: {said(error)}"
+                f"it fails on {features:,} {self.input_name}: {error_summary(error)}"
             ) from error
         return int(positions)
 
     def identity(self) -> str:
-        """What decides the features, beside the extractor's configuration."""
-        # Features other than the samples depend on the code that computes them.
+        """The code that decides the features, beside the extractor's configuration."""
+        # If the features are not just samples, the versions of libraries decide them.
         if self.is_waveform:
             return self._name
         torch_version = torch.__version__.partition("+")[0]
@@ -418,18 +455,21 @@ class _FrontEnd:
         """Samples S of a sound after cutting and resampling."""
         rate: int = sound.rate
         frames: int = min(sound.frames, self.max_frames(rate))
-        # Integers round to the nearest sample, halves up, without a float's error.
+        # Round to the nearest sample, halves up; integers do so without an error.
         extent = (2 * frames * self.rate + rate) // (2 * rate)
         return min(extent, self.max_samples)
 
     def positions(self, extent: int) -> int:
-        """Positions P of a sound of so many samples, without those that fill it up."""
+        """Number of pooled positions of a sound of so many samples.
+
+        Positions behind the sound do not count, except in the published protocol.
+        """
         if self.published:
             return self.width or 0
         return self.to_positions(self.to_features(extent))
 
     def sample_range(self, positions: int) -> tuple[int, int]:
-        """The fewest and the most samples with so many positions."""
+        """The fewest and the most samples of a sound with so many positions."""
         fewest_features = self.to_positions.first(positions)
         most_features = self.to_positions.last(positions)
         fewest = self.to_features.first(fewest_features)
@@ -437,14 +477,19 @@ class _FrontEnd:
 
     def read_clip(self, sound: Any) -> _Clip:
         """Decode a sound, cut it, resample it and compute its features."""
-        # Cutting first saves the resampling of what would be cut.
+        # Samples that are cut off need no resampling.
         samples = sound.samples()[: self.max_frames(sound.rate)]
         if sound.rate != self.rate:
-            samples = soxr.resample(samples, sound.rate, self.rate, quality=QUALITY)
+            samples = soxr.resample(
+                samples, sound.rate, self.rate, quality=RESAMPLING_QUALITY
+            )
         return self.make_clip(samples[: self.max_samples], self.extent(sound))
 
     def make_clip(self, samples_S: NDArray[np.float32], extent: int) -> _Clip:
-        """Compute the features of ``extent`` samples at the encoder's rate."""
+        """Compute the features of samples at the encoder's rate.
+
+        A sound with another number of samples than ``extent`` is refused.
+        """
         if self.published:
             x = np.pad(samples_S, (0, self.max_samples - len(samples_S)))
             num_real = len(x)
@@ -465,25 +510,25 @@ class _FrontEnd:
                 expected=f"{extent:,} samples, {expected:,} {self.input_name}",
                 found=f"{len(samples_S):,} and {num_real:,}",
             )
-        # An encoder that fills all sounds to one length reads the filling too.
+        # If all sounds are filled to one length, the encoder reads the filling too.
         if self.width is not None:
             num_real = len(x)
         return _Clip(x=x, num_real=num_real, extent=extent)
 
 
 class _SoundForward(Forward):
-    """Features, filled with zeros behind the sound."""
+    """Runs features of sounds through a model, with zeros behind each sound."""
 
     front_end: _FrontEnd
 
     def batch(self, items: Sequence[_Clip]) -> Batch:
-        """Collate features in the arithmetic of the model."""
+        """Collate the features of sounds in the arithmetic of the model."""
         width = max(len(clip.x) for clip in items)
         x_BT = np.zeros((len(items), width, *items[0].x.shape[1:]), dtype=np.float32)
         for row, clip in enumerate(items):
             x_BT[row, : len(clip.x)] = clip.x
 
-        # Features behind a sound, and positions behind it, are two different counts.
+        # The mask counts rows of features, while pooling counts positions.
         real_B = np.array([clip.num_real for clip in items])
         pooled_B = np.array([self.front_end.positions(clip.extent) for clip in items])
         mask_BT = (np.arange(width) < real_B[:, None]).astype(np.int64)
@@ -497,7 +542,7 @@ class _SoundForward(Forward):
         )
 
     def _pool_layer(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
-        # Fewer states than positions: a layer shortens the sequence once more.
+        # A layer with fewer states shortens the sequence once more.
         if batch.positions is None or x_BTD.shape[1] < batch.positions:
             raise Unusable(
                 f"a layer has {x_BTD.shape[1]} states, not {batch.positions}"
@@ -514,6 +559,6 @@ def _tone(number: int, samples: int, rate: int) -> NDArray[np.float32]:
 
 
 def noise(samples: int, seed: int = 0) -> NDArray[np.float32]:
-    """A sound for measuring."""
+    """A random sound with so many samples, for measurements."""
     generator = np.random.default_rng(seed)
     return generator.normal(scale=0.1, size=samples).astype(np.float32)

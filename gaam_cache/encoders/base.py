@@ -2,7 +2,7 @@
 
 An ``Encoder`` prepares rows as ``Inputs`` and turns batches of them into pooled states.
 
-N rows, B rows of a batch, D hidden size.
+Shape suffixes: N rows, B rows of a batch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,28 +33,45 @@ PACKAGE = "gaam_cache.encoders"
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-ExactStates = Mapping[str, NDArray[Any]]
+RowStates = Mapping[str, NDArray[Any]]
 """States of a row: pooling -> (num_layers, hidden_size), float32 or float64."""
 
 
+class PreciseStates(NamedTuple):
+    """States of one row in higher precision than the encoder's arithmetic."""
+
+    in_batch: RowStates  # computed together with the other rows of its batch
+    alone: RowStates  # computed in a batch of its own
+
+
 def prefetch(make: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield ``make(item)`` of every item; a thread already makes the next result."""
-    ready: Future[Result] | None = None
+    """Yield ``make(item)`` of every item, and let a thread make the next one meanwhile.
+
+    Args:
+        make: computes a result; it runs in the thread.
+        items: what ``make`` takes; they are drawn in the caller's thread.
+    """
+    previous: Future[Result] | None = None
     with ThreadPoolExecutor(1) as thread:
-        # The loop draws items outside of the thread: a user can interrupt a source that
-        # waits for a terminal.
+        # Items are drawn outside of the thread, so that a user can interrupt a source
+        # that waits for a terminal.
         for item in items:
             upcoming = thread.submit(make, item)
-            if ready is not None:
-                yield ready.result()
-            ready = upcoming
-        if ready is not None:
-            yield ready.result()
+            if previous is not None:
+                yield previous.result()
+            previous = upcoming
+        if previous is not None:
+            yield previous.result()
 
 
 @dataclass(frozen=True, slots=True)
 class LazyItems(Sequence[Any]):
-    """Encoder inputs that are computed at every access, so that few are in memory."""
+    """Encoder inputs that are computed at every access, so that few are in memory.
+
+    Attributes:
+        rows: the rows, such as references to sound files.
+        make: computes the encoder's input of a row.
+    """
 
     rows: Sequence[Any]
     make: Callable[[Any], Any]
@@ -71,76 +88,97 @@ class Inputs:
     """Rows prepared for an encoder, on the CPU."""
 
     items: Sequence[Any]
-    """One entry a row: token ids, or whatever the encoder reads. Of ``LazyItems`` a
-    thread prepares the next batch while the encoder is busy."""
+    """The encoder's input of every row, such as token ids.
+
+    If they are ``LazyItems``, a thread prepares the next batch while the encoder is
+    busy.
+    """
     lengths: Sequence[int] | NDArray[np.int64]
     """Length of every row in the encoder's unit, such as tokens."""
     truncated: Sequence[bool]
-    """Whether the row was cut at the maximum length."""
+    """Whether each row was cut at the maximum length."""
     extents: Sequence[int] | NDArray[np.int64] | None = None
-    """A finer length that decides which rows count as equally long: samples of a
-    sound."""
+    """Length of every row in a finer unit, such as the samples of a sound.
+
+    Rows of equal extent count as equally long. None stands for ``lengths``.
+    """
     width: int | None = None
-    """Room of every row in a batch, for an encoder that fills all rows to one
-    length."""
-    own: Sequence[int] | NDArray[np.int64] = ()
-    """Number of tokens that come from the row's text."""
-    unknown: Sequence[int] | NDArray[np.int64] = ()
-    """Number of these tokens that the tokenizer does not know."""
-    doubled: Mapping[str, int] = field(default_factory=dict)
-    """Special token -> number of rows that hold it twice where the tokenizer adds
-    one."""
+    """Length to which the encoder fills every row of a batch.
+
+    None if the encoder fills rows up to the longest row of their batch.
+    """
+    num_text_tokens: Sequence[int] | NDArray[np.int64] = ()
+    """Number of tokens of every row that come from its text; empty for other rows."""
+    num_unknown_tokens: Sequence[int] | NDArray[np.int64] = ()
+    """How many of these tokens stand for text that the tokenizer does not know."""
+    rows_by_doubled_token: Mapping[str, int] = field(default_factory=dict)
+    """Special token -> number of rows that hold it twice.
+
+    The tokenizer added it to a text that holds it already.
+    """
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Room of every row in a batch."""
-        # An encoder that fills every row to one length gives every row that length.
+        """Number of positions that every row takes up in a batch, without padding.
+
+        An encoder that fills all rows to one length gives every row that length.
+        """
         length_N = np.asarray(self.lengths, dtype=np.int64)
         if self.width is None:
             return length_N
         return np.full_like(length_N, self.width)
 
     def batch(self, row_B: NDArray[np.int64]) -> Sequence[Any]:
-        """Items of these rows, as ``Encoder.encode`` takes them."""
+        """Inputs of the rows with these indices, as ``Encoder.encode`` takes them."""
         return [self.items[row] for row in row_B]
 
     def batches(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Sequence[Any]]:
-        """Items of every batch in turn; lazy ones are computed one batch ahead."""
-        # Decoding a sound or picture takes time that the device would wait.
+        """Inputs of every batch in turn; lazy ones are computed one batch ahead.
+
+        ``batches`` holds the indices of the rows of every batch.
+        """
+        # The device would have to wait while a sound or picture is decoded.
         if isinstance(self.items, LazyItems):
             return prefetch(self.batch, batches)
         return map(self.batch, batches)
 
 
 class Encoder(ABC):
-    """A frozen encoder: rows in, pooled states of every layer out.
+    """A frozen encoder turns rows into pooled states of every layer.
 
-    ``open`` finds it, ``load`` reads its weights.
+    ``open`` finds the encoder, and ``load`` reads its weights.
     """
 
     called: ClassVar[str | None] = None
-    """Kind of rows of an encoder that ``--encoder`` calls by its file's name, with
-    options after a colon; None for the class that opens all other encoders of a kind of
-    rows."""
+    """The kind of rows that this encoder reads, such as "text".
+
+    A class that sets it is named by ``--encoder`` with the name of its file, and
+    options after a colon. None marks the class that opens all other encoders of its
+    kind of rows.
+    """
     noun: ClassVar[str] = "text"  # people's word for a row
     unit: ClassVar[str] = "tokens"  # what the length of a row counts
 
     name: str  # id or path as the user gave it
     revision: str | None  # commit on the hub, for an encoder from there
-    num_layers: int  # measured by ``load``, as is ``hidden_size``
-    hidden_size: int
-    max_length: int
+    num_layers: int  # number of stored layers; ``load`` measures it
+    hidden_size: int  # features of a state; ``load`` measures it
+    max_length: int  # maximum length of a row, at which ``prepare`` cuts
     dtype: str  # arithmetic: float32, bfloat16 or float16
     device: torch.device
     batching: Batching  # which rows may share a batch: measured by ``load``
     acts_causal: bool | None = None
-    """Whether later tokens leave earlier states unchanged: measured by ``load``. None
-    before that, and for rows without an order."""
+    """Whether later tokens leave earlier states unchanged; ``load`` measures it.
+
+    None before ``load``, and for rows without an order.
+    """
     untrained_seed: int | None = None
-    """Seed of random weights; None for trained weights."""
+    """Seed of random weights; None if the weights are trained."""
     causal_setting: tuple[str, bool] | None = None
-    """The configuration's claim about this: the setting as text, and whether it says
-    causal; None for a configuration that says nothing."""
+    """A setting of the configuration, as text, and whether it claims causal attention.
+
+    None if the configuration has no such setting.
+    """
     _is_loaded = False  # whether ``load_for`` called ``load``
     adapter_of: str | None = None
     """The base model of its adapter; None without an adapter."""
@@ -165,13 +203,16 @@ class Encoder(ABC):
         self.load()
 
     def fit(self, rows: Mapping[str, Rows]) -> None:  # noqa: B027 most learn nothing
-        """Read the rows of all splits, and learn from training rows only."""
+        """Learn from the training rows what the encoder needs, such as a vocabulary.
+
+        The rows of the other splits may only be checked.
+        """
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Everything that decides the numbers, as JSON values.
 
-        Such as hashes of weights and tokenizer, and settings.
+        Examples are hashes of the weights and the tokenizer, and settings.
         """
 
     def notices(self) -> list[str]:
@@ -185,8 +226,8 @@ class Encoder(ABC):
     def reference_rows(self) -> Sequence[Any]:
         """A few short rows that never change, as ``prepare`` takes them.
 
-        The plan of a cache keeps their states, to compare the encoder with later. An
-        encoder without such rows is not compared.
+        The plan of a cache keeps their states. Later they show whether the encoder
+        still gives the same states; an encoder without such rows is not compared.
         """
         return ()
 
@@ -217,21 +258,22 @@ class Encoder(ABC):
     ) -> None:
         """Load the weights, as ``load`` does, and measure no more than these rows need.
 
-        A second call keeps the weights and measures only what is missing for its rows.
+        A second call keeps the weights. It measures only what is missing for its rows.
 
         Args:
             longest: length of the longest row; None stands for the maximum length. A
                 longer row is encoded alone.
-            batching: "alone" if every row will be encoded alone, whatever the model
-                allows. That suits a few rows of a cache that has a plan: nothing is
-                measured, and ``acts_causal`` stays None. Any other value is measured,
-                and the measurement may differ from it.
+            batching: "alone" if the caller will encode every row alone. Nothing is
+                measured then, and ``acts_causal`` stays None; this suits a few rows of
+                a cache that has a plan already. With any other value the batching is
+                measured, and may differ from the value.
             tell: receives a message before each slow step.
 
         Raises:
-            ConfigError: no way of running the model gives every row its own states.
-            ShortOfMemoryError: too little memory for the weights, or for a row that
-                long.
+            ConfigError: no way of running the model gives every row the states of a row
+                alone.
+            ShortOfMemoryError: the memory is too small for the weights, or for a row of
+                length ``longest``.
         """
         if not self._is_loaded:
             self.load()
@@ -252,23 +294,33 @@ class Encoder(ABC):
     def encode_alone(self, item: Any) -> dict[str, Tensor]:
         """Pooled states of one row, computed with as little code of gaam as possible.
 
-        Proofs compare other states with these.
+        Proofs compare the states of batches with them.
         """
         return self.encode([item])
 
-    def exact(
+    def states_in_higher_precision(
         self, items: Sequence[Any], row: int
-    ) -> tuple[ExactStates, ExactStates] | None:  # noqa: ARG002
-        """A row's states in its batch and alone, in higher precision than ``dtype``.
+    ) -> PreciseStates | None:  # noqa: ARG002
+        """States of one row of a batch, in higher precision than ``dtype``.
 
-        None without such arithmetic or without the memory for it. Another thread may
-        encode meanwhile.
+        The caller may use another thread for ``encode`` at the same time.
+
+        Args:
+            items: the rows of the batch.
+            row: index of the row in the batch.
+
+        Returns:
+            None if the device has no such arithmetic, or too little memory.
         """
         return None
 
 
 def open_encoder(
-    kind: str, config: ExtractConfig, rows: Mapping[str, Rows], *, weights: bool = True
+    kind: str,
+    config: ExtractConfig,
+    rows: Mapping[str, Rows],
+    *,
+    needs_weights: bool = True,
 ) -> Encoder:
     """Open the encoder of a configuration for rows of a kind, and fit it to the rows.
 
@@ -276,7 +328,8 @@ def open_encoder(
         kind: kind of the rows, such as "text".
         config: the extraction; its settings mean what the encoder makes of them.
         rows: rows of every split.
-        weights: whether the weights will be needed.
+        needs_weights: whether the caller will encode rows. Without weights, the encoder
+            only tells its settings and shape.
     """
     encoder_class = _find_class(kind, config)
     if config.chat_template and kind != "text":
@@ -287,7 +340,9 @@ def open_encoder(
         )
 
     # Reading a plan needs no weights, and the hub then sends none.
-    open_class = encoder_class.open if weights else encoder_class.open_outline
+    open_class = encoder_class.open_outline
+    if needs_weights:
+        open_class = encoder_class.open
     encoder = open_class(config)
     encoder.fit(rows)
     return encoder
@@ -308,6 +363,6 @@ def _find_class(kind: str, config: ExtractConfig) -> type[Encoder]:
                 found=f"rows of {kind}: --dataset {config.dataset}",
             )
 
-    # A class without ``called`` has no name of its own: "text" may be a folder's name.
+    # A class without ``called`` is never named by ``--encoder``: "text" is then a path.
     encoder_class = plugins.load(PACKAGE, kind, kind="kind of encoder")
     return encoder_class

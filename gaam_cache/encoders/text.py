@@ -2,7 +2,7 @@
 
 ``_tokens`` turns texts into token ids. Here the ids run through the model.
 
-B batch, T tokens.
+Shape suffixes: N texts, B texts of a batch, T tokens.
 """
 
 from __future__ import annotations
@@ -27,49 +27,53 @@ from gaam_cache.common.errors import GaamError, ShortOfMemoryError
 from gaam_cache.config import DEFAULT_ENCODER, budget_of
 from gaam_cache.encoders._fixed_rows import SHORT_TEXTS, TEXTS, texts_around_the_cut
 from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable
-from gaam_cache.encoders._gguf import alone
+from gaam_cache.encoders._gguf import gguf_in_own_folder
 from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._memory import SAFE_LENGTH, find_fitting_length
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._notices import compare_sentence_transformers
-from gaam_cache.encoders._probe import Items
+from gaam_cache.encoders._probe import ProbeRows
 from gaam_cache.encoders._tokens import SpannedText, Tokens
 from gaam_cache.encoders._weights import encoder_part
 from gaam_cache.encoders.base import Inputs
 from gaam_cache.store.files import hash_parts, short_digest
 
 CAUSAL_SHIFT = 1e-6
-"""Largest relative effect of a later token that counts as none.
+"""Largest relative effect of a later token on earlier states that counts as no effect.
 
 A limit too small costs a causal model some speed. A limit too large makes the states of
 another model wrong.
 """
 SHORT_LENGTHS = (1, 2, 3, 5, 8, 12, 17, 23, 31, 47, 64)
-"""Lengths of the texts that the probe puts into one batch."""
-DOUBLED_UP_TO = 3
-"""Up to this length, the probe tries two texts of each length."""
-LONG_LENGTHS = 4
+"""Lengths in tokens of the texts that the probe puts into one batch."""
+TWO_TEXTS_UP_TO_LENGTH = 3
+"""Up to this length in tokens, the probe tries two texts of each length."""
+MAX_LENGTHS_BEYOND_WINDOWS = 4
 """Most lengths just beyond a window of the model that the probe tries."""
+DEFAULT_VOCAB_SIZE = 256
+"""Token ids to draw from if nothing shows how many a model has."""
 WINDOW = re.compile(
     r"window|block|chunk|original_max|local|stride|conv.*kernel|max_distance|buckets"
 )
-"""Settings that may name a length from which on a model computes in another way."""
+"""Names of settings that may hold a length at which a model changes its method."""
 LONGEST_CANDIDATES = 64
-"""Texts with the most characters that are tokenised to find the longest text."""
+"""Number of texts with the most characters that are tokenised to find the longest."""
 CHARACTERS_PER_TOKEN = 8
-"""Characters of a text for each token of the maximum length.
+"""More characters than most tokens have.
 
-A text with as many counts as being of maximum length, without being tokenised.
+A text with this many for every token of the maximum length is taken to reach the
+maximum length, and is not tokenised to find out.
 """
-DIRECTIONS: dict[str, dict[bool, bool]] = {
+CAUSAL_SETTINGS: dict[str, dict[bool, bool]] = {
     "is_causal": {True: True, False: False},
     "use_bidirectional_attention": {True: False},
     "bidirectional": {True: False},
     "is_decoder": {True: True},
 }
-"""Settings -> their value -> whether attention is then causal.
+"""Setting -> its value -> whether attention is causal with this value.
 
-A value that is missing is a default, which stands in the files of unrelated models too.
+A value without an entry is a default. It stands in the configurations of unrelated
+models too, and says nothing.
 """
 MEDIA = frozenset({"pixel_values", "input_features", "input_values"})
 """Arguments of models that read pictures or sounds."""
@@ -78,24 +82,24 @@ MEDIA = frozenset({"pixel_values", "input_features", "input_values"})
 class TextEncoder(ModelEncoder):
     """An encoder of texts; of an encoder-decoder model its encoder.
 
-    Causal models run with right padding, no attention mask and no key-value cache. A
-    real token never sees the padding behind it, and the fast kernel for plain causal
-    attention stays available. Other models get a mask where a batch has padding.
-    ``batching`` decides which texts may share a batch.
+    Causal models run with padding on the right, without an attention mask and without a
+    key-value cache. No token of a text sees the padding behind it, and without a mask
+    the fast kernel for plain causal attention is available. Other models get a mask if
+    a batch has padding. ``batching`` decides which texts may share a batch.
     """
 
-    given: ClassVar[frozenset[str]] = frozenset({"input_ids"})
-    reads: ClassVar[str] = "a text encoder and tokenizer"
-    states_of: ClassVar[str] = "token"
+    input_names: ClassVar[frozenset[str]] = frozenset({"input_ids"})
+    expected_encoder: ClassVar[str] = "a text encoder and tokenizer"
+    position_noun: ClassVar[str] = "token"
     _tokens: Tokens
     _forward: _TextForward
     _fitting_length = SAFE_LENGTH
     """Length of the longest text that is known to fit into the memory."""
 
-    def _read(self) -> int:
+    def _read_preprocessor(self) -> None:
         tokenizer, folder = _read_tokenizer(self._located, self._model_config)
         self._tokens = Tokens(tokenizer, self._model_config, folder, self._config)
-        return self._tokens.max_length
+        self.max_length = self._tokens.max_length
 
     def _settings(self) -> dict[str, Any]:
         # An unused setting leaves no key, so that it changes no fingerprint.
@@ -112,7 +116,7 @@ class TextEncoder(ModelEncoder):
         return settings
 
     def _token_digests(self) -> dict[str, str]:
-        """A digest of the token ids of every kind of fixed texts.
+        """Kind of fixed texts -> digest of their token ids.
 
         Hashes of the tokenizer's files are not enough: two versions of a library may
         read the same files differently.
@@ -128,7 +132,7 @@ class TextEncoder(ModelEncoder):
         }
 
     def _token_bytes(self, text: str) -> bytes:
-        """The token ids of a text, which of them are pooled, and whether it was cut."""
+        """JSON of a text's token ids, of their pooled part, and whether it was cut."""
         try:
             inputs = self._tokens.prepare([text])
         except GaamError:
@@ -146,23 +150,27 @@ class TextEncoder(ModelEncoder):
 
     @property
     def causal_setting(self) -> tuple[str, bool] | None:  # type: ignore[override]
-        """The setting of the configuration that names the direction of attention."""
+        """The configuration's claim about the direction of attention; None without one.
+
+        Returns:
+            The setting as text, and whether it says causal.
+        """
         # A model of several towers has an inner configuration for its texts.
         configs = [self._model_config, self._model_config.get_text_config()]
-        for name, causal_by_value in DIRECTIONS.items():
+        for name, causal_by_value in CAUSAL_SETTINGS.items():
             for config in configs:
                 value = vars(config).get(name)
                 if isinstance(value, bool) and value in causal_by_value:
                     return f"{name} = {str(value).lower()}", causal_by_value[value]
         return None
 
-    def _more_files(self) -> set[str]:
+    def _extra_file_names(self) -> set[str]:
         return self._tokens.tokenizer.files()
 
     def notices(self) -> list[str]:
-        """Other weights beside the encoder, and how sentence-transformers would differ.
+        """Remarks on unread weights, and on differences from sentence-transformers.
 
-        The guide describes the difference for the default encoder, which nobody chose.
+        For the default encoder, the guide describes the difference instead.
         """
         notices = super().notices()
         if self._located.is_gguf or self.name == DEFAULT_ENCODER:
@@ -177,8 +185,8 @@ class TextEncoder(ModelEncoder):
             notices.append(notice)
         return notices
 
-    def _part_of(self, model: Any) -> Any:
-        """The part of a model that reads texts."""
+    def _select_part(self, model: Any) -> Any:
+        """Select the part of a model that reads texts."""
         if hasattr(model, "get_text_features"):
             return text_tower(model)
         return encoder_part(model)
@@ -188,32 +196,33 @@ class TextEncoder(ModelEncoder):
         return self._tokens.prepare(rows)
 
     def describe_row(self, inputs: Inputs, row: int) -> str:
-        """The first and last tokens of a text, and how many tokens it has."""
+        """Describe a text by its first and last tokens, and its number of tokens."""
         ids = inputs.items[row]
         if isinstance(ids, SpannedText):
             ids = ids.ids
         return f"{self._tokens.tokenizer.show(ids)}  ({len(ids):,} tokens)"
 
-    def _forward_of(self, part: Any, model: Any) -> _TextForward:
+    def _make_forward(self, part: Any, model: Any) -> _TextForward:
         tokenizer = self._tokens.tokenizer
         forward = _TextForward(part, device=self.device, pooling=self._config.pool)
 
-        forward.vocabulary = self._count_embeddings(part, model)
-        tokenizer.check_vocabulary(forward.vocabulary)
-        forward.pad_id = next(iter(tokenizer.pad_ids(forward.vocabulary)), 0)
+        forward.vocab_size = self._count_embeddings(part, model)
+        tokenizer.check_vocabulary(forward.vocab_size)
+        forward.pad_id = next(iter(tokenizer.pad_ids(forward.vocab_size)), 0)
 
-        # Models get no types of tokens, and take all of them for 0.
-        if "token_type_ids" in forward.takes and tokenizer.has_token_types():
+        # gaam passes no types of tokens to a model, which then takes 0 for every type.
+        if "token_type_ids" in forward.argument_names and tokenizer.has_token_types():
             raise Unusable(
                 "its tokenizer gives tokens types other than 0 (token_type_ids)"
             )
         return forward
 
     def _count_embeddings(self, part: Any, model: Any) -> int | None:
-        """How many token ids the model has embeddings for; None if nothing shows it."""
+        """Number of token ids with an embedding; None if the model does not show it."""
         text_config = self._model_config.get_text_config()
         count: int | None = getattr(text_config, "vocab_size", None)
-        # A table may be larger than the configuration says; the part that runs decides.
+        # A table may be larger than the configuration says. The table of the part that
+        # runs comes last, and replaces the other numbers.
         for module in (model, part):
             with suppress(NotImplementedError, AttributeError):
                 embedding = module.get_input_embeddings()
@@ -222,78 +231,93 @@ class TextEncoder(ModelEncoder):
         return count
 
     def longest_of(self, rows: Iterable[str]) -> int:
-        """The largest number of tokens among the texts with the most characters."""
-        # Tokenising all texts would take long, and characters are quick to count.
+        """The number of tokens of the longest text, estimated.
+
+        Only the texts with the most characters are tokenised, since tokenising all
+        texts would take long.
+        """
         longest_rows = heapq.nlargest(LONGEST_CANDIDATES, rows, key=len)
         most_characters = CHARACTERS_PER_TOKEN * self.max_length
         if longest_rows and len(longest_rows[0]) < most_characters:
-            # Encoding the text that fails here reports the row where it stands.
+            # If the tokenizer refuses a text here, ``encode`` reports it with its row.
             with suppress(GaamError):
                 return int(np.max(self.prepare(longest_rows).lengths))
         return self.max_length
 
-    def _reach_of(self, longest: int) -> int:
-        """The next of a few lengths, so that a kept probe serves other rows too."""
-        # The memory may not suffice for a row that is longer than asked for.
+    def _choose_probe_length(self, longest: int) -> int:
+        """Round a length up to the next of a few lengths.
+
+        The result of a probe then serves for other texts of similar length too.
+        """
+        # The memory may not suffice for a text that is longer than requested.
         if longest > SAFE_LENGTH:
             return longest
         # The lengths are 64, 96, 128, 192, 256, and so on.
-        reach = SHORT_LENGTHS[-1]
-        while reach < longest:
-            is_power_of_two = reach.bit_count() == 1
-            reach += reach // 2 if is_power_of_two else reach // 3
-        return min(reach, self.max_length)
+        probe_length = SHORT_LENGTHS[-1]
+        while probe_length < longest:
+            is_power_of_two = probe_length.bit_count() == 1
+            if is_power_of_two:
+                probe_length += probe_length // 2
+            else:
+                probe_length += probe_length // 3
+        return min(probe_length, self.max_length)
 
-    def _shared(self, reach: int) -> int | None:
-        # A text beyond the budget of a batch is alone in it.
+    def _longest_shared_length(self, probe_length: int) -> int | None:
+        # A text that is longer than the token budget of a batch has a batch of its own.
         budget = budget_of(self._config.batch_tokens, self.device.type)
         longest_shared = max(budget, SHORT_LENGTHS[-1])
-        if longest_shared < reach:
+        if longest_shared < probe_length:
             return longest_shared
         return None
 
-    def _candidates(self, part: Any, reach: int) -> tuple[Sequence[Items], int]:
-        """Texts with the model's marks in them, and texts without.
+    def _make_probe_rows(self, part: Any, probe_length: int) -> ProbeRows:
+        """Make one set of texts with the model's marker tokens, and one set without.
 
-        A mark may ask for a picture, which the probe does not have.
+        The second set serves if the model fails on the first: a marker token may
+        announce a picture, which the probe does not have.
         """
         tokenizer = self._tokens.tokenizer
-        vocabulary = self._forward.vocabulary
+        vocab_size = self._forward.vocab_size
         num_special = tokenizer.pretrained.num_special_tokens_to_add()
         lengths = probe_lengths(
-            self._model_config.to_dict(), max(1, num_special), reach
+            self._model_config.to_dict(), max(1, num_special), probe_length
         )
 
         special_ids = tokenizer.pretrained.all_special_ids
-        marks = tokenizer.marks(part, vocabulary)
-        marked = probe_texts(lengths, vocabulary, special_ids, marks)
-        unmarked = probe_texts(lengths, vocabulary, special_ids, [])
-        return [marked, unmarked], SHORT_LENGTHS[-1]
+        marker_ids = tokenizer.marker_ids(part, vocab_size)
+        texts_with_markers = make_probe_texts(
+            lengths, vocab_size, special_ids, marker_ids
+        )
+        texts_without_markers = make_probe_texts(lengths, vocab_size, special_ids, [])
+        return ProbeRows(
+            candidates=[texts_with_markers, texts_without_markers],
+            short_length=SHORT_LENGTHS[-1],
+        )
 
     def _check_memory(self, longest: int) -> None:
-        """Refuse texts for which the memory of this machine is too small.
+        """Refuse texts of ``longest`` tokens if the memory is too small for them.
 
-        A GPU reports this by itself; on a CPU the system would end the process.
+        A GPU reports a lack of memory. On a CPU, the system would kill the process.
         """
         if self.device.type != "cpu" or longest <= self._fitting_length:
             return
-        vocabulary = self._forward.vocabulary
+        vocab_size = self._forward.vocab_size
         special_ids = self._tokens.tokenizer.pretrained.all_special_ids
 
         @torch.inference_mode()
         def encode_length(length: int) -> None:
-            [text] = probe_texts([length], vocabulary, special_ids, [])
+            [text] = make_probe_texts([length], vocab_size, special_ids, [])
             self._forward.reference(text)
 
         fitting_length = find_fitting_length(
             encode_length, longest, lambda: memory_left(self.device)
         )
         if fitting_length < longest:
-            free = memory_left(self.device) / 1e9
+            free_gigabytes = memory_left(self.device) / 1e9
             raise ShortOfMemoryError(
                 "the memory is too small for the longest texts",
                 expected=f"at most about {fitting_length:,} tokens a text: "
-                f"{free:,.1f} GB are free",
+                f"{free_gigabytes:,.1f} GB are free",
                 found=f"a text of about {longest:,} tokens",
                 where=self.name,
                 hint=f"--max-length {fitting_length}, --dtype bfloat16, "
@@ -303,25 +327,30 @@ class TextEncoder(ModelEncoder):
 
 
 def _read_tokenizer(located: Located, model_config: Any) -> tuple[Any, Path]:
-    """The tokenizer of an encoder, and the folder of its files or the GGUF file."""
+    """Read the tokenizer of an encoder.
+
+    Returns:
+        The tokenizer, and the folder of its files or the GGUF file.
+    """
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    read: Any = transformers.AutoTokenizer.from_pretrained
+    read_tokenizer: Any = transformers.AutoTokenizer.from_pretrained
     if located.is_gguf:
-        with alone(located.path) as (folder, gguf_options):
-            return read(folder, **options | gguf_options), located.path
+        with gguf_in_own_folder(located.path) as (folder, gguf_options):
+            tokenizer = read_tokenizer(folder, **options | gguf_options)
+            return tokenizer, located.path
 
     folder = located.tokenizer_folder
     if folder != located.path:
-        # The folder of an adapter has no configuration of the model.
+        # The tokenizer lies beside an adapter, without the model's configuration.
         options["config"] = model_config
-    return read(folder, **options), folder
+    return read_tokenizer(folder, **options), folder
 
 
 def text_tower(model: Any) -> Any:
-    """Find the tower of texts in a model that compares them with pictures or sounds.
+    """Find the text tower of a model that compares texts with pictures or sounds.
 
-    It is the outermost part with a configuration of its own that takes token ids and no
-    input of another tower.
+    The tower has a configuration of its own. It takes token ids, and no pictures or
+    sounds.
     """
     towers_by_depth: dict[int, list[Any]] = {}
     for name, module in model.named_modules():
@@ -344,8 +373,8 @@ class _TextForward(Forward):
 
     tries_lengths: ClassVar[bool] = True
     pad_id = 0
-    vocabulary: int | None = None
-    """How many token ids the model has embeddings for."""
+    vocab_size: int | None = None
+    """Number of token ids with an embedding; None if the model does not show it."""
 
     def batch(self, items: Sequence[Any]) -> Batch:
         """Token ids as (B, T), and their mask."""
@@ -376,10 +405,10 @@ class _TextForward(Forward):
     def _check_ids(self, ids_BT: NDArray[np.int64]) -> None:
         """Refuse a token for which the model has no embedding."""
         largest = int(ids_BT.max())
-        if self.vocabulary is not None and largest >= self.vocabulary:
+        if self.vocab_size is not None and largest >= self.vocab_size:
             raise Unusable(
                 f"the tokenizer makes the token {largest}, "
-                f"the model has embeddings for {self.vocabulary}"
+                f"the model has embeddings for {self.vocab_size}"
             )
 
     def _make_span(self, items: Sequence[SpannedText]) -> Span:
@@ -391,14 +420,15 @@ class _TextForward(Forward):
         return Span(self.to_device(start_B), self.to_device(count_B), width)
 
     def is_causal(self, items: Sequence[Any]) -> bool | None:
-        """Whether another last token leaves all states before it as they are.
+        """Whether a change of the last token leaves all states before it unchanged.
 
-        None where the texts are too short to show it.
+        Returns:
+            None if the texts are too short to show it.
         """
         for ids in (items[len(items) // 2], items[-1]):
             if len(ids) < 2:
                 return None
-            # Any other token will do in the place of the last one.
+            # Any other token of the texts may replace the last one.
             last_id = ids[-1]
             other_ids = (token for text in items for token in text if token != last_id)
             other_id = next(other_ids, last_id)
@@ -414,16 +444,17 @@ class _TextForward(Forward):
         return True
 
     def _states_before_last(self, ids: Sequence[int]) -> torch.Tensor:
-        """Last layer's states of a text without a mask, but for its last token."""
+        """The last layer's states of all tokens but the last one, without a mask."""
         batch = self.batch([np.array(ids)])._replace(mask=None)
         _, layers = self.hidden_states(batch)
         return layers[-1][:, :-1].float()
 
 
 def probe_lengths(settings: dict[str, Any], shortest: int, longest: int) -> list[int]:
-    """Lengths of the texts that the probe tries, in order.
+    """Choose the lengths of the probe's texts, in ascending order.
 
-    These are short ones, some beyond a window of the model, and the longest.
+    They are the short lengths, some lengths just beyond a window of the model, and the
+    longest one.
 
     Args:
         settings: the model's configuration.
@@ -434,9 +465,10 @@ def probe_lengths(settings: dict[str, Any], shortest: int, longest: int) -> list
     beyond_windows = sorted(
         window + 1 for window in windows if SHORT_LENGTHS[-1] <= window < longest
     )
-    lengths = {shortest, *SHORT_LENGTHS, *beyond_windows[:LONG_LENGTHS], longest}
+    tried_beyond = beyond_windows[:MAX_LENGTHS_BEYOND_WINDOWS]
+    lengths = {shortest, *SHORT_LENGTHS, *tried_beyond, longest}
 
-    # BigBird pads a text that does not fill its blocks: try one such text too.
+    # BigBird pads a text that does not fill its blocks, so the probe tries one.
     if any(window > 1 and longest % window == 0 for window in windows):
         lengths.add(longest - 1)
 
@@ -446,7 +478,10 @@ def probe_lengths(settings: dict[str, Any], shortest: int, longest: int) -> list
 
 
 def _find_windows(settings: Any, name: str = "") -> Iterator[int]:
-    """Values of a nested configuration whose names suggest a window."""
+    """Integers of a nested configuration whose keys suggest the size of a window.
+
+    ``name`` is the path of keys that led to ``settings``.
+    """
     if isinstance(settings, dict):
         for key, value in settings.items():
             yield from _find_windows(value, f"{name}.{key}")
@@ -457,43 +492,51 @@ def _find_windows(settings: Any, name: str = "") -> Iterator[int]:
         yield settings
 
 
-def probe_texts(
+def make_probe_texts(
     lengths: list[int],
-    vocabulary: int | None,
+    vocab_size: int | None,
     special_ids: Sequence[int],
-    marks: Sequence[int],
+    marker_ids: Sequence[int],
 ) -> list[list[int]]:
-    """Random token ids of texts, from the shortest to the longest.
+    """Draw random token ids for texts, from the shortest to the longest text.
+
+    Every second text of at most ``SHORT_LENGTHS[-1]`` tokens holds the marker tokens.
 
     Args:
-        lengths: of the texts; there are two texts of each of the shortest lengths.
-        vocabulary: how many token ids the model has embeddings for.
-        special_ids: tokens that no text holds but as a mark.
-        marks: tokens that every other short text holds, spread over its length.
-    """
-    size = vocabulary or 256
-    # The ends of a vocabulary hold tokens with a meaning that nothing declares.
-    avoided = set(special_ids)
-    middle = range(size // 4, size - size // 4)
-    free_ids = [token for token in middle if token not in avoided] or [0]
+        lengths: lengths of the texts in tokens, in ascending order. There are two texts
+            of every length up to ``TWO_TEXTS_UP_TO_LENGTH``.
+        vocab_size: number of token ids with an embedding; None if it is unknown.
+        special_ids: special tokens, which are never drawn at random.
+        marker_ids: tokens such as [CLS] and padding, to be spread over a text.
 
-    # The same texts in every process make a kept probe valid for the next one.
+    Returns:
+        The token ids of every text.
+    """
+    num_ids = vocab_size or DEFAULT_VOCAB_SIZE
+    # Tokens at either end of a vocabulary may have a meaning without being declared as
+    # special: only the middle half is drawn from.
+    middle_ids = range(num_ids // 4, num_ids - num_ids // 4)
+    special = set(special_ids)
+    ordinary_ids = [token for token in middle_ids if token not in special] or [0]
+
+    # The result of a probe is kept for later processes, so all of them must draw the
+    # same texts.
     rng = np.random.default_rng(0)
     texts: list[list[int]] = []
     for length in lengths:
-        num_texts = 2 if length <= DOUBLED_UP_TO else 1
+        num_texts = 2 if length <= TWO_TEXTS_UP_TO_LENGTH else 1
         for _ in range(num_texts):
-            drawn = rng.integers(len(free_ids), size=length)
-            ids = [free_ids[number] for number in drawn]
-            is_odd = len(texts) % 2 == 1
-            if is_odd and length <= SHORT_LENGTHS[-1]:
-                _spread_marks(ids, marks)
+            drawn_indices = rng.integers(len(ordinary_ids), size=length)
+            ids = [ordinary_ids[index] for index in drawn_indices]
+            is_every_second = len(texts) % 2 == 1
+            if is_every_second and length <= SHORT_LENGTHS[-1]:
+                _spread_markers(ids, marker_ids)
             texts.append(ids)
     return texts
 
 
-def _spread_marks(ids: list[int], marks: Sequence[int]) -> None:
-    """Put marks into a text, from its first to its last token."""
-    gaps = max(1, len(marks) - 1)
-    for number, mark in enumerate(marks):
-        ids[number * (len(ids) - 1) // gaps] = mark
+def _spread_markers(ids: list[int], marker_ids: Sequence[int]) -> None:
+    """Overwrite tokens of a text with markers, evenly from its first to its last."""
+    num_gaps = max(1, len(marker_ids) - 1)
+    for index, marker_id in enumerate(marker_ids):
+        ids[index * (len(ids) - 1) // num_gaps] = marker_id

@@ -1,6 +1,6 @@
-"""A bag of words: tf-idf vectors of texts, as a baseline without any encoder.
+"""A bag of words: tf-idf vectors of texts, as a baseline without any model.
 
-B batch, D features.
+Shape suffixes: B texts of a batch, D features.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ if TYPE_CHECKING:
     from gaam_cache.sources.base import Rows
 
 DEFAULTS = {"features": 4096, "ngrams": 1}
-"""``features``: D, the words that are in most texts. ``ngrams``: words of the longest
-sequence that counts as a feature."""
-LARGEST = {"features": 2**20, "ngrams": 5}
+"""Options and their defaults.
+
+``features``: D, the number of features; they are the words in the most texts.
+``ngrams``: number of words of the longest sequence that counts as a feature.
+"""
+MAX_VALUES = {"features": 2**20, "ngrams": 5}
 FIXED = {"sublinear": True, "hashed": False}
-"""Settings without a choice; every plan since 0.1.0 records them."""
-MOST_WORDS = 1_000_000  # words of a text that count without ``--max-length``
+"""Settings that nobody can choose; every plan since 0.1.0 records them."""
+DEFAULT_MAX_WORDS = 1_000_000
+"""Number of words of a text that count without ``--max-length``."""
 IDEOGRAPHS = ((0x3040, 0x30FF), (0x3400, 0x9FFF), (0x20000, 0x3FFFF))
 """Scripts without spaces between words: every character counts as a word."""
 
@@ -60,7 +64,7 @@ class TfidfEncoder(Encoder):
         self.revision = None
         self.num_layers = 1
         self.hidden_size = self._options["features"]
-        self.max_length = config.max_length or MOST_WORDS
+        self.max_length = config.max_length or DEFAULT_MAX_WORDS
         self.dtype = "float32"
         self.batching = "padded"
         self.device = resolve_device("cpu")
@@ -70,11 +74,11 @@ class TfidfEncoder(Encoder):
 
     @classmethod
     def open(cls, config: ExtractConfig) -> TfidfEncoder:
-        """Read its options."""
+        """Read the options; there are no files."""
         return cls(config)
 
     def fit(self, rows: Mapping[str, Rows]) -> None:
-        """Take vocabulary and weights from the training split, or else the first."""
+        """Learn vocabulary and weights from the training split, or from the first."""
         split = "train" if "train" in rows else next(iter(rows))
         num_texts = len(rows[split])
         text_counts: Counter[str] = Counter()
@@ -84,7 +88,7 @@ class TfidfEncoder(Encoder):
         if not text_counts:
             raise DataError("no text holds a word", where=rows[split].origin)
 
-        # Ties are broken by the alphabet, so that the order of the texts plays no part.
+        # The order of the texts must play no part: the alphabet breaks ties.
         ranked = sorted(text_counts.items(), key=lambda pair: (-pair[1], pair[0]))
         vocabulary = sorted(ranked[: self._options["features"]])
         self.hidden_size = len(vocabulary)
@@ -122,7 +126,7 @@ class TfidfEncoder(Encoder):
         """
         items = []
         lengths = []
-        unknown = []
+        num_unknown = []
         truncated = []
         for text in rows:
             all_words = _split_words(text)
@@ -131,14 +135,14 @@ class TfidfEncoder(Encoder):
             has_known_word = any(word in self._index_by_gram for word in words)
             items.append(words)
             lengths.append(length)
-            unknown.append(0 if has_known_word else length)
+            num_unknown.append(0 if has_known_word else length)
             truncated.append(len(all_words) > self.max_length)
         return Inputs(
             items=items,
             lengths=lengths,
             truncated=truncated,
-            own=lengths,
-            unknown=unknown,
+            num_text_tokens=lengths,
+            num_unknown_tokens=num_unknown,
         )
 
     def load(self) -> None:
@@ -178,8 +182,8 @@ def _read_options(encoder: str) -> dict[str, int]:
         key, _, value = part.partition("=")
         key = key.strip()
         value = value.strip()
-        if not (value.isdecimal() and 1 <= int(value) <= LARGEST.get(key, 0)):
-            ranges = [f"{name}=1 to {largest:,}" for name, largest in LARGEST.items()]
+        if not (value.isdecimal() and 1 <= int(value) <= MAX_VALUES.get(key, 0)):
+            ranges = [f"{name}=1 to {most:,}" for name, most in MAX_VALUES.items()]
             raise ConfigError(
                 f"no such option of the encoder tfidf: '{shortened(part)}'",
                 expected=", ".join(ranges),

@@ -1,6 +1,7 @@
 """Image encoders of the transformers library: BEiT, ViT, DINOv2, CLIP, SigLIP, ...
 
-B batch, T positions, P patches, C channels, H height, W width, D hidden size.
+Shape suffixes: B pictures of a batch, T positions, C channels, H height, W width, D
+hidden size.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from torch import Tensor, nn
 
 from gaam_cache.common.errors import DataError
 from gaam_cache.encoders._fixed_rows import FixedPicture, fixed_pictures
-from gaam_cache.encoders._forward import Batch, Forward, Unusable, said
+from gaam_cache.encoders._forward import Batch, Forward, Unusable, error_summary
 from gaam_cache.encoders._model import ModelEncoder
-from gaam_cache.encoders._probe import Items
+from gaam_cache.encoders._probe import ProbeRows
 from gaam_cache.encoders._weights import skeleton
 from gaam_cache.encoders.base import Inputs, LazyItems
 from gaam_cache.store.rounding import ROUNDING
@@ -29,41 +30,44 @@ POOLED = (
     "patches, not class token, distillation token or registers (first: the class token)"
 )
 """The pooled positions, as the fingerprint and ``gaam inspect`` describe them."""
-PICTURES = 4  # number of the probe's pictures
-BACKEND = "pil"  # on every machine: torchvision gives other numbers
-SHAPES = ((48, 64), (97, 31), (700, 500))
-"""Heights and widths of the pictures that an image processor is tried on."""
-CORNER = 4
-"""Sides of a picture are this many times those of a changed corner: no patch lies in
-two corners, unless there is only one patch."""
+NUM_PROBE_PICTURES = 4
+"""Number of the probe's pictures."""
+BACKEND = "pil"
+"""Library that resizes pictures on every machine: torchvision gives other numbers."""
+TRIED_SHAPES = ((48, 64), (97, 31), (700, 500))
+"""Heights and widths of the pictures on which an image processor is tried."""
+CORNER_DIVISOR = 4
+"""Sides of a picture, as a multiple of the sides of a changed corner.
+
+With so small corners no patch lies in two of them, unless there is only one patch.
+"""
 
 
 class VisionEncoder(ModelEncoder):
-    """Pictures in, pooled states of every layer out.
+    """An encoder of pictures; of a model of pictures and texts its picture tower.
 
-    A model of pictures and texts contributes the part that reads pictures. The
-    encoder's own image processor brings all pictures to one size, so no batch is
-    padded. ``mean``, ``max`` and ``last`` pool only patches; ``first`` is the class
-    token. The positions of both are measured.
+    The encoder's own image processor brings all pictures to one size, so that no batch
+    is padded. ``mean``, ``max`` and ``last`` pool only patches; ``first`` is the class
+    token. The positions of the patches and the class token are measured.
     """
 
     noun: ClassVar[str] = "picture"
     unit: ClassVar[str] = "patches"
-    given: ClassVar[frozenset[str]] = frozenset({"pixel_values"})
-    reads: ClassVar[str] = "an image encoder and image processor"
-    states_of: ClassVar[str] = "patch"
+    input_names: ClassVar[frozenset[str]] = frozenset({"pixel_values"})
+    expected_encoder: ClassVar[str] = "an image encoder and image processor"
+    position_noun: ClassVar[str] = "patch"
     _processor: _ImageProcessor
     _num_patches: int
 
-    def _read(self) -> int:
+    def _read_preprocessor(self) -> None:
         self._processor = _ImageProcessor(self._located.path)
-        part = self._part_of(skeleton(self._model_config))
+        part = self._select_part(skeleton(self._model_config))
         patch_height, patch_width = _patch_sides(part.config)
 
         # Models drop the pixels at the edge that fill no patch.
         _, height, width = self._processor.shape
         self._num_patches = (height // patch_height) * (width // patch_width)
-        return self._num_patches
+        self.max_length = self._num_patches
 
     def _settings(self) -> dict[str, Any]:
         return {"pooled": POOLED, "image_processor": self._processor.settings()}
@@ -85,7 +89,7 @@ class VisionEncoder(ModelEncoder):
         _, height, width = self._processor.shape
         return f"{super().describe_row(inputs, row)} of {width} x {height} pixels"
 
-    def _part_of(self, model: nn.Module) -> Any:
+    def _select_part(self, model: nn.Module) -> Any:
         """Select the outermost part that takes pictures and no token ids."""
         parts_by_depth: dict[int, list[Any]] = {}
         for name, module in model.named_modules():
@@ -102,14 +106,14 @@ class VisionEncoder(ModelEncoder):
             raise Unusable("it has no part that reads pictures alone")
         return outermost[0]
 
-    def _forward_of(
+    def _make_forward(
         self,
         part: nn.Module,
         model: nn.Module,  # noqa: ARG002
     ) -> _VisionForward:
         forward = _VisionForward(part, device=self.device, pooling=self._config.pool)
         forward.takes_mask = False  # a picture has no padding
-        self._check_processor(forward.takes)
+        self._check_processor(forward.argument_names)
         forward.layout = find_layout(forward, self._processor.shape, self.dtype)
         self._check_layout(forward)
         return forward
@@ -141,19 +145,20 @@ class VisionEncoder(ModelEncoder):
                 f"it has no class token, which --pool {','.join(summaries)} needs"
             )
 
-    def _candidates(
+    def _make_probe_rows(
         self,
         part: nn.Module,  # noqa: ARG002
-        reach: int,  # noqa: ARG002
-    ) -> tuple[Sequence[Items], int]:
-        """Pictures of noise; all have one length."""
-        shape = (PICTURES, *self._processor.shape)
+        probe_length: int,  # noqa: ARG002
+    ) -> ProbeRows:
+        """Make pictures of noise."""
+        shape = (NUM_PROBE_PICTURES, *self._processor.shape)
         pictures = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
-        return [list(pictures)], len(pictures[0])
+        # All pictures share one batch, since all have the same length.
+        return ProbeRows(candidates=[list(pictures)], short_length=len(pictures[0]))
 
 
 def _patch_sides(model_config: Any) -> tuple[int, int]:
-    """Height and width of a patch."""
+    """Read the height and the width of a patch in pixels from a configuration."""
     size = getattr(model_config, "patch_size", None)
     sides: list[Any] = [size, size]
     if isinstance(size, list | tuple):
@@ -167,19 +172,20 @@ def _patch_sides(model_config: Any) -> tuple[int, int]:
 
 
 class _ImageProcessor:
-    """Pictures of any shape in, arrays of one shape out.
+    """Turns pictures of any size into arrays of one shape.
 
-    It runs the encoder's own image processor, on Pillow.
+    It runs the encoder's own image processor, with Pillow.
     """
 
     def __init__(self, folder: Path) -> None:
         self._processor = _load_processor(folder)
         self.extra_outputs: frozenset[str] = frozenset()
-        """Names of what the processor returns beside the picture."""
+        """Names of the outputs that the processor returns beside the picture."""
 
         # The model's number of positions is fixed, so the size of pictures must be.
         shapes = {
-            self._process(np.zeros((*shape, 3), np.uint8)).shape for shape in SHAPES
+            self._process(np.zeros((*shape, 3), np.uint8)).shape
+            for shape in TRIED_SHAPES
         }
         if len(shapes) > 1:
             raise Unusable(
@@ -199,20 +205,23 @@ class _ImageProcessor:
             return picture
         except MemoryError:
             raise
-        # Image processors of other projects may raise anything.
+        # An image processor is code of other projects, and may raise any error.
         except Exception as error:
             height, width = pixel_HWC.shape[:2]
             raise DataError(
                 "the encoder's image processor cannot read a picture",
                 expected=f"an array of {self.shape} from one of {width} x {height} "
                 "pixels",
-                found=said(error),
+                found=error_summary(error),
                 where=row.where,
                 hint="remove the row, or choose another encoder",
             ) from error
 
     def settings(self) -> dict[str, Any]:
-        """All settings in force, from files and defaults, as JSON without fractions."""
+        """All settings in force, as JSON without fractions.
+
+        They come from the encoder's files and from defaults of transformers.
+        """
         # Pillow is an extra, and its version decides how pictures are resized.
         from PIL import __version__ as pillow
 
@@ -224,7 +233,7 @@ class _ImageProcessor:
     def _process(self, pixel_HWC: NDArray[np.uint8]) -> NDArray[np.float32]:
         from PIL import Image
 
-        # Of an array, the processor would guess which axis holds the colours.
+        # In an array, the processor would have to guess which axis holds the colours.
         image = Image.fromarray(pixel_HWC)
         output: Mapping[str, Any] = self._processor(images=image, return_tensors="np")
         self.extra_outputs |= frozenset(output) - {"pixel_values"}
@@ -243,7 +252,8 @@ def _load_processor(folder: Path) -> Any:
             folder, backend=BACKEND, local_files_only=True, trust_remote_code=False
         )
         description = type(processor).__name__
-    # transformers looks for other backends of a processor without one on Pillow.
+    # If a processor does not run on Pillow, transformers looks for other backends, and
+    # may miss their packages.
     except ImportError as error:
         processor = None
         description = str(error).strip().partition(" but ")[0]
@@ -256,7 +266,7 @@ def _load_processor(folder: Path) -> Any:
 
 
 def _without_fractions(value: Any) -> Any:
-    """A JSON value with fractions as text, and without settings that are None."""
+    """Turn a setting into JSON: fractions become text, and None is left out."""
     if isinstance(value, Mapping):
         return {
             str(key): _without_fractions(setting)
@@ -265,7 +275,7 @@ def _without_fractions(value: Any) -> Any:
         }
     if isinstance(value, list | tuple):
         return [_without_fractions(item) for item in value]
-    # A truth value is an int too, and stays one of its own.
+    # A truth value is an int too, and must not become a number.
     if isinstance(value, bool | str):
         return value
     if isinstance(value, int):
@@ -276,10 +286,10 @@ def _without_fractions(value: Any) -> Any:
 
 
 class _VisionForward(Forward):
-    """Pictures of one shape; only patches are pooled."""
+    """Runs pictures of one shape through a model, and pools their patches."""
 
     layout = range(0)
-    """Positions of the patches, measured; the others are class tokens or registers."""
+    """Measured positions of the patches; the others are class tokens or registers."""
 
     def batch(self, items: Sequence[Any]) -> Batch:
         """Pictures as (B, C, H, W) in the arithmetic of the model."""
@@ -298,7 +308,7 @@ class _VisionForward(Forward):
                 f"a layer has {x_BTD.shape[1]} positions, of {stop} or more before it"
             )
 
-        # A summary such as the class token stands before the patches.
+        # Positions that summarise the picture, such as the class token, come first.
         num_patches_B = batch.length_B.to(x_BTD.device)
         num_before_B = torch.full_like(num_patches_B, start)
         pooled = {}
@@ -314,13 +324,18 @@ class _VisionForward(Forward):
 def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
     """Find the positions of the patches, in one run of the model.
 
-    They are the positions whose state before the first layer depends on the picture: a
-    class token or a register is the same for every picture there.
+    The states before the first layer depend on the picture at the positions of patches.
+    At a class token or a register they are the same for every picture.
 
-    Two more pictures differ in a corner alone. A change of the upper left corner may
-    only shift patches at the beginning, and one of the lower right corner only patches
-    at the end. A position that shifts with both has seen the whole picture, and is no
-    patch.
+    Two more pictures differ from the first in one corner only. A change of the upper
+    left corner may shift only patches at the beginning, and a change of the lower right
+    corner only patches at the end. A position that shifts with both has seen the whole
+    picture, and is no patch.
+
+    Args:
+        forward: the model.
+        shape: shape of a picture, (C, H, W).
+        dtype: arithmetic of the model.
     """
     x_BTD = _states_before_layers(forward, _pictures_with_changes(shape))
     shift_BT = (x_BTD[1:] - x_BTD[:1]).norm(dim=-1).cpu().numpy()
@@ -347,10 +362,14 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
 
 
 def _pictures_with_changes(shape: tuple[int, ...]) -> list[NDArray[np.float32]]:
-    """A picture, another one, and the first one with two corners of the other."""
+    """Make a picture, a second one, and two copies of the first with a changed corner.
+
+    The corner of a copy is that of the second picture: first the upper left one, then
+    the lower right one.
+    """
     generator = np.random.default_rng(0)
     picture, second_picture = generator.standard_normal((2, *shape), dtype=np.float32)
-    height, width = (max(1, side // CORNER) for side in shape[1:])
+    height, width = (max(1, side // CORNER_DIVISOR) for side in shape[1:])
     upper = picture.copy()
     upper[:, :height, :width] = second_picture[:, :height, :width]
     lower = picture.copy()
@@ -361,8 +380,7 @@ def _pictures_with_changes(shape: tuple[int, ...]) -> list[NDArray[np.float32]]:
 def _states_before_layers(
     forward: Forward, pictures: Sequence[NDArray[np.float32]]
 ) -> Tensor:
-    """The input of the model's first layer."""
-    # Four pictures in one batch: the model is read once.
+    """The input of the model's first layer, (B, T, D), for pictures in one batch."""
     output = forward.run(forward.batch(pictures), output_hidden_states=True)
     states = getattr(output, "hidden_states", None)
     first = states[0] if isinstance(states, tuple | list) and states else None
@@ -372,7 +390,10 @@ def _states_before_layers(
 
 
 def _shifted_positions(shift_T: NDArray[np.float32], dtype: str) -> NDArray[np.int64]:
-    """Positions whose state shifts by more than rounding."""
+    """Find the positions whose state shifts by more than rounding.
+
+    ``shift_T`` is the norm of the shift at every position.
+    """
     largest = float(shift_T.max())
     if not 0 < largest < np.inf:
         raise Unusable(

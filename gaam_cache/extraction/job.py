@@ -98,7 +98,7 @@ def prepare_job(
     if checked is None:
         checked = read_rows(config, report)
     rows = checked.rows
-    encoder = open_encoder(_first_split(rows).kind, config, rows, weights=weights)
+    encoder = open_encoder(_first_split(rows).kind, config, rows, needs_weights=weights)
     warn(encoder.notices())
     fields = plan_fields(
         rows,

@@ -143,7 +143,7 @@ def _is_rounding(
         return False
     row = deviation.row
     items = encoded.prepared.inputs.batch(batch.rows)
-    exact = encoder.exact(items, batch.index_of(row))
+    exact = encoder.states_in_higher_precision(items, batch.index_of(row))
     if exact is None:
         return False
 

@@ -155,7 +155,7 @@ class _Comparison:
         alone_LD: NDArray[Any],
     ) -> bool:
         """Whether rounding explains a deviation, as higher precision shows."""
-        exact = self._encoder.exact([item], 0)
+        exact = self._encoder.states_in_higher_precision([item], 0)
         if exact is None:
             return False
         _, exact_alone = exact

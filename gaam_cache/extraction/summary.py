@@ -89,13 +89,13 @@ class ExtractionStats:
     def count_inputs(self, inputs: Inputs) -> None:
         """Count what the tokenizer did to some rows."""
         self.truncated += sum(inputs.truncated)
-        own_N = np.asarray(inputs.own)
-        unknown_N = np.asarray(inputs.unknown)
+        own_N = np.asarray(inputs.num_text_tokens)
+        unknown_N = np.asarray(inputs.num_unknown_tokens)
         self.own_tokens += int(own_N.sum())
         self.unknown_tokens += int(unknown_N.sum())
         # a text of unknown tokens alone, or of none
         self.unread += int((unknown_N == own_N).sum())
-        for token, rows in inputs.doubled.items():
+        for token, rows in inputs.rows_by_doubled_token.items():
             self.doubled[token] = self.doubled.get(token, 0) + rows
 
     @property

@@ -60,7 +60,7 @@ def test_tokens_are_those_of_the_tokenizers_own_template(
     for text, ids in zip(TEXTS, inputs.items, strict=True):
         message = [{"role": "user", "content": text}]
         assert ids.tolist() == tokenizer.apply_chat_template(message, return_dict=False)
-    assert not inputs.doubled
+    assert not inputs.rows_by_doubled_token
     # the text is cut, and not the markup
     markup = tokenizer.apply_chat_template(
         [{"role": "user", "content": "q"}], return_dict=False
@@ -180,7 +180,9 @@ def test_special_tokens_that_stand_twice_are_named(
 ) -> None:
     texts, settings, expected = DOUBLED[case]
     found = (
-        open_text(save(kind, tmp_path / "encoder"), **settings).prepare(texts).doubled
+        open_text(save(kind, tmp_path / "encoder"), **settings)
+        .prepare(texts)
+        .rows_by_doubled_token
     )
     assert found == dict.fromkeys(expected, 1)
 
@@ -188,8 +190,11 @@ def test_special_tokens_that_stand_twice_are_named(
 def test_texts_that_bring_the_markup_of_the_template_are_named(tmp_path: Path) -> None:
     folder = with_template("byte-level", TEMPLATES["plain"], tmp_path / "encoder")
     encoder = open_text(folder, chat_template=True)
-    assert encoder.prepare(["[CLS]user: goal[SEP]"]).doubled == {"[CLS]": 1, "[SEP]": 1}
-    assert encoder.prepare(["goal"]).doubled == {}
+    assert encoder.prepare(["[CLS]user: goal[SEP]"]).rows_by_doubled_token == {
+        "[CLS]": 1,
+        "[SEP]": 1,
+    }
+    assert encoder.prepare(["goal"]).rows_by_doubled_token == {}
 
 
 def test_an_extraction_warns_of_them(tmp_path: Path) -> None:
