@@ -38,7 +38,7 @@ PUBLISHED_SECONDS = 5.0
 """Length of every sound in the published code."""
 CLIP_OF = "clip_of"
 """Kept column that names the sound of a row, if long sounds become several rows."""
-PLACE = "{text}"
+TEXT_PLACEHOLDER = "{text}"
 """Where a prompt takes its text."""
 RECORDED = "recorded"
 """Metadata of a field that a plan records if its value is not the default.
@@ -106,7 +106,7 @@ class WorkerConfig:
     )
 
     @property
-    def alone(self) -> bool:
+    def has_single_local_worker(self) -> bool:
         return self.engine == "local" and self.devices == "1"
 
 
@@ -481,7 +481,9 @@ class ExtractConfig(WorkerConfig):
         )
         yield (
             "device_map devices",
-            not self.device_map or self.alone or self.engine != "local",
+            not self.device_map
+            or self.has_single_local_worker
+            or self.engine != "local",
             "spreads one encoder over all GPUs",
             "one worker, --engine ray, or device-map=none",
         )
@@ -525,7 +527,7 @@ class ExtractConfig(WorkerConfig):
             "prompt",
             self.prompt is None or _is_prompt(self.prompt),
             "needs one place for the text",
-            f"'{PLACE}' exactly once",
+            f"'{TEXT_PLACEHOLDER}' exactly once",
         )
         yield (
             "published_audio clip_seconds",
@@ -543,7 +545,7 @@ class ExtractConfig(WorkerConfig):
 
 def _is_prompt(text: str) -> bool:
     """Whether a prompt has one place for the text and can be written as UTF-8."""
-    return text.count(PLACE) == 1 and not re.search("[\ud800-\udfff]", text)
+    return text.count(TEXT_PLACEHOLDER) == 1 and not re.search("[\ud800-\udfff]", text)
 
 
 def _is_encoding(name: str) -> bool:

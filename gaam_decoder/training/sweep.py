@@ -110,7 +110,7 @@ def train(
     check_tracker(config.track)
     check_writable(config.runs, option="--runs")
     rank = find_rank(config.rank)
-    if not config.alone:
+    if not config.has_single_local_worker:
         return Runs(_by_engine(config, rank.total if rank else 1, report, say))
     if rank is not None:
         devices.share_machine(rank.workers_on_machine)
