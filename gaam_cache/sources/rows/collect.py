@@ -166,7 +166,9 @@ def collect(
     collected, total = _collect_records(records, columns, config, class_names, problems)
 
     # refuse what cannot be used, and warn of what is odd
-    problems.check(collected.labels, total, sampled=config.limit is not None)
+    problems.refuse_unusable_rows(
+        collected.labels, total, sampled=config.limit is not None
+    )
     if not collected.labels:
         raise _no_rows(record_filter.skipped, origin)
     collected.warn_of_label_kinds(split)
@@ -412,7 +414,7 @@ def _read_labels(
             labels.append(_label_of(record, columns, config, class_names))
         except DataError as error:
             problems.add(location, error)
-    problems.check(labels, total)
+    problems.refuse_unusable_rows(labels, total)
     return labels, record_filter.skipped
 
 
