@@ -41,7 +41,7 @@ TYPE_WORDS: dict[Any, str] = {
 """Type of a field -> its word in a list of settings; every other type is TEXT."""
 Config = TypeVar("Config")
 Rule = tuple[str, object, str, str]
-"""Names of settings, their condition, the problem of the first one, what to expect."""
+"""What ``setting_rule`` returns; the names of the settings have spaces between them."""
 
 
 def option(default: Any, meaning: str, **metadata: Any) -> Any:
@@ -200,20 +200,38 @@ def check_at_least(config: object, minimum: int, *names: str) -> None:
             )
 
 
+def setting_rule(*setting_names: str, holds: bool, problem: str, expected: str) -> Rule:
+    """A condition that settings must meet, with the parts of its error message.
+
+    Args:
+        setting_names: fields of the configuration. The message begins with the first
+            one and shows the values of all of them.
+        holds: whether the settings meet the condition.
+        problem: what is wrong if they do not; continues a sentence whose subject is
+            the first setting: 'is out of range'.
+        expected: the values that are right.
+    """
+    return " ".join(setting_names), holds, problem, expected
+
+
 def check_rules(config: Any, rules: Iterable[Rule]) -> None:
-    """Refuse the first broken rule; a rule may rely on the rules before it."""
-    for rule_names, holds, problem, expected in rules:
+    """Raise ConfigError for the first rule that the settings break.
+
+    No rule after it is evaluated, so a rule may rely on the rules before it.
+    """
+    for joined_names, holds, problem, expected in rules:
         if holds:
             continue
-        names = rule_names.split()
-        words: list[str] = []
+        setting_names = joined_names.split()
+        # the settings and their values, as a person would write them
+        command_line: list[str] = []
         for field in fields_of(config):
-            if field.name in names:
-                words += command_words(field, getattr(config, field.name))
+            if field.name in setting_names:
+                command_line += command_words(field, getattr(config, field.name))
         raise ConfigError(
-            f"{name_in_messages(config, names[0])} {problem}",
+            f"{name_in_messages(config, setting_names[0])} {problem}",
             expected=expected,
-            found=shortened(" ".join(words)),
+            found=shortened(" ".join(command_line)),
         )
 
 
