@@ -29,7 +29,7 @@ from gaam_cache.importing.arrays import (
     STRINGS,
     Array,
     Roles,
-    choose,
+    choose_arrays,
     open_file,
 )
 from gaam_cache.sources.base import NO_LABEL, Rows
@@ -326,7 +326,7 @@ def import_states(
         arrays: list[Array] = []
         for path in paths:
             arrays += open_file(path, stack)
-        roles_by_split, unused = choose(arrays, config)
+        roles_by_split, unused = choose_arrays(arrays, config)
         # a preview is quick: it does not hash the files
         if report is not None:
             folder = os.path.commonpath([path.parent for path in paths])
