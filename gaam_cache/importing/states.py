@@ -1,6 +1,6 @@
-"""Import: arrays of states that other programs computed become a cache.
+"""Import: make a cache of arrays of states that other programs computed.
 
-Shapes: N rows, L layers, D features.
+Shapes: N rows, L layers, D features; n rows of one shard.
 """
 
 import os
@@ -53,14 +53,16 @@ from gaam_cache.store.shard import (
 )
 from gaam_cache.store.spread import FEWEST_ROWS, Spread, SpreadSums
 
-READABLE = (*dtypes.ITEM_BYTES, "float64")
-MOST_CLASSES = 10**6  # a plan names every class: a larger number is not a class
-KEPT = f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
+IMPORTABLE_DTYPES = (*dtypes.ITEM_BYTES, "float64")
+MAX_NUM_CLASSES = 10**6  # a plan names every class: a larger label is no class
+EXPECTED_COLUMN_VALUES = (
+    f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportSummary:
-    """What an import did, or what it would do."""
+    """The result of an import, or of a preview of it."""
 
     path: str
     fingerprint: str  # empty for a preview, which does not read the states
@@ -70,14 +72,15 @@ class ImportSummary:
     storage_dtype: str
     rows: dict[str, int]  # split -> number of rows
     splits: dict[str, dict[str, Any]]  # split -> role -> array; and rows of each class
-    shards: int
-    shards_made: int  # in this run; the others existed
-    bytes: int
-    left: tuple[str, ...]  # arrays of the files that are not used
+    shards: int  # number of all shards
+    shards_made: int  # number of shards that this run wrote; the others existed
+    bytes: int  # of the states of all rows
+    left: tuple[str, ...]  # arrays of the files that the import does not use
 
     to_dict = asdict
 
     def in_words(self) -> str:
+        """The result as lines of text for the terminal."""
         if self.fingerprint:
             title = (
                 f"the cache in '{shown_path(self.path)}' is complete "
@@ -103,75 +106,84 @@ class ImportSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedRows(Rows):
-    """The rows of a split, of which only states are known; arrays are read when needed.
+    """The rows of a split whose states other programs computed.
 
     The states are one array (N, L, D), (L, N, D) or (N, D), or one array (N, D) for
-    each layer. The ``inputs`` are digests of the stored states: they stand for the
-    texts or sounds, which nobody has.
+    each layer. They are read when they are needed. The texts or sounds of the rows are
+    unknown: digests of the stored states stand in their place, as ``inputs``.
     """
 
     kind: ClassVar[str] = IMPORTED
     noun: ClassVar[str] = "state"
     inputs: list[bytes]
+    """The digest of the stored states of every row; empty until they are read."""
     arrays: Sequence[Array]
+    """The states: one array, or one for each layer."""
     axes: str
+    """The axes of an array of states: 'nld', 'lnd' or 'nd'."""
     num_layers: int
     hidden_size: int
-    array_names: dict[
-        str, Any
-    ]  # role -> names of arrays, for the fingerprint: JSON values
+    array_names: dict[str, Any]
+    """Role -> names of arrays, as JSON values; the fingerprint covers them."""
 
     @classmethod
     def from_arrays(
-        cls, split: str, roles: Roles, axes: str | None, class_of: Mapping[Any, str]
+        cls,
+        split: str,
+        roles: Roles,
+        axes: str | None,
+        class_by_label: Mapping[Any, str],
     ) -> Self:
         """The rows of a split; the values of the states are not read yet.
 
         Args:
-            split: its name.
-            roles: its arrays.
-            axes: the axes of the states, if an option says them.
-            class_of: label -> name of the class.
+            split: name of the split.
+            roles: role -> arrays of the split.
+            axes: the axes of the states; None if no option says them.
+            class_by_label: label -> name of its class.
 
         Raises:
-            DataError: labels without a class, or arrays that do not fit together.
+            DataError: a label has no class, or the arrays do not fit together.
         """
-        arrays = roles[STATES]
-        first = arrays[0]
+        state_arrays = roles[STATES]
+        first_array = state_arrays[0]
         labels = None
         if LABELS in roles:
-            labels = _read_labels(split, roles[LABELS][0], class_of)
-        usual_axes = "nld" if len(first.shape) == 3 else "nd"
+            labels = _read_labels(split, roles[LABELS][0], class_by_label)
+        usual_axes = "nld" if len(first_array.shape) == 3 else "nd"
         known_axes = axes or usual_axes
-        _check_shapes(split, arrays, labels, known_axes, are_sure=axes is not None)
+        _check_shapes(
+            split, state_arrays, labels, known_axes, are_axes_given=axes is not None
+        )
 
-        sizes = dict(zip(known_axes, first.shape, strict=False))
+        size_by_axis = dict(zip(known_axes, first_array.shape, strict=False))
+        num_rows = size_by_axis["n"]
         columns = [role for role in roles if role not in (STATES, LABELS)]
-        kept = {name: _read_column(roles[name][0], sizes["n"]) for name in columns}
+        kept = {name: _read_column(roles[name][0], num_rows) for name in columns}
 
-        # the fingerprint covers which array was taken as what
+        # the fingerprint covers which array was taken for which role
         array_names: dict[str, Any] = {
-            "states": [array.name for array in arrays],
-            "dtypes": [first.dtype],
+            "states": [array.name for array in state_arrays],
+            "dtypes": [first_array.dtype],
             "axes": known_axes,
             "columns": {name: roles[name][0].name for name in columns},
         }
         if LABELS in roles:
             array_names[LABELS] = roles[LABELS][0].name
-        origin = first.where
-        if len(arrays) > 1:
-            origin += f" to {arrays[-1].name}"
+        origin = first_array.where
+        if len(state_arrays) > 1:
+            origin += f" to {state_arrays[-1].name}"
         return cls(
             inputs=[],
-            labels=labels or [NO_LABEL] * sizes["n"],
+            labels=labels or [NO_LABEL] * num_rows,
             class_names=None,
             origin=origin,
             kept=kept,
             labelled=labels is not None,
-            arrays=arrays,
+            arrays=state_arrays,
             axes=known_axes,
-            num_layers=sizes.get("l", len(arrays)),
-            hidden_size=sizes["d"],
+            num_layers=size_by_axis.get("l", len(state_arrays)),
+            hidden_size=size_by_axis["d"],
             array_names=array_names,
         )
 
@@ -185,50 +197,71 @@ class ImportedRows(Rows):
         return f"all layers are the same; its label is '{self.labels[row]}'"
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows in their original type, (n, L, D); bfloat16 as its bits."""
+        """Read the states of rows ``start`` to ``stop``, (n, L, D).
+
+        They have the type of the array; bfloat16 comes as its bits in uint16.
+        """
         if self.axes == "lnd":
             states_LND = self.arrays[0].read((slice(None), slice(start, stop)))
             return np.swapaxes(states_LND, 0, 1)
-        parts = [array.read(slice(start, stop)) for array in self.arrays]
         if self.axes == "nld":
-            return parts[0]
-        return np.stack(parts, axis=1)
+            return self.arrays[0].read(slice(start, stop))
+        layers_ND = [array.read(slice(start, stop)) for array in self.arrays]
+        return np.stack(layers_ND, axis=1)
 
-    def stored(
-        self, shard: ShardSpec, storage_dtype: str, sums: SpreadSums | None = None
+    def read_for_storage(
+        self,
+        shard: ShardSpec,
+        storage_dtype: str,
+        spread_sums: SpreadSums | None = None,
     ) -> NDArray[Any]:
-        """Rows as they are stored, (n, L, D); ``sums`` collects what rounding changes.
+        """Read the states of a shard, (n, L, D), and round them to the storage type.
+
+        Args:
+            shard: its rows are read.
+            storage_dtype: type of the stored states.
+            spread_sums: collects the states before and after rounding, to measure what
+                rounding changes.
 
         Raises:
-            NumericsError: a value that the type cannot hold.
+            NumericsError: the storage type cannot hold a value.
         """
         dtype = self.arrays[0].dtype
-        given_NLD = self.read(shard.start, shard.stop)
+        original_NLD = self.read(shard.start, shard.stop)
         stored_NLD = np.ascontiguousarray(
-            dtypes.to_storage_dtype(given_NLD, dtype, storage_dtype)
+            dtypes.to_storage_dtype(original_NLD, dtype, storage_dtype)
         )
         bad_index = dtypes.first_not_finite(stored_NLD, storage_dtype)
         if bad_index is not None:
-            raise self._not_finite(given_NLD, bad_index, shard, storage_dtype)
-        if sums is not None:
-            exact_NLD = given_NLD
+            raise self._not_finite_error(original_NLD, bad_index, shard, storage_dtype)
+        if spread_sums is not None:
+            # sums need numbers in place of the bits of bfloat16
+            exact_NLD = original_NLD
             if dtype == "bfloat16":
-                exact_NLD = dtypes.as_float32(given_NLD)
+                exact_NLD = dtypes.as_float32(original_NLD)
             rounded_NLD = stored_NLD
             if storage_dtype == "bfloat16":
                 rounded_NLD = dtypes.as_float32(stored_NLD)
-            sums.add(exact_NLD, rounded_NLD)
+            spread_sums.add(exact_NLD, rounded_NLD)
         return stored_NLD
 
-    def _not_finite(
+    def _not_finite_error(
         self,
-        given_NLD: NDArray[Any],
+        original_NLD: NDArray[Any],
         index: tuple[int, ...],
         shard: ShardSpec,
         storage_dtype: str,
     ) -> NumericsError:
+        """The error for the state at ``index`` that the storage type cannot hold.
+
+        Args:
+            original_NLD: the states of the shard as they were read.
+            index: row of the shard, layer and feature of the state, from 0.
+            shard: the shard.
+            storage_dtype: type of the stored states.
+        """
         row, layer, feature = index
-        value = given_NLD[index]
+        value = original_NLD[index]
         if self.arrays[0].dtype == "bfloat16":
             value = dtypes.as_float32(value)
         array = self.arrays[layer] if len(self.arrays) > 1 else self.arrays[0]
@@ -242,61 +275,86 @@ class ImportedRows(Rows):
         )
 
 
-def _read_labels(split: str, array: Array, class_of: Mapping[Any, str]) -> list[str]:
-    """The class of every row of a split."""
-    expected = brief(f"one of {', '.join(map(repr, class_of))}", 200)
-    values = array.values(f"labels of '{split}'", None, class_of.__contains__, expected)
-    return [class_of[value] for value in values]
+def _read_labels(
+    split: str, array: Array, class_by_label: Mapping[Any, str]
+) -> list[str]:
+    """The class of every row of a split; DataError for a label without a class."""
+    expected = brief(f"one of {', '.join(map(repr, class_by_label))}", 200)
+    labels = array.values(
+        f"labels of '{split}'", None, class_by_label.__contains__, expected
+    )
+    return [class_by_label[label] for label in labels]
 
 
-def _read_column(array: Array, rows: int) -> list[str]:
-    """The text of a kept column for every row."""
-    values = array.values("a column", rows, _can_be_kept, KEPT)
+def _read_column(array: Array, num_rows: int) -> list[str]:
+    """The value of a kept column in every row, as text."""
+    values = array.values("a column", num_rows, _can_be_kept, EXPECTED_COLUMN_VALUES)
     return list(map(str, values))
+
+
+def _can_be_kept(value: Any) -> bool:
+    """Whether a shard can store a value as text."""
+    return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
 
 
 def _check_shapes(
     split: str,
-    arrays: Sequence[Array],
+    state_arrays: Sequence[Array],
     labels: Sequence[str] | None,
     axes: str,
     *,
-    are_sure: bool,
+    are_axes_given: bool,
 ) -> None:
-    """Refuse arrays that are not the states of a split with these labels.
+    """Refuse arrays that cannot be the states of a split.
 
-    ``are_sure``: an option says the axes.
+    Args:
+        split: name of the split.
+        state_arrays: one array, or one for each layer.
+        labels: the label of every row; None for a split without labels.
+        axes: the axes of each array: 'nld', 'lnd' or 'nd'.
+        are_axes_given: whether an option says the axes.
+
+    Raises:
+        DataError: an array has a type or shape that does not fit.
     """
-    first = arrays[0]
-    sizes = dict(zip(axes, first.shape, strict=False))
-    has_axes = len(first.shape) == len(axes) and 0 not in first.shape
-    has_rows = labels is None or len(labels) == sizes.get("n")
-    has_layers = len(arrays) == 1 or axes == "nd"
-    # as many rows as layers: nobody knows which axis is which
-    is_ambiguous = (
-        not are_sure
-        and axes != "nd"
-        and labels is not None
-        and sizes["n"] == sizes["l"]
+    first_array = state_arrays[0]
+    is_first_usable = (
+        first_array.dtype in IMPORTABLE_DTYPES
+        and _has_fitting_axes(first_array, labels, axes, are_axes_given=are_axes_given)
+        # several arrays are one for each layer, so none has an axis of layers
+        and (len(state_arrays) == 1 or axes == "nd")
     )
-    fits = first.dtype in READABLE and has_axes and has_rows and has_layers
-    for array in arrays:
-        is_like_first = (array.dtype, array.shape) == (first.dtype, first.shape)
-        if fits and not is_ambiguous and is_like_first:
+    for array in state_arrays:
+        has_dtype_of_first = array.dtype == first_array.dtype
+        has_shape_of_first = array.shape == first_array.shape
+        if is_first_usable and has_dtype_of_first and has_shape_of_first:
             continue
         rows = "rows" if labels is None else f"{len(labels):,} rows"
         raise DataError(
             f"the array '{array.name}' cannot be states of '{split}'",
             expected=f"{rows} (n), layers (l) and features (d) as {axes}, of "
-            f"{', '.join(READABLE)}; all of a split alike",
+            f"{', '.join(IMPORTABLE_DTYPES)}; all of a split alike",
             found=f"{array.dtype} {array.shape}",
             where=array.where,
             hint="--set axes=nld, lnd or nd; states of tokens have to be pooled before",
         )
 
 
-def _can_be_kept(value: Any) -> bool:
-    return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
+def _has_fitting_axes(
+    array: Array, labels: Sequence[str] | None, axes: str, *, are_axes_given: bool
+) -> bool:
+    """Whether an array of states has these axes, and a row for every label."""
+    if len(array.shape) != len(axes) or 0 in array.shape:
+        return False
+    if labels is None:
+        return True
+    size_by_axis = dict(zip(axes, array.shape, strict=True))
+    if len(labels) != size_by_axis["n"]:
+        return False
+    # with as many rows as layers, only an option tells which axis has the rows
+    if are_axes_given or axes == "nd":
+        return True
+    return size_by_axis["n"] != size_by_axis["l"]
 
 
 def import_states(
@@ -587,7 +645,7 @@ def _finish_plan(
     for split, split_rows in rows.items():
         sums = SpreadSums()
         for shard in plan.shards(split):
-            stored_NLD = split_rows.stored(shard, plan.storage_dtype, sums)
+            stored_NLD = split_rows.read_for_storage(shard, plan.storage_dtype, sums)
             digests = [sha256(row_LD).digest() for row_LD in stored_NLD]
             split_rows.inputs.extend(digests)
             report(shard.stop, len(split_rows), f"checking '{split}'")
@@ -626,7 +684,7 @@ def _write_shards(
         # an interrupted import goes on here
         if shard.name not in missing:
             continue
-        states_NLD = rows[shard.split].stored(shard, plan.storage_dtype)
+        states_NLD = rows[shard.split].read_for_storage(shard, plan.storage_dtype)
         key = embeddings_key(plan, plan.pooling[0])
         arrays = {key: (plan.storage_dtype, states_NLD)}
         arrays |= row_arrays.of_shard(shard, np.ones(len(states_NLD), np.int64))
@@ -693,7 +751,7 @@ def _classes(
         names = names or job.class_order(set(labels))
     # numbers of classes without names: 0, 1, 2 and so on
     if not names:
-        class_count = min(max(labels, default=-1) + 1, MOST_CLASSES)
+        class_count = min(max(labels, default=-1) + 1, MAX_NUM_CLASSES)
         names = tuple(map(str, range(class_count)))
     if "" in names or len(set(names)) < len(names):
         raise ConfigError(
