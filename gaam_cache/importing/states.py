@@ -363,9 +363,9 @@ def import_states(
     preview: bool = False,
     progress: ReportProgress | None = None,
 ) -> ImportSummary:
-    """Make a cache of the states in files, or complete one.
+    """Make a cache of the states in files, or complete an interrupted import.
 
-    A ``preview`` checks labels, but reads no states and writes nothing.
+    With ``preview`` gaam checks the labels, but reads no states and writes nothing.
 
     >>> files = ("train.npz", "test.npz")
     >>> config = gaam_cache.ImportConfig(files=files, out="imported")
@@ -373,26 +373,33 @@ def import_states(
     {'train': 60, 'test': 30}
 
     Raises:
-        GaamError: as for ``write``; ConfigError if it is not clear which array is what.
+        GaamError: as for ``write``; ConfigError if it is not clear which array has
+            which role.
     """
-    report = None if preview else progress or no_progress
+    report: ReportProgress | None = None
+    if not preview:
+        report = progress or no_progress
     # hours of reading are lost if the folder turns out to be read-only
     check_writable(config.out, option="--out")
     paths = [absolute_path(file) for file in config.files]
-    hashes: dict[str, str] = {}
+    hash_by_path: dict[str, str] = {}
     with ExitStack() as stack:
         arrays: list[Array] = []
         for path in paths:
             arrays += open_file(path, stack)
-        roles_by_split, unused = choose_arrays(arrays, config)
+        roles_by_split, unused_arrays = choose_arrays(arrays, config)
         # a preview is quick: it does not hash the files
         if report is not None:
             folder = os.path.commonpath([path.parent for path in paths])
             for path in paths:
-                hashes[path.relative_to(folder).as_posix()] = hash_file(path)
-        recorded = {"import": settings_of_import(config)}
-        return _make(
-            roles_by_split, config, report, {"files": hashes}, recorded, unused
+                hash_by_path[path.relative_to(folder).as_posix()] = hash_file(path)
+        return _make_cache(
+            roles_by_split,
+            config,
+            report,
+            fingerprint_extras={"files": hash_by_path},
+            dataset_extras={"import": settings_of_import(config)},
+            unused_arrays=unused_arrays,
         )
 
 
@@ -405,11 +412,11 @@ def write(
     progress: ReportProgress | None = None,
     **settings: Any,
 ) -> ImportSummary:
-    """Make a cache of arrays in this program, or complete one.
+    """Make a cache of arrays in this program, or complete an interrupted call.
 
-    Every number is read twice: before anything is written, to check and hash it, and to
-    write it. At most the rows of one shard are copied: pass a memory map or a data set
-    of h5py if the states are larger than memory.
+    gaam reads every number twice: first to check and hash it, before it writes
+    anything, and then to write it. It copies at most the rows of one shard at a time.
+    Pass a memory map or a data set of h5py if the states are larger than memory.
 
     >>> splits = {"train": (states, labels), "test": (others, theirs)}
     >>> made = gaam_cache.write("cache", splits)
@@ -427,8 +434,9 @@ def write(
             float64, of NumPy, torch or h5py. Labels are whole numbers from 0, or
             strings; None for a split without labels, to predict on.
         columns: name of a kept column -> split -> a string for every row.
-        planted: JSON values, fractions as text: what decides the labels, which the
-            fingerprint covers, and what is known of their teacher.
+        planted: for labels that ``gaam plant`` drew, two mappings of JSON values with
+            fractions as text. The first says what decides the labels, and the
+            fingerprint covers it. The second describes the teacher that drew them.
         progress: called with (rows done, rows in all, current work).
         settings: of ``ImportConfig``: ``class_names``, ``axes``, ``storage_dtype``,
             ``shard_rows``, and the names for reports: ``encoder_name``,
@@ -444,7 +452,7 @@ def write(
     """
     columns = columns or {}
     config = ImportConfig(
-        files=("arrays of a program",),  # the checks are those of files
+        files=("arrays of a program",),  # a placeholder: at least one file is required
         out=Path(out),
         keep_columns=tuple(columns),
         **settings,
@@ -457,54 +465,67 @@ def write(
                 f"split '{shortened(split)}' cannot be part of a file name",
                 expected="letters, digits, '_' and '.'",
             )
-        values = {name: column[split] for name, column in columns.items()}
+        other_roles = {name: column[split] for name, column in columns.items()}
         if labels is not None:
-            values[LABELS] = labels
-        roles_by_split[split] = _roles_of(split, states, values)
+            other_roles[LABELS] = labels
+        roles_by_split[split] = _arrays_by_role(split, states, other_roles)
 
-    covered: dict[str, Any] = {"files": {}}
-    recorded: dict[str, Any] = {}
+    fingerprint_extras: dict[str, Any] = {"files": {}}
+    dataset_extras: dict[str, Any] = {}
     if planted is not None:
         labels_rule, teacher = planted
-        covered[PLANTED_KEY] = dict(labels_rule)
-        recorded[PLANTED_KEY] = dict(teacher)
-    return _make(roles_by_split, config, progress or no_progress, covered, recorded)
+        fingerprint_extras[PLANTED_KEY] = dict(labels_rule)
+        dataset_extras[PLANTED_KEY] = dict(teacher)
+    return _make_cache(
+        roles_by_split,
+        config,
+        progress or no_progress,
+        fingerprint_extras=fingerprint_extras,
+        dataset_extras=dataset_extras,
+    )
 
 
-def _roles_of(split: str, states: Any, values: Mapping[str, Any]) -> Roles:
-    """The arrays of a split of this program; ``values`` are labels and columns."""
+def _arrays_by_role(split: str, states: Any, other_roles: Mapping[str, Any]) -> Roles:
+    """Role -> arrays of a split that a program passes.
+
+    Args:
+        split: its name, for the names of the arrays in messages.
+        states: an array, or a list with one array for each layer.
+        other_roles: the arrays of labels and kept columns by role.
+    """
     states_by_name = {"states": states}
     if isinstance(states, (list, tuple)):
-        numbered = enumerate(states, start=1)
-        states_by_name = {f"layer {number}": layer for number, layer in numbered}
+        numbered_layers = enumerate(states, start=1)
+        states_by_name = {f"layer {number}": layer for number, layer in numbered_layers}
     roles = {
         STATES: [
             Array(f"{name} of '{split}'", array)
             for name, array in states_by_name.items()
         ]
     }
-    for role, array in values.items():
+    for role, array in other_roles.items():
         roles[role] = [Array(f"{role} of '{split}'", array)]
     return roles
 
 
-def _make(
+def _make_cache(
     roles_by_split: Mapping[str, Roles],
     config: ImportConfig,
     report: ReportProgress | None,
-    covered: Mapping[str, Any],
-    recorded: Mapping[str, Any],
-    unused: Sequence[Array] = (),
+    *,
+    fingerprint_extras: Mapping[str, Any],
+    dataset_extras: Mapping[str, Any],
+    unused_arrays: Sequence[Array] = (),
 ) -> ImportSummary:
-    """Make the cache of some arrays; without ``report`` only say what it would be.
+    """Make the cache of some arrays, or say what it would be.
 
     Args:
-        roles_by_split: split -> its arrays.
+        roles_by_split: split -> role -> arrays.
         config: the settings.
-        report: called with the progress.
-        covered: what the fingerprint covers beside the arrays.
-        recorded: what the plan records of the data set.
-        unused: arrays that are not used, for the summary.
+        report: called with the progress; None for a preview, which writes nothing.
+        fingerprint_extras: what the fingerprint covers beside the arrays.
+        dataset_extras: what the plan records of the data set beside its name.
+        unused_arrays: arrays without a role, for the summary.
     """
     if len({split.casefold() for split in roles_by_split}) < len(roles_by_split):
         raise ConfigError(
@@ -512,13 +533,13 @@ def _make(
             expected="names that every file system tells apart",
             found=", ".join(roles_by_split),
         )
-    class_names, class_of = _classes(roles_by_split, config.class_names)
+    class_names, class_by_label = _read_classes(roles_by_split, config.class_names)
     rows = {
-        split: ImportedRows.from_arrays(split, roles, config.axes, class_of)
+        split: ImportedRows.from_arrays(split, roles, config.axes, class_by_label)
         for split, roles in roles_by_split.items()
     }
-    _check_sizes(rows)
-    plan = _new_plan(config, rows, class_names, covered, recorded)
+    _check_equal_sizes(rows)
+    plan = _new_plan(config, rows, class_names, fingerprint_extras, dataset_extras)
     shards_made = 0
     if report is not None:
         plan = _finish_plan(config, plan, rows, report)
@@ -543,7 +564,7 @@ def _make(
         shards=plan.num_shards,
         shards_made=shards_made,
         bytes=plan.row_bytes * sum(plan.rows.values()),
-        left=tuple(map(str, unused)),
+        left=tuple(map(str, unused_arrays)),
     )
 
 
@@ -555,7 +576,7 @@ def _rows_per_class(rows: ImportedRows, class_names: Sequence[str]) -> dict[str,
     return {name: counts[name] for name in class_names}
 
 
-def _check_sizes(rows: Mapping[str, ImportedRows]) -> None:
+def _check_equal_sizes(rows: Mapping[str, ImportedRows]) -> None:
     """Refuse splits that differ in the number of layers or features."""
     sizes = {
         split: f"{split_rows.num_layers} x {split_rows.hidden_size}"
@@ -573,12 +594,21 @@ def _new_plan(
     config: ImportConfig,
     rows: Mapping[str, ImportedRows],
     class_names: tuple[str, ...],
-    covered: Mapping[str, Any],
-    recorded: Mapping[str, Any],
+    fingerprint_extras: Mapping[str, Any],
+    dataset_extras: Mapping[str, Any],
 ) -> Plan:
-    """The plan of the cache, whose fingerprint does not cover the states yet."""
+    """The plan of the cache; ``_finish_plan`` adds the states to its fingerprint.
+
+    Args:
+        config: the settings.
+        rows: the rows of every split.
+        class_names: all classes, in order.
+        fingerprint_extras: what the fingerprint covers beside the arrays.
+        dataset_extras: what the plan records of the data set beside its name.
+    """
+    # all splits have the same number of layers and the same hidden size
     first_rows = next(iter(rows.values()))
-    identity = _identity(config, rows, covered)
+    identity = _encoder_identity(config, rows, fingerprint_extras)
     encoder = {
         "kind": IMPORTED,
         "name": config.encoder_name,
@@ -593,7 +623,7 @@ def _new_plan(
         "revision": None,
         "origin": {split: split_rows.origin for split, split_rows in rows.items()},
         "shared_texts": {},
-        **recorded,
+        **dataset_extras,
     }
     storage_dtype = config.storage_dtype or _lossless_dtype(rows)
     return job.new_plan(
@@ -608,26 +638,34 @@ def _new_plan(
     )
 
 
-def _identity(
-    config: ImportConfig, rows: Mapping[str, ImportedRows], covered: Mapping[str, Any]
+def _encoder_identity(
+    config: ImportConfig,
+    rows: Mapping[str, ImportedRows],
+    fingerprint_extras: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The part of the fingerprint that stands for the encoder, which is not known."""
+    """The fields of the fingerprint that describe the encoder.
+
+    The encoder is unknown, so the arrays and files of the import stand in its place.
+    """
     array_names = {split: split_rows.array_names for split, split_rows in rows.items()}
     return {
-        "imported": {"taken": array_names, "num_tokens": {}, **covered},
+        "imported": {"taken": array_names, "num_tokens": {}, **fingerprint_extras},
         "pooling": [config.pool],
-        "layers": "as in the files",  # only their order is known
+        "layers": "as in the files",  # their numbers in the encoder are unknown
         "dtype": "unknown",
         "max_length": 1,
     }
 
 
 def _lossless_dtype(rows: Mapping[str, ImportedRows]) -> str:
-    """The type of the states if all splits have one that a cache can store."""
-    types = {split_rows.arrays[0].dtype for split_rows in rows.values()}
-    if len(types) == 1:
-        dtype = types.pop()
-        # float64 is not among the types of a cache
+    """The type of the arrays of states, or float32.
+
+    It is float32 if the splits have different types, or a type that no cache stores.
+    """
+    input_dtypes = {split_rows.arrays[0].dtype for split_rows in rows.values()}
+    if len(input_dtypes) == 1:
+        dtype = input_dtypes.pop()
+        # a cache cannot store float64
         if dtype in dtypes.ITEM_BYTES:
             return dtype
     return "float32"
@@ -639,25 +677,34 @@ def _finish_plan(
     rows: Mapping[str, ImportedRows],
     report: ReportProgress,
 ) -> Plan:
-    """Check and hash every state, and write the plan with its fingerprint."""
-    # the digest of a row stands for its content, which the fingerprint covers
+    """Check and hash every state, and write the plan with its fingerprint.
+
+    Returns:
+        The plan as it was written.
+
+    Raises:
+        NumericsError: a state cannot be stored, or rounding makes rows equal.
+    """
     fingerprint_fields = plan.fingerprint_fields
     for split, split_rows in rows.items():
-        sums = SpreadSums()
+        spread_sums = SpreadSums()
         for shard in plan.shards(split):
-            stored_NLD = split_rows.read_for_storage(shard, plan.storage_dtype, sums)
+            stored_NLD = split_rows.read_for_storage(
+                shard, plan.storage_dtype, spread_sums
+            )
+            # the digest of a row stands for its text or sound, which is unknown
             digests = [sha256(row_LD).digest() for row_LD in stored_NLD]
             split_rows.inputs.extend(digests)
             report(shard.stop, len(split_rows), f"checking '{split}'")
-        spread = sums.spread()
-        job.warn(_rounded_away(spread, plan.storage_dtype, split, split_rows))
+        spread = spread_sums.spread()
+        job.warn(_rounding_warnings(spread, plan.storage_dtype, split, split_rows))
 
-    # equal states in two splits are a leak, as equal texts are
-    groups = list(row_checks.repeated_texts(rows, report))
-    job.warn(row_checks.check_rows(rows, plan.class_names, groups))
+    # rows with equal states in two splits are a leak, as rows with equal texts are
+    copy_groups = list(row_checks.repeated_texts(rows, report))
+    job.warn(row_checks.check_rows(rows, plan.class_names, copy_groups))
     fingerprint_fields["content"] = job.content_of(rows, report)
-    plan.dataset["shared_texts"] = row_checks.shared_texts(groups)
-    equal_rows = row_checks.equal_rows(groups)
+    plan.dataset["shared_texts"] = row_checks.shared_texts(copy_groups)
+    equal_rows = row_checks.equal_rows(copy_groups)
     if equal_rows:
         plan.dataset["equal_rows"] = equal_rows
 
@@ -673,16 +720,18 @@ def _write_shards(
     report: ReportProgress,
 ) -> int:
     """Write the shards that are missing or broken; return their number."""
-    broken = job.discard_broken(config.out, plan)
-    job.warn(f"{name} is made again: {reason}" for name, reason in broken.items())
+    reason_by_shard = job.discard_broken(config.out, plan)
+    job.warn(
+        f"{name} is made again: {reason}" for name, reason in reason_by_shard.items()
+    )
     row_arrays = job.RowArrays(plan, rows)
-    missing = set(missing_shards(config.out, plan))
+    missing_names = set(missing_shards(config.out, plan))
     shards_made = 0
     for shard in plan.shards():
         split_size = plan.rows[shard.split]
         report(shard.start, split_size, f"writing shards of '{shard.split}'")
-        # an interrupted import goes on here
-        if shard.name not in missing:
+        # an earlier import, which was interrupted, has written the other shards
+        if shard.name not in missing_names:
             continue
         states_NLD = rows[shard.split].read_for_storage(shard, plan.storage_dtype)
         key = embeddings_key(plan, plan.pooling[0])
@@ -694,38 +743,49 @@ def _write_shards(
     return shards_made
 
 
-def _rounded_away(
+def _rounding_warnings(
     spread: Spread, storage_dtype: str, split: str, rows: ImportedRows
 ) -> Iterator[str]:
-    """Warn of a split whose rows are all equal, and of layers that rounding changes.
+    """Warnings of layers in which rows cannot be told apart, or less than before.
+
+    Args:
+        spread: how far the states of a split lie apart, before and after rounding.
+        storage_dtype: the type to which they are rounded.
+        split: name of the split.
+        rows: its rows.
 
     Raises:
         NumericsError: rounding makes too many rows of a layer equal.
     """
-    flat_L = spread.flat_layers(0.0, "float32")
-    if spread.rows >= FEWEST_ROWS and flat_L.any():
-        layers = brief(", ".join(str(layer + 1) for layer in np.flatnonzero(flat_L)))
+    is_flat_L = spread.flat_layers(0.0, "float32")
+    if spread.rows >= FEWEST_ROWS and is_flat_L.any():
+        flat_layers = [str(layer + 1) for layer in np.flatnonzero(is_flat_L)]
         yield (
-            f"all rows of '{split}' have one state in layers {layers}: nothing tells "
-            "them apart"
+            f"all rows of '{split}' have one state in layers "
+            f"{brief(', '.join(flat_layers))}: nothing tells them apart"
         )
     where = f"{rows.origin}, row 1 to row {len(rows)}"
-    coarse = spread.check_storage_precision(
-        storage_dtype, flat_L, first_layer=1, where=where
+    loss_by_layer = spread.check_storage_precision(
+        storage_dtype, is_flat_L, first_layer=1, where=where
     )
-    for layer, lost in coarse.items():
+    for layer, loss in loss_by_layer.items():
         yield (
             f"{storage_dtype} rounds away part of what tells rows of '{split}' apart "
-            f"in layer {layer}: {lost}; --storage-dtype float32 and a new --out keep it"
+            f"in layer {layer}: {loss}; --storage-dtype float32 and a new --out keep it"
         )
 
 
-def _classes(
-    roles_by_split: Mapping[str, Roles], class_names: tuple[str, ...]
+def _read_classes(
+    roles_by_split: Mapping[str, Roles], given_names: tuple[str, ...]
 ) -> tuple[tuple[str, ...], dict[Any, str]]:
-    """The names of the classes in order, and label -> name.
+    """The names of the classes in order, and label -> name of its class.
 
-    The labels of 'train' decide, or those of the first split with labels.
+    The labels of 'train' decide, or those of the first split with labels. A row of
+    another split with a label of no class is an error later.
+
+    Args:
+        roles_by_split: split -> role -> arrays.
+        given_names: the names that the user gives to the classes; may be empty.
     """
     labels_by_split = {
         split: roles[LABELS][0]
@@ -736,23 +796,22 @@ def _classes(
         raise ConfigError(
             "no split has labels", expected="at least one split with labels"
         )
-    # 'train' decides which classes there are: a test row of another class is an error
-    first_labels = next(iter(labels_by_split.values()))
-    reference = labels_by_split.get("train", first_labels)
-    _check_not_numbers(reference)
+    first_array = next(iter(labels_by_split.values()))
+    deciding_array = labels_by_split.get("train", first_array)
+    _refuse_fractions(deciding_array)
     # any whole number or string may be the label of a class
     expected = "whole numbers or strings"
-    labels = reference.values("labels", None, lambda label: True, expected)
+    labels = deciding_array.values("labels", None, lambda label: True, expected)
 
-    has_strings = reference.dtype == STRINGS
-    names = class_names
+    has_strings = deciding_array.dtype == STRINGS
+    names = given_names
     if has_strings:
-        refuse_quantities(labels, reference.where)
+        refuse_quantities(labels, deciding_array.where)
         names = names or job.class_order(set(labels))
-    # numbers of classes without names: 0, 1, 2 and so on
+    # classes that are numbers and have no names are called 0, 1, 2 and so on
     if not names:
-        class_count = min(max(labels, default=-1) + 1, MAX_NUM_CLASSES)
-        names = tuple(map(str, range(class_count)))
+        num_classes = min(max(labels, default=-1) + 1, MAX_NUM_CLASSES)
+        names = tuple(map(str, range(num_classes)))
     if "" in names or len(set(names)) < len(names):
         raise ConfigError(
             "class names must differ, and none be empty", found=", ".join(names)
@@ -762,7 +821,7 @@ def _classes(
     return names, dict(enumerate(names))
 
 
-def _check_not_numbers(labels: Array) -> None:
+def _refuse_fractions(labels: Array) -> None:
     """Refuse fractions as labels: a decoder would learn each number as a class."""
     if labels.dtype.startswith(("float", "bfloat")):
         raise DataError(
