@@ -22,6 +22,7 @@ from gaam_cache.common.settings import (
     key,
     name_in_messages,
     option,
+    setting_rule,
     settle,
 )
 
@@ -35,11 +36,15 @@ SHARD_ROWS = 2048
 CPU_BATCH_TOKENS = 2048  # more is slower on a CPU: the activations leave its cache
 GPU_BATCH_TOKENS = 16384
 PUBLISHED_SECONDS = 5.0
-"""Length of every sound in the published code."""
+"""Length of every sound where ``published_audio`` prepares sounds as the published
+code does."""
 CLIP_OF = "clip_of"
-"""Kept column that names the sound of a row, if long sounds become several rows."""
-PLACE = "{text}"
-"""Where a prompt takes its text."""
+"""Kept column with the name of the sound that a row is a piece of, if long sounds are
+split into several rows."""
+TEXT_PLACEHOLDER = "{text}"
+"""What stands in a prompt in place of the row's text."""
+SURROGATES = "\ud800-\udfff"
+"""Range of characters, as in a pattern, that UTF-8 cannot encode: halves of others."""
 RECORDED = "recorded"
 """Metadata of a field that a plan records if its value is not the default.
 
@@ -53,12 +58,17 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
 """Names of splits: they become parts of file names."""
 COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 """Names of kept columns: they become parts of the names of arrays."""
-COLUMN_NAME = "a letter, then letters, digits and '_', 64 at most"
-RANGE = "is out of range"
+EXPECTED_COLUMN_NAME = "a letter, then letters, digits and '_', 64 at most"
+OUT_OF_RANGE = "is out of range"
 
 
 def budget_of(batch_tokens: int | None, device_type: str) -> int:
-    """Tokens of a batch: the setting, or what suits the kind of device."""
+    """The number of tokens of a batch, padding included.
+
+    Args:
+        batch_tokens: the setting; None for the default of the device.
+        device_type: 'cpu' or a kind of GPU.
+    """
     if batch_tokens is not None:
         return batch_tokens
     if device_type == "cpu":
@@ -67,20 +77,24 @@ def budget_of(batch_tokens: int | None, device_type: str) -> int:
 
 
 def parse_devices(value: Any) -> str:
-    """A number of devices, 'all', or a list of GPUs, from a number, text or list."""
+    """Check the setting ``devices`` and return it as text without spaces.
+
+    It is a number of workers ('2'), 'all', or the numbers of some GPUs with commas
+    between them ('0,2'; '0,' for a single GPU).
+    """
     if isinstance(value, (list, tuple)):
-        is_numbers = all(type(number) is int for number in value)
+        are_integers = all(type(number) is int for number in value)
         value = ",".join(map(str, value))
-        # [1] in a file is GPU 1, but "1" is one worker: the comma makes it a list
-        if is_numbers:
+        # the list [1] in a file means GPU 1; without a comma "1" would mean one worker
+        if are_integers:
             value += ","
     text = "".join(str(value).split())
     if not re.fullmatch(r"all|[1-9]\d{0,3}|(\d{1,4},)+(\d{1,4})?", text, re.ASCII):
         raise ValueError(
             "1, a number, all, or numbers of GPUs such as 0,2 (one alone: 0,)"
         )
-    numbers = [int(digits) for digits in re.findall(r"\d+", text)]
-    if len(set(numbers)) < len(numbers):
+    gpu_numbers = [int(digits) for digits in re.findall(r"\d+", text)]
+    if len(set(gpu_numbers)) < len(gpu_numbers):
         raise ValueError("numbers of GPUs, each once")
     return text
 
@@ -106,7 +120,8 @@ class WorkerConfig:
     )
 
     @property
-    def alone(self) -> bool:
+    def has_single_local_worker(self) -> bool:
+        """Whether the command runs in this process, without other workers."""
         return self.engine == "local" and self.devices == "1"
 
 
@@ -121,42 +136,62 @@ def without_workers(config: P) -> P:
 
 
 def check_workers(config: WorkerConfig) -> None:
-    """Refuse an unknown engine, a bad rank and a share of GPUs that Ray cannot give."""
+    """Refuse an unknown engine, a bad rank and a ``gpus_per_worker`` Ray cannot give.
+
+    Raises:
+        ConfigError: one of these is wrong.
+    """
     engines = plugins.names(ENGINES)
     if config.engine not in engines:
         raise plugins.unknown("engine", config.engine, engines)
     if config.rank is not None:
         parse_rank(config.rank)
-    # Ray gives a part of one GPU or whole GPUs, and never one and a half
-    share = config.gpus_per_worker
-    is_part = share is None or 0 < share < 1
-    is_integer = share is not None and 1 <= share < 1024 and share == int(share)
-    expected = "a part of one GPU (0.25), or whole ones"
-    check_rules(config, [("gpus_per_worker", is_part or is_integer, RANGE, expected)])
+    gpus_rule = setting_rule(
+        "gpus_per_worker",
+        holds=_can_ray_give(config.gpus_per_worker),
+        problem=OUT_OF_RANGE,
+        expected="a part of one GPU (0.25), or whole ones",
+    )
+    check_rules(config, [gpus_rule])
+
+
+def _can_ray_give(gpus_per_worker: float | None) -> bool:
+    """Whether Ray can give a worker so many GPUs: a part of one, or whole ones."""
+    if gpus_per_worker is None or 0 < gpus_per_worker < 1:
+        return True
+    is_in_range = 1 <= gpus_per_worker < 1024
+    return is_in_range and gpus_per_worker == int(gpus_per_worker)
 
 
 def parse_rank(text: str) -> tuple[int, int]:
-    """Number of a worker, from 0, and the number of all workers."""
+    """The parts of a rank ``i/n``: this worker's index i, from 0, and n workers.
+
+    Raises:
+        ConfigError: the text has another form, or i is not below n.
+    """
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
     if match is not None:
-        number = int(match[1])
-        count = int(match[2])
-        if number < count:
-            return number, count
+        worker_index = int(match[1])
+        num_workers = int(match[2])
+        if worker_index < num_workers:
+            return worker_index, num_workers
     expected = "i/n, from 0/n to n-1/n, such as 0/4"
     raise ConfigError("bad rank", expected=expected, found=shortened(text))
 
 
 def parse_range(value: Any) -> str:
-    """Consecutive layers, ``20-40`` or ``7``."""
+    """Check a range of layers, ``20-40``, or one layer, ``7``; return it as text."""
     match = re.fullmatch(r"(0|[1-9]\d{0,3})(?:-([1-9]\d{0,3}))?", str(value), re.ASCII)
-    if match is None or int(match[2] or match[1]) < int(match[1]):
+    is_descending = (
+        match is not None and match[2] is not None and int(match[2]) < int(match[1])
+    )
+    if match is None or is_descending:
         raise ValueError("consecutive layers, such as 20-40, or one")
     return str(value)
 
 
-def _or_none(word: str) -> str | None:
-    """The word, or None for 'none', which takes back the value of a preset."""
+def _none_if_word_is_none(word: str) -> str | None:
+    """None for the word 'none', with which a user overrides a preset; else the word."""
     if word == "none":
         return None
     return word
@@ -367,7 +402,7 @@ class ExtractConfig(WorkerConfig):
     device_map: str | None = key(
         None,
         "auto spreads an encoder over several GPUs (accelerate); none does not.",
-        parse=_or_none,
+        parse=_none_if_word_is_none,
     )
     tokens_per_second: float | None = key(
         None,
@@ -388,165 +423,216 @@ class ExtractConfig(WorkerConfig):
         check_workers(self)
 
     def _rules(self) -> Iterator[Rule]:
-        """The conditions in the order in which they are checked."""
+        """The rules of all settings, in the order in which they are checked."""
         yield from self._rules_of_numbers()
+        yield from self._rules_of_words()
         yield from self._rules_of_names()
-        yield from self._rules_of_the_encoder()
+        yield from self._rules_of_layers()
+        yield from self._rules_of_device_map()
         yield from self._rules_of_splits()
+        yield from self._rules_of_unlabelled()
         yield from self._rules_of_inputs()
 
     def _rules_of_numbers(self) -> Iterator[Rule]:
+        """Numbers are in their ranges."""
         speed = self.tokens_per_second
-        is_speed = speed is None or 0 < speed < math.inf
-        yield ("tokens_per_second", is_speed, RANGE, "> 0")
-
+        yield setting_rule(
+            "tokens_per_second",
+            holds=speed is None or 0 < speed < math.inf,
+            problem=OUT_OF_RANGE,
+            expected="> 0",
+        )
         seconds = self.clip_seconds
-        is_duration = seconds is None or 0.1 <= seconds < math.inf
-        yield ("clip_seconds", is_duration, RANGE, ">= 0.1")
-
-        is_depth = self.grey_bits in (None, *range(8, 17))
-        yield ("grey_bits", is_depth, RANGE, "8 to 16")
-
+        yield setting_rule(
+            "clip_seconds",
+            holds=seconds is None or 0.1 <= seconds < math.inf,
+            problem=OUT_OF_RANGE,
+            expected=">= 0.1",
+        )
+        yield setting_rule(
+            "grey_bits",
+            holds=self.grey_bits is None or 8 <= self.grey_bits <= 16,
+            problem=OUT_OF_RANGE,
+            expected="8 to 16",
+        )
         fraction = self.test_fraction
-        is_fraction = fraction is None or 0 < fraction < 1
-        yield ("test_fraction", is_fraction, RANGE, "> 0 and < 1")
+        yield setting_rule(
+            "test_fraction",
+            holds=fraction is None or 0 < fraction < 1,
+            problem=OUT_OF_RANGE,
+            expected="> 0 and < 1",
+        )
+
+    def _rules_of_words(self) -> Iterator[Rule]:
+        """Device maps, encodings and delimiters exist."""
+        yield setting_rule(
+            "device_map",
+            holds=self.device_map is None or self.device_map in DEVICE_MAPS,
+            problem="is unknown",
+            expected=f"one of: {', '.join(DEVICE_MAPS)}",
+        )
+        yield setting_rule(
+            "encoding",
+            holds=_is_encoding(self.encoding or "utf-8"),
+            problem="is unknown",
+            expected="an encoding of Python, such as cp1252, latin-1, utf-16, gb18030 "
+            "or shift_jis",
+        )
+        delimiter = delimiter_of(self)
+        yield setting_rule(
+            "delimiter",
+            holds=re.fullmatch(f'[^"\r\n\0{SURROGATES}]', delimiter) is not None,
+            problem="is not valid",
+            expected=f"a character, no quote, or: {', '.join(DELIMITERS)}",
+        )
 
     def _rules_of_names(self) -> Iterator[Rule]:
-        yield (
-            "device_map",
-            self.device_map in (None, *DEVICE_MAPS),
-            "is unknown",
-            f"one of: {', '.join(DEVICE_MAPS)}",
-        )
-        yield (
-            "encoding",
-            _is_encoding(self.encoding or "utf-8"),
-            "is unknown",
-            "an encoding of Python, such as cp1252, latin-1, utf-16, gb18030 or "
-            "shift_jis",
-        )
-        yield (
-            "delimiter",
-            re.fullmatch('[^"\r\n\0\ud800-\udfff]', delimiter_of(self)),
-            "is not valid",
-            f"a character, no quote, or: {', '.join(DELIMITERS)}",
-        )
-        yield (
+        """The names of splits and kept columns can name files and arrays."""
+        yield setting_rule(
             "splits",
-            all(map(NAME_PATTERN.fullmatch, self.splits)),
-            "cannot be part of a file name",
-            "letters, digits, '_' and '.'",
+            holds=all(map(NAME_PATTERN.fullmatch, self.splits)),
+            problem="cannot be part of a file name",
+            expected="letters, digits, '_' and '.'",
         )
         # macOS and Windows do not tell Train from train
         folded_names = {split.casefold() for split in self.splits}
-        yield (
+        yield setting_rule(
             "splits",
-            len(folded_names) == len(set(self.splits)),
-            "differ in case alone",
-            "names that every file system tells apart",
+            holds=len(folded_names) == len(set(self.splits)),
+            problem="differ in case alone",
+            expected="names that every file system tells apart",
         )
-        yield (
+        yield setting_rule(
             "keep_columns",
-            all(map(COLUMN_PATTERN.fullmatch, self.keep_columns)),
-            "becomes the name of an array: rename the column in the data",
-            COLUMN_NAME,
+            holds=all(map(COLUMN_PATTERN.fullmatch, self.keep_columns)),
+            problem="becomes the name of an array: rename the column in the data",
+            expected=EXPECTED_COLUMN_NAME,
         )
 
-    def _rules_of_the_encoder(self) -> Iterator[Rule]:
-        yield (
-            "layer_zero layers",
-            not (self.layer_zero and self.layers),
-            "and --layers exclude each other",
-            "--layers 0-N without layer-zero",
-        )
+    def _rules_of_layers(self) -> Iterator[Rule]:
+        """The encoder has the layers and the tokenizer that the settings need."""
+        if self.layer_zero:
+            yield setting_rule(
+                "layer_zero",
+                "layers",
+                holds=not self.layers,
+                problem="and --layers exclude each other",
+                expected="--layers 0-N without layer-zero",
+            )
         # TF-IDF has one layer, and no tokenizer of transformers
-        is_tfidf = self.encoder.startswith("tfidf")
-        yield (
-            "layers",
-            not (self.layers and is_tfidf),
-            "needs an encoder with several layers",
-            "another --encoder",
-        )
-        yield (
-            "chat_template",
-            not (self.chat_template and is_tfidf),
-            "needs an encoder with a tokenizer",
-            "another --encoder",
-        )
-        yield (
+        if self.encoder.startswith("tfidf"):
+            yield setting_rule(
+                "layers",
+                holds=not self.layers,
+                problem="needs an encoder with several layers",
+                expected="another --encoder",
+            )
+            yield setting_rule(
+                "chat_template",
+                holds=not self.chat_template,
+                problem="needs an encoder with a tokenizer",
+                expected="another --encoder",
+            )
+
+    def _rules_of_device_map(self) -> Iterator[Rule]:
+        """An encoder that is spread over all GPUs has them for itself."""
+        if not self.device_map:
+            return
+        yield setting_rule(
             "device_map",
-            not (self.device_map and self.untrained_encoder),
-            "cannot spread an untrained encoder",
-            "one device that holds it: --device",
+            holds=not self.untrained_encoder,
+            problem="cannot spread an untrained encoder",
+            expected="one device that holds it: --device",
         )
-        yield (
-            "device_map devices",
-            not self.device_map or self.alone or self.engine != "local",
-            "spreads one encoder over all GPUs",
-            "one worker, --engine ray, or device-map=none",
+        # several local workers would share the GPUs; Ray gives every worker its own
+        yield setting_rule(
+            "device_map",
+            "devices",
+            holds=self.has_single_local_worker or self.engine != "local",
+            problem="spreads one encoder over all GPUs",
+            expected="one worker, --engine ray, or device-map=none",
         )
 
     def _rules_of_splits(self) -> Iterator[Rule]:
-        yield (
-            "file_column text_columns",
-            not (self.file_column and self.text_columns),
-            "is for sounds and pictures, --text-column for texts",
-            "one of the two",
-        )
-        yield (
-            "test_fraction splits",
-            self.test_fraction is None or sorted(self.splits) == ["test", "train"],
-            "makes the splits 'train' and 'test'",
-            "no --split beside it",
-        )
-        yield (
-            "test_fraction unlabelled",
-            self.test_fraction is None or not self.unlabelled,
-            "needs the labels of all rows",
-            "no unlabelled beside it",
-        )
-        yield (
+        """Rows are texts or files; ``test_fraction`` makes the splits itself."""
+        if self.file_column:
+            yield setting_rule(
+                "file_column",
+                "text_columns",
+                holds=not self.text_columns,
+                problem="is for sounds and pictures, --text-column for texts",
+                expected="one of the two",
+            )
+        if self.test_fraction is not None:
+            yield setting_rule(
+                "test_fraction",
+                "splits",
+                holds=sorted(self.splits) == ["test", "train"],
+                problem="makes the splits 'train' and 'test'",
+                expected="no --split beside it",
+            )
+            yield setting_rule(
+                "test_fraction",
+                "unlabelled",
+                holds=not self.unlabelled,
+                problem="needs the labels of all rows",
+                expected="no unlabelled beside it",
+            )
+
+    def _rules_of_unlabelled(self) -> Iterator[Rule]:
+        """Splits without labels are encoded, and another split has labels."""
+        yield setting_rule(
             "unlabelled",
-            set(self.unlabelled) <= set(self.splits),
-            "names a split that is not encoded",
-            f"one of: {', '.join(self.splits)}",
+            holds=set(self.unlabelled) <= set(self.splits),
+            problem="names a split that is not encoded",
+            expected=f"one of: {', '.join(self.splits)}",
         )
         # the labels of this split decide which classes there are
         split_of_classes = "train" if "train" in self.splits else self.splits[0]
-        yield (
+        yield setting_rule(
             "unlabelled",
-            split_of_classes not in self.unlabelled,
-            "leaves no classes",
-            "labels in 'train', or in the first split",
+            holds=split_of_classes not in self.unlabelled,
+            problem="leaves no classes",
+            expected="labels in 'train', or in the first split",
         )
 
     def _rules_of_inputs(self) -> Iterator[Rule]:
-        yield (
-            "prompt",
-            self.prompt is None or _is_prompt(self.prompt),
-            "needs one place for the text",
-            f"'{PLACE}' exactly once",
-        )
-        yield (
-            "published_audio clip_seconds",
-            not self.published_audio or self.clip_seconds in (None, PUBLISHED_SECONDS),
-            "uses sounds of 5 s",
-            "no clip-seconds beside it",
-        )
-        yield (
-            "published_audio pool",
-            not self.published_audio or self.pool == ("mean",),
-            "takes the mean over the whole sound",
-            "--pool mean",
-        )
+        """A prompt has a place for the text; published sounds have fixed settings."""
+        if self.prompt is not None:
+            yield setting_rule(
+                "prompt",
+                holds=_is_valid_prompt(self.prompt),
+                problem="needs one place for the text",
+                expected=f"'{TEXT_PLACEHOLDER}' exactly once",
+            )
+        # the published code leaves no choice of length and pooling
+        if self.published_audio:
+            seconds = self.clip_seconds
+            yield setting_rule(
+                "published_audio",
+                "clip_seconds",
+                holds=seconds is None or seconds == PUBLISHED_SECONDS,
+                problem="uses sounds of 5 s",
+                expected="no clip-seconds beside it",
+            )
+            yield setting_rule(
+                "published_audio",
+                "pool",
+                holds=self.pool == ("mean",),
+                problem="takes the mean over the whole sound",
+                expected="--pool mean",
+            )
 
 
-def _is_prompt(text: str) -> bool:
-    """Whether a prompt has one place for the text and can be written as UTF-8."""
-    return text.count(PLACE) == 1 and not re.search("[\ud800-\udfff]", text)
+def _is_valid_prompt(prompt: str) -> bool:
+    """Whether a prompt has exactly one place for the text and UTF-8 can encode it."""
+    has_one_placeholder = prompt.count(TEXT_PLACEHOLDER) == 1
+    has_surrogates = re.search(f"[{SURROGATES}]", prompt) is not None
+    return has_one_placeholder and not has_surrogates
 
 
 def _is_encoding(name: str) -> bool:
+    """Whether Python can write text in an encoding of this name."""
     try:
         "".encode(name)
     except (LookupError, ValueError):
@@ -561,7 +647,7 @@ def delimiter_of(config: ExtractConfig) -> str:
 
 
 def parse_words(value: Any) -> tuple[str, ...]:
-    """Texts, unchanged: a comma in a text is part of it."""
+    """The texts of a list, or a single text, as a tuple; commas do not split them."""
     words = value if isinstance(value, (list, tuple)) else [value]
     return tuple(map(str, words))
 
@@ -641,39 +727,45 @@ class ImportConfig:
             names_by_split(self, name)
 
     def _rules(self) -> Iterator[Rule]:
-        yield (
+        """The names of kept columns and of the pooling can name arrays."""
+        yield setting_rule(
             "keep_columns",
-            all(map(COLUMN_PATTERN.fullmatch, self.keep_columns)),
-            "cannot be the name of a column",
-            COLUMN_NAME,
+            holds=all(map(COLUMN_PATTERN.fullmatch, self.keep_columns)),
+            problem="cannot be the name of a column",
+            expected=EXPECTED_COLUMN_NAME,
         )
-        yield (
+        yield setting_rule(
             "pool",
-            re.fullmatch(r"[a-z]{1,16}", self.pool),
-            "cannot be a name",
-            "1 to 16 lower-case letters, such as mean",
+            holds=re.fullmatch(r"[a-z]{1,16}", self.pool) is not None,
+            problem="cannot be a name",
+            expected="1 to 16 lower-case letters, such as mean",
         )
 
 
 def names_by_split(config: ImportConfig, setting: str) -> dict[str, list[str]]:
-    """The names of every split in ``arrays`` or ``labels``, in order.
+    """The names of arrays that a setting gives to every split, in their order.
+
+    Args:
+        config: the import.
+        setting: 'arrays' or 'labels', a list of texts ``SPLIT=NAME``.
 
     Raises:
-        ConfigError: a text that is not ``SPLIT=NAME``, or a second array of labels.
+        ConfigError: a text has another form, or a split has two arrays of labels.
     """
     names: dict[str, list[str]] = {}
     option_name = name_in_messages(config, setting)
     for text in getattr(config, setting):
-        split, _, name = text.partition("=")
-        # states may be several arrays, one for each layer; labels are one
-        is_repeated = setting != "arrays" and split in names
-        if not name or is_repeated or not NAME_PATTERN.fullmatch(split):
+        split, _, array_name = text.partition("=")
+        # states may be several arrays, one for each layer; labels are one array
+        has_labels_already = setting == "labels" and split in names
+        is_pair = bool(array_name) and NAME_PATTERN.fullmatch(split) is not None
+        if not is_pair or has_labels_already:
             raise ConfigError(
                 f"{option_name} {shortened(text)!r} does not say which array belongs "
                 "to which split",
                 expected=f"{option_name} SPLIT=NAME, such as "
                 f"{option_name} train=embeddings",
-                found="another array of that split" if is_repeated else None,
+                found="another array of that split" if has_labels_already else None,
             )
-        names.setdefault(split, []).append(name)
+        names.setdefault(split, []).append(array_name)
     return names

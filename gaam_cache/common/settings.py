@@ -21,8 +21,8 @@ from gaam_cache.common.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.common.messages import did_you_mean, option_of, shortened
 from gaam_cache.common.paths import absolute_path
 
-UNCHECKED = "unchecked"  # metadata of a field that accepts blank text
-LARGEST_NUMBER = 2**31 - 1  # a larger count is a typing error
+UNCHECKED = "unchecked"  # key in the metadata of a field that accepts blank text
+LARGEST_NUMBER = 2**31 - 1  # a larger number of rows, epochs and so on is a mistake
 SECTIONS = ("extract", "import", "train", "plant")
 EXPECTED = {
     bool: "true or false",
@@ -41,7 +41,7 @@ TYPE_WORDS: dict[Any, str] = {
 """Type of a field -> its word in a list of settings; every other type is TEXT."""
 Config = TypeVar("Config")
 Rule = tuple[str, object, str, str]
-"""Names of settings, their condition, the problem of the first one, what to expect."""
+"""What ``setting_rule`` returns; the names of the settings have spaces between them."""
 
 
 def option(default: Any, meaning: str, **metadata: Any) -> Any:
@@ -52,7 +52,8 @@ def option(default: Any, meaning: str, **metadata: Any) -> Any:
         meaning: one or two sentences for help and lists of settings.
         metadata: ``flag``, the option where its name is not that of the field;
             ``parse``, a function that makes the field's value of any input;
-            ``unchecked``, true where blank text is allowed; and marks of other modules.
+            ``unchecked``, true where blank text is allowed; and keys that other modules
+            define and read.
     """
     return dataclasses.field(default=default, metadata={"meaning": meaning, **metadata})
 
@@ -110,13 +111,16 @@ def is_key(field: Field[Any]) -> bool:
 
 
 def key_of(field: Field[Any]) -> str:
-    """How a field is written as a key: ``text-column`` for ``text_columns``."""
+    """The key of a field in TOML files and ``--set``: ``text-column``."""
     flag = field.metadata.get("flag") or option_of(field.name)
     return str(flag).removeprefix("--")
 
 
 def command_words(field: Field[Any], value: Any) -> Iterator[str]:
-    """The words of a command line that set a field; each value of a list by itself."""
+    """Yield the words of a command line that give a field a value.
+
+    A list gives one option, or one ``--set``, for each of its values.
+    """
     name = key_of(field)
     if isinstance(value, bool) and not is_key(field):
         if value:
@@ -138,7 +142,7 @@ def command_words(field: Field[Any], value: Any) -> Iterator[str]:
 
 
 def name_in_messages(config: object, name: str) -> str:
-    """What messages call a field: ``--limit``, or ``shard-rows`` without an option."""
+    """What messages call a field: ``--limit``; ``shard-rows`` if it has no option."""
     fields_by_name = {field.name: field for field in fields_of(config)}
     field = fields_by_name[name]
     if is_key(field):
@@ -147,37 +151,50 @@ def name_in_messages(config: object, name: str) -> str:
 
 
 def settle(config: Any) -> None:
-    """Parse every field into its type, whatever its source.
+    """Parse the value of every field into the type of the field, in place.
+
+    The constructor of a configuration calls this, so values may be text of the command
+    line, values of a TOML file or objects of Python.
 
     Raises:
-        ConfigError: the first value that is not valid; ``setting`` names its field.
+        ConfigError: for the first invalid value; its ``setting`` names the field.
     """
-    hints = typing.get_type_hints(type(config))
+    type_hints = typing.get_type_hints(type(config))
     for field in fields_of(config):
         value = getattr(config, field.name)
-        # None is "not set" for these fields, and not a value to parse
+        # None means "not set" where it is the default, so there is nothing to parse
         if value is None and field.default is None:
             continue
         try:
-            parsed = parse_value(value, hints[field.name], field.metadata)
+            parsed = parse_value(value, type_hints[field.name], field.metadata)
             if parsed == () and field.default:
                 raise ValueError("at least one")
         # a parser may raise an error with details of its own
         except GaamError:
             raise
         except (TypeError, ValueError, OverflowError) as error:
-            raise _bad_value(config, field.name, value, error) from error
+            raise _bad_value_error(config, field.name, value, error) from error
         # the dataclass is frozen: this is its constructor's last step
         object.__setattr__(config, field.name, parsed)
 
 
-def _bad_value(config: Any, name: str, value: Any, error: Exception) -> ConfigError:
+def _bad_value_error(
+    config: Any, name: str, value: Any, error: Exception
+) -> ConfigError:
+    """The error for an invalid value.
+
+    Args:
+        config: the configuration.
+        name: the field that has the value.
+        value: the value.
+        error: what the parser raised; its text says what is expected.
+    """
     text = str(value)
     if isinstance(value, (list, tuple)):
         text = ", ".join(map(str, value))
-    # some errors list the choices, and one of them may be close to a misspelt word
-    listed = str(error).partition("one of: ")[2]
-    choices = listed.split(", ") if listed else []
+    # if the text lists choices, the hint suggests the one that is spelled most alike
+    joined_choices = str(error).partition("one of: ")[2]
+    choices = joined_choices.split(", ") if joined_choices else []
     refusal = ConfigError(
         f"bad value for {name_in_messages(config, name)}",
         expected=str(error),
@@ -189,7 +206,17 @@ def _bad_value(config: Any, name: str, value: Any, error: Exception) -> ConfigEr
 
 
 def check_at_least(config: object, minimum: int, *names: str) -> None:
-    """Refuse values below ``minimum`` or absurdly large; None is not set and passes."""
+    """Refuse numbers below ``minimum`` or above ``LARGEST_NUMBER``.
+
+    Args:
+        config: the configuration.
+        minimum: the smallest valid number.
+        names: fields of the configuration. The value None, which means "not set", is
+            valid.
+
+    Raises:
+        ConfigError: a number is out of the range.
+    """
     for name in names:
         value = getattr(config, name)
         if value is not None and not minimum <= value <= LARGEST_NUMBER:
@@ -200,20 +227,38 @@ def check_at_least(config: object, minimum: int, *names: str) -> None:
             )
 
 
+def setting_rule(*setting_names: str, holds: bool, problem: str, expected: str) -> Rule:
+    """A condition that settings must meet, with the parts of its error message.
+
+    Args:
+        setting_names: fields of the configuration. The message begins with the first
+            one and shows the values of all of them.
+        holds: whether the settings meet the condition.
+        problem: what is wrong if they do not; continues a sentence whose subject is
+            the first setting: 'is out of range'.
+        expected: the values that are right.
+    """
+    return " ".join(setting_names), holds, problem, expected
+
+
 def check_rules(config: Any, rules: Iterable[Rule]) -> None:
-    """Refuse the first broken rule; a rule may rely on the rules before it."""
-    for rule_names, holds, problem, expected in rules:
+    """Raise ConfigError for the first rule that the settings break.
+
+    No rule after it is evaluated, so a rule may rely on the rules before it.
+    """
+    for joined_names, holds, problem, expected in rules:
         if holds:
             continue
-        names = rule_names.split()
-        words: list[str] = []
+        setting_names = joined_names.split()
+        # the settings and their values, as a person would write them
+        command_line: list[str] = []
         for field in fields_of(config):
-            if field.name in names:
-                words += command_words(field, getattr(config, field.name))
+            if field.name in setting_names:
+                command_line += command_words(field, getattr(config, field.name))
         raise ConfigError(
-            f"{name_in_messages(config, names[0])} {problem}",
+            f"{name_in_messages(config, setting_names[0])} {problem}",
             expected=expected,
-            found=shortened(" ".join(words)),
+            found=shortened(" ".join(command_line)),
         )
 
 
@@ -266,38 +311,45 @@ def resolve(
     if config_file is not None:
         sources.append((str(config_file), _read_section(config_file, section)))
     # an option and --set are one source: a setting in both is set twice
-    flags = {f"--{name}": value for name, value in options.items() if value is not None}
-    sources.append(("the command line", parse_pairs(sets or ()) | flags))
+    set_options = {
+        f"--{name}": value for name, value in options.items() if value is not None
+    }
+    sources.append(("the command line", parse_pairs(sets or ()) | set_options))
 
     # an error names the source of the value that it refuses
     values: dict[str, Any] = {}
-    source_of: dict[str | None, str] = {}
-    for source, written in sources:
-        for name, value in _by_field_name(cls, written, source).items():
+    source_by_field: dict[str | None, str] = {}
+    for source, values_by_key in sources:
+        for name, value in _by_field_name(cls, values_by_key, source).items():
             values[name] = value
-            source_of[name] = source
+            source_by_field[name] = source
     try:
         return cls(**values)
     except ConfigError as error:
-        if error.setting in source_of:
-            error.details["where"] = source_of[error.setting]
+        if error.setting in source_by_field:
+            error.details["where"] = source_by_field[error.setting]
         raise
 
 
 def _by_field_name(
-    cls: type, written: Mapping[str, Any], source: str
+    cls: type, values_by_key: Mapping[str, Any], source: str
 ) -> dict[str, Any]:
-    """The values of one source by field name.
+    """The values of one source by the name of their field.
+
+    Args:
+        cls: the class of the configuration.
+        values_by_key: the values as the source has them.
+        source: its name, for messages.
 
     Raises:
-        ConfigError: a key that is unknown, or that is set twice.
+        ConfigError: a key is unknown, or set twice.
     """
     fields = fields_of(cls)
     # files may write text_columns, the name of the field, or text-column, its key
     fields_by_key = {field.name: field for field in fields}
     fields_by_key |= {key_of(field).replace("-", "_"): field for field in fields}
     values: dict[str, Any] = {}
-    for name, value in written.items():
+    for name, value in values_by_key.items():
         field = fields_by_key.get(name.removeprefix("--").replace("-", "_"))
         if field is None:
             keys = sorted(map(key_of, fields))
@@ -332,7 +384,19 @@ def _read_section(path: Path, section: str) -> dict[str, Any]:
 def parse_pairs(
     texts: Iterable[str], option: str = "--set", known: Collection[str] | None = None
 ) -> dict[str, Any]:
-    """Values by key, from ``KEY=VALUE``; a key that is repeated has a list."""
+    """The values of texts ``KEY=VALUE`` by key.
+
+    Args:
+        texts: the texts.
+        option: the option that the texts follow, for messages.
+        known: the valid keys; None if any key is valid.
+
+    Returns:
+        Key -> value; a list of values for a key that is repeated.
+
+    Raises:
+        ConfigError: a text has another form, or its key is not valid.
+    """
     values_by_key: dict[str, list[str]] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -351,18 +415,24 @@ def parse_pairs(
 
 
 def parse_value(value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
-    """A value of a TOML file or the command line, in the type of its field.
+    """A value of a TOML file or the command line, parsed into the type of its field.
+
+    Args:
+        value: the value.
+        hint: the type of the field.
+        metadata: the metadata of the field, from ``option`` or ``key``.
 
     Raises:
-        TypeError, ValueError: the message says what is expected.
+        TypeError, ValueError: the value is invalid; the message says what is expected.
     """
     values = value if isinstance(value, (list, tuple)) else [value]
     if not metadata.get(UNCHECKED):
         _check_not_blank(values)
-    if parse := metadata.get("parse"):
+    parse = metadata.get("parse")
+    if parse is not None:
         return parse(value)
 
-    # of "T | None" the type is T: None stands for what is not set
+    # the type "T | None" means T, because None only means "not set"
     parts = typing.get_args(hint)
     kind: Any = parts[0] if type(None) in parts else hint
     if typing.get_origin(kind) is Literal:
@@ -376,6 +446,7 @@ def parse_value(value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
 
 
 def _check_not_blank(values: Iterable[Any]) -> None:
+    """Raise ValueError for a blank text, or a text with a zero character."""
     for value in values:
         if isinstance(value, str) and (not value.strip() or "\0" in value):
             raise ValueError("something: the value is empty")
@@ -392,7 +463,7 @@ def _parse_strings(values: Iterable[Any]) -> tuple[str, ...]:
 
 
 def _parse_single(value: Any, kind: Any) -> Any:
-    """A truth value, number, text or path."""
+    """A truth value, number, text or path; ``kind`` is its type."""
     # TOML has true and false as values, the command line as words
     word = str(value).lower()
     if kind is bool and word in ("true", "false"):

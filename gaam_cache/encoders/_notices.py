@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 
 from gaam_cache.common.download import ADAPTER_WEIGHTS
 from gaam_cache.common.messages import shortened, visible
-from gaam_cache.config import PLACE
+from gaam_cache.config import TEXT_PLACEHOLDER
 from gaam_cache.encoders._located import (
     ADAPTER,
     INDEX,
@@ -264,11 +264,11 @@ def _compare_prompts(folder: Path, prompt: str | None) -> Iterator[str]:
     # A default prompt applies to every text, and named prompts only on demand.
     default = prompt_by_name.get(str(settings.get("default_prompt_name")))
     if default is not None:
-        if prompt != default + PLACE:
+        if prompt != default + TEXT_PLACEHOLDER:
             shown = visible(repr(shortened(default)))
             yield f"puts {shown} before every text (--prompt)"
         return
-    usual_prompts = {text + PLACE for text in prompt_by_name.values()}
+    usual_prompts = {text + TEXT_PLACEHOLDER for text in prompt_by_name.values()}
     if prompt_by_name and prompt not in usual_prompts:
         names = visible(shortened(", ".join(prompt_by_name)))
         yield f"has a prompt for each of: {names} (--prompt)"

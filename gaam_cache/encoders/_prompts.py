@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gaam_cache.common.errors import ConfigError, DataError
-from gaam_cache.config import PLACE
+from gaam_cache.config import TEXT_PLACEHOLDER
 from gaam_cache.encoders._forward import error_summary
 from gaam_cache.encoders._located import library_errors_as
 from gaam_cache.store.files import digest_of
@@ -30,7 +30,7 @@ class WrappedText(NamedTuple):
 
 def wrap_in_prompt(prompt: str, row: str) -> WrappedText:
     """Put a text into the place that a prompt leaves for it."""
-    before, after = prompt.split(PLACE)
+    before, after = prompt.split(TEXT_PLACEHOLDER)
     start = len(before)
     return WrappedText(f"{before}{row}{after}", start, start + len(row))
 
@@ -60,7 +60,7 @@ class ChatTemplate:
         A template may strip white space from the ends of a text. A text that it changes
         in another way is refused.
         """
-        content = self._render(self._prompt.replace(PLACE, row))
+        content = self._render(self._prompt.replace(TEXT_PLACEHOLDER, row))
         start = len(self.before)
         stop = len(content) - len(self.after)
 
@@ -91,7 +91,7 @@ class ChatTemplate:
 
     def _find_markup(self) -> tuple[str, str]:
         """Read off the markup before and behind a text."""
-        rendered = self._render(self._prompt.replace(PLACE, PROBE_TEXT))
+        rendered = self._render(self._prompt.replace(TEXT_PLACEHOLDER, PROBE_TEXT))
         parts = rendered.split(PROBE_TEXT)
         if len(parts) != 2:
             raise ConfigError(
@@ -104,7 +104,7 @@ class ChatTemplate:
         return before, after
 
     def _show_markup(self) -> str:
-        return f"{self.before}{PLACE}{self.after}"
+        return f"{self.before}{TEXT_PLACEHOLDER}{self.after}"
 
     def _render(self, message: str) -> str:
         template = self._template

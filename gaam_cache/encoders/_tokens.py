@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from gaam_cache.common.errors import ConfigError, DataError
-from gaam_cache.config import PLACE, ExtractConfig
+from gaam_cache.config import TEXT_PLACEHOLDER, ExtractConfig
 from gaam_cache.encoders._located import library_errors_as
 from gaam_cache.encoders._prompts import ChatTemplate, WrappedText, wrap_in_prompt
 from gaam_cache.encoders._tokenizer import EncoderTokenizer
@@ -75,11 +75,13 @@ class Tokens:
         self.max_length = self._choose_max_length(config.max_length)
 
         self.prompt: str | None = None
-        if config.prompt != PLACE:
+        if config.prompt != TEXT_PLACEHOLDER:
             self.prompt = config.prompt
         self.chat: ChatTemplate | None = None
         if config.chat_template:
-            self.chat = ChatTemplate(pretrained, folder, self.prompt or PLACE)
+            self.chat = ChatTemplate(
+                pretrained, folder, self.prompt or TEXT_PLACEHOLDER
+            )
             # A template writes the special tokens: the tokenizer must not add them.
             self.tokenizer.markup = self.chat.before + self.chat.after
 
@@ -358,7 +360,7 @@ class Tokens:
     def _wrap(self, row: str) -> WrappedText:
         if self.chat is not None:
             return self.chat.wrap(row)
-        return wrap_in_prompt(self.prompt or PLACE, row)
+        return wrap_in_prompt(self.prompt or TEXT_PLACEHOLDER, row)
 
 
 def find_own_tokens(

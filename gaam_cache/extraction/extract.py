@@ -102,7 +102,7 @@ def extract(
     check_writable(config.out, option="--out")
 
     # for a complete cache no worker needs to start
-    if not config.alone and _count_missing_rows(config):
+    if not config.has_single_local_worker and _count_missing_rows(config):
         summary = _extract_by_engine(config, rank, report)
     elif rank is None:
         summary = make_missing(config, report, ExtractionStats())

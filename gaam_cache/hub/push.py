@@ -1,4 +1,7 @@
-"""Export: a complete cache becomes a folder with a card, which the hub takes."""
+"""Export: copy a complete cache into a folder with a card, and send it to the hub.
+
+A card is the README.md that describes the cache to people on the hub.
+"""
 
 import os
 import shutil
@@ -30,8 +33,8 @@ from gaam_cache.store.shard import read_receipt
 
 CARD_FILE = "README.md"
 FORMAT_FILE = "FORMAT.md"
-# only a person knows these entries of a card
-SLOTS = {
+# gaam cannot know these entries of a card: a person fills them in
+ENTRIES_TO_FILL_IN = {
     "license": "of the states: what data and encoder allow",
     "language": "of the texts or sounds, such as en",
 }
@@ -161,18 +164,23 @@ def _link_shards(root: Path, plan: Plan, folder: Path) -> None:
     for shard in plan.shards():
         receipt = read_receipt(root, plan, shard)
         for name in (f"{shard.name}.json", receipt.file):
-            # the file itself, not a link to it; the check of the export reads it
+            # a shard may be a symbolic link: the export holds the file behind it
             file = os.path.realpath(root / SHARD_FOLDER / name)
             target = folder / SHARD_FOLDER / name
             try:
                 os.link(file, target)
             except OSError:
-                # another file system, or one without hard links
+                # the folder is on another file system, or has no hard links
                 shutil.copyfile(file, target)
 
 
 def _check_export(root: Path, folder: Path, progress: ReportProgress) -> None:
-    """Read every byte of an export.
+    """Read every byte of the export in ``folder`` and compare it with its receipts.
+
+    Args:
+        root: the cache that was exported, for the message.
+        folder: the export.
+        progress: called with (done, total, current work).
 
     Raises:
         CacheError: a file is damaged.
@@ -189,7 +197,10 @@ def _check_export(root: Path, folder: Path, progress: ReportProgress) -> None:
 
 
 def card(plan: Plan) -> str:
-    """The card of a cache, in Markdown; its plan must hold no path."""
+    """The card of a cache, in Markdown.
+
+    The card is published, so ``plan`` must be a portable plan, without local paths.
+    """
     class_names = plan.class_names[:MOST_CLASSES]
     class_lines = [
         f"{number}. {plain(brief(name))}" for number, name in enumerate(class_names)
@@ -197,26 +208,26 @@ def card(plan: Plan) -> str:
     body = CARD.format(
         name=plain(brief(plan.dataset_label)),
         what=NOUNS.get(plan.encoder["kind"], "rows"),
-        about="\n".join(items(_facts(plan))),
+        about="\n".join(items(_fact_lines(plan))),
         count=len(plan.class_names),
         classes="\n".join(class_lines),
         split=next(iter(plan.rows)),
-        limits="\n".join(items(_limits(plan))),
+        limits="\n".join(items(_limitation_lines(plan))),
         licences="\n".join(licences(("the data", "the encoder"))),
     )
     data_files = [
         {"split": split, "path": f"shards/{split}-*.h5"} for split in plan.rows
     ]
-    head = {
+    metadata = {
         "pretty_name": f"States of {brief(plan.dataset_label)}",
         "tags": ["gaam", "embeddings", "hidden-states"],
         "configs": [{"config_name": "default", "data_files": data_files}],
     }
-    return "\n".join(front_matter(head, SLOTS)) + "\n" + body
+    return "\n".join(front_matter(metadata, ENTRIES_TO_FILL_IN)) + "\n" + body
 
 
-def _facts(plan: Plan) -> list[str]:
-    """Lines of a card about the data, the encoder and the states."""
+def _fact_lines(plan: Plan) -> list[str]:
+    """The lines of a card that describe the data set, the encoder and the states."""
     identity = plan.identity
     if plan.imported:
         method = "computed elsewhere and imported"
@@ -242,40 +253,49 @@ def _facts(plan: Plan) -> list[str]:
     return facts
 
 
-def _limits(plan: Plan) -> list[str]:
-    """Lines of a card about privacy and about rows that several splits share."""
-    limits = [
+def _limitation_lines(plan: Plan) -> list[str]:
+    """The lines of a card that state the limitations of the states.
+
+    The first line is about terms and privacy. For every pair of splits that share
+    rows, one further line counts these rows.
+    """
+    lines = [
         "terms and privacy of the data hold for its states: they may tell what a row "
         "was"
     ]
-    for split, counts in plan.shared_texts.items():
-        for other_split, count in counts.items():
-            limits.append(
-                f"{count:,} rows of {split} have a row of {other_split} that is the "
+    for split, num_rows_by_other_split in plan.shared_texts.items():
+        for other_split, num_rows in num_rows_by_other_split.items():
+            lines.append(
+                f"{num_rows:,} rows of {split} have a row of {other_split} that is the "
                 "same"
             )
-    return limits
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A repository that this user may write to, as far as the hub tells in advance."""
+    """A repository of the hub that this user may write to, as far as the hub tells."""
 
-    repo_id: str
-    kind: str
+    repo_id: str  # USER/NAME
+    kind: str  # 'model' or 'dataset'
     private: bool
-    user: str
-    commit: str | None  # the content that will be replaced; None if there is none
-    url: str
+    user: str  # who is logged in
+    commit: str | None  # its latest commit, to be replaced; None if it has no content
+    url: str  # its page
 
     def send(self, folder: Path, *, yes: bool) -> str:
-        """Send a folder in one commit, after a question on stderr unless ``yes``.
+        """Send a folder to the repository in one commit.
+
+        Args:
+            folder: the export.
+            yes: send without a question; otherwise ask the user on stderr first.
 
         Returns:
             The page of the repository.
 
         Raises:
-            HubError: a link in the folder, the answer no, or a refusal of the hub.
+            HubError: the folder has a symbolic link, the user answers no, or the hub
+                refuses.
         """
         from huggingface_hub import HfApi
 
@@ -311,7 +331,7 @@ class Destination:
         return self.url
 
     def _announcement(self, folder: Path) -> str:
-        """What is sent, where it goes and who can read it there."""
+        """Two lines that say what is sent, to which repository, and who can read it."""
         sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
         state = "is replaced" if self.commit else "new or empty"
         readers = "private" if self.private else "PUBLIC: anyone can read it"
@@ -329,17 +349,21 @@ def check_destination(
     overwrite: bool = False,
     yes: bool = True,
 ) -> Destination:
-    """Ask the hub who this user is and what a repository holds.
+    """Ask the hub whether this user can send an export to a repository.
 
     Args:
         repo_id: USER/NAME.
         kind: 'model' or 'dataset'.
-        private: a new repository is private.
-        overwrite: an earlier export may be replaced.
-        yes: no question will be asked before something is sent.
+        private: make a new repository private.
+        overwrite: replace an earlier export in the repository.
+        yes: ``Destination.send`` will ask no question, so no terminal is needed.
+
+    Returns:
+        The repository, which need not exist yet.
 
     Raises:
-        ConfigError: another name, or a repository that may not be replaced.
+        ConfigError: ``repo_id`` is not USER/NAME, or the repository may not be
+            replaced.
         HubError: the hub is out of reach, or refuses this user.
     """
     from huggingface_hub import HfApi
@@ -355,21 +379,44 @@ def check_destination(
     path = f"datasets/{repo_id}" if kind == "dataset" else repo_id
     url = f"{api.endpoint}/{path}"
     if repository is None:
-        return Destination(repo_id, kind, private, user, None, url)
+        return Destination(
+            repo_id=repo_id,
+            kind=kind,
+            private=private,
+            user=user,
+            commit=None,
+            url=url,
+        )
     if private and not repository.private:
         raise ConfigError(
             f"the {KINDS[kind]} '{repo_id}' exists and is public", found="--private"
         )
-    names = [sibling.rfilename for sibling in repository.siblings or ()]
-    _check_files(f"the {KINDS[kind]} '{repo_id}'", names, kind, overwrite=overwrite)
-    # the hub makes this file in an empty repository
-    is_empty = all(name == ".gitattributes" for name in names)
-    commit = None if is_empty else repository.sha
-    return Destination(repo_id, kind, bool(repository.private), user, commit, url)
+    file_names = [sibling.rfilename for sibling in repository.siblings or ()]
+    _check_may_replace(
+        f"the {KINDS[kind]} '{repo_id}'", file_names, kind, overwrite=overwrite
+    )
+    commit = None if _is_empty_repository(file_names) else repository.sha
+    return Destination(
+        repo_id=repo_id,
+        kind=kind,
+        private=bool(repository.private),
+        user=user,
+        commit=commit,
+        url=url,
+    )
 
 
 def _check_can_push(repo_id: str, yes: bool) -> None:
-    """Refuse, before the hub is asked, what it could not accept."""
+    """Refuse a push that cannot work, before the hub is asked.
+
+    Args:
+        repo_id: must be USER/NAME.
+        yes: the user need not confirm the push, so no terminal is needed.
+
+    Raises:
+        ConfigError: the name is wrong, or nobody can confirm the push.
+        HubError: this machine has no token for the hub.
+    """
     from huggingface_hub import get_token
 
     if repo_id.count("/") != 1:
@@ -385,26 +432,42 @@ def _check_can_push(repo_id: str, yes: bool) -> None:
         raise HubError("no token for the hub", hint="'hf auth login', or set HF_TOKEN")
 
 
-def _check_files(
-    repository: str, names: Sequence[str], kind: str, *, overwrite: bool
+def _check_may_replace(
+    repository: str, file_names: Sequence[str], kind: str, *, overwrite: bool
 ) -> None:
-    """Refuse a repository with foreign files, or one that may not be replaced."""
-    foreign_names = [name for name in names if not _is_exported_file(name, kind)]
-    is_empty = all(name == ".gitattributes" for name in names)
+    """Refuse a repository whose files must not be replaced.
+
+    Args:
+        repository: what messages call it.
+        file_names: the files that it has now.
+        kind: 'model' or 'dataset'.
+        overwrite: files of an earlier export may be replaced.
+
+    Raises:
+        ConfigError: it has a file that no export writes; or it has an earlier export
+            and ``overwrite`` is false.
+    """
+    foreign_names = [name for name in file_names if not _is_exported_file(name, kind)]
     if foreign_names:
         example = foreign_names[0]
         hint = "choose another name"
-    elif not is_empty and not overwrite:
-        example = names[0]
-        hint = "--overwrite replaces what is there"
-    else:
+    elif _is_empty_repository(file_names) or overwrite:
         return
+    else:
+        example = file_names[0]
+        hint = "--overwrite replaces what is there"
     raise ConfigError(
         f"{repository} exists; nothing was sent",
-        found=f"{len(names):,} files, such as {visible(example)}",
+        found=f"{len(file_names):,} files, such as {visible(example)}",
         hint=hint,
     )
 
 
+def _is_empty_repository(file_names: Sequence[str]) -> bool:
+    """Whether a repository has no file but the one that the hub makes."""
+    return all(name == ".gitattributes" for name in file_names)
+
+
 def _is_exported_file(name: str, kind: str) -> bool:
+    """Whether an export of this kind, 'model' or 'dataset', writes a file so named."""
     return any(fnmatchcase(name, pattern) for pattern in EXPORTED_FILES[kind])

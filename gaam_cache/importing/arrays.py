@@ -1,7 +1,8 @@
-"""Arrays that other programs made: how they are read, and which array is taken as what.
+"""Reads arrays that other programs made, and chooses a role for every array.
 
-Nothing is unpickled. Options decide which array holds states or labels; without options
-the names of the arrays decide. The shapes never do.
+The roles are states, labels and kept columns of a split. Options decide which array has
+which role; without options the names of the arrays decide. The shapes never decide.
+Nothing is unpickled.
 """
 
 import math
@@ -19,11 +20,11 @@ from gaam_cache.common.errors import ConfigError, DataError, NotFoundError, read
 from gaam_cache.common.messages import excerpt
 from gaam_cache.config import NAME_PATTERN, ImportConfig, names_by_split
 
-SUFFIXES = (".h5", ".hdf", ".hdf5", ".npy", ".npz", ".safetensors")
-STRINGS = "str"  # the type of an array of texts
+FILE_SUFFIXES = (".h5", ".hdf", ".hdf5", ".npy", ".npz", ".safetensors")
+STRINGS = "str"  # ``Array.dtype`` of an array of texts
 STATES = "states"
 LABELS = "labels"
-ROLES = {
+ROLE_BY_NAME = {
     "embeddings": STATES,
     "embedding": STATES,
     "hidden_states": STATES,
@@ -36,10 +37,10 @@ ROLES = {
     "y": LABELS,
     "X": STATES,
 }
-"""Usual name of an array -> its role."""
-LAYERED = "embeddings|embedding|hidden_states|states|features|layers|layer"
-"""Words before the number of a layer, as a pattern."""
-SPLITS = (
+"""Usual name of an array in other programs -> its role."""
+LAYER_WORDS = "embeddings|embedding|hidden_states|states|features|layers|layer"
+"""Words that stand before a layer's number in the name of an array, as a pattern."""
+SPLIT_WORDS = (
     "train",
     "training",
     "validation",
@@ -51,22 +52,27 @@ SPLITS = (
     "testing",
 )
 """Words for splits in the names of arrays and files, in the order of the splits."""
-UNDERSTOOD = (
+EXPECTED_NAMES = (
     "states (embeddings, hidden_states, features, X, layer_0...) and labels "
     "(targets, y), in files called train.*, test.*, or as train/states, train_states, "
     "X_train"
 )
-ALL_LAYERS = -1  # in place of the number of a layer: one array has all layers
-HINT = (
+ALL_LAYERS = -1  # stands for a layer's number where one array has all layers
+NAMING_HINT = (
     "say which is which: --array SPLIT=NAME --labels SPLIT=NAME; SPLIT=FILE:NAME of "
     "which file; where there is only train, gaam train --folds 5 tests on parts of it"
 )
 
 
 class Array:
-    """An array that can be sliced, of NumPy, torch, h5py or safetensors.
+    """An array of NumPy, torch, h5py or safetensors, which is read when needed.
 
     ``dtype`` is the name of its type; texts have the type 'str'.
+
+    Args:
+        name: its name in the file, or in messages.
+        values: the array itself, which can be sliced.
+        file: the file that holds it; the empty path for an array of this program.
     """
 
     def __init__(self, name: str, values: Any, file: Path = Path()) -> None:
@@ -74,7 +80,7 @@ class Array:
         self.file = file
         self.where = f"{file}: {name}" if file.name else name
         with reading_file(self.where):
-            # a mask would be lost: the values behind it would count as states
+            # gaam would take the values under a mask for states
             if np.ma.is_masked(values):
                 raise ValueError("values that are masked: gaam keeps no mask")
             if isinstance(values, (list, tuple)):
@@ -86,7 +92,11 @@ class Array:
         return f"{self.where}: {self.dtype} {self.shape}"
 
     def read(self, index: Any = slice(None)) -> NDArray[Any]:
-        """A part of the array; bfloat16 as its bits in uint16, texts as objects."""
+        """Read the part of the array that ``index`` selects.
+
+        Returns:
+            The part; bfloat16 as its bits in uint16, texts as an array of str objects.
+        """
         with reading_file(self.where):
             part = self._values[index]
             if hasattr(part, "detach"):
@@ -105,34 +115,41 @@ class Array:
         is_valid: Callable[[Any], bool],
         expected: str,
     ) -> list[Any]:
-        """A whole number or text for every row.
+        """Read an array that has a whole number or a text for every row.
 
         Args:
             role: what the array is used for, for messages.
-            rows: the number of rows, if it is known.
+            rows: the number of rows that the array must have; None for any number.
             is_valid: tells whether a value may be used.
-            expected: the valid values in words.
+            expected: the valid values in words, for messages.
+
+        Returns:
+            One int or str for every row.
 
         Raises:
-            DataError: another type or shape, or a value that is not valid.
+            DataError: the array has another type or shape, or an invalid value.
         """
-        # the error shows the first bad value, or the array if its type is wrong
-        problem = f"{self.dtype} {self.shape}"
+        # the error shows the array if its type or shape is wrong, ...
+        found = f"{self.dtype} {self.shape}"
         where = self.where
-        has_type = self.dtype.startswith(("int", "uint")) or self.dtype == STRINGS
-        if has_type and len(self.shape) == 1 and rows in (None, self.shape[0]):
+        has_discrete_type = (
+            self.dtype.startswith(("int", "uint")) or self.dtype == STRINGS
+        )
+        has_row_axis = len(self.shape) == 1 and rows in (None, self.shape[0])
+        if has_discrete_type and has_row_axis:
             values: list[Any] = self.read().tolist()
             bad_rows = (row for row, value in enumerate(values) if not is_valid(value))
-            bad_row = next(bad_rows, None)
-            if bad_row is None:
+            first_bad_row = next(bad_rows, None)
+            if first_bad_row is None:
                 return values
-            problem = excerpt(values[bad_row])
-            where += f", row {bad_row + 1}"
+            # ... and otherwise its first invalid value
+            found = excerpt(values[first_bad_row])
+            where += f", row {first_bad_row + 1}"
         count = "" if rows is None else f" of {rows:,}"
         raise DataError(
             f"the array '{self.name}' cannot be {role}",
             expected=f"one for every row{count}: {expected}",
-            found=problem,
+            found=found,
             where=where,
         )
 
@@ -140,7 +157,7 @@ class Array:
 def _shape_and_type(values: Any) -> tuple[tuple[int, ...], str]:
     """The shape of an array and the name of its type."""
     if hasattr(values, "get_shape"):
-        # a slice of safetensors tells its type only by a part of it
+        # only a part that was read of a safetensors array has a ``dtype`` of torch
         shape = tuple(values.get_shape())
         dtype = (values[:0] if shape else values).dtype
     else:
@@ -148,14 +165,15 @@ def _shape_and_type(values: Any) -> tuple[tuple[int, ...], str]:
         dtype = values.dtype
     if not isinstance(dtype, np.dtype):
         return shape, str(dtype).removeprefix("torch.")
-    # objects, bytes and texts: read() refuses objects that are no texts
+    # NumPy keeps texts as objects (O), bytes (S) or str (U); ``Array.read`` refuses
+    # objects that are not texts
     if dtype.kind in "OSU":
         return shape, STRINGS
     return shape, dtype.newbyteorder("=").name
 
 
 def _to_numpy(tensor: Any) -> NDArray[Any]:
-    """A tensor of torch as an array; bfloat16 as its bits."""
+    """A tensor of torch as an array of NumPy; bfloat16 as its bits in int16."""
     import torch
 
     tensor = tensor.detach().cpu().contiguous()
@@ -167,7 +185,7 @@ def _to_numpy(tensor: Any) -> NDArray[Any]:
 
 
 def _to_texts(part: Any) -> NDArray[Any]:
-    """An array of str; HDF5 and NumPy may store bytes."""
+    """Texts, or bytes that HDF5 and NumPy store for texts, as an array of str."""
     texts = []
     for value in part.tolist():
         text = value.decode() if isinstance(value, bytes) else value
@@ -178,18 +196,35 @@ def _to_texts(part: Any) -> NDArray[Any]:
 
 
 Roles = Mapping[str, Sequence[Array]]
-"""The arrays of a split by role: states (one, or one a layer), labels, kept columns."""
+"""Role -> arrays of one split with that role.
+
+The roles are ``STATES``, ``LABELS`` and the names of kept columns. States are one array
+or one array for each layer, in their order; every other role has one array.
+"""
 
 
 def open_file(path: Path, stack: ExitStack) -> list[Array]:
-    """The arrays of a file, by its suffix; ``stack`` closes the file."""
+    """Open the arrays in a file, which is read as its suffix says.
+
+    Args:
+        path: the file.
+        stack: closes the file when it is closed itself.
+
+    Returns:
+        The arrays, without single numbers.
+
+    Raises:
+        NotFoundError: there is no such file.
+        ConfigError: the suffix is not that of a file of arrays.
+        DataError: the file cannot be read.
+    """
     if not path.exists():
         raise NotFoundError(f"no file at '{path}'", where=str(path.absolute()))
     suffix = path.suffix.lower()
-    if not path.is_file() or suffix not in SUFFIXES:
+    if not path.is_file() or suffix not in FILE_SUFFIXES:
         raise ConfigError(
             f"no arrays are read from '{path.name}'",
-            expected=f"a file that ends in one of: {', '.join(SUFFIXES)}",
+            expected=f"a file that ends in one of: {', '.join(FILE_SUFFIXES)}",
             where=str(path.absolute()),
             hint="save the arrays as safetensors; a pickle, such as a .pt, runs code",
         )
@@ -214,6 +249,7 @@ def open_file(path: Path, stack: ExitStack) -> list[Array]:
 
 
 def _open_numpy(path: Path) -> dict[str, Any]:
+    """The arrays of a .npy or .npz file by name; they stay on disk if they can."""
     # a pickle would run code
     loaded: Any = np.load(path, mmap_mode="r", allow_pickle=False)
     if path.suffix.lower() == ".npy":
@@ -222,6 +258,7 @@ def _open_numpy(path: Path) -> dict[str, Any]:
 
 
 def _open_safetensors(path: Path, stack: ExitStack) -> dict[str, Any]:
+    """The arrays of a safetensors file by name; their values are not read yet."""
     import safetensors
 
     # NumPy has no bfloat16: torch reads it
@@ -230,6 +267,7 @@ def _open_safetensors(path: Path, stack: ExitStack) -> dict[str, Any]:
 
 
 def _open_hdf5(path: Path, stack: ExitStack) -> dict[str, Any]:
+    """The data sets of an HDF5 file by path; their values are not read yet."""
     import h5py
 
     datasets: dict[str, Any] = {}
@@ -239,54 +277,71 @@ def _open_hdf5(path: Path, stack: ExitStack) -> dict[str, Any]:
             datasets[name] = item
 
     file = stack.enter_context(h5py.File(path, "r", locking=False))
-    # this visits no links: they may lead to other files
+    # visititems follows no links, which may lead to other files
     file.visititems(add_dataset)
     return datasets
 
 
 def _is_complete(dataset: Any) -> bool:
-    """Whether all values of an HDF5 data set are in its file; others read as zeros."""
-    if dataset.chunks:
-        stored = dataset.id.get_num_chunks()
-        # -(-a // b) rounds up
-        chunks_per_axis = [
-            -(-length // chunk_length)
-            for length, chunk_length in zip(dataset.shape, dataset.chunks, strict=False)
-        ]
-        expected = math.prod(chunks_per_axis)
-    else:
+    """Whether an HDF5 file holds all values of a data set.
+
+    HDF5 reads values that were never written as zeros.
+    """
+    # the values may lie in other files
+    if dataset.is_virtual or dataset.external:
+        return False
+    if not dataset.chunks:
         # HDF5 allocates a contiguous data set as a whole, or not at all
-        stored = int(bool(dataset.id.get_storage_size()))
-        expected = 1
-    has_values = stored >= min(expected, dataset.size)
-    return has_values and not dataset.is_virtual and not dataset.external
+        return bool(dataset.size == 0 or dataset.id.get_storage_size() > 0)
+    # the last chunk of an axis may be partly filled: -(-a // b) rounds up
+    chunks_per_axis = [
+        -(-length // chunk_length)
+        for length, chunk_length in zip(dataset.shape, dataset.chunks, strict=False)
+    ]
+    return bool(dataset.id.get_num_chunks() >= math.prod(chunks_per_axis))
 
 
 @dataclass(frozen=True, slots=True)
-class _NumberedArray:
-    """An array and the number of its layer, or ``ALL_LAYERS``."""
+class _LayerArray:
+    """An array and the number of its layer.
 
-    layer: int
+    Arrays of labels and columns have a number too, which only tells whether there are
+    several of them.
+    """
+
+    layer: int  # from 0 or 1 on, as the names say; or ``ALL_LAYERS``
     array: Array
 
 
-_Candidates = dict[str, dict[str, list[_NumberedArray]]]
+@dataclass(frozen=True, slots=True)
+class _ParsedName:
+    """What the name of an array says about it."""
+
+    split: str  # '' if the name says none, or two
+    role: str  # ``STATES``, ``LABELS`` or a kept column; '' for any other name
+    layer: int  # or ``ALL_LAYERS``
+
+
+_Candidates = dict[str, dict[str, list[_LayerArray]]]
 """Split -> role -> arrays that may have that role."""
 
 
-def choose(
+def choose_arrays(
     arrays: Sequence[Array], config: ImportConfig
 ) -> tuple[Mapping[str, Roles], list[Array]]:
-    """The arrays of every split by role, and the arrays that are left.
+    """Choose the states, labels and kept columns of every split among some arrays.
+
+    Returns:
+        Split -> role -> arrays; and the arrays that were not chosen.
 
     Raises:
-        ConfigError: it is not clear which array is what.
+        ConfigError: it is not clear which array has which role.
     """
-    return _Choice(arrays, config).make()
+    return _ArrayChooser(arrays, config).choose()
 
 
-class _Choice:
-    """The choice among some arrays: first by options, then by names."""
+class _ArrayChooser:
+    """Chooses the arrays of every split: by options, or else by the arrays' names."""
 
     def __init__(self, arrays: Sequence[Array], config: ImportConfig) -> None:
         self._arrays = arrays
@@ -295,18 +350,19 @@ class _Choice:
         self._state_names = names_by_split(config, "arrays")
         self._label_names = names_by_split(config, "labels")
 
-    def make(self) -> tuple[Mapping[str, Roles], list[Array]]:
+    def choose(self) -> tuple[Mapping[str, Roles], list[Array]]:
+        """Split -> role -> arrays; and the arrays that were not chosen."""
         candidates = self._candidates_by_name()
         # options override names
         self._apply_options(candidates)
         if not candidates:
-            raise self._unclear("it is not clear which arrays are states")
-        # an unlabelled split without arrays is refused, not ignored
+            raise self._unclear_error("it is not clear which arrays are states")
+        # a split in --set unlabelled that has no arrays is refused, not ignored
         for split in self._unlabelled:
             candidates.setdefault(split, {})
 
         splits: dict[str, Roles] = {}
-        for split in sorted(candidates, key=self._position):
+        for split in sorted(candidates, key=self._split_position):
             is_only_split = len(candidates) == 1
             splits[split] = self._choose_roles(split, candidates[split], is_only_split)
         chosen = [
@@ -318,109 +374,166 @@ class _Choice:
         return splits, [array for array in self._arrays if array not in chosen]
 
     def _candidates_by_name(self) -> _Candidates:
-        """What the names of arrays say, of the splits that options name if they do."""
+        """The arrays whose names say a split and a role.
+
+        If ``--array`` names splits, only these splits count.
+        """
         candidates: _Candidates = {}
         for array in self._arrays:
-            split, role, layer = _read_name(array, self._columns)
-            if not split or (self._state_names and split not in self._state_names):
+            name = _parse_name(array, self._columns)
+            if not name.split:
                 continue
-            roles = candidates.setdefault(split, {})
-            roles.setdefault(role, []).append(_NumberedArray(layer, array))
+            if self._state_names and name.split not in self._state_names:
+                continue
+            roles = candidates.setdefault(name.split, {})
+            roles.setdefault(name.role, []).append(_LayerArray(name.layer, array))
         return candidates
 
     def _apply_options(self, candidates: _Candidates) -> None:
-        """Replace what names say by what ``--array`` and ``--labels`` say."""
-        options = ((STATES, self._state_names), (LABELS, self._label_names))
-        for role, names_of_split in options:
-            for split, names in names_of_split.items():
-                arrays = [array for name in names for array in self._find(name)]
+        """Replace the candidates of the roles that ``--array`` or ``--labels`` name."""
+        names_by_role = {STATES: self._state_names, LABELS: self._label_names}
+        for role, array_names_by_split in names_by_role.items():
+            for split, names in array_names_by_split.items():
+                arrays = [array for name in names for array in self._find_arrays(name)]
                 roles = candidates.setdefault(split, {})
-                roles[role] = _number(arrays)
+                roles[role] = _with_layer_numbers(arrays)
 
-    def _position(self, split: str) -> int:
-        """Splits stand in the order of options, then of usual names, then of files."""
-        return (*self._state_names, *SPLITS, split).index(split)
+    def _split_position(self, split: str) -> int:
+        """Where a split stands in the order of all splits.
+
+        First come the splits in the order of ``--array``, then those in the order of
+        ``SPLIT_WORDS``, then all others in the order of the arrays.
+        """
+        return (*self._state_names, *SPLIT_WORDS, split).index(split)
 
     def _choose_roles(
         self,
         split: str,
-        candidates: dict[str, list[_NumberedArray]],
+        candidates: dict[str, list[_LayerArray]],
         is_only_split: bool,
     ) -> Roles:
+        """The arrays of a split by role.
+
+        Args:
+            split: its name.
+            candidates: role -> arrays that may have the role.
+            is_only_split: whether there is no other split. Then the array of a kept
+                column need not name its split.
+
+        Raises:
+            ConfigError: a role has no array, or it is not clear which.
+        """
         if STATES not in candidates:
-            raise self._unclear(f"'{split}' has no states")
-        required = [STATES]
+            raise self._unclear_error(f"'{split}' has no states")
+        required_roles = [STATES]
         if split not in self._unlabelled:
-            required.append(LABELS)
-        required += self._columns
+            required_roles.append(LABELS)
+        required_roles += self._columns
 
         roles: dict[str, list[Array]] = {}
-        for role in required:
+        for role in required_roles:
             if role not in candidates and role in self._columns:
-                column = self._find_column(split, role, is_only_split)
-                candidates[role] = _number(column)
+                column = self._find_column_array(split, role, is_only_split)
+                candidates[role] = _with_layer_numbers(column)
             if role not in candidates:
                 hint = (
                     f"--labels {split}=NAME, or --set unlabelled={split} where nobody "
                     "knows"
                 )
                 message = f"it is not clear which array has the {role} of '{split}'"
-                raise self._unclear(message, hint)
-            roles[role] = self._in_order(candidates[role], f"the {role} of '{split}'")
+                raise self._unclear_error(message, hint)
+            roles[role] = self._ordered_by_layer(
+                candidates[role], f"the {role} of '{split}'"
+            )
         return roles
 
-    def _find_column(self, split: str, column: str, is_only_split: bool) -> list[Array]:
-        """The array with the plain name of a column, which is clear for one split."""
+    def _find_column_array(
+        self, split: str, column: str, is_only_split: bool
+    ) -> list[Array]:
+        """The array that is called like a column and names no split.
+
+        Such a name is clear only where there is one split.
+        """
         names = {array.name for array in self._arrays}
         if not is_only_split or column not in names:
-            raise self._unclear(
+            raise self._unclear_error(
                 f"no array is the column '{column}' of '{split}'",
                 f"name the array '{split}_{column}' or '{split}/{column}' in the file, "
                 f"or '{column}' where there is one split",
             )
-        return self._find(column)
+        return self._find_arrays(column)
 
-    def _find(self, name: str) -> list[Array]:
-        """The arrays that an option names: one, or by ``*`` one for each layer."""
-        has_layers = "*" in name
+    def _find_arrays(self, name: str) -> list[Array]:
+        """The arrays with a name that an option gives, in the order of their layers.
+
+        Args:
+            name: the name of one array. Or a name in which the first ``*`` stands for
+                the number of a layer: it matches one array for each layer.
+
+        Raises:
+            ConfigError: no array has the name, a layer is missing, or several arrays
+                have the same layer.
+        """
+        has_layer_number = "*" in name
         parts = [re.escape(part) for part in name.split("*", 1)]
         pattern = re.compile(r"(\d{1,6})".join(parts))
-        matches = []
+        layer_arrays = []
         for array in self._arrays:
             match = _match_array(pattern, array)
             if match is not None:
-                layer = int(match[1]) if has_layers else ALL_LAYERS
-                matches.append(_NumberedArray(layer, array))
-        if not matches:
-            raise self._unclear(f"there is no array '{name}'")
-        return self._in_order(matches, f"'{name}'")
+                layer = int(match[1]) if has_layer_number else ALL_LAYERS
+                layer_arrays.append(_LayerArray(layer, array))
+        if not layer_arrays:
+            raise self._unclear_error(f"there is no array '{name}'")
+        return self._ordered_by_layer(layer_arrays, f"'{name}'")
 
-    def _in_order(self, numbered: Sequence[_NumberedArray], role: str) -> list[Array]:
-        """Arrays by the numbers of their layers, which leave no gap."""
-        # two arrays of one layer, or all layers twice, leave the choice to chance
-        numbers = sorted(entry.layer for entry in numbered)
-        is_repeated = len(set(numbers)) < len(numbers)
-        is_mixed = ALL_LAYERS in numbers and len(numbers) > 1
+    def _ordered_by_layer(
+        self, layer_arrays: Sequence[_LayerArray], subject: str
+    ) -> list[Array]:
+        """The arrays in the order of their layers.
+
+        Args:
+            layer_arrays: at least one array with its layer.
+            subject: what the arrays are, for messages: "the labels of 'test'".
+
+        Raises:
+            ConfigError: a layer between the first and the last one is missing, or two
+                arrays have the same layer.
+        """
+        layers = sorted(entry.layer for entry in layer_arrays)
+        # of two arrays with one layer, or beside an array with all layers, nobody knows
+        # which is meant
+        is_repeated = len(set(layers)) < len(layers)
+        is_mixed = ALL_LAYERS in layers and len(layers) > 1
         if is_repeated or is_mixed:
-            raise self._unclear(f"several arrays could be {role}")
-        gaps = set(range(numbers[0], numbers[-1])) - set(numbers)
-        if gaps:
-            raise self._unclear(f"layer {min(gaps)} of {role} is missing")
-        ordered = sorted(numbered, key=lambda entry: entry.layer)
+            raise self._unclear_error(f"several arrays could be {subject}")
+        missing_layers = set(range(layers[0], layers[-1])) - set(layers)
+        if missing_layers:
+            first_missing = min(missing_layers)
+            raise self._unclear_error(f"layer {first_missing} of {subject} is missing")
+        ordered = sorted(layer_arrays, key=lambda entry: entry.layer)
         return [entry.array for entry in ordered]
 
-    def _unclear(self, message: str, hint: str = HINT) -> ConfigError:
-        listed = "\n".join(map(str, self._arrays)) or "no arrays at all"
-        return ConfigError(message, expected=UNDERSTOOD, found=listed, hint=hint)
+    def _unclear_error(self, message: str, hint: str = NAMING_HINT) -> ConfigError:
+        """An error that says which names gaam understands and which arrays there are.
+
+        Args:
+            message: what is not clear.
+            hint: what the user can do.
+        """
+        array_lines = "\n".join(map(str, self._arrays)) or "no arrays at all"
+        return ConfigError(
+            message, expected=EXPECTED_NAMES, found=array_lines, hint=hint
+        )
 
 
-def _number(arrays: Sequence[Array]) -> list[_NumberedArray]:
-    """The arrays with numbers of layers in their order."""
-    return [_NumberedArray(layer, array) for layer, array in enumerate(arrays)]
+def _with_layer_numbers(arrays: Sequence[Array]) -> list[_LayerArray]:
+    """The arrays, numbered from 0 as layers in the order in which they come."""
+    return [_LayerArray(layer, array) for layer, array in enumerate(arrays)]
 
 
 def _match_array(pattern: re.Pattern[str], array: Array) -> re.Match[str] | None:
-    """Match the name of an array, alone or after the name or the path of its file."""
+    """Match an array called ``NAME``, ``FILE:NAME`` or ``PATH/FILE:NAME``."""
     names = (
         array.name,
         f"{array.file.name}:{array.name}",
@@ -433,34 +546,39 @@ def _match_array(pattern: re.Pattern[str], array: Array) -> re.Match[str] | None
     return None
 
 
-def _read_name(array: Array, columns: Sequence[str]) -> tuple[str, str, int]:
-    """The split, the role and the layer in the name of an array.
+def _parse_name(array: Array, columns: Sequence[str]) -> _ParsedName:
+    """Read the split, the role and the layer in the name of an array.
 
-    The name of the file may name the split. Split and role are '' if they are not
-    clear; ``columns`` are roles too.
+    If the name of the array says no split, the name of its file may.
+
+    Args:
+        array: the array.
+        columns: names of kept columns, which are roles too.
     """
-    role_words = "|".join((*ROLES, *columns))
-    split_words = "|".join(SPLITS)
-    layer = rf"(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
-    # a group of HDF5 that is no role may have any name
+    role_words = "|".join((*ROLE_BY_NAME, *columns))
+    split_words = "|".join(SPLIT_WORDS)
+    layer = rf"(?:{LAYER_WORDS})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
+    # a group of HDF5 whose name is not a role has the name of a split, which may be any
     group = rf"(?!(?:{role_words})/)(?P<group>{NAME_PATTERN.pattern})/"
     match = re.fullmatch(
         rf"(?:(?P<before>{split_words})[/._-]|{group})?"
-        rf"(?:(?P<word>{role_words})|{layer})(?:[/._-](?P<after>{split_words}))?",
+        rf"(?:(?P<role>{role_words})|{layer})(?:[/._-](?P<after>{split_words}))?",
         array.name,
         re.ASCII,
     )
     if match is None:
-        return "", "", ALL_LAYERS
+        return _ParsedName(split="", role="", layer=ALL_LAYERS)
 
     splits = {match["before"], match["group"], match["after"]} - {None}
     if not splits:
-        words = re.split(r"[^A-Za-z0-9]+", array.file.stem)
-        splits = set(words).intersection(SPLITS)
-    # the name may say no split, or two
+        words_of_file = re.split(r"[^A-Za-z0-9]+", array.file.stem)
+        splits = set(words_of_file).intersection(SPLIT_WORDS)
+    # names that say no split or two splits are not clear
     split = splits.pop() if len(splits) == 1 else ""
 
-    word = match["word"]
-    role = ROLES.get(word, word) if word else STATES
-    number = ALL_LAYERS if match["layer"] is None else int(match["layer"])
-    return split, role, number
+    # only the name of a layer has no word for its role
+    role_word = match["role"]
+    if role_word is None:
+        return _ParsedName(split=split, role=STATES, layer=int(match["layer"]))
+    role = ROLE_BY_NAME.get(role_word, role_word)
+    return _ParsedName(split=split, role=role, layer=ALL_LAYERS)

@@ -1,6 +1,6 @@
-"""Import: arrays of states that other programs computed become a cache.
+"""Import: make a cache of arrays of states that other programs computed.
 
-Shapes: N rows, L layers, D features.
+Shapes: N rows, L layers, D features; n rows of one shard.
 """
 
 import os
@@ -29,7 +29,7 @@ from gaam_cache.importing.arrays import (
     STRINGS,
     Array,
     Roles,
-    choose,
+    choose_arrays,
     open_file,
 )
 from gaam_cache.sources.base import NO_LABEL, Rows
@@ -53,14 +53,16 @@ from gaam_cache.store.shard import (
 )
 from gaam_cache.store.spread import FEWEST_ROWS, Spread, SpreadSums
 
-READABLE = (*dtypes.ITEM_BYTES, "float64")
-MOST_CLASSES = 10**6  # a plan names every class: a larger number is not a class
-KEPT = f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
+IMPORTABLE_DTYPES = (*dtypes.ITEM_BYTES, "float64")
+MAX_NUM_CLASSES = 10**6  # a plan names every class: a larger label is no class
+EXPECTED_COLUMN_VALUES = (
+    f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportSummary:
-    """What an import did, or what it would do."""
+    """The result of an import, or of a preview of it."""
 
     path: str
     fingerprint: str  # empty for a preview, which does not read the states
@@ -70,14 +72,15 @@ class ImportSummary:
     storage_dtype: str
     rows: dict[str, int]  # split -> number of rows
     splits: dict[str, dict[str, Any]]  # split -> role -> array; and rows of each class
-    shards: int
-    shards_made: int  # in this run; the others existed
-    bytes: int
-    left: tuple[str, ...]  # arrays of the files that are not used
+    shards: int  # number of all shards
+    shards_made: int  # number of shards that this run wrote; the others existed
+    bytes: int  # of the states of all rows
+    left: tuple[str, ...]  # arrays of the files that the import does not use
 
     to_dict = asdict
 
     def in_words(self) -> str:
+        """The result as lines of text for the terminal."""
         if self.fingerprint:
             title = (
                 f"the cache in '{shown_path(self.path)}' is complete "
@@ -103,75 +106,84 @@ class ImportSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedRows(Rows):
-    """The rows of a split, of which only states are known; arrays are read when needed.
+    """The rows of a split whose states other programs computed.
 
     The states are one array (N, L, D), (L, N, D) or (N, D), or one array (N, D) for
-    each layer. The ``inputs`` are digests of the stored states: they stand for the
-    texts or sounds, which nobody has.
+    each layer. They are read when they are needed. The texts or sounds of the rows are
+    unknown: digests of the stored states stand in their place, as ``inputs``.
     """
 
     kind: ClassVar[str] = IMPORTED
     noun: ClassVar[str] = "state"
     inputs: list[bytes]
+    """The digest of the stored states of every row; empty until they are read."""
     arrays: Sequence[Array]
+    """The states: one array, or one for each layer."""
     axes: str
+    """The axes of an array of states: 'nld', 'lnd' or 'nd'."""
     num_layers: int
     hidden_size: int
-    array_names: dict[
-        str, Any
-    ]  # role -> names of arrays, for the fingerprint: JSON values
+    array_names: dict[str, Any]
+    """Role -> names of arrays, as JSON values; the fingerprint covers them."""
 
     @classmethod
     def from_arrays(
-        cls, split: str, roles: Roles, axes: str | None, class_of: Mapping[Any, str]
+        cls,
+        split: str,
+        roles: Roles,
+        axes: str | None,
+        class_by_label: Mapping[Any, str],
     ) -> Self:
         """The rows of a split; the values of the states are not read yet.
 
         Args:
-            split: its name.
-            roles: its arrays.
-            axes: the axes of the states, if an option says them.
-            class_of: label -> name of the class.
+            split: name of the split.
+            roles: role -> arrays of the split.
+            axes: the axes of the states; None if no option says them.
+            class_by_label: label -> name of its class.
 
         Raises:
-            DataError: labels without a class, or arrays that do not fit together.
+            DataError: a label has no class, or the arrays do not fit together.
         """
-        arrays = roles[STATES]
-        first = arrays[0]
+        state_arrays = roles[STATES]
+        first_array = state_arrays[0]
         labels = None
         if LABELS in roles:
-            labels = _read_labels(split, roles[LABELS][0], class_of)
-        usual_axes = "nld" if len(first.shape) == 3 else "nd"
+            labels = _read_labels(split, roles[LABELS][0], class_by_label)
+        usual_axes = "nld" if len(first_array.shape) == 3 else "nd"
         known_axes = axes or usual_axes
-        _check_shapes(split, arrays, labels, known_axes, are_sure=axes is not None)
+        _check_shapes(
+            split, state_arrays, labels, known_axes, are_axes_given=axes is not None
+        )
 
-        sizes = dict(zip(known_axes, first.shape, strict=False))
+        size_by_axis = dict(zip(known_axes, first_array.shape, strict=False))
+        num_rows = size_by_axis["n"]
         columns = [role for role in roles if role not in (STATES, LABELS)]
-        kept = {name: _read_column(roles[name][0], sizes["n"]) for name in columns}
+        kept = {name: _read_column(roles[name][0], num_rows) for name in columns}
 
-        # the fingerprint covers which array was taken as what
+        # the fingerprint covers which array was taken for which role
         array_names: dict[str, Any] = {
-            "states": [array.name for array in arrays],
-            "dtypes": [first.dtype],
+            "states": [array.name for array in state_arrays],
+            "dtypes": [first_array.dtype],
             "axes": known_axes,
             "columns": {name: roles[name][0].name for name in columns},
         }
         if LABELS in roles:
             array_names[LABELS] = roles[LABELS][0].name
-        origin = first.where
-        if len(arrays) > 1:
-            origin += f" to {arrays[-1].name}"
+        origin = first_array.where
+        if len(state_arrays) > 1:
+            origin += f" to {state_arrays[-1].name}"
         return cls(
             inputs=[],
-            labels=labels or [NO_LABEL] * sizes["n"],
+            labels=labels or [NO_LABEL] * num_rows,
             class_names=None,
             origin=origin,
             kept=kept,
             labelled=labels is not None,
-            arrays=arrays,
+            arrays=state_arrays,
             axes=known_axes,
-            num_layers=sizes.get("l", len(arrays)),
-            hidden_size=sizes["d"],
+            num_layers=size_by_axis.get("l", len(state_arrays)),
+            hidden_size=size_by_axis["d"],
             array_names=array_names,
         )
 
@@ -185,50 +197,71 @@ class ImportedRows(Rows):
         return f"all layers are the same; its label is '{self.labels[row]}'"
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows in their original type, (n, L, D); bfloat16 as its bits."""
+        """Read the states of rows ``start`` to ``stop``, (n, L, D).
+
+        They have the type of the array; bfloat16 comes as its bits in uint16.
+        """
         if self.axes == "lnd":
             states_LND = self.arrays[0].read((slice(None), slice(start, stop)))
             return np.swapaxes(states_LND, 0, 1)
-        parts = [array.read(slice(start, stop)) for array in self.arrays]
         if self.axes == "nld":
-            return parts[0]
-        return np.stack(parts, axis=1)
+            return self.arrays[0].read(slice(start, stop))
+        layers_ND = [array.read(slice(start, stop)) for array in self.arrays]
+        return np.stack(layers_ND, axis=1)
 
-    def stored(
-        self, shard: ShardSpec, storage_dtype: str, sums: SpreadSums | None = None
+    def read_for_storage(
+        self,
+        shard: ShardSpec,
+        storage_dtype: str,
+        spread_sums: SpreadSums | None = None,
     ) -> NDArray[Any]:
-        """Rows as they are stored, (n, L, D); ``sums`` collects what rounding changes.
+        """Read the states of a shard, (n, L, D), and round them to the storage type.
+
+        Args:
+            shard: its rows are read.
+            storage_dtype: type of the stored states.
+            spread_sums: collects the states before and after rounding, to measure what
+                rounding changes.
 
         Raises:
-            NumericsError: a value that the type cannot hold.
+            NumericsError: the storage type cannot hold a value.
         """
         dtype = self.arrays[0].dtype
-        given_NLD = self.read(shard.start, shard.stop)
+        original_NLD = self.read(shard.start, shard.stop)
         stored_NLD = np.ascontiguousarray(
-            dtypes.to_storage_dtype(given_NLD, dtype, storage_dtype)
+            dtypes.to_storage_dtype(original_NLD, dtype, storage_dtype)
         )
         bad_index = dtypes.first_not_finite(stored_NLD, storage_dtype)
         if bad_index is not None:
-            raise self._not_finite(given_NLD, bad_index, shard, storage_dtype)
-        if sums is not None:
-            exact_NLD = given_NLD
+            raise self._not_finite_error(original_NLD, bad_index, shard, storage_dtype)
+        if spread_sums is not None:
+            # sums need numbers in place of the bits of bfloat16
+            exact_NLD = original_NLD
             if dtype == "bfloat16":
-                exact_NLD = dtypes.as_float32(given_NLD)
+                exact_NLD = dtypes.as_float32(original_NLD)
             rounded_NLD = stored_NLD
             if storage_dtype == "bfloat16":
                 rounded_NLD = dtypes.as_float32(stored_NLD)
-            sums.add(exact_NLD, rounded_NLD)
+            spread_sums.add(exact_NLD, rounded_NLD)
         return stored_NLD
 
-    def _not_finite(
+    def _not_finite_error(
         self,
-        given_NLD: NDArray[Any],
+        original_NLD: NDArray[Any],
         index: tuple[int, ...],
         shard: ShardSpec,
         storage_dtype: str,
     ) -> NumericsError:
+        """The error for the state at ``index`` that the storage type cannot hold.
+
+        Args:
+            original_NLD: the states of the shard as they were read.
+            index: row of the shard, layer and feature of the state, from 0.
+            shard: the shard.
+            storage_dtype: type of the stored states.
+        """
         row, layer, feature = index
-        value = given_NLD[index]
+        value = original_NLD[index]
         if self.arrays[0].dtype == "bfloat16":
             value = dtypes.as_float32(value)
         array = self.arrays[layer] if len(self.arrays) > 1 else self.arrays[0]
@@ -242,61 +275,86 @@ class ImportedRows(Rows):
         )
 
 
-def _read_labels(split: str, array: Array, class_of: Mapping[Any, str]) -> list[str]:
-    """The class of every row of a split."""
-    expected = brief(f"one of {', '.join(map(repr, class_of))}", 200)
-    values = array.values(f"labels of '{split}'", None, class_of.__contains__, expected)
-    return [class_of[value] for value in values]
+def _read_labels(
+    split: str, array: Array, class_by_label: Mapping[Any, str]
+) -> list[str]:
+    """The class of every row of a split; DataError for a label without a class."""
+    expected = brief(f"one of {', '.join(map(repr, class_by_label))}", 200)
+    labels = array.values(
+        f"labels of '{split}'", None, class_by_label.__contains__, expected
+    )
+    return [class_by_label[label] for label in labels]
 
 
-def _read_column(array: Array, rows: int) -> list[str]:
-    """The text of a kept column for every row."""
-    values = array.values("a column", rows, _can_be_kept, KEPT)
+def _read_column(array: Array, num_rows: int) -> list[str]:
+    """The value of a kept column in every row, as text."""
+    values = array.values("a column", num_rows, _can_be_kept, EXPECTED_COLUMN_VALUES)
     return list(map(str, values))
+
+
+def _can_be_kept(value: Any) -> bool:
+    """Whether a shard can store a value as text."""
+    return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
 
 
 def _check_shapes(
     split: str,
-    arrays: Sequence[Array],
+    state_arrays: Sequence[Array],
     labels: Sequence[str] | None,
     axes: str,
     *,
-    are_sure: bool,
+    are_axes_given: bool,
 ) -> None:
-    """Refuse arrays that are not the states of a split with these labels.
+    """Refuse arrays that cannot be the states of a split.
 
-    ``are_sure``: an option says the axes.
+    Args:
+        split: name of the split.
+        state_arrays: one array, or one for each layer.
+        labels: the label of every row; None for a split without labels.
+        axes: the axes of each array: 'nld', 'lnd' or 'nd'.
+        are_axes_given: whether an option says the axes.
+
+    Raises:
+        DataError: an array has a type or shape that does not fit.
     """
-    first = arrays[0]
-    sizes = dict(zip(axes, first.shape, strict=False))
-    has_axes = len(first.shape) == len(axes) and 0 not in first.shape
-    has_rows = labels is None or len(labels) == sizes.get("n")
-    has_layers = len(arrays) == 1 or axes == "nd"
-    # as many rows as layers: nobody knows which axis is which
-    is_ambiguous = (
-        not are_sure
-        and axes != "nd"
-        and labels is not None
-        and sizes["n"] == sizes["l"]
+    first_array = state_arrays[0]
+    is_first_usable = (
+        first_array.dtype in IMPORTABLE_DTYPES
+        and _has_fitting_axes(first_array, labels, axes, are_axes_given=are_axes_given)
+        # several arrays are one for each layer, so none has an axis of layers
+        and (len(state_arrays) == 1 or axes == "nd")
     )
-    fits = first.dtype in READABLE and has_axes and has_rows and has_layers
-    for array in arrays:
-        is_like_first = (array.dtype, array.shape) == (first.dtype, first.shape)
-        if fits and not is_ambiguous and is_like_first:
+    for array in state_arrays:
+        has_dtype_of_first = array.dtype == first_array.dtype
+        has_shape_of_first = array.shape == first_array.shape
+        if is_first_usable and has_dtype_of_first and has_shape_of_first:
             continue
         rows = "rows" if labels is None else f"{len(labels):,} rows"
         raise DataError(
             f"the array '{array.name}' cannot be states of '{split}'",
             expected=f"{rows} (n), layers (l) and features (d) as {axes}, of "
-            f"{', '.join(READABLE)}; all of a split alike",
+            f"{', '.join(IMPORTABLE_DTYPES)}; all of a split alike",
             found=f"{array.dtype} {array.shape}",
             where=array.where,
             hint="--set axes=nld, lnd or nd; states of tokens have to be pooled before",
         )
 
 
-def _can_be_kept(value: Any) -> bool:
-    return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
+def _has_fitting_axes(
+    array: Array, labels: Sequence[str] | None, axes: str, *, are_axes_given: bool
+) -> bool:
+    """Whether an array of states has these axes, and a row for every label."""
+    if len(array.shape) != len(axes) or 0 in array.shape:
+        return False
+    if labels is None:
+        return True
+    size_by_axis = dict(zip(axes, array.shape, strict=True))
+    if len(labels) != size_by_axis["n"]:
+        return False
+    # with as many rows as layers, only an option tells which axis has the rows
+    if are_axes_given or axes == "nd":
+        return True
+    return size_by_axis["n"] != size_by_axis["l"]
 
 
 def import_states(
@@ -305,9 +363,9 @@ def import_states(
     preview: bool = False,
     progress: ReportProgress | None = None,
 ) -> ImportSummary:
-    """Make a cache of the states in files, or complete one.
+    """Make a cache of the states in files, or complete an interrupted import.
 
-    A ``preview`` checks labels, but reads no states and writes nothing.
+    With ``preview`` gaam checks the labels, but reads no states and writes nothing.
 
     >>> files = ("train.npz", "test.npz")
     >>> config = gaam_cache.ImportConfig(files=files, out="imported")
@@ -315,26 +373,33 @@ def import_states(
     {'train': 60, 'test': 30}
 
     Raises:
-        GaamError: as for ``write``; ConfigError if it is not clear which array is what.
+        GaamError: as for ``write``; ConfigError if it is not clear which array has
+            which role.
     """
-    report = None if preview else progress or no_progress
+    report: ReportProgress | None = None
+    if not preview:
+        report = progress or no_progress
     # hours of reading are lost if the folder turns out to be read-only
     check_writable(config.out, option="--out")
     paths = [absolute_path(file) for file in config.files]
-    hashes: dict[str, str] = {}
+    hash_by_path: dict[str, str] = {}
     with ExitStack() as stack:
         arrays: list[Array] = []
         for path in paths:
             arrays += open_file(path, stack)
-        roles_by_split, unused = choose(arrays, config)
+        roles_by_split, unused_arrays = choose_arrays(arrays, config)
         # a preview is quick: it does not hash the files
         if report is not None:
             folder = os.path.commonpath([path.parent for path in paths])
             for path in paths:
-                hashes[path.relative_to(folder).as_posix()] = hash_file(path)
-        recorded = {"import": settings_of_import(config)}
-        return _make(
-            roles_by_split, config, report, {"files": hashes}, recorded, unused
+                hash_by_path[path.relative_to(folder).as_posix()] = hash_file(path)
+        return _make_cache(
+            roles_by_split,
+            config,
+            report,
+            fingerprint_extras={"files": hash_by_path},
+            dataset_extras={"import": settings_of_import(config)},
+            unused_arrays=unused_arrays,
         )
 
 
@@ -347,11 +412,11 @@ def write(
     progress: ReportProgress | None = None,
     **settings: Any,
 ) -> ImportSummary:
-    """Make a cache of arrays in this program, or complete one.
+    """Make a cache of arrays in this program, or complete an interrupted call.
 
-    Every number is read twice: before anything is written, to check and hash it, and to
-    write it. At most the rows of one shard are copied: pass a memory map or a data set
-    of h5py if the states are larger than memory.
+    gaam reads every number twice: first to check and hash it, before it writes
+    anything, and then to write it. It copies at most the rows of one shard at a time.
+    Pass a memory map or a data set of h5py if the states are larger than memory.
 
     >>> splits = {"train": (states, labels), "test": (others, theirs)}
     >>> made = gaam_cache.write("cache", splits)
@@ -369,8 +434,9 @@ def write(
             float64, of NumPy, torch or h5py. Labels are whole numbers from 0, or
             strings; None for a split without labels, to predict on.
         columns: name of a kept column -> split -> a string for every row.
-        planted: JSON values, fractions as text: what decides the labels, which the
-            fingerprint covers, and what is known of their teacher.
+        planted: for labels that ``gaam plant`` drew, two mappings of JSON values with
+            fractions as text. The first says what decides the labels, and the
+            fingerprint covers it. The second describes the teacher that drew them.
         progress: called with (rows done, rows in all, current work).
         settings: of ``ImportConfig``: ``class_names``, ``axes``, ``storage_dtype``,
             ``shard_rows``, and the names for reports: ``encoder_name``,
@@ -386,7 +452,7 @@ def write(
     """
     columns = columns or {}
     config = ImportConfig(
-        files=("arrays of a program",),  # the checks are those of files
+        files=("arrays of a program",),  # a placeholder: at least one file is required
         out=Path(out),
         keep_columns=tuple(columns),
         **settings,
@@ -399,54 +465,67 @@ def write(
                 f"split '{shortened(split)}' cannot be part of a file name",
                 expected="letters, digits, '_' and '.'",
             )
-        values = {name: column[split] for name, column in columns.items()}
+        other_roles = {name: column[split] for name, column in columns.items()}
         if labels is not None:
-            values[LABELS] = labels
-        roles_by_split[split] = _roles_of(split, states, values)
+            other_roles[LABELS] = labels
+        roles_by_split[split] = _arrays_by_role(split, states, other_roles)
 
-    covered: dict[str, Any] = {"files": {}}
-    recorded: dict[str, Any] = {}
+    fingerprint_extras: dict[str, Any] = {"files": {}}
+    dataset_extras: dict[str, Any] = {}
     if planted is not None:
         labels_rule, teacher = planted
-        covered[PLANTED_KEY] = dict(labels_rule)
-        recorded[PLANTED_KEY] = dict(teacher)
-    return _make(roles_by_split, config, progress or no_progress, covered, recorded)
+        fingerprint_extras[PLANTED_KEY] = dict(labels_rule)
+        dataset_extras[PLANTED_KEY] = dict(teacher)
+    return _make_cache(
+        roles_by_split,
+        config,
+        progress or no_progress,
+        fingerprint_extras=fingerprint_extras,
+        dataset_extras=dataset_extras,
+    )
 
 
-def _roles_of(split: str, states: Any, values: Mapping[str, Any]) -> Roles:
-    """The arrays of a split of this program; ``values`` are labels and columns."""
+def _arrays_by_role(split: str, states: Any, other_roles: Mapping[str, Any]) -> Roles:
+    """Role -> arrays of a split that a program passes.
+
+    Args:
+        split: its name, for the names of the arrays in messages.
+        states: an array, or a list with one array for each layer.
+        other_roles: the arrays of labels and kept columns by role.
+    """
     states_by_name = {"states": states}
     if isinstance(states, (list, tuple)):
-        numbered = enumerate(states, start=1)
-        states_by_name = {f"layer {number}": layer for number, layer in numbered}
+        numbered_layers = enumerate(states, start=1)
+        states_by_name = {f"layer {number}": layer for number, layer in numbered_layers}
     roles = {
         STATES: [
             Array(f"{name} of '{split}'", array)
             for name, array in states_by_name.items()
         ]
     }
-    for role, array in values.items():
+    for role, array in other_roles.items():
         roles[role] = [Array(f"{role} of '{split}'", array)]
     return roles
 
 
-def _make(
+def _make_cache(
     roles_by_split: Mapping[str, Roles],
     config: ImportConfig,
     report: ReportProgress | None,
-    covered: Mapping[str, Any],
-    recorded: Mapping[str, Any],
-    unused: Sequence[Array] = (),
+    *,
+    fingerprint_extras: Mapping[str, Any],
+    dataset_extras: Mapping[str, Any],
+    unused_arrays: Sequence[Array] = (),
 ) -> ImportSummary:
-    """Make the cache of some arrays; without ``report`` only say what it would be.
+    """Make the cache of some arrays, or say what it would be.
 
     Args:
-        roles_by_split: split -> its arrays.
+        roles_by_split: split -> role -> arrays.
         config: the settings.
-        report: called with the progress.
-        covered: what the fingerprint covers beside the arrays.
-        recorded: what the plan records of the data set.
-        unused: arrays that are not used, for the summary.
+        report: called with the progress; None for a preview, which writes nothing.
+        fingerprint_extras: what the fingerprint covers beside the arrays.
+        dataset_extras: what the plan records of the data set beside its name.
+        unused_arrays: arrays without a role, for the summary.
     """
     if len({split.casefold() for split in roles_by_split}) < len(roles_by_split):
         raise ConfigError(
@@ -454,13 +533,13 @@ def _make(
             expected="names that every file system tells apart",
             found=", ".join(roles_by_split),
         )
-    class_names, class_of = _classes(roles_by_split, config.class_names)
+    class_names, class_by_label = _read_classes(roles_by_split, config.class_names)
     rows = {
-        split: ImportedRows.from_arrays(split, roles, config.axes, class_of)
+        split: ImportedRows.from_arrays(split, roles, config.axes, class_by_label)
         for split, roles in roles_by_split.items()
     }
-    _check_sizes(rows)
-    plan = _new_plan(config, rows, class_names, covered, recorded)
+    _check_equal_sizes(rows)
+    plan = _new_plan(config, rows, class_names, fingerprint_extras, dataset_extras)
     shards_made = 0
     if report is not None:
         plan = _finish_plan(config, plan, rows, report)
@@ -485,7 +564,7 @@ def _make(
         shards=plan.num_shards,
         shards_made=shards_made,
         bytes=plan.row_bytes * sum(plan.rows.values()),
-        left=tuple(map(str, unused)),
+        left=tuple(map(str, unused_arrays)),
     )
 
 
@@ -497,7 +576,7 @@ def _rows_per_class(rows: ImportedRows, class_names: Sequence[str]) -> dict[str,
     return {name: counts[name] for name in class_names}
 
 
-def _check_sizes(rows: Mapping[str, ImportedRows]) -> None:
+def _check_equal_sizes(rows: Mapping[str, ImportedRows]) -> None:
     """Refuse splits that differ in the number of layers or features."""
     sizes = {
         split: f"{split_rows.num_layers} x {split_rows.hidden_size}"
@@ -515,12 +594,21 @@ def _new_plan(
     config: ImportConfig,
     rows: Mapping[str, ImportedRows],
     class_names: tuple[str, ...],
-    covered: Mapping[str, Any],
-    recorded: Mapping[str, Any],
+    fingerprint_extras: Mapping[str, Any],
+    dataset_extras: Mapping[str, Any],
 ) -> Plan:
-    """The plan of the cache, whose fingerprint does not cover the states yet."""
+    """The plan of the cache; ``_finish_plan`` adds the states to its fingerprint.
+
+    Args:
+        config: the settings.
+        rows: the rows of every split.
+        class_names: all classes, in order.
+        fingerprint_extras: what the fingerprint covers beside the arrays.
+        dataset_extras: what the plan records of the data set beside its name.
+    """
+    # all splits have the same number of layers and the same hidden size
     first_rows = next(iter(rows.values()))
-    identity = _identity(config, rows, covered)
+    identity = _encoder_identity(config, rows, fingerprint_extras)
     encoder = {
         "kind": IMPORTED,
         "name": config.encoder_name,
@@ -535,7 +623,7 @@ def _new_plan(
         "revision": None,
         "origin": {split: split_rows.origin for split, split_rows in rows.items()},
         "shared_texts": {},
-        **recorded,
+        **dataset_extras,
     }
     storage_dtype = config.storage_dtype or _lossless_dtype(rows)
     return job.new_plan(
@@ -550,26 +638,34 @@ def _new_plan(
     )
 
 
-def _identity(
-    config: ImportConfig, rows: Mapping[str, ImportedRows], covered: Mapping[str, Any]
+def _encoder_identity(
+    config: ImportConfig,
+    rows: Mapping[str, ImportedRows],
+    fingerprint_extras: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The part of the fingerprint that stands for the encoder, which is not known."""
+    """The fields of the fingerprint that describe the encoder.
+
+    The encoder is unknown, so the arrays and files of the import stand in its place.
+    """
     array_names = {split: split_rows.array_names for split, split_rows in rows.items()}
     return {
-        "imported": {"taken": array_names, "num_tokens": {}, **covered},
+        "imported": {"taken": array_names, "num_tokens": {}, **fingerprint_extras},
         "pooling": [config.pool],
-        "layers": "as in the files",  # only their order is known
+        "layers": "as in the files",  # their numbers in the encoder are unknown
         "dtype": "unknown",
         "max_length": 1,
     }
 
 
 def _lossless_dtype(rows: Mapping[str, ImportedRows]) -> str:
-    """The type of the states if all splits have one that a cache can store."""
-    types = {split_rows.arrays[0].dtype for split_rows in rows.values()}
-    if len(types) == 1:
-        dtype = types.pop()
-        # float64 is not among the types of a cache
+    """The type of the arrays of states, or float32.
+
+    It is float32 if the splits have different types, or a type that no cache stores.
+    """
+    input_dtypes = {split_rows.arrays[0].dtype for split_rows in rows.values()}
+    if len(input_dtypes) == 1:
+        dtype = input_dtypes.pop()
+        # a cache cannot store float64
         if dtype in dtypes.ITEM_BYTES:
             return dtype
     return "float32"
@@ -581,25 +677,34 @@ def _finish_plan(
     rows: Mapping[str, ImportedRows],
     report: ReportProgress,
 ) -> Plan:
-    """Check and hash every state, and write the plan with its fingerprint."""
-    # the digest of a row stands for its content, which the fingerprint covers
+    """Check and hash every state, and write the plan with its fingerprint.
+
+    Returns:
+        The plan as it was written.
+
+    Raises:
+        NumericsError: a state cannot be stored, or rounding makes rows equal.
+    """
     fingerprint_fields = plan.fingerprint_fields
     for split, split_rows in rows.items():
-        sums = SpreadSums()
+        spread_sums = SpreadSums()
         for shard in plan.shards(split):
-            stored_NLD = split_rows.stored(shard, plan.storage_dtype, sums)
+            stored_NLD = split_rows.read_for_storage(
+                shard, plan.storage_dtype, spread_sums
+            )
+            # the digest of a row stands for its text or sound, which is unknown
             digests = [sha256(row_LD).digest() for row_LD in stored_NLD]
             split_rows.inputs.extend(digests)
             report(shard.stop, len(split_rows), f"checking '{split}'")
-        spread = sums.spread()
-        job.warn(_rounded_away(spread, plan.storage_dtype, split, split_rows))
+        spread = spread_sums.spread()
+        job.warn(_rounding_warnings(spread, plan.storage_dtype, split, split_rows))
 
-    # equal states in two splits are a leak, as equal texts are
-    groups = list(row_checks.repeated_texts(rows, report))
-    job.warn(row_checks.check_rows(rows, plan.class_names, groups))
+    # rows with equal states in two splits are a leak, as rows with equal texts are
+    copy_groups = list(row_checks.repeated_texts(rows, report))
+    job.warn(row_checks.check_rows(rows, plan.class_names, copy_groups))
     fingerprint_fields["content"] = job.content_of(rows, report)
-    plan.dataset["shared_texts"] = row_checks.shared_texts(groups)
-    equal_rows = row_checks.equal_rows(groups)
+    plan.dataset["shared_texts"] = row_checks.shared_texts(copy_groups)
+    equal_rows = row_checks.equal_rows(copy_groups)
     if equal_rows:
         plan.dataset["equal_rows"] = equal_rows
 
@@ -615,18 +720,20 @@ def _write_shards(
     report: ReportProgress,
 ) -> int:
     """Write the shards that are missing or broken; return their number."""
-    broken = job.discard_broken(config.out, plan)
-    job.warn(f"{name} is made again: {reason}" for name, reason in broken.items())
+    reason_by_shard = job.discard_broken(config.out, plan)
+    job.warn(
+        f"{name} is made again: {reason}" for name, reason in reason_by_shard.items()
+    )
     row_arrays = job.RowArrays(plan, rows)
-    missing = set(missing_shards(config.out, plan))
+    missing_names = set(missing_shards(config.out, plan))
     shards_made = 0
     for shard in plan.shards():
         split_size = plan.rows[shard.split]
         report(shard.start, split_size, f"writing shards of '{shard.split}'")
-        # an interrupted import goes on here
-        if shard.name not in missing:
+        # an earlier import, which was interrupted, has written the other shards
+        if shard.name not in missing_names:
             continue
-        states_NLD = rows[shard.split].stored(shard, plan.storage_dtype)
+        states_NLD = rows[shard.split].read_for_storage(shard, plan.storage_dtype)
         key = embeddings_key(plan, plan.pooling[0])
         arrays = {key: (plan.storage_dtype, states_NLD)}
         arrays |= row_arrays.of_shard(shard, np.ones(len(states_NLD), np.int64))
@@ -636,38 +743,49 @@ def _write_shards(
     return shards_made
 
 
-def _rounded_away(
+def _rounding_warnings(
     spread: Spread, storage_dtype: str, split: str, rows: ImportedRows
 ) -> Iterator[str]:
-    """Warn of a split whose rows are all equal, and of layers that rounding changes.
+    """Warnings of layers in which rows cannot be told apart, or less than before.
+
+    Args:
+        spread: how far the states of a split lie apart, before and after rounding.
+        storage_dtype: the type to which they are rounded.
+        split: name of the split.
+        rows: its rows.
 
     Raises:
         NumericsError: rounding makes too many rows of a layer equal.
     """
-    flat_L = spread.flat_layers(0.0, "float32")
-    if spread.rows >= FEWEST_ROWS and flat_L.any():
-        layers = brief(", ".join(str(layer + 1) for layer in np.flatnonzero(flat_L)))
+    is_flat_L = spread.flat_layers(0.0, "float32")
+    if spread.rows >= FEWEST_ROWS and is_flat_L.any():
+        flat_layers = [str(layer + 1) for layer in np.flatnonzero(is_flat_L)]
         yield (
-            f"all rows of '{split}' have one state in layers {layers}: nothing tells "
-            "them apart"
+            f"all rows of '{split}' have one state in layers "
+            f"{brief(', '.join(flat_layers))}: nothing tells them apart"
         )
     where = f"{rows.origin}, row 1 to row {len(rows)}"
-    coarse = spread.check_storage_precision(
-        storage_dtype, flat_L, first_layer=1, where=where
+    loss_by_layer = spread.check_storage_precision(
+        storage_dtype, is_flat_L, first_layer=1, where=where
     )
-    for layer, lost in coarse.items():
+    for layer, loss in loss_by_layer.items():
         yield (
             f"{storage_dtype} rounds away part of what tells rows of '{split}' apart "
-            f"in layer {layer}: {lost}; --storage-dtype float32 and a new --out keep it"
+            f"in layer {layer}: {loss}; --storage-dtype float32 and a new --out keep it"
         )
 
 
-def _classes(
-    roles_by_split: Mapping[str, Roles], class_names: tuple[str, ...]
+def _read_classes(
+    roles_by_split: Mapping[str, Roles], given_names: tuple[str, ...]
 ) -> tuple[tuple[str, ...], dict[Any, str]]:
-    """The names of the classes in order, and label -> name.
+    """The names of the classes in order, and label -> name of its class.
 
-    The labels of 'train' decide, or those of the first split with labels.
+    The labels of 'train' decide, or those of the first split with labels. A row of
+    another split with a label of no class is an error later.
+
+    Args:
+        roles_by_split: split -> role -> arrays.
+        given_names: the names that the user gives to the classes; may be empty.
     """
     labels_by_split = {
         split: roles[LABELS][0]
@@ -678,23 +796,22 @@ def _classes(
         raise ConfigError(
             "no split has labels", expected="at least one split with labels"
         )
-    # 'train' decides which classes there are: a test row of another class is an error
-    first_labels = next(iter(labels_by_split.values()))
-    reference = labels_by_split.get("train", first_labels)
-    _check_not_numbers(reference)
+    first_array = next(iter(labels_by_split.values()))
+    deciding_array = labels_by_split.get("train", first_array)
+    _refuse_fractions(deciding_array)
     # any whole number or string may be the label of a class
     expected = "whole numbers or strings"
-    labels = reference.values("labels", None, lambda label: True, expected)
+    labels = deciding_array.values("labels", None, lambda label: True, expected)
 
-    has_strings = reference.dtype == STRINGS
-    names = class_names
+    has_strings = deciding_array.dtype == STRINGS
+    names = given_names
     if has_strings:
-        refuse_quantities(labels, reference.where)
+        refuse_quantities(labels, deciding_array.where)
         names = names or job.class_order(set(labels))
-    # numbers of classes without names: 0, 1, 2 and so on
+    # classes that are numbers and have no names are called 0, 1, 2 and so on
     if not names:
-        class_count = min(max(labels, default=-1) + 1, MOST_CLASSES)
-        names = tuple(map(str, range(class_count)))
+        num_classes = min(max(labels, default=-1) + 1, MAX_NUM_CLASSES)
+        names = tuple(map(str, range(num_classes)))
     if "" in names or len(set(names)) < len(names):
         raise ConfigError(
             "class names must differ, and none be empty", found=", ".join(names)
@@ -704,7 +821,7 @@ def _classes(
     return names, dict(enumerate(names))
 
 
-def _check_not_numbers(labels: Array) -> None:
+def _refuse_fractions(labels: Array) -> None:
     """Refuse fractions as labels: a decoder would learn each number as a class."""
     if labels.dtype.startswith(("float", "bfloat")):
         raise DataError(

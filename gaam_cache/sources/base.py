@@ -1,9 +1,9 @@
 """The rows of a split, and the sources that read them.
 
-``find_source`` finds the source of a ``--dataset``. ``Source.read`` reads one split; it
+``find_source`` finds the source of a ``--dataset``. ``Source.read`` reads one split. It
 also divides a data set without splits into 'train' and 'test', and applies ``--limit``.
 
-Shapes: N rows, U units (a unit is a row, or a sound that was cut into several rows).
+Shapes: N rows, U units. A unit is a row, or all rows that are pieces of one sound.
 """
 
 import unicodedata
@@ -61,10 +61,10 @@ class Rows(ABC):
     labelled: bool = True
     """False for a split without labels; all its labels are ``NO_LABEL``."""
     units: Sequence[int] = ()
-    """For sounds cut into several rows: the number of the sound of every row."""
+    """The number of the sound of every row, for sounds cut into pieces; else empty."""
     held_out: Sequence[bool] = ()
-    """Whether each row belongs to 'test', from a source that has already divided its
-    rows in order to apply a limit to each part."""
+    """Whether each row belongs to 'test'; empty if that is not decided yet. A source
+    decides it if it has to apply a limit to 'train' and 'test' each."""
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -74,7 +74,7 @@ class Rows(ABC):
         """The bytes of every input. The fingerprint of a cache covers all of them."""
 
     def essences(self) -> Iterator[bytes]:
-        """Bytes of every input that are equal for copies, without small differences."""
+        """Bytes of every input, which are equal for inputs that count as copies."""
         return self.contents()
 
     @abstractmethod
@@ -82,18 +82,21 @@ class Rows(ABC):
         """An input on one line, for messages."""
 
     def doubts(self) -> Iterator[str]:
-        """A line for each sign that the inputs are not what people take them for."""
+        """Yield warnings that the inputs may not be what the user takes them for."""
         return iter(())
 
     @classmethod
     def decoders(cls) -> dict[str, str]:
-        """Versions of the libraries that decode files, as they decide the numbers."""
+        """Library -> its version, for the libraries that decode the files.
+
+        The states depend on them.
+        """
         return {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Texts(Rows):
-    """Rows whose inputs are texts; never blank, always encodable as UTF-8."""
+    """Rows whose inputs are texts. No text is blank, and UTF-8 can encode each."""
 
     kind: ClassVar[str] = "text"
     noun: ClassVar[str] = "text"
@@ -104,24 +107,28 @@ class Texts(Rows):
     def essences(self) -> Iterator[bytes]:
         """Texts without differences in white space, case or Unicode form (NFKC)."""
         for text in self.inputs:
-            # normalizing is slow, and changes no ASCII
-            normal = text
+            # normalizing is slow, and leaves ASCII as it is
+            normalized_text = text
             if not text.isascii():
-                normal = unicodedata.normalize("NFKC", text)
-            yield " ".join(normal.casefold().split()).encode()
+                normalized_text = unicodedata.normalize("NFKC", text)
+            yield " ".join(normalized_text.casefold().split()).encode()
 
     def excerpt(self, row: int) -> str:
         return excerpt(self.inputs[row])
 
 
 class Source(ABC):
-    """Reads rows. ``dataset`` is what the user wrote after ``--dataset``."""
+    """Reads the rows of a data set; every subclass reads another kind of data sets.
+
+    ``dataset`` always is the text that the user wrote after ``--dataset``.
+    """
 
     priority: ClassVar[int]
-    """The source with the lowest number among those that claim a data set reads it."""
+    """Of the sources that claim a data set, the one with the lowest number reads it."""
     has_revisions: ClassVar[bool] = False
     """Whether data sets have revisions, so that the user may name one."""
-    _parts: dict[str, Rows] | None = None
+    _divided_rows: dict[str, Rows] | None = None
+    """'train' and 'test' of a data set without splits, once it is read."""
 
     @classmethod
     @abstractmethod
@@ -136,25 +143,30 @@ class Source(ABC):
     def read(
         self, config: ExtractConfig, split: str, report: ReportProgress = no_progress
     ) -> Rows:
-        """Read all rows of one split, and call ``report`` with the number so far.
+        """Read the rows of one split that ``--limit`` takes.
 
-        With a ``test_fraction``, the only split is read once and divided into 'train'
-        and 'test'.
+        With a ``test_fraction``, this reads the only split of the data set once and
+        divides it into 'train' and 'test'.
+
+        Args:
+            config: the extraction.
+            split: name of the split.
+            report: called with the number of rows so far.
 
         Raises:
-            NotFoundError: no such file, data set or split.
-            ConfigError: no such column.
-            DataError: a row cannot be used; says which.
+            NotFoundError: the file, data set or split does not exist.
+            ConfigError: a column does not exist, or an option does not apply.
+            DataError: a row cannot be used; the error says which.
         """
         self._check_options(config)
         if config.test_fraction is None:
             return _apply_limit(self.rows(config, split, report), config)
 
         # the rows are read once, when the first of the two splits is needed
-        if self._parts is None:
+        if self._divided_rows is None:
             rows = self.rows(config, split, report)
-            self._parts = _divide(rows, config, config.test_fraction)
-        return self._parts[split]
+            self._divided_rows = _divide(rows, config, config.test_fraction)
+        return self._divided_rows[split]
 
     def rows(self, config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
         """All rows of one split; with a ``test_fraction``, all rows of the only split.
@@ -165,7 +177,7 @@ class Source(ABC):
 
     def _check_options(self, config: ExtractConfig) -> None:
         """Refuse options that mean nothing for this data set."""
-        # silently ignored, they would make people believe that they hold
+        # a user would believe that an ignored option has had its effect
         if not self.has_revisions and config.dataset_revision is not None:
             raise hub_only("dataset-revision", config.dataset_revision, config.dataset)
         if not self.has_revisions and config.subset is not None:
@@ -180,7 +192,11 @@ class Source(ABC):
 
 
 def find_source(dataset: str) -> Source:
-    """The first source by priority that claims ``dataset``; the hub claims any."""
+    """The source that reads ``dataset``.
+
+    It is the one with the lowest ``priority`` of those that claim the data set. The hub
+    claims any data set, so there is always one.
+    """
     # other packages may add sources, so all are loaded before one is chosen
     sources: list[type[Source]] = [
         plugins.load(SOURCES, name, kind="source") for name in plugins.names(SOURCES)
@@ -190,7 +206,16 @@ def find_source(dataset: str) -> Source:
 
 
 def _divide(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Rows]:
-    """The splits 'train' and 'test' of some rows, each in order and limited."""
+    """Divide rows into the splits 'train' and 'test', and apply ``--limit`` to each.
+
+    Args:
+        rows: the rows of the only split.
+        config: the extraction.
+        fraction: the share of the rows that becomes 'test'.
+
+    Raises:
+        ConfigError: there are too few rows.
+    """
     is_test_N = _choose_test_rows(rows, config, fraction)
     has_few_rows = len(rows) < FEWEST_ROWS and not rows.held_out
     if has_few_rows or not is_test_N.any():
@@ -202,7 +227,7 @@ def _divide(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Row
         )
 
     train = replace(_select_rows(rows, ~is_test_N), origin=f"{rows.origin}, train")
-    # 'train' reports the skipped rows of both, so 'test' reports none
+    # 'train' reports the number of skipped rows of both splits, so 'test' reports 0
     test = replace(
         _select_rows(rows, is_test_N), origin=f"{rows.origin}, test", skipped=0
     )
@@ -213,44 +238,50 @@ def _choose_test_rows(
     rows: Rows, config: ExtractConfig, fraction: float
 ) -> NDArray[np.bool_]:
     """Whether each row belongs to 'test', (N,); pieces of a sound stay together."""
-    # the source has chosen them already, when it applied the limit
+    # a source that applied the limit has chosen the rows of 'test' already
     if rows.held_out:
         return np.asarray(rows.held_out, np.bool_)
     if config.test_groups is not None:
-        return _hold_out_groups(rows, config.test_groups, fraction, config.split_seed)
+        return _choose_test_groups(
+            rows, config.test_groups, fraction, config.split_seed
+        )
     labels, unit_N = _unit_labels(rows)
     return held_out(labels, fraction, config.split_seed)[unit_N]
 
 
-def _hold_out_groups(
+def _choose_test_groups(
     rows: Rows, column: str, fraction: float, seed: int
 ) -> NDArray[np.bool_]:
-    """Whether each row belongs to 'test', (N,), by groups; a warning says how many.
+    """Whether each row belongs to 'test', (N,), if groups must not be split.
 
-    A group is all rows with one value in ``column``.
+    A group is all rows with one value in ``column``. A warning says how many groups
+    were chosen.
+
+    Raises:
+        ConfigError: no group can be held out.
     """
-    names = rows.kept[column]
-    is_test_N = held_out_groups(rows.labels, names, fraction, seed)
-    count = len(set(names))
+    group_names = rows.kept[column]
+    is_test_N = held_out_groups(rows.labels, group_names, fraction, seed)
+    num_groups = len(set(group_names))
     if not is_test_N.any():
-        plural = "" if count == 1 else "s"
+        plural = "" if num_groups == 1 else "s"
         raise ConfigError(
             f"no group of '{column}' can be held out for testing",
             expected=f"groups of at most {fraction:.0%} of the rows, and every class "
             "in several of them",
-            found=f"{count:,} group{plural}",
+            found=f"{num_groups:,} group{plural}",
             where=rows.origin,
         )
 
-    # too few groups make every report undecided, so the user learns it now
-    test_names = {
-        name for name, is_test in zip(names, is_test_N, strict=True) if is_test
+    # with too few groups no report makes a claim: the user has to know that now
+    test_group_names = {
+        name for name, is_test in zip(group_names, is_test_N, strict=True) if is_test
     }
     message = (
-        f"'test' has {len(test_names):,} of {count:,} groups of '{column}', "
+        f"'test' has {len(test_group_names):,} of {num_groups:,} groups of '{column}', "
         f"{is_test_N.sum():,} of {len(rows):,} rows ({is_test_N.mean():.1%})"
     )
-    if len(test_names) < FEWEST_GROUPS:
+    if len(test_group_names) < FEWEST_GROUPS:
         message += (
             f": reports make no claim from fewer than {FEWEST_GROUPS} groups; "
             f"gaam train --folds 5 --groups {column} tests all groups of one split"
@@ -260,7 +291,10 @@ def _hold_out_groups(
 
 
 def _apply_limit(rows: Rows, config: ExtractConfig) -> Rows:
-    """The rows that ``--limit`` takes; all rows, if the source has applied it."""
+    """The rows that ``--limit`` takes.
+
+    If the source has applied the limit already, these are all rows.
+    """
     limit = config.limit
     if limit is None:
         return rows
@@ -286,7 +320,7 @@ def _unit_labels(rows: Rows) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def _select_rows(rows: Rows, is_selected_N: NDArray[np.bool_]) -> Rows:
-    """Some of the rows, in their order."""
+    """The rows for which ``is_selected_N`` is true, in their order."""
     row_N = np.flatnonzero(is_selected_N).tolist()
     columns = {
         name: [values[row] for row in row_N] for name, values in rows.kept.items()

@@ -120,7 +120,7 @@ def train(
     check_writable(config.runs, option="--runs")
     rank = find_rank(config.rank)
     workers = rank.total if rank else 1
-    if not config.alone:
+    if not config.has_single_local_worker:
         return Runs(_train_by_engine(config, workers, report, report_run))
 
     # ranks of one machine share its cores and devices

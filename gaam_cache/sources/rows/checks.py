@@ -1,7 +1,7 @@
-"""What is suspicious about rows: copies in two splits, odd classes, missing texts.
+"""Warns of suspicious rows: copies in two splits, odd classes, missing texts.
 
-None of it stops an extraction; each check yields lines for warnings. Two rows are
-copies where their essences are equal (``Rows.essences``).
+No check stops an extraction; each yields the lines of warnings. Two rows are copies of
+one another if their essences are equal (``Rows.essences``).
 """
 
 import hashlib
@@ -21,9 +21,9 @@ from gaam_cache.sources.base import (
 )
 from gaam_cache.sources.rows.cells import is_doubtful, is_missing_word, spelling
 
-LONGEST_LIST = 10  # names in one message
-LONGEST_MISSING_WORD = 8  # characters; longer texts are not compared with the words
-MOST_COPIES = 200_000  # copied rows that a plan lists: some 1.5 MB
+MAX_NAMES_SHOWN = 10  # names in one message
+MAX_MISSING_WORD_LENGTH = 8  # characters; longer texts are not compared with the words
+MAX_COPIES_LISTED = 200_000  # copied rows that a plan lists: some 1.5 MB
 CopyGroup = list[tuple[str, int]]
 """Rows that are copies of one another, each by its split and its index there."""
 
@@ -35,36 +35,37 @@ def check_rows(
     *,
     known: Collection[str] = (),
 ) -> list[str]:
-    """One line for each thing that would make an accuracy mean less than it seems to.
+    """Lines of warnings about rows that make an accuracy less meaningful than it seems.
 
     Args:
         rows: the rows of every split. Checks of labels skip splits without labels.
         class_names: all classes, in order.
         copy_groups: the ``repeated_texts`` of these rows.
-        known: classes that the user has confirmed, however odd their names.
+        known: classes that the user has confirmed although their names are odd.
     """
     # silent sounds and blank pictures matter without labels too
     lines = [line for part in rows.values() for line in part.doubts()]
 
     labelled = {name: part for name, part in rows.items() if part.labelled}
     for first, second in combinations(labelled, 2):
-        lines.extend(_check_leak(labelled, first, second, copy_groups))
+        lines.extend(_leak_warning(labelled, first, second, copy_groups))
     for name, part in labelled.items():
-        lines.extend(_check_contradiction(part, name, copy_groups))
+        lines.extend(_contradiction_warning(part, name, copy_groups))
 
-    lines.extend(_check_missing_texts(rows))
-    lines.extend(_check_classes(labelled, class_names))
-    lines.extend(_check_doubtful_classes(labelled, known))
+    lines.extend(_missing_text_warnings(rows))
+    lines.extend(_class_warnings(labelled, class_names))
+    lines.extend(_doubtful_class_warning(labelled, known))
     return lines
 
 
 def repeated_texts(
     rows: Mapping[str, Rows], report: ReportProgress = no_progress
 ) -> Iterator[CopyGroup]:
-    """The rows of every text that occurs more than once, splits and rows in order.
+    """Yield the rows of every text that occurs more than once.
 
-    Texts are compared by 16-byte BLAKE2b digests. They take some 300 bytes of memory a
-    row, however long the texts are.
+    In a group, rows stand in the order of the splits and of their rows. Texts are
+    compared by 16-byte BLAKE2b digests, which take some 300 bytes of memory a row,
+    however long the texts are.
     """
     groups: dict[bytes, CopyGroup] = {}
     for name, part in rows.items():
@@ -81,26 +82,33 @@ def repeated_texts(
 
 
 def shared_texts(copy_groups: Sequence[CopyGroup]) -> dict[str, dict[str, int]]:
-    """Number of rows of a split whose text a second split has: ``[split][second]``.
+    """Count the rows whose text another split has, or the same split has again.
 
-    ``[split][split]`` counts the rows whose text the split has more than once. Zeros
-    are left out.
+    Returns:
+        ``[first][second]``: the number of rows of the first split whose text the second
+        split has. ``[first][first]``: the number of rows of the split whose text the
+        split has more than once. Zeros are left out.
     """
     counts: dict[str, dict[str, int]] = {}
     for group in copy_groups:
-        rows_of = Counter(split for split, _ in group)
-        for split, second in product(rows_of, rows_of):
-            if split != second or rows_of[split] > 1:
-                shared = counts.setdefault(split, {})
-                shared[second] = shared.get(second, 0) + rows_of[split]
+        num_rows_by_split = Counter(split for split, _ in group)
+        for first, second in product(num_rows_by_split, num_rows_by_split):
+            num_rows = num_rows_by_split[first]
+            # a row that is the only one of its split is no copy in that split
+            if first == second and num_rows == 1:
+                continue
+            counts_of_first = counts.setdefault(first, {})
+            counts_of_first[second] = counts_of_first.get(second, 0) + num_rows
     return counts
 
 
 def equal_rows(copy_groups: Sequence[CopyGroup]) -> dict[str, list[list[int]]]:
-    """The rows of each text that occurs more than once in a split, by split.
+    """The rows that are copies of one another within a split.
 
-    Splits without copies are left out. The result is empty where there are so many
-    copies that they would bloat the plan of a cache.
+    Returns:
+        Split -> for each text that occurs more than once, its rows. Splits without
+        copies are left out. The result is empty if there are more copies than a plan
+        lists.
     """
     copies: dict[str, list[list[int]]] = {}
     for group in copy_groups:
@@ -111,20 +119,27 @@ def equal_rows(copy_groups: Sequence[CopyGroup]) -> dict[str, list[list[int]]]:
             if len(rows) > 1:
                 copies.setdefault(split, []).append(rows)
 
-    count = sum(len(rows) for row_lists in copies.values() for rows in row_lists)
-    # a plan is read whole whenever a cache is opened
-    if count > MOST_COPIES:
+    num_copies = sum(len(rows) for row_lists in copies.values() for rows in row_lists)
+    # whoever opens a cache reads its whole plan, so the plan has to stay small
+    if num_copies > MAX_COPIES_LISTED:
         return {}
     return {split: sorted(row_lists) for split, row_lists in copies.items()}
 
 
-def _check_leak(
+def _leak_warning(
     rows: Mapping[str, Rows],
     first: str,
     second: str,
     copy_groups: Sequence[CopyGroup],
 ) -> Iterator[str]:
-    """A line if two splits share texts."""
+    """A line if two splits share texts.
+
+    Args:
+        rows: the rows of every split.
+        first: name of one split, such as 'train'.
+        second: name of another split.
+        copy_groups: the ``repeated_texts`` of these rows.
+    """
     # pairs of a row of the second split and its first copy in the first split
     pairs: list[tuple[int, int]] = []
     for group in copy_groups:
@@ -136,7 +151,7 @@ def _check_leak(
         return
 
     part = rows[second]
-    # the example is the first such row of the split
+    # the example is the first row of the second split that has a copy
     row, copy = min(pairs)
     yield (
         f"{len(pairs):,} of {len(part):,} rows of '{second}' "
@@ -146,11 +161,17 @@ def _check_leak(
     )
 
 
-def _check_contradiction(
+def _contradiction_warning(
     part: Rows, name: str, copy_groups: Sequence[CopyGroup]
 ) -> Iterator[str]:
-    """A line if one text has several labels in a split."""
-    # for each such text: its first row, and the first row with another label
+    """A line if copies of one text have different labels in a split.
+
+    Args:
+        part: the rows of the split.
+        name: name of the split.
+        copy_groups: the ``repeated_texts`` of all rows.
+    """
+    # of each such text, its first row and the first row with another label
     pairs: list[tuple[int, int]] = []
     for group in copy_groups:
         rows = [row for split, row in group if split == name]
@@ -170,10 +191,10 @@ def _check_contradiction(
     )
 
 
-def _check_classes(
+def _class_warnings(
     rows: Mapping[str, Rows], class_names: Sequence[str]
 ) -> Iterator[str]:
-    """Lines for a single class, absent classes, too many, and look-alikes."""
+    """Lines if there is one class, absent or too many classes, or look-alike names."""
     if len(class_names) == 1:
         label = excerpt(class_names[0])
         yield f"every row has the label {label}: a decoder has nothing to learn"
@@ -185,50 +206,50 @@ def _check_classes(
         if absent:
             yield (
                 f"'{name}' has no row of {len(absent):,} of {len(class_names):,} "
-                f"classes ({_listed(absent)}): its accuracy says nothing of them"
+                f"classes ({_joined_names(absent)}): its accuracy says nothing of them"
             )
 
     # a column of names or texts has nearly as many values as rows
-    total = sum(map(len, rows.values()))
-    if len(class_names) > LONGEST_LIST and 2 * len(class_names) > total:
+    num_rows = sum(map(len, rows.values()))
+    if len(class_names) > MAX_NAMES_SHOWN and 2 * len(class_names) > num_rows:
         yield (
-            f"{len(class_names):,} classes for {total:,} rows "
+            f"{len(class_names):,} classes for {num_rows:,} rows "
             f"({', '.join(class_names[:3])}, ...): is that the label column? "
             "--label-column names another"
         )
 
-    pairs = _find_alike(class_names)
+    pairs = _lookalike_pairs(class_names)
     if pairs:
         yield (
             "classes that differ only in case, white space, quotes, characters that "
             "look alike or the spelling of a number are separate classes here: "
-            f"{_listed(pairs)}"
+            f"{_joined_names(pairs)}"
         )
 
 
-def _find_alike(class_names: Sequence[str]) -> list[str]:
+def _lookalike_pairs(class_names: Sequence[str]) -> list[str]:
     """Pairs of classes that may be one class, written differently: "'a' and 'A'"."""
     first_names: dict[str | float, str] = {}
     pairs = []
     for name in class_names:
-        first_name = first_names.setdefault(_plain(name), name)
+        first_name = first_names.setdefault(_comparable_name(name), name)
         if first_name != name:
             pairs.append(f"{excerpt(first_name)} and {excerpt(name)}")
     return pairs
 
 
-def _plain(name: str) -> str | float:
-    """The name of a class in a form, or as a number, that its spellings share."""
+def _comparable_name(name: str) -> str | float:
+    """The form or the number that all spellings of a class name have in common."""
     # 1, +1 and 1.0 are one number
     if re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII):
         return float(name)
-    # characters of format, such as a zero-width space, are invisible
+    # Cf: characters of format, such as a zero-width space, are invisible
     normal = unicodedata.normalize("NFKC", name)
     visible = [char for char in normal if unicodedata.category(char) != "Cf"]
     return " ".join("".join(visible).replace('"', " ").casefold().split())
 
 
-def _check_doubtful_classes(
+def _doubtful_class_warning(
     rows: Mapping[str, Rows], confirmed: Collection[str]
 ) -> Iterator[str]:
     """A line if names of classes are words that often stand for a missing label."""
@@ -241,22 +262,22 @@ def _check_doubtful_classes(
     if doubtful:
         yield (
             "these classes may stand for a missing label; if so, remove their rows: "
-            f"{_listed(doubtful)}"
+            f"{_joined_names(doubtful)}"
         )
 
 
-def _check_missing_texts(rows: Mapping[str, Rows]) -> Iterator[str]:
+def _missing_text_warnings(rows: Mapping[str, Rows]) -> Iterator[str]:
     """A line for each split with texts that programs write for a missing value."""
     for name, part in rows.items():
         # sounds and pictures have no spelling of a missing value
         if part.kind != Texts.kind:
             continue
 
-        # the length is looked at first because it rules out nearly every text
+        # the length comes first because it rules out nearly every text quickly
         suspects = [
             row
             for row, text in enumerate(part.inputs)
-            if len(text) <= LONGEST_MISSING_WORD and is_missing_word(text)
+            if len(text) <= MAX_MISSING_WORD_LENGTH and is_missing_word(text)
         ]
         if suspects:
             yield (
@@ -268,7 +289,14 @@ def _check_missing_texts(rows: Mapping[str, Rows]) -> Iterator[str]:
 def truncation(
     rows: int, truncated: int, max_length: int, unit: str = "tokens"
 ) -> list[str]:
-    """A line if over 1% of the rows were cut at ``max_length``, counted in ``unit``."""
+    """A line if more than 1% of the rows were cut.
+
+    Args:
+        rows: number of all rows.
+        truncated: number of rows that were cut.
+        max_length: the length at which they were cut.
+        unit: unit of the length: 'tokens', or that of sounds.
+    """
     if truncated <= TOLERATED_TRUNCATED_SHARE * rows:
         return []
     option = "--max-length" if unit == "tokens" else "clip-seconds"
@@ -279,7 +307,9 @@ def truncation(
     ]
 
 
-def _listed(words: Sequence[str]) -> str:
+def _joined_names(words: Sequence[str]) -> str:
     """The first words, with dots where there are more."""
-    shown = ", ".join(words[:LONGEST_LIST])
-    return f"{shown}, ..." if len(words) > LONGEST_LIST else shown
+    joined_words = ", ".join(words[:MAX_NAMES_SHOWN])
+    if len(words) > MAX_NAMES_SHOWN:
+        return f"{joined_words}, ..."
+    return joined_words

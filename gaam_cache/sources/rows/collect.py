@@ -1,6 +1,7 @@
-"""Tables with named columns, and how their records become checked rows.
+"""Reads the records of a table and makes checked rows of them.
 
-``choose_columns`` finds the columns to read, ``collect`` reads and checks the records.
+``choose_columns`` finds the columns to read. ``collect`` reads and checks the records.
+A record makes one row, or several rows if its sound is cut into pieces.
 
 Shapes: N records of a table, M records of one split of it.
 """
@@ -29,24 +30,27 @@ FILE_COLUMNS = ("file", "audio", "image", "img")
 """Usual names of a column of sounds or pictures; the first that exists is taken."""
 LABEL_KINDS = {str: "text", int: "numbers", float: "numbers", bool: "truth values"}
 """Words for the values of a label column."""
-FILES_A_REPORT = 32  # progress is reported this often: decoding takes milliseconds
-TEXTS_A_REPORT = 1024
+# records between two reports of progress: to decode a file takes milliseconds
+FILES_PER_REPORT = 32
+TEXTS_PER_REPORT = 1024
 Decode = Callable[[], Sequence[Any]]
-"""Returns the inputs that a file holds."""
+"""Decodes a file and returns the inputs that it holds."""
 _FileRecord = tuple[str, Mapping[str, Any], Decode | None]
-"""A record and, in a table of files, the function that decodes its file."""
+"""The location of a record, its values by column, and the function that decodes its
+file; None in a table of texts."""
 
 
 class Columns(NamedTuple):
     """The columns of a table that are read, by their use."""
 
-    inputs: tuple[str, ...]  # they make an input together
+    inputs: tuple[str, ...]  # columns whose texts are joined, or the column of files
     label: str | None  # None for a split without labels
-    kept: tuple[str, ...] = ()
-    of_files: bool = False  # one column of sounds or pictures; else columns of text
+    kept: tuple[str, ...] = ()  # columns that the cache keeps
+    of_files: bool = False  # whether ``inputs`` is a column of sounds or pictures
 
     @property
     def all(self) -> list[str]:
+        """The names of all columns that are read, each once."""
         label = () if self.label is None else (self.label,)
         return list(dict.fromkeys((*self.inputs, *label, *self.kept)))
 
@@ -67,7 +71,17 @@ class Table(NamedTuple):
 def choose_columns(
     table: Table, config: ExtractConfig, label: str | None, origin: str
 ) -> Columns:
-    """The columns of a table that make rows; without ``label``, rows have no class."""
+    """Choose the columns of a table that are read.
+
+    Args:
+        table: the table.
+        config: the extraction; it may name the columns.
+        label: the column of the class; None for a split without labels.
+        origin: where the table is from, for messages.
+
+    Raises:
+        ConfigError: the table lacks a column, or the label is an input too.
+    """
     file_column = _find_file_column(table, config)
     inputs = config.text_columns or ("text",)
     if file_column is not None:
@@ -82,7 +96,7 @@ def choose_columns(
         )
     missing = [column for column in columns.all if column not in table.names]
     if missing:
-        raise _missing_column(missing[0], table, origin)
+        raise _missing_column_error(missing[0], table, origin)
     return columns
 
 
@@ -102,12 +116,13 @@ def _find_file_column(table: Table, config: ExtractConfig) -> str | None:
     return None
 
 
-def _missing_column(column: str, table: Table, origin: str) -> ConfigError:
+def _missing_column_error(column: str, table: Table, origin: str) -> ConfigError:
+    """The error for a column that a table lacks; it lists the columns that exist."""
     hint = (
         "--text-column, --file-column (of sounds or pictures) and --label-column name "
         "columns; --set unlabelled=SPLIT is for a split without labels"
     )
-    # a header that was not split into fields is one long name
+    # a wrong delimiter leaves the whole header as the name of a single column
     if len(table.names) == 1 and any(mark in table.names[0] for mark in ";\t| "):
         hint = "no commas between fields: --set delimiter=semicolon (or tab, pipe)"
 
@@ -143,13 +158,14 @@ def collect(
         table: the table.
         columns: the columns that make rows.
         config: the extraction.
-        split: name of the rows in messages.
-        origin: where they are from, in messages and provenance.
+        split: name of the split, for messages.
+        origin: where the rows are from, for messages and provenance.
         folder: the folder to which the paths of files in the table are relative.
-        report: called with the number of rows so far.
+        report: called with the number of records so far.
 
     Raises:
-        DataError: rows cannot be used; says how many, and names the first ones.
+        DataError: rows cannot be used. The error says how many, and names the first
+            ones.
     """
     class_names = table.class_names
     if class_names is not None and config.strip_labels:
@@ -161,19 +177,21 @@ def collect(
     record_filter = _RecordFilter(columns, config, selection)
     files = Files(folder, config) if columns.of_files else None
     records = _with_files(record_filter.apply(table.records(columns)), columns, files)
-    interval = TEXTS_A_REPORT if files is None else FILES_A_REPORT
+    interval = TEXTS_PER_REPORT if files is None else FILES_PER_REPORT
     records = with_progress(records, report, f"reading {origin}", every=interval)
-    collected, total = _collect_records(records, columns, config, class_names, problems)
+    collected = _collect_records(records, columns, config, class_names, problems)
 
-    # refuse what cannot be used, and warn of what is odd
-    problems.check(collected.labels, total, sampled=config.limit is not None)
+    # refuse rows that cannot be used, and warn of labels of two kinds
+    problems.refuse_unusable_rows(
+        collected.labels, collected.num_records, sampled=config.limit is not None
+    )
     if not collected.labels:
-        raise _no_rows(record_filter.skipped, origin)
+        raise _no_rows_error(record_filter.num_skipped, origin)
     collected.warn_of_label_kinds(split)
 
     # pieces of a sound belong together in every split, so the cache keeps its name
     if files is not None and config.clip_mode == "split":
-        collected.kept[CLIP_OF] = [item.name for item in collected.inputs]
+        collected.kept[CLIP_OF] = [piece.name for piece in collected.inputs]
     row_class = Texts if files is None else files.row_class()
     return row_class(
         inputs=collected.inputs,
@@ -181,15 +199,16 @@ def collect(
         class_names=class_names,
         origin=origin,
         kept=collected.kept,
-        skipped=record_filter.skipped,
+        skipped=record_filter.num_skipped,
         labelled=columns.label is not None,
-        units=() if files is None else collected.numbers,
+        units=() if files is None else collected.record_numbers,
         held_out=_held_out_rows(collected, selection),
     )
 
 
-def _no_rows(skipped: int, origin: str) -> DataError:
-    rows = f"{skipped:,} rows, all of them empty" if skipped else "none"
+def _no_rows_error(num_skipped: int, origin: str) -> DataError:
+    """The error for a table without rows, or of which all rows are empty."""
+    rows = f"{num_skipped:,} rows, all of them empty" if num_skipped else "none"
     return DataError("no rows", expected="at least one row", found=rows, where=origin)
 
 
@@ -199,25 +218,30 @@ def _collect_records(
     config: ExtractConfig,
     class_names: tuple[str, ...] | None,
     problems: RowProblems,
-) -> tuple["_CollectedRows", int]:
-    """The usable rows of some records, and the number of all records."""
+) -> "_CollectedRows":
+    """The rows of all usable records; unusable records are added to ``problems``."""
     collected = _CollectedRows(columns)
-    total = 0
     for location, record, decode in records:
-        total += 1
+        collected.num_records += 1
         try:
             row = _read_row(record, columns, config, class_names, decode)
         except (DataError, UnicodeEncodeError) as error:
             problems.add(location, error)
         else:
-            collected.add(row, total)
-    return collected, total
+            collected.add(row)
+    return collected
 
 
 def _with_files(
     records: Iterable[Record], columns: Columns, files: Files | None
 ) -> Iterator[_FileRecord]:
-    """Every record and, in a table of files, the function that decodes its file."""
+    """Add to every record the function that decodes its file.
+
+    Args:
+        records: the records.
+        columns: the columns that are read.
+        files: decodes files; None for a table of texts, which has no files.
+    """
     if files is not None:
         yield from files.read(records, columns.inputs[0])
         return
@@ -241,12 +265,17 @@ def _read_row(
     class_names: tuple[str, ...] | None,
     decode: Decode | None,
 ) -> _Row:
-    """Check a record; DataError or UnicodeEncodeError where it cannot be used."""
+    """Check a record and read its inputs, its label and its kept values.
+
+    Raises:
+        DataError: a cell is missing or cannot be used.
+        UnicodeEncodeError: a text contains half a character.
+    """
     inputs = _inputs_of(record, columns, decode)
     label = _label_of(record, columns, config, class_names)
     kept_values = [kept_value(record[name], name) for name in columns.kept]
 
-    # raises for half a character, which can be neither hashed nor stored
+    # half a character can be neither hashed nor stored: encode raises an error for it
     texts = [label, *kept_values]
     if decode is None:
         texts.extend(inputs)
@@ -261,7 +290,7 @@ def _read_row(
 def _inputs_of(
     record: Mapping[str, Any], columns: Columns, decode: Decode | None
 ) -> Sequence[Any]:
-    """The text of a record, or the inputs in its file; at least one."""
+    """The inputs of a record: its text, or what its file holds; at least one."""
     if decode is None:
         problem = "a text is empty"
         text = text_of(record, columns.inputs)
@@ -285,6 +314,7 @@ def _label_of(
     config: ExtractConfig,
     class_names: tuple[str, ...] | None,
 ) -> str:
+    """The class of a record; ``NO_LABEL`` in a split without labels."""
     if columns.label is None:
         return NO_LABEL
     return class_of(
@@ -296,24 +326,25 @@ def _label_of(
 
 
 class _CollectedRows:
-    """The rows of a table so far, as columns."""
+    """The rows that were read so far, as columns."""
 
     def __init__(self, columns: Columns) -> None:
+        self.num_records = 0  # read so far, usable or not
         self.inputs = list[Any]()
         self.labels = list[str]()
         self.kept: dict[str, list[str]] = {name: [] for name in columns.kept}
-        self.numbers = list[int]()
-        """The record of every row, counted from 1: pieces of a sound share one."""
+        self.record_numbers = list[int]()
+        """The number of every row's record, from 1: pieces of a sound share one."""
         self._label_kinds = set[str]()
 
-    def add(self, row: _Row, number: int) -> None:
-        """Add the rows of a record: one for each input."""
+    def add(self, row: _Row) -> None:
+        """Add the rows of the latest record: one row for each of its inputs."""
         if row.label_kind is not None:
             self._label_kinds.add(row.label_kind)
-        for item in row.inputs:
-            self.inputs.append(item)
+        for row_input in row.inputs:
+            self.inputs.append(row_input)
             self.labels.append(row.label)
-            self.numbers.append(number)
+            self.record_numbers.append(self.num_records)
             for column, value in zip(self.kept.values(), row.kept_values, strict=True):
                 column.append(value)
 
@@ -332,18 +363,18 @@ class _CollectedRows:
 class _Selection(NamedTuple):
     """The records that a limit takes."""
 
-    records: Sequence[int]  # their numbers in the table, from 0, ascending
+    record_indices: Sequence[int]  # from 0, ascending; empty records have no index
     held_out: Sequence[bool] = ()  # whether each goes to 'test', if that is known
-    skipped: int = 0  # empty records of the whole table
+    num_skipped: int = 0  # empty records of the whole table
 
 
 def _held_out_rows(
     collected: _CollectedRows, selection: _Selection | None
 ) -> Sequence[bool]:
-    """Whether each row goes to 'test', where the selection has decided that."""
+    """Whether each row goes to 'test'; empty if the selection has not decided that."""
     if selection is None or not selection.held_out:
         return ()
-    return [selection.held_out[number - 1] for number in collected.numbers]
+    return [selection.held_out[number - 1] for number in collected.record_numbers]
 
 
 def _select_rows(
@@ -354,11 +385,19 @@ def _select_rows(
     problems: RowProblems,
     report: ReportProgress,
 ) -> _Selection | None:
-    """The records that a limit takes, by all labels of the table; None if all."""
+    """The records that ``--limit`` takes.
+
+    To give every class its share, this reads all labels of the table. Labels that
+    cannot be used are added to ``problems``, and then refused.
+
+    Returns:
+        The records; None if all records have to be read, because there is no limit or
+        because a later step applies it.
+    """
     limit = config.limit
     fraction = config.test_fraction
     takes_first_rows = config.limit_rule == "first"
-    # the first rows of 'train' and of 'test' are known when all are read
+    # which rows come first in 'train' and in 'test' is known when all rows are read
     if limit is None or (takes_first_rows and fraction is not None):
         return None
     # groups, not labels, decide about 'test', so the limit has to wait for them
@@ -367,13 +406,13 @@ def _select_rows(
     if columns.label is None or takes_first_rows:
         return _Selection(range(limit))
 
-    labels, skipped = _read_labels(
+    labels, num_skipped = _read_labels(
         table, columns, config, class_names, problems, report
     )
     if fraction is None:
         is_taken_N = limited(labels, limit)
-        return _Selection(np.flatnonzero(is_taken_N).tolist(), skipped=skipped)
-    # so few rows are all read, or refused, after they are divided
+        return _Selection(np.flatnonzero(is_taken_N).tolist(), num_skipped=num_skipped)
+    # few rows are all read; ``Source.read`` divides them, or refuses to
     if len(labels) <= max(limit, FEWEST_ROWS):
         return None
 
@@ -381,11 +420,14 @@ def _select_rows(
     is_test_N = held_out(labels, fraction, config.split_seed)
     is_taken_N = np.zeros(len(labels), np.bool_)
     for is_part_N in (~is_test_N, is_test_N):
-        record_M = np.flatnonzero(is_part_N)
-        part_labels = [labels[number] for number in record_M.tolist()]
-        is_taken_N[record_M] = limited(part_labels, limit)
-    is_test_taken = is_test_N[is_taken_N].tolist()
-    return _Selection(np.flatnonzero(is_taken_N).tolist(), is_test_taken, skipped)
+        index_M = np.flatnonzero(is_part_N)
+        part_labels = [labels[index] for index in index_M.tolist()]
+        is_taken_N[index_M] = limited(part_labels, limit)
+    return _Selection(
+        record_indices=np.flatnonzero(is_taken_N).tolist(),
+        held_out=is_test_N[is_taken_N].tolist(),
+        num_skipped=num_skipped,
+    )
 
 
 def _read_labels(
@@ -396,8 +438,16 @@ def _read_labels(
     problems: RowProblems,
     report: ReportProgress,
 ) -> tuple[list[str], int]:
-    """All labels of a table, and the number of its empty records, which are skipped."""
-    # the inputs take long to read, and only tell whether a record is empty
+    """Read the labels of all records, without their inputs where possible.
+
+    Returns:
+        The label of every record that is not skipped, and the number of empty records,
+        which are skipped.
+
+    Raises:
+        DataError: a label cannot be used.
+    """
+    # inputs take long to read, and only ``skip_empty`` needs them here
     inputs = columns.inputs if config.skip_empty else ()
     first_pass = columns._replace(inputs=inputs, kept=())
     record_filter = _RecordFilter(first_pass, config, None)
@@ -405,56 +455,67 @@ def _read_labels(
     message = f"reading the labels of {problems.origin}"
 
     labels = list[str]()
-    total = 0
+    num_records = 0
     for location, record in with_progress(records, report, message):
-        total += 1
+        num_records += 1
         try:
             labels.append(_label_of(record, columns, config, class_names))
         except DataError as error:
             problems.add(location, error)
-    problems.check(labels, total)
-    return labels, record_filter.skipped
+    problems.refuse_unusable_rows(labels, num_records)
+    return labels, record_filter.num_skipped
 
 
 class _RecordFilter:
-    """Passes the records that a limit takes, and skips empty ones if so configured."""
+    """Passes the records that a limit takes, and skips empty ones if so configured.
+
+    Args:
+        columns: the columns that are read.
+        config: the extraction; ``skip_empty`` says whether empty records are skipped.
+        selection: the records that a limit takes; None for all.
+    """
 
     def __init__(
         self, columns: Columns, config: ExtractConfig, selection: _Selection | None
     ) -> None:
-        self._skipped = 0  # empty records so far
+        self._num_skipped_here = 0
         self._columns = columns
         self._skip_empty = config.skip_empty
         self._selection = selection
 
     @property
-    def skipped(self) -> int:
-        """Empty records so far, or of the whole table, if the limit has read it."""
+    def num_skipped(self) -> int:
+        """Number of empty records in the whole table, as far as it was read.
+
+        With a limit this filter may stop early; the selection may have counted more.
+        """
         if self._selection is None:
-            return self._skipped
-        return max(self._skipped, self._selection.skipped)
+            return self._num_skipped_here
+        return max(self._num_skipped_here, self._selection.num_skipped)
 
     def apply(self, records: Iterator[Record]) -> Iterator[Record]:
-        """The records that pass; none is read after the last of them."""
-        selected: Iterator[int] = itertools.count()
+        """Yield the records that pass, and read none after the last of them."""
+        selected_indices: Iterator[int] = itertools.count()
         if self._selection is not None:
-            selected = iter(self._selection.records)
-        next_selected = next(selected, None)
+            selected_indices = iter(self._selection.record_indices)
+        next_selected = next(selected_indices, None)
 
-        number = 0
+        index = 0
         for location, record in records:
+            # an empty record has no index
             if self._skip_empty and self._is_empty(record):
-                self._skipped += 1
+                self._num_skipped_here += 1
                 continue
-            # the numbers ascend, so one comparison a record is enough
-            if number == next_selected:
+            # the indices ascend, so one comparison a record is enough
+            if index == next_selected:
                 yield location, record
-                next_selected = next(selected, None)
+                next_selected = next(selected_indices, None)
             if next_selected is None:
                 return
-            number += 1
+            index += 1
 
     def _is_empty(self, record: Mapping[str, Any]) -> bool:
+        """Whether a record names no file, or has no visible text."""
         cells = [record[column] for column in self._columns.inputs]
         # a file is a single cell, which may hold bytes
         if self._columns.of_files:
@@ -472,17 +533,28 @@ def rows_from_inputs(
     origin: str,
     places: Sequence[str],
 ) -> Rows:
-    """Checked rows of texts, or of paths of files, that a program passes."""
+    """Checked rows of the texts or files that a program passes.
+
+    Args:
+        inputs: texts, or paths of files.
+        kind: kind of the inputs, such as 'text'.
+        config: the extraction; its settings of a data set do not apply.
+        origin: where the inputs are from, for messages.
+        places: the location of every input, for messages.
+
+    Raises:
+        DataError: an input cannot be used, or does not make exactly one row.
+    """
     column = "row"
-    # one column is enough, because a program hands over nothing but inputs
+    # a table of one column: a program passes inputs, and no labels
     records = zip(places, ({column: value} for value in inputs), strict=True)
     table = Table([column], lambda columns: iter(records))
-    columns = Columns((column,), None, of_files=kind != Texts.kind)
-    # settings of a data set do not apply, and the caller may name any file
-    all_rows = replace(
+    columns = Columns(inputs=(column,), label=None, of_files=kind != Texts.kind)
+    # the caller, not a data set, names the files: they may lie anywhere
+    config = replace(
         config, limit=None, test_fraction=None, skip_empty=False, allow_outside=True
     )
-    rows = collect(table, columns, all_rows, split="", origin=origin, folder=Path.cwd())
+    rows = collect(table, columns, config, split="", origin=origin, folder=Path.cwd())
     if rows.kind != kind or len(rows) != len(inputs):
         raise DataError(
             "a file does not give exactly one row of the kind that was trained on",

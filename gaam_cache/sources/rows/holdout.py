@@ -1,4 +1,6 @@
-"""Which rows of a data set without splits become 'test', by rows or by whole groups.
+"""Chooses the rows that become 'test', where a data set has no splits.
+
+``held_out`` chooses single rows, ``held_out_groups`` whole groups of rows.
 
 Shapes: N rows, M rows of one class, G groups, C classes.
 """
@@ -9,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-MILLION = 10**6
+MILLION = 10**6  # shares are in millionths: integers compare without rounding
 
 
 def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bool_]:
@@ -34,19 +36,19 @@ def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bo
     for class_rows in rows_by_class.values():
         row_M = np.array(class_rows)
 
-        # a class needs a row on either side of the split, and training comes first
-        count = max(1, round(fraction * len(row_M)))
-        count = min(len(row_M) - 1, count)
+        # a class needs a row for testing, but the last row is for training
+        num_test_rows = max(1, round(fraction * len(row_M)))
+        num_test_rows = min(len(row_M) - 1, num_test_rows)
 
         order_M = np.argsort(digest_N[row_M], kind="stable")
-        is_test_N[row_M[order_M[:count]]] = True
+        is_test_N[row_M[order_M[:num_test_rows]]] = True
     return is_test_N
 
 
-def _row_digests(rows: int, seed: int) -> NDArray[np.uint64]:
+def _row_digests(num_rows: int, seed: int) -> NDArray[np.uint64]:
     """The first eight bytes of the SHA-256 of '<seed> <row>' of every row, (N,)."""
     digests = [
-        hashlib.sha256(f"{seed} {row}".encode()).digest()[:8] for row in range(rows)
+        hashlib.sha256(f"{seed} {row}".encode()).digest()[:8] for row in range(num_rows)
     ]
     return np.frombuffer(b"".join(digests), ">u8")
 
@@ -91,9 +93,14 @@ def _number_groups(groups: Sequence[str], seed: int) -> dict[str, int]:
 
 
 def _choose_groups(count_GC: NDArray[np.int64], millionths: int) -> NDArray[np.bool_]:
-    """Whether each group is held out, (G,), by the rows that it has of every class."""
+    """Whether each group is held out, (G,).
+
+    Args:
+        count_GC: number of rows of every group and class.
+        millionths: the share of the rows to hold out.
+    """
     total_C = count_GC.sum(0)
-    share_C = millionths * total_C  # in millionths of a row
+    share_C = millionths * total_C  # of every class, in millionths of a row
     test_C = np.zeros_like(total_C)
     is_test_G = np.zeros(len(count_GC), np.bool_)
 

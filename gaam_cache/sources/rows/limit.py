@@ -1,4 +1,7 @@
-"""Which rows ``--limit`` takes: the first rows of every class, up to its share."""
+"""Chooses the rows that ``--limit`` takes: the first ones of every class.
+
+Shapes: N rows.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,34 +11,47 @@ from numpy.typing import NDArray
 
 
 def shares(rows_by_class: Mapping[str, int], limit: int) -> dict[str, int]:
-    """How many of ``limit`` rows every class has, by largest remainders.
+    """Divide the rows that a limit takes among the classes, by their numbers of rows.
 
-    A class whose share is less than one row has one row, if the limit is at least the
-    number of classes; the other classes share the rest. Of equal remainders the larger
-    class wins, then the name that sorts first, so that train and test choose alike.
+    Shares are rounded by the method of largest remainders. If the limit is at least the
+    number of classes, every class has at least one row: a class whose share is smaller
+    has exactly one, and the other classes share the rest. Of equal remainders that of
+    the larger class wins, then that of the name that sorts first. So 'train' and 'test'
+    choose alike.
+
+    Args:
+        rows_by_class: class -> number of its rows.
+        limit: number of rows to take in all.
+
+    Returns:
+        Class -> number of rows to take.
     """
     if sum(rows_by_class.values()) <= limit:
         return dict(rows_by_class)
     share_by_class: dict[str, int] = {}
-    counts = dict(rows_by_class)  # of the classes that share the rows left
-    rows_left = limit
-    total = sum(counts.values())
+    counts = dict(rows_by_class)  # of the classes without a share yet
+    rows_left = limit  # for these classes
+    total_count = sum(counts.values())
 
     # give one row to every class whose share is smaller
     while limit >= len(rows_by_class):
-        small = [name for name, count in counts.items() if count * rows_left < total]
-        if not small:
+        small_classes = [
+            name for name, count in counts.items() if count * rows_left < total_count
+        ]
+        if not small_classes:
             break
         # now fewer rows are left, so that the share of another class may be too small
-        for name in small:
+        for name in small_classes:
             share_by_class[name] = 1
-            total -= counts.pop(name)
+            total_count -= counts.pop(name)
             rows_left -= 1
 
-    # round the shares of the others down, and hand out the rest by remainder
-    remainders = {name: count * rows_left % total for name, count in counts.items()}
+    # round the shares of the other classes down, and hand out the rest by remainder
+    remainders = {
+        name: count * rows_left % total_count for name, count in counts.items()
+    }
     for name, count in counts.items():
-        share_by_class[name] = count * rows_left // total
+        share_by_class[name] = count * rows_left // total_count
     by_remainder = sorted(
         counts, key=lambda name: (-remainders[name], -counts[name], name)
     )
@@ -45,7 +61,12 @@ def shares(rows_by_class: Mapping[str, int], limit: int) -> dict[str, int]:
 
 
 def limited(labels: Sequence[str], limit: int) -> NDArray[np.bool_]:
-    """Whether a limit takes each row, (N,): the first of its class, up to its share."""
+    """Whether a limit takes each row, (N,): the first rows of a class, up to its share.
+
+    Args:
+        labels: the class of every row.
+        limit: number of rows to take in all.
+    """
     rows_left = shares(Counter(labels), limit)
     is_taken_N = np.zeros(len(labels), np.bool_)
     for row, label in enumerate(labels):

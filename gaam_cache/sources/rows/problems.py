@@ -1,17 +1,36 @@
-"""Rows that cannot be used: all are counted, and the first ones named in one error."""
+"""Rows that cannot be used.
+
+``RowProblems`` counts all unusable rows of a split and raises one error for them. The
+error names the first few.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from gaam_cache.common.errors import DataError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.rows.cells import NoLabelError, refuse_quantities
 
-SHOWN = 3  # unusable rows that an error names
+NUM_ROWS_NAMED = 3  # unusable rows, or values in place of labels, that an error names
+
+
+class _UnusableRow(NamedTuple):
+    """A row that cannot be used."""
+
+    location: str  # in its table: 'line 7'
+    error: DataError  # why
 
 
 class RowProblems:
-    """The unusable rows of a split."""
+    """Collects the unusable rows of a split.
+
+    Args:
+        split: name of the split.
+        origin: where its rows are from, for messages.
+        config: the extraction.
+        class_names: the classes that the table declares; None if it declares none.
+    """
 
     def __init__(
         self,
@@ -23,14 +42,20 @@ class RowProblems:
         self.origin = origin
         self._split = split
         self._config = config
-        self._class_names = class_names
-        self._count = 0
-        self._first = list[tuple[str, DataError]]()
-        self._missing_labels = Counter[str]()  # by what stands in place of the label
+        self._has_declared_classes = class_names is not None
+        self._num_unusable_rows = 0
+        self._first_unusable_rows = list[_UnusableRow]()
+        # number of rows without a label, by the text in place of the label
+        self._num_rows_by_bad_label = Counter[str]()
 
     def add(self, location: str, error: DataError | UnicodeEncodeError) -> None:
-        """Count the row at this location of its table, and why it cannot be used."""
-        self._count += 1
+        """Record that a row cannot be used.
+
+        Args:
+            location: of the row in its table, such as 'line 7'.
+            error: why it cannot be used.
+        """
+        self._num_unusable_rows += 1
         if not isinstance(error, DataError):
             # such a text can neither be hashed nor tokenized
             error = DataError(
@@ -38,22 +63,27 @@ class RowProblems:
                 found=str(error),
             )
         if isinstance(error, NoLabelError):
-            self._missing_labels[error.details["found"]] += 1
-        if len(self._first) < SHOWN:
-            self._first.append((location, error))
+            self._num_rows_by_bad_label[error.details["found"]] += 1
+        if len(self._first_unusable_rows) < NUM_ROWS_NAMED:
+            self._first_unusable_rows.append(_UnusableRow(location, error))
 
-    def check(
-        self, labels: Sequence[str], total: int, *, sampled: bool = False
+    def refuse_unusable_rows(
+        self, labels: Sequence[str], num_rows: int, *, sampled: bool = False
     ) -> None:
-        """Raise one error for all rows, if some or their labels together are unusable.
+        """Raise one error if the labels are quantities or if a row is unusable.
 
         Args:
-            labels: those of the usable rows.
-            total: number of all rows.
-            sampled: whether a limit chose the rows.
+            labels: the labels of the usable rows.
+            num_rows: the number of all rows, usable or not.
+            sampled: whether ``--limit`` chose the rows.
+
+        Raises:
+            DataError: the labels are quantities rather than classes, or at least one
+                row is unusable.
         """
-        # a wrong label column explains more than the rows that it makes unusable
-        if self._class_names is None:
+        # The label column may be the wrong one. That would explain the unusable rows,
+        # so it is reported first. Declared classes prove that the column has classes.
+        if not self._has_declared_classes:
             column = self._config.label_column
             refuse_quantities(
                 labels,
@@ -61,43 +91,59 @@ class RowProblems:
                 sampled=sampled,
                 odd_classes=self._config.odd_classes,
             )
-        if self._first:
-            raise self._unusable_rows(total)
+        if self._first_unusable_rows:
+            raise self._unusable_rows_error(num_rows)
 
-    def _unusable_rows(self, total: int) -> DataError:
-        """The error of the first unusable row, which names the next ones too."""
-        location, error = self._first[0]
+    def _unusable_rows_error(self, num_rows: int) -> DataError:
+        """The error of the first unusable row; it names the next unusable rows too."""
+        first_row = self._first_unusable_rows[0]
         # where no row has a label, the split is at fault and not its rows
-        if self._missing_labels.total() == total:
-            return self._no_labels(location, total)
+        if self._num_rows_by_bad_label.total() == num_rows:
+            return self._no_labels_error(first_row.location, num_rows)
 
-        error.details["where"] = f"{self.origin}, {location}"
-        if self._count > 1:
-            lines = [f"{row}: {problem.reason}" for row, problem in self._first]
-            if self._count > SHOWN:
-                lines.append(f"and {self._count - SHOWN:,} more")
+        error = first_row.error
+        error.details["where"] = f"{self.origin}, {first_row.location}"
+        if self._num_unusable_rows > 1:
+            lines = [
+                f"{row.location}: {row.error.reason}"
+                for row in self._first_unusable_rows
+            ]
+            if self._num_unusable_rows > NUM_ROWS_NAMED:
+                lines.append(f"and {self._num_unusable_rows - NUM_ROWS_NAMED:,} more")
             error.message = (
-                f"{self._count:,} of {total:,} rows cannot be used: {error.message}"
+                f"{self._num_unusable_rows:,} of {num_rows:,} rows cannot be used: "
+                f"{error.message}"
             )
             error.details["found"] = "\n".join(lines)
         return error
 
-    def _no_labels(self, location: str, total: int) -> DataError:
-        """The error for a split in which no row has a label."""
-        cells = [
-            f"{cell} in {count:,} rows"
-            for cell, count in self._missing_labels.most_common(SHOWN)
+    def _no_labels_error(self, first_location: str, num_rows: int) -> DataError:
+        """The error for a split in which no row has a label.
+
+        Args:
+            first_location: the location of its first row.
+            num_rows: the number of its rows.
+        """
+        bad_labels = [
+            f"{bad_label} in {count:,} rows"
+            for bad_label, count in self._num_rows_by_bad_label.most_common(
+                NUM_ROWS_NAMED
+            )
         ]
         return DataError(
             f"'{self._split}' has no labels",
             expected="a class for each of its rows, or --set unlabelled for the split",
-            found=f"of {total:,} rows: {', '.join(cells)}",
-            where=f"{self.origin}, {location}",
+            found=f"of {num_rows:,} rows: {', '.join(bad_labels)}",
+            where=f"{self.origin}, {first_location}",
             hint=self._no_labels_hint(),
         )
 
     def _no_labels_hint(self) -> str:
-        """A remedy: the split that decoders are trained on cannot do without labels."""
+        """What the user can do about a split without labels.
+
+        Decoders are trained on 'train', or else on the first split. That split needs
+        labels; any other split can be used without them.
+        """
         splits = self._config.splits
         training_split = "train" if "train" in splits else splits[0]
         if self._split == training_split or self._config.test_fraction is not None:

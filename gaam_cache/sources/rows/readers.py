@@ -1,6 +1,7 @@
-"""Tables in files (CSV, JSON lines, JSON, Parquet, text), and those of ``datasets``.
+"""Reads tables: files of CSV, JSON lines, JSON, Parquet or text, and ``datasets``.
 
-Every reader knows the column names at once, and reads records when they are needed.
+A table is opened by reading the names of its columns. Its records are read later, when
+they are needed.
 """
 
 import csv
@@ -19,11 +20,11 @@ from gaam_cache.sources.rows.collect import Columns, Table
 from gaam_cache.sources.rows.layout import check_file, kind_of
 from gaam_cache.sources.rows.text_files import read_lines, warn_if_utf8
 
-MAX_FIELD_CHARS = 64 * 2**20  # a longer field of a CSV file is an unclosed quote
-MAX_FIELDS_SHOWN = 8
-BATCH_ROWS = 4096  # rows of Parquet in memory at a time
-BATCH_FILES = 16  # the same for rows that hold sounds or pictures
-DATA = "data"  # key of a JSON object under which its records stand
+MAX_FIELD_CHARS = 64 * 2**20  # a longer field of a CSV file has an unclosed quote
+MAX_FIELDS_SHOWN = 8  # of a row, in messages
+PARQUET_BATCH_ROWS = 4096  # rows of Parquet in memory at a time
+PARQUET_BATCH_FILES = 16  # the same for rows that hold sounds or pictures
+RECORDS_KEY = "data"  # key of the array of records in a JSON object
 Reader = Callable[[Path, ExtractConfig], Generator[Any]]
 """Yields the column names first, and then the records."""
 
@@ -36,14 +37,18 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
     such an array under 'data', or an object a line. A .txt file has no labels, and one
     text a line, in a column 'text'.
     """
-    # a broken link or pointer has a better message here than in any reader
+    # no reader has a good message for a broken link or a pointer of Git LFS
     check_file(path)
     kind = kind_of(path)
     if kind == ".parquet":
-        table = _parquet(path)
+        table = _open_parquet(path)
     else:
-        readers = {".jsonl": _json_lines, ".json": _json, ".txt": _text_lines}
-        table = _open_text_table(path, config, readers.get(kind, _csv))
+        readers = {
+            ".jsonl": _read_json_lines,
+            ".json": _read_json,
+            ".txt": _read_text_lines,
+        }
+        table = _open_text_table(path, config, readers.get(kind, _read_csv))
         warn_if_utf8(path, config)
 
     names = table.names
@@ -70,7 +75,7 @@ def open_tables(paths: Sequence[Path], config: ExtractConfig) -> Table:
 
     def records(columns: Columns) -> Iterator[Record]:
         for path, table in zip(paths, tables, strict=True):
-            # the first shard alone was compared with the configured columns
+            # ``choose_columns`` has looked at the columns of the first shard only
             missing = [name for name in columns.all if name not in table.names]
             if missing:
                 raise DataError(
@@ -86,8 +91,14 @@ def open_tables(paths: Sequence[Path], config: ExtractConfig) -> Table:
 
 
 def _open_text_table(path: Path, config: ExtractConfig, read: Reader) -> Table:
-    """A table whose file is read from its start whenever its records are needed."""
-    # the names are enough to refuse a wrong column before any record is read
+    """Open a table in a file of text.
+
+    Args:
+        path: the file. It is read from its start whenever records are needed.
+        config: the extraction.
+        read: reads files of this format.
+    """
+    # gaam refuses a wrong column by the names, before it reads any record
     with closing(read(path, config)) as lines:
         names: list[str] = next(lines, [])
 
@@ -108,7 +119,7 @@ def _open_text_table(path: Path, config: ExtractConfig, read: Reader) -> Table:
     return Table(names, records)
 
 
-def _text_lines(path: Path, config: ExtractConfig) -> Generator[Any]:
+def _read_text_lines(path: Path, config: ExtractConfig) -> Generator[Any]:
     """One text, or one name of a file, a line."""
     name = config.file_column or "text"
     yield [name]
@@ -116,13 +127,13 @@ def _text_lines(path: Path, config: ExtractConfig) -> Generator[Any]:
         yield f"line {number}", {name: line.rstrip("\r\n")}
 
 
-def _csv(path: Path, config: ExtractConfig) -> Generator[Any]:
-    """Fields between delimiters; a field in quotes may span several lines."""
+def _read_csv(path: Path, config: ExtractConfig) -> Generator[Any]:
+    """The header and the rows of a CSV file; a field in quotes may span lines."""
     delimiter = delimiter_of(config)
     if kind_of(path) == ".tsv" and config.delimiter is None:
         delimiter = "\t"
     csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
-    # not pyarrow.csv: it takes all text after an unclosed quote for one field
+    # pyarrow.csv is faster, but takes all text after an unclosed quote for one field
     lines = read_lines(path, config, newline="")
     reader = csv.reader(lines, strict=True, delimiter=delimiter)
 
@@ -150,21 +161,32 @@ def _csv(path: Path, config: ExtractConfig) -> Generator[Any]:
 
 
 class _CsvChecks:
-    """Checks the rows of a CSV file with these column names."""
+    """Checks the rows of a CSV file.
+
+    Args:
+        path: the file, for messages.
+        names: the names of its columns.
+        delimiter: the character between its fields.
+    """
 
     def __init__(self, path: Path, names: list[str], delimiter: str) -> None:
         self.names = names
         self._path = path
         self._delimiter = delimiter
-        self._header = _normalized(names)
+        self._normalized_names = _normalized(names)
 
     def check(self, row: list[str], location: str) -> None:
-        """Refuse a second header or a wrong number of fields; warn of odd quotes."""
+        """Refuse a second header or a wrong number of fields; warn of odd quotes.
+
+        Args:
+            row: the fields of a row.
+            location: of the row in the file, such as 'line 7'.
+        """
         if self._is_header(row):
             raise DataError(
                 "the header occurs in the file again",
                 expected="one header, in the first line",
-                found=_shown_fields(row),
+                found=_first_fields(row),
                 where=f"{self._path}, {location}",
                 hint="files were joined: remove that line",
             )
@@ -172,12 +194,13 @@ class _CsvChecks:
             raise DataError(
                 "a row has the wrong number of fields",
                 expected=f"{len(self.names)} ({', '.join(self.names)})",
-                found=f"{len(row)} ({_shown_fields(row)})",
+                found=f"{len(row)} ({_first_fields(row)})",
                 where=f"{self._path}, {location}",
                 hint=f"quote a field that holds {self._delimiter!r} or a line break",
             )
-        # a quote that is plain text swallows all rows up to the next one
-        if self._delimiter == "\t" and any("\t" in f and "\n" in f for f in row):
+        # where quotes are plain text, one quote begins a field that takes in all rows
+        # up to the next quote
+        if self._delimiter == "\t" and any(map(_spans_rows, row)):
             warnings.warn(
                 f"{self._path}, {location}: a quoted field holds tabs and line breaks; "
                 "if the file is written without quotes, rows are lost: write it as CSV",
@@ -187,18 +210,24 @@ class _CsvChecks:
 
     def _is_header(self, row: list[str]) -> bool:
         """Whether a row of several fields repeats the column names."""
-        # the first field rules out nearly every row, and normalizing all is slow
-        if len(row) < 2 or row[0].strip().casefold() != self._header[0]:
+        # the first field rules out nearly every row; to normalize all fields is slow
+        if len(row) < 2 or row[0].strip().casefold() != self._normalized_names[0]:
             return False
-        return _normalized(row) == self._header
+        return _normalized(row) == self._normalized_names
+
+
+def _spans_rows(field: str) -> bool:
+    """Whether a field of a table with tabs seems to hold several rows."""
+    return "\t" in field and "\n" in field
 
 
 def _normalized(row: list[str]) -> list[str]:
-    """A header without the differences that it may have between files."""
+    """The fields of a header without differences in case and outer white space."""
     return [field.strip().casefold() for field in row]
 
 
-def _shown_fields(row: list[str]) -> str:
+def _first_fields(row: list[str]) -> str:
+    """The first fields of a row, for messages."""
     return ", ".join(map(excerpt, row[:MAX_FIELDS_SHOWN]))
 
 
@@ -207,7 +236,11 @@ class _RepeatedKeyError(ValueError):
 
 
 def _decode_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The values of a JSON object by key; ``dict`` alone would drop repeated keys."""
+    """The values of a JSON object by key.
+
+    Raises:
+        _RepeatedKeyError: the object has a key twice; ``dict`` would drop one value.
+    """
     values = dict(pairs)
     if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -216,7 +249,15 @@ def _decode_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _decode_json(text: str, where: str) -> Any:
-    """The value that a text means in JSON; None if it is not JSON."""
+    """The value of a JSON text; None if the text is not JSON.
+
+    Args:
+        text: the text.
+        where: the file and the line, for messages.
+
+    Raises:
+        DataError: an object has a key twice.
+    """
     try:
         return json.loads(text, object_pairs_hook=_decode_object)
     except _RepeatedKeyError as error:
@@ -230,9 +271,9 @@ def _decode_json(text: str, where: str) -> Any:
         return None
 
 
-def _json_lines(path: Path, config: ExtractConfig) -> Generator[Any]:
-    """One object a line; the first one names the columns."""
-    has_names = False
+def _read_json_lines(path: Path, config: ExtractConfig) -> Generator[Any]:
+    """The records of JSON lines, one object a line; the first one names the columns."""
+    has_yielded_names = False
     for number, line in enumerate(read_lines(path, config), start=1):
         if not line.strip():
             continue
@@ -246,27 +287,27 @@ def _json_lines(path: Path, config: ExtractConfig) -> Generator[Any]:
                 found=excerpt(line),
                 where=where,
             )
-        if not has_names:
+        if not has_yielded_names:
             yield list(record)
-        has_names = True
+            has_yielded_names = True
         yield location, record
 
 
-def _json(path: Path, config: ExtractConfig) -> Generator[Any]:
-    """A document that holds an array of objects, or else JSON lines."""
+def _read_json(path: Path, config: ExtractConfig) -> Generator[Any]:
+    """The records of a .json file: an array of objects, or else JSON lines."""
     if _is_json_lines(path, config):
-        yield from _json_lines(path, config)
+        yield from _read_json_lines(path, config)
         return
 
-    # an array can be decoded as a whole only
+    # JSON has no records that could be decoded one by one
     records = _decode_json("".join(read_lines(path, config)), str(path))
     if isinstance(records, dict):
-        records = records.get(DATA)
+        records = records.get(RECORDS_KEY)
     if not isinstance(records, list):
         raise DataError(
             "the file holds no records",
             expected="an array of objects, an object with one under "
-            f"'{DATA}', or JSON lines",
+            f"'{RECORDS_KEY}', or JSON lines",
             found="another value, or no complete JSON",
             where=str(path),
         )
@@ -293,16 +334,17 @@ def _is_json_lines(path: Path, config: ExtractConfig) -> bool:
     if not isinstance(record, dict):
         return False
     # a document on one line looks like one record
-    holds_all_records = second is None and isinstance(record.get(DATA), list)
+    holds_all_records = second is None and isinstance(record.get(RECORDS_KEY), list)
     return not holds_all_records
 
 
-def _parquet(path: Path) -> Table:
+def _open_parquet(path: Path) -> Table:
+    """Open a table in a file of Parquet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     def records(columns: Columns) -> Iterator[Record]:
-        batch_rows = BATCH_FILES if columns.of_files else BATCH_ROWS
+        batch_rows = PARQUET_BATCH_FILES if columns.of_files else PARQUET_BATCH_ROWS
         with reading_file(str(path)), pq.ParquetFile(path) as file:
             batches = file.iter_batches(batch_rows, columns=columns.all)
             rows = (row for batch in batches for row in batch.to_pylist())
@@ -313,24 +355,24 @@ def _parquet(path: Path) -> Table:
         schema = pq.read_schema(path)
 
     # the library ``datasets`` stores a file as its bytes and its path
-    stored = []
+    stored_columns = []
     for column in schema:
         parts = column.type if pa.types.is_struct(column.type) else ()
         if {part.name for part in parts} == {"bytes", "path"}:
-            stored.append(column.name)
-    return Table(list(schema.names), records, tuple(stored))
+            stored_columns.append(column.name)
+    return Table(list(schema.names), records, tuple(stored_columns))
 
 
 def dataset_table(data: Any, config: ExtractConfig) -> Table:
     """A table of the library ``datasets``; sounds and pictures stay encoded bytes."""
     import datasets
 
-    stored = []
+    stored_columns = []
     for column, feature in data.features.items():
         if isinstance(feature, datasets.Audio | datasets.Image):
             # gaam decodes files itself, so that the fingerprint covers their bytes
             data = data.cast_column(column, type(feature)(decode=False))
-            stored.append(column)
+            stored_columns.append(column)
 
     class_names = None
     label_feature = data.features.get(config.label_column)
@@ -341,4 +383,4 @@ def dataset_table(data: Any, config: ExtractConfig) -> Table:
         for number, record in enumerate(data.select_columns(columns.all), start=1):
             yield f"row {number}", record
 
-    return Table(data.column_names, records, tuple(stored), class_names)
+    return Table(data.column_names, records, tuple(stored_columns), class_names)
