@@ -21,7 +21,7 @@ from gaam_cache.common.devices import out_of_memory
 from gaam_cache.encoders._forward import Forward, Mask, Unusable, hooks
 from gaam_cache.encoders._precision import Exact, exact_or_none
 from gaam_cache.store.plan import BATCHINGS, Batching
-from gaam_cache.store.rounding import ROUNDING, UNMOVED, proof_limit, relative
+from gaam_cache.store.rounding import ROUNDING, UNMOVED, proof_limit, relative_deviation
 
 Items = Sequence[Any]
 """Rows as a model's ``Forward`` takes them. Rows of equal ``len`` may always share a
@@ -451,7 +451,7 @@ class _Probe:
 
 def _deviation(states: Tensor, alone: Tensor) -> float:
     """The largest relative deviation of a layer."""
-    return float(relative(states.cpu().numpy(), alone.cpu().numpy()).max())
+    return float(relative_deviation(states.cpu().numpy(), alone.cpu().numpy()).max())
 
 
 def _is_hidden_state(output: Any, expected_BTD: Tensor) -> bool:

@@ -20,7 +20,12 @@ from gaam_cache.encoders.base import Encoder
 from gaam_cache.extraction.batches import Lengths
 from gaam_cache.extraction.encoded import Encoded, EncodedBatch
 from gaam_cache.store.plan import Plan
-from gaam_cache.store.rounding import UNMOVED, is_within_rounding, proof_limit, relative
+from gaam_cache.store.rounding import (
+    UNMOVED,
+    is_within_rounding,
+    proof_limit,
+    relative_deviation,
+)
 
 ROWS_PER_PROOF = 500  # one of so many rows is encoded again
 FEWEST_PROOFS = 2
@@ -151,7 +156,7 @@ def _is_rounding(
     exact_in_batch, exact_alone = exact
     dtype = encoder.dtype
     for pooling, x_LD in batch.exact[row].items():
-        moved_L = relative(exact_in_batch[pooling], exact_alone[pooling])
+        moved_L = relative_deviation(exact_in_batch[pooling], exact_alone[pooling])
         # written so that a deviation that is no number is refused
         if not moved_L.max() <= UNMOVED[dtype]:
             return False
@@ -178,7 +183,7 @@ def worst_deviation(
     """
     worst = Deviation(0.0, 0, row)
     for pooling, x_LD in batch.exact[row].items():
-        share_L = relative(x_LD.numpy(), alone[row][pooling][0].numpy())
+        share_L = relative_deviation(x_LD.numpy(), alone[row][pooling][0].numpy())
         rounded_LD = bits(x_LD.to(getattr(torch, storage_dtype)))
         is_wrong_L = (states[pooling][row] != rounded_LD).any(axis=-1)
         share_L[is_wrong_L] = math.inf

@@ -19,7 +19,11 @@ from gaam_cache.extraction.job import Job, prepare_job
 from gaam_cache.extraction.reopen import recorded_config
 from gaam_cache.store.dtypes import as_float32
 from gaam_cache.store.plan import Plan, ShardSpec, comparable, explain_differences
-from gaam_cache.store.rounding import is_within_rounding, recompute_limit, relative
+from gaam_cache.store.rounding import (
+    is_within_rounding,
+    recompute_limit,
+    relative_deviation,
+)
 from gaam_cache.store.shard import (
     damaged_shard_error,
     embeddings_key,
@@ -137,7 +141,7 @@ class _Comparison:
             if self._plan.storage_dtype == "bfloat16":
                 stored_LD = as_float32(stored_LD)
             alone_LD = alone_BLD[0].cpu().numpy()
-            share_L = relative(stored_LD, alone_LD, self._plan.storage_dtype)
+            share_L = relative_deviation(stored_LD, alone_LD, self._plan.storage_dtype)
             self._deviation_L = np.maximum(self._deviation_L, share_L)
             # one fault a shard is enough, and higher precision takes time
             if share_L.max() <= self._limit or shard.name in self.faults:

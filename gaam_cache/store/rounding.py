@@ -34,7 +34,7 @@ _SMALLEST_STEP = {"float16": 2.0**-24, "bfloat16": 0.0, "float32": 0.0}
 """Distance between the numbers next to zero; 0 if it is far below every state."""
 
 
-def relative(
+def relative_deviation(
     states: NDArray[Any], alone: NDArray[Any], storage_dtype: str = "float32"
 ) -> NDArray[np.float64]:
     """``|states - alone| / |alone|`` over features; infinite if it is not finite.
@@ -73,10 +73,10 @@ def is_within_rounding(
         alone: states of the row alone, in the same arithmetic, (..., D).
         exact: states of the row alone, in higher precision, (..., D).
         limit: relative to the norm of a layer.
-        storage_dtype: type of ``states``, see ``relative``.
+        storage_dtype: type of ``states``, see ``relative_deviation``.
     """
-    deviation_alone = relative(alone, exact)
-    deviation = relative(states, exact, storage_dtype)
+    deviation_alone = relative_deviation(alone, exact)
+    deviation = relative_deviation(states, exact, storage_dtype)
     return bool((deviation <= TIMES_ALONE * deviation_alone + limit).all())
 
 
