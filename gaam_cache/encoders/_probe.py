@@ -26,7 +26,7 @@ from gaam_cache.encoders._precision import (
     higher_precision_or_none,
 )
 from gaam_cache.store.plan import BATCHINGS, Batching
-from gaam_cache.store.rounding import ROUNDING, UNMOVED, proof_limit, relative
+from gaam_cache.store.rounding import ROUNDING, UNMOVED, proof_limit, relative_deviation
 
 Items = Sequence[Any]
 """Rows as a model's ``Forward`` takes them.
@@ -502,7 +502,7 @@ def _deviation(states: Tensor, alone: Tensor) -> float:
 
     ``states`` and ``alone`` have the shape (..., L, D).
     """
-    return float(relative(states.cpu().numpy(), alone.cpu().numpy()).max())
+    return float(relative_deviation(states.cpu().numpy(), alone.cpu().numpy()).max())
 
 
 def _is_hidden_state(output: Any, expected_BTD: Tensor) -> bool:

@@ -1,6 +1,8 @@
 """Batches of rows of similar length, as cheap as a limit of tokens allows.
 
-These are pure functions of the lengths and the limit.
+The batches depend on nothing but the lengths, the limit and the rule of batching.
+
+N rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,18 +28,19 @@ def token_budget_batches(
     """Split rows into the batches that cost least under a limit of tokens.
 
     Rows are sorted by length, longest first, so that a batch that is too large for the
-    memory comes first. Dynamic programming decides where to cut. It minimises the
-    padded positions plus ``BATCH_COST_TOKENS`` per batch.
+    memory comes first. Dynamic programming decides where one batch ends and the next
+    begins. It minimises the padded positions plus ``BATCH_COST_TOKENS`` per batch.
 
     Args:
         lengths: tokens of every row.
-        batch_tokens: most tokens of a batch: its rows times its longest row. A longer
-            row has a batch of its own.
+        batch_tokens: most tokens of a batch: number of its rows times tokens of its
+            longest row. A row with more tokens has a batch of its own.
         batching: which rows may share a batch.
-        extents: decides whether two rows are of equal length, where tokens do not.
+        extents: finer length of every row, such as samples of a sound. It decides the
+            order of the rows, and whether two rows are equally long. Default: tokens.
 
     Returns:
-        Arrays of row numbers; together they hold every row once.
+        An array of row numbers for each batch; together they hold every row once.
     """
     length_N = np.asarray(lengths, dtype=np.int64)
     extent_N = length_N
@@ -46,73 +49,87 @@ def token_budget_batches(
 
     order_N = np.argsort(-extent_N, kind="stable")
     sorted_length_N = np.maximum(length_N[order_N], 1)
-    compared_N = sorted_length_N
+    # runs of equal values in this array are runs of equally long rows
+    run_value_N = sorted_length_N
     if batching == "equal lengths" and extents is not None:
-        compared_N = extent_N[order_N]
-    start_of = _cheapest_starts(sorted_length_N, compared_N, batch_tokens, batching)
+        run_value_N = extent_N[order_N]
+    start_by_end = _cheapest_starts(
+        sorted_length_N, run_value_N, batch_tokens, batching
+    )
 
-    # read the cuts from the last batch to the first
+    # the end of the last batch tells its start, which is the end of the batch before
     batches = []
-    stop = len(order_N)
-    while stop:
-        start = int(start_of[stop])
-        batches.append(order_N[start:stop])
-        stop = start
+    end = len(order_N)
+    while end:
+        start = int(start_by_end[end])
+        batches.append(order_N[start:end])
+        end = start
     return batches[::-1]
 
 
 def _cheapest_starts(
     length_N: NDArray[np.int64],
-    compared_N: NDArray[np.int64],
+    run_value_N: NDArray[np.int64],
     batch_tokens: int,
     batching: Batching,
 ) -> NDArray[np.int64]:
-    """For every end of a batch, (N + 1,), the cheapest start of this batch.
+    """For every possible end of a batch the cheapest start of this batch, (N + 1,).
 
-    Among the batches whose longest rows are of one length and that end at the same row,
-    the one with most rows is the cheapest. So every end has one candidate for each
-    length, and the work is linear in the rows for each length.
+    An end is the number of sorted rows up to and with the batch. Consider all batches
+    with the same end whose longest rows are of one length: the batch with most rows is
+    the cheapest. So every end has one candidate for each length, and the work is linear
+    in the rows for each length.
 
     Args:
         length_N: tokens of the sorted rows, longest first.
-        compared_N: which of them count as of equal length.
+        run_value_N: equal for rows that follow one another and are equally long.
         batch_tokens: most tokens of a batch.
         batching: which rows may share a batch.
     """
-    count = len(length_N)
-    cost = np.full(count + 1, np.iinfo(np.int64).max)  # of the first i rows, in tokens
-    cost[0] = 0
-    start_of = np.zeros(count + 1, dtype=np.int64)
-    for first, stop in _equal_runs(compared_N):
-        length = int(length_N[first])
-        most_rows = 1 if batching == "alone" else max(1, batch_tokens // length)
+    num_rows = len(length_N)
+    # lowest cost of the first i sorted rows, in tokens
+    cost_by_end = np.full(num_rows + 1, np.iinfo(np.int64).max)
+    cost_by_end[0] = 0
+    start_by_end = np.zeros(num_rows + 1, dtype=np.int64)
+    for run_start, run_end in _equal_runs(run_value_N):
+        length = int(length_N[run_start])
+        most_rows = max(1, batch_tokens // length)
+        if batching == "alone":
+            most_rows = 1
 
         # a batch that begins in this run may hold shorter rows, too
-        last_end = min(stop - 1 + most_rows, count)
+        last_end = min(run_end - 1 + most_rows, num_rows)
         if batching == "equal lengths":
-            last_end = stop
+            last_end = run_end
 
         # the starts of one block of ends lie before the block: their costs are final
-        for block in range(first, last_end, most_rows):
-            ends = np.arange(block + 1, min(block + most_rows, last_end) + 1)
-            starts = np.maximum(ends - most_rows, first)
-            candidate = cost[starts] + length * (ends - starts) + BATCH_COST_TOKENS
-            better = candidate < cost[ends]
-            cost[ends[better]] = candidate[better]
-            start_of[ends[better]] = starts[better]
-    return start_of
+        for block_start in range(run_start, last_end, most_rows):
+            block_end = min(block_start + most_rows, last_end)
+            ends = np.arange(block_start + 1, block_end + 1)
+            starts = np.maximum(ends - most_rows, run_start)
+            batch_cost = length * (ends - starts) + BATCH_COST_TOKENS
+            cost = cost_by_end[starts] + batch_cost
+            is_cheaper = cost < cost_by_end[ends]
+            cost_by_end[ends[is_cheaper]] = cost[is_cheaper]
+            start_by_end[ends[is_cheaper]] = starts[is_cheaper]
+    return start_by_end
 
 
 def _equal_runs(values_N: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """First row and end of every run of equal values."""
-    count = len(values_N)
-    if not count:
+    """First row and end (exclusive) of every run of equal values."""
+    num_rows = len(values_N)
+    if not num_rows:
         return
-    changes = (np.flatnonzero(np.diff(values_N)) + 1).tolist()
-    yield from pairwise([0, *changes, count])
+    run_starts = (np.flatnonzero(np.diff(values_N)) + 1).tolist()
+    yield from pairwise([0, *run_starts, num_rows])
 
 
 def padded_tokens(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> int:
-    """Count the positions that are encoded, padding included."""
+    """Count the positions that are encoded, padding included.
+
+    Args:
+        lengths: tokens of every row.
+        batches: row numbers of every batch.
+    """
     length_N = np.asarray(lengths, dtype=np.int64)
     return sum(int(length_N[batch].max()) * len(batch) for batch in batches)

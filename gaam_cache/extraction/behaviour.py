@@ -25,10 +25,14 @@ from gaam_cache.store.reference import encode_sketch, largest_deviation, sketch
 from gaam_cache.store.rounding import recompute_limit
 
 ACTS_CAUSAL = "acts_causal"
+"""Field of an encoder's identity: whether no state depends on later tokens."""
 
 
 def covered_fields(fields: Mapping[str, Any], encoder: Encoder) -> dict[str, Any]:
-    """Add to the fields of a fingerprint what is measured on the loaded encoder."""
+    """Add the measured property of a loaded encoder to the fields of a fingerprint.
+
+    The property is whether the encoder acts causal; it may not have been measured.
+    """
     if encoder.acts_causal is None:
         return dict(fields)
     identity = {**fields["encoder"], ACTS_CAUSAL: encoder.acts_causal}
@@ -36,9 +40,9 @@ def covered_fields(fields: Mapping[str, Any], encoder: Encoder) -> dict[str, Any
 
 
 def measure_reference(encoder: Encoder) -> dict[str, str]:
-    """For every pooling a sketch of the states of the reference rows, as a plan has it.
+    """Sketch the states of the reference rows for every pooling, as a plan has them.
 
-    Empty where the encoder has no reference rows, or cannot encode them.
+    Empty if the encoder has no reference rows, or cannot encode them.
     """
     try:
         states_by_pooling = _reference_states(encoder)
@@ -67,7 +71,7 @@ def check_behaviour(encoder: Encoder, plan: Plan) -> None:
     if plan.reference:
         _check_reference(encoder, plan, reference)
     elif reference:
-        warnings.warn(_unmeasured(plan), GaamWarning, stacklevel=2)
+        warnings.warn(_describe_unmeasured(plan), GaamWarning, stacklevel=2)
 
 
 def warn_of_contradiction(encoder: Encoder) -> None:
@@ -89,29 +93,34 @@ def warn_of_contradiction(encoder: Encoder) -> None:
 
 
 def _check_causal(encoder: Encoder, plan: Plan) -> None:
+    """Refuse an encoder that acts causal if that of the cache did not, or reverse."""
     recorded = plan.identity.get(ACTS_CAUSAL)
     measured = encoder.acts_causal
-    # a few rows are encoded without measuring this
+    # an encoder for a few rows is loaded without measuring this
     if recorded is None or measured is None or recorded == measured:
         return
     difference = (
         f"the model {_describe_acting(measured)} here, and then it "
         f"{_describe_acting(recorded)}"
     )
-    raise _refusal(plan, difference)
+    raise _behaviour_error(plan, difference)
 
 
 def _check_reference(
     encoder: Encoder, plan: Plan, reference: Mapping[str, str]
 ) -> None:
+    """Refuse an encoder whose states of the reference rows differ beyond rounding.
+
+    ``reference`` are the sketches of these states by pooling, as computed now.
+    """
     limit = recompute_limit(encoder.dtype, "float32")
     for pooling, recorded in plan.reference.items():
         if pooling not in reference:
-            raise _refusal(plan, "the reference rows cannot be encoded here")
+            raise _behaviour_error(plan, "the reference rows cannot be encoded here")
         deviation, layer = largest_deviation(reference[pooling], recorded)
         # written so that a deviation that is no number is refused
         if not deviation <= limit:
-            raise _refusal(
+            raise _behaviour_error(
                 plan,
                 f"states of the reference rows differ by {deviation:.1e} of their norm "
                 f"in layer {layer + plan.first_layer} ({pooling}); rounding explains "
@@ -120,27 +129,32 @@ def _check_reference(
 
 
 def _reference_states(encoder: Encoder) -> dict[str, NDArray[np.float32]]:
-    """For every pooling the states of the reference rows with tokens, (R, L, D)."""
+    """States of the reference rows by pooling, (R, L, D); rows without tokens lack."""
     rows = encoder.reference_rows()
     if not rows:
         return {}
 
-    # each row alone, so that which rows may share a batch plays no role
+    # each row is encoded alone: so it plays no role which rows may share a batch
     inputs = encoder.prepare(rows)
-    states: dict[str, list[NDArray[np.float32]]] = {}
+    states_by_pooling: dict[str, list[NDArray[np.float32]]] = {}
     for row, length in enumerate(inputs.lengths):
         if length == 0:
             continue
         for pooling, x_BLD in encoder.encode_alone(inputs.items[row]).items():
-            states.setdefault(pooling, []).append(x_BLD[0].float().cpu().numpy())
-    return {pooling: np.stack(rows_LD) for pooling, rows_LD in states.items()}
+            x_LD = x_BLD[0].float().cpu().numpy()
+            states_by_pooling.setdefault(pooling, []).append(x_LD)
+    return {
+        pooling: np.stack(states_of_rows)
+        for pooling, states_of_rows in states_by_pooling.items()
+    }
 
 
-def _describe_acting(acts_causal: bool | None) -> str:
+def _describe_acting(acts_causal: bool) -> str:
     return "acts causal" if acts_causal else "acts bidirectional"
 
 
-def _refusal(plan: Plan, difference: str) -> ConfigError:
+def _behaviour_error(plan: Plan, difference: str) -> ConfigError:
+    """The error for an encoder that behaves differently from that of the cache."""
     return ConfigError(
         f"'{plan.encoder_label}' computes other states here than those of the cache; "
         "nothing was encoded",
@@ -152,7 +166,8 @@ def _refusal(plan: Plan, difference: str) -> ConfigError:
     )
 
 
-def _unmeasured(plan: Plan) -> str:
+def _describe_unmeasured(plan: Plan) -> str:
+    """Say that the plan of an earlier gaam records no behaviour of its encoder."""
     gaam_version = plan.created_with.get("gaam", "an earlier version")
     return (
         f"gaam {gaam_version} began the cache and did not record what its encoder does "

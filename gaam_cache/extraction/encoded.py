@@ -16,17 +16,17 @@ from gaam_cache.encoders.base import Inputs
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedRows:
-    """Rows that are encoded together, made ready: those of a shard, or of a call."""
+    """Rows of a shard, or of a call outside a cache, ready for the encoder."""
 
-    inputs: Inputs
+    inputs: Inputs  # the rows as the encoder reads them
     distinct: NDArray[np.bool_]  # (N,): whether a row is the first with its content
-    origin: str  # names the source of the rows in messages
+    origin: str  # name of the source of the rows, for messages
     first: int = 0  # number of the first row in the source, from 0
     places: Sequence[str] = ()
-    """Place of every row in the source; empty: its number is its place."""
+    """Place of every row in the source; empty if its number says where it is."""
 
     def where(self, row: int) -> str:
-        """The place of a row, counted from 0, for messages."""
+        """The place of a row, for messages; ``row`` counts from 0."""
         return f"{self.origin}, {self._place(row)}"
 
     @property
@@ -42,23 +42,23 @@ class PreparedRows:
 
 
 class EncodedBatch(NamedTuple):
-    """Some of the prepared rows and their states."""
+    """Some of the prepared rows, and their states."""
 
-    rows: NDArray[np.int64]
+    rows: NDArray[np.int64]  # (B,): numbers of the rows among the prepared rows
     states: dict[str, Tensor]  # pooling -> (B, L, D) in the storage type, on the host
-    sums: dict[str, Tensor]  # pooling -> (4, L, D), as ``Spread.of`` takes them
-    exact: dict[int, dict[str, Tensor]]
+    sums: dict[str, Tensor]  # pooling -> (4, L, D), see ``Spread.from_sums``
+    unrounded: dict[int, dict[str, Tensor]]
     """Row of the proof -> pooling -> (L, D), not rounded to the storage type."""
 
     def index_of(self, row: int) -> int:
-        """Where a row is in the batch."""
+        """Position of a row in the batch."""
         return int((self.rows == row).argmax())
 
 
 class Encoded(NamedTuple):
-    """States of prepared rows; of the rows of the proof also their states alone."""
+    """States of prepared rows; for the rows of the proof also their states alone."""
 
     prepared: PreparedRows
     batches: list[EncodedBatch]
-    alone: dict[int, dict[str, Tensor]]
+    states_alone: dict[int, dict[str, Tensor]]
     """Row of the proof -> pooling -> (1, L, D) float32, on the host."""

@@ -21,8 +21,8 @@ from gaam_cache.sources.base import find_source
 from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import check_writable
 
-SAMPLE_ROWS = 8192  # that are tokenised, at most
-SAMPLE_SECONDS = 6.0  # for encoding some of them
+MAX_SAMPLE_ROWS = 8192  # rows that are tokenised
+SAMPLE_SECONDS = 6.0  # after which no further batch of the sample is encoded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,16 +32,16 @@ class Estimate:
     encoder: str
     rows: dict[str, int]  # by split
     tokens: int
-    exact_tokens: bool  # False where a sample of more than 8,192 rows was counted
+    exact_tokens: bool  # whether every row was tokenised, not just a sample
     truncated_share: float
-    bytes: int  # of the states
-    seconds: float  # of one worker, without loading the encoder
+    bytes: int  # size of the states
+    seconds: float  # time of one worker, without loading the encoder
     tokens_per_second: float  # without padding
-    timed_on: str | None  # the device; None where the configuration sets the speed
+    timed_on: str | None  # the device; None if the configuration sets the speed
     noun: str  # what people call a row
     unit: str  # what is counted as tokens
     first_row: str  # what the encoder reads of the first row
-    unknown_share: float  # of the tokens, those that the tokenizer does not know
+    unknown_share: float  # share of the tokens that the tokenizer does not know
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -101,7 +101,7 @@ def estimate(
     if speed is not None:
         # nothing is computed, so the configured device need not be here
         config = replace(config, device="cpu")
-    job = prepare_job(config, report, weights=speed is None)
+    job = prepare_job(config, report, needs_weights=speed is None)
     encoder = job.encoder
 
     # tokenise the sample, timed
@@ -125,8 +125,9 @@ def estimate(
 
 
 def _sample(job: Job) -> list[Any]:
-    """Rows of all splits at equal distances, ``SAMPLE_ROWS`` at most."""
-    step = -(-job.num_rows // SAMPLE_ROWS)
+    """Choose rows of all splits at equal distances: all rows, or a few thousand."""
+    # -(-a // b) is a / b, rounded up
+    step = -(-job.num_rows // MAX_SAMPLE_ROWS)
     sample: list[Any] = []
     for rows in job.rows.values():
         sample.extend(rows.inputs[::step])
@@ -136,7 +137,10 @@ def _sample(job: Job) -> list[Any]:
 def _encoding_seconds(
     encoder: Encoder, inputs: Inputs, batch_tokens: int | None
 ) -> float:
-    """Time to encode all inputs, extrapolated from some batches of any length."""
+    """Estimate the time to encode all inputs, from some random batches.
+
+    ``batch_tokens`` is the configured limit of a batch, if there is one.
+    """
     budget = budget_of(batch_tokens, encoder.device.type)
     sizes = inputs.sizes
     batches = token_budget_batches(sizes, budget, encoder.batching, inputs.extents)
@@ -162,11 +166,18 @@ def _encode(encoder: Encoder, inputs: Inputs, batch: NDArray[np.int64]) -> None:
 
 
 def _summarise(job: Job, inputs: Inputs, tokens: int, seconds: float) -> Estimate:
-    """Extrapolate from the sample to all rows; warn of what it shows about the rows."""
+    """Extrapolate from the sample to all rows, and warn of suspicious rows in it.
+
+    Args:
+        job: the extraction.
+        inputs: rows of the sample.
+        tokens: of the sample.
+        seconds: time for the sample.
+    """
     config = job.config
     encoder = job.encoder
     sample_size = len(inputs.lengths)
-    total = job.num_rows
+    num_rows = job.num_rows
 
     # without states only the tokens show what is suspicious
     stats = ExtractionStats(rows_made=sample_size)
@@ -179,17 +190,17 @@ def _summarise(job: Job, inputs: Inputs, tokens: int, seconds: float) -> Estimat
     )
     warn(doubts)
 
-    # states of every layer for every pooling
-    numbers = total * len(config.pool) * encoder.num_layers * encoder.hidden_size
+    # a row has one state for each layer and pooling
+    num_values = num_rows * len(config.pool) * encoder.num_layers * encoder.hidden_size
     is_timed = config.tokens_per_second is None
     return Estimate(
         encoder=encoder.label,
         rows={name: len(rows) for name, rows in job.rows.items()},
-        tokens=round(tokens * total / sample_size),
-        exact_tokens=sample_size == total,
+        tokens=round(tokens * num_rows / sample_size),
+        exact_tokens=sample_size == num_rows,
         truncated_share=float(np.mean(inputs.truncated)),
-        bytes=numbers * ITEM_BYTES[config.storage_dtype],
-        seconds=seconds * total / sample_size,
+        bytes=num_values * ITEM_BYTES[config.storage_dtype],
+        seconds=seconds * num_rows / sample_size,
         tokens_per_second=tokens / seconds,
         timed_on=str(encoder.device) if is_timed else None,
         noun=encoder.noun,

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from gaam_cache.common import devices
@@ -77,7 +78,7 @@ def extract(
 
     A shard with a receipt is never made again. So an interrupted extraction goes on
     where it stopped and ends with the same bytes. A rank (see ``find_rank``) returns
-    when other ranks are making all shards that are missing.
+    as soon as other ranks are making all missing shards.
 
     >>> config = gaam_cache.ExtractConfig(encoder="tfidf", out="words")
     >>> gaam_cache.extract(config).num_layers
@@ -89,7 +90,7 @@ def extract(
 
     Raises:
         GaamError: an argument or a row cannot be used; the hub or the file system
-            refused; a state cannot be stored, or is not that of its text alone
+            refused; a state cannot be stored, or is not that of the row alone
             (NumericsError).
 
     Warns:
@@ -135,11 +136,11 @@ def _warn_of_doubts(summary: ExtractSummary) -> None:
 
 
 class _WorkerArgument(NamedTuple):
-    """What a worker of an engine needs to know."""
+    """The argument of ``_run_worker``."""
 
-    config: ExtractConfig
-    checked: CheckedRows | None  # None: the worker reads the rows itself
-    rank: Rank | None  # of the process that started the workers
+    config: ExtractConfig  # without workers
+    checked: CheckedRows | None  # None if the worker must read the rows itself
+    rank: Rank | None  # rank of the process that started the workers
 
 
 def _extract_by_engine(
@@ -150,9 +151,11 @@ def _extract_by_engine(
     engine.check(config.device, config)
     checked = read_rows(config, report)
     prepare_folder(config.out)
-    total = sum(map(len, checked.rows.values()))
-    missing = int(min(total, _count_missing_rows(config)))
-    progress = _SumOfProgress(report, total=total, done=total - missing)
+    num_rows = sum(map(len, checked.rows.values()))
+    num_missing = int(min(num_rows, _count_missing_rows(config)))
+    progress = _SumOfProgress(
+        report, num_rows=num_rows, num_done=num_rows - num_missing
+    )
 
     # rows do not travel to other machines
     rows_for_workers = checked if config.engine == "local" else None
@@ -163,7 +166,7 @@ def _extract_by_engine(
         task, config, warning_once(progress.receive)
     )
 
-    # the worker that lacks fewest shards looked last: what it says holds
+    # the worker that misses fewest shards was the last to look: its summary is right
     summary, *other_summaries = sorted(summaries, key=lambda summary: summary.missing)
     for other_summary in other_summaries:
         summary.add(other_summary)
@@ -175,51 +178,53 @@ def _extract_by_engine(
 class _SumOfProgress:
     """Adds up the progress of all workers and reports it."""
 
-    def __init__(self, report: ReportProgress, *, total: int, done: int) -> None:
+    def __init__(self, report: ReportProgress, *, num_rows: int, num_done: int) -> None:
+        """Begin with ``num_done`` of ``num_rows`` rows, which earlier runs made."""
         self._report = report
-        self._total = total
-        self._done = done
+        self._num_rows = num_rows
+        self._num_done = num_done
         self._tokens = 0
-        self._workers = set[int]()
+        self._workers = set[int]()  # numbers of the workers that sent their progress
         self._started = time.perf_counter()
 
     def receive(self, worker: int, kind: str, value: Any) -> None:
-        """Take a message of a worker."""
+        """Take a message of a worker: its number, the kind and the value."""
         if kind == "waiting":
             self._report(0, 0, value)
         elif kind == "progress":
-            new_rows, new_tokens, text = value
+            new_rows, new_tokens, worker_text = value
             self._workers.add(worker)
-            self._done = min(self._total, self._done + new_rows)
+            self._num_done = min(self._num_rows, self._num_done + new_rows)
             self._tokens += new_tokens
-            self._report(self._done, self._total, self._describe() or text)
+            text = worker_text
+            if self._tokens:
+                text = self._describe_speed()
+            self._report(self._num_done, self._num_rows, text)
 
-    def _describe(self) -> str:
-        """Number and speed of the workers; empty before the first token."""
-        if not self._tokens:
-            return ""
+    def _describe_speed(self) -> str:
+        """Number and speed of the workers."""
         speed = self._tokens / (time.perf_counter() - self._started)
         return f"workers: {len(self._workers)}, {speed:,.0f} tokens/s"
 
 
 def _count_missing_rows(config: ExtractConfig) -> float:
-    """Rows of the shards that a cache lacks; infinite where it has no plan yet."""
+    """Count the rows of the shards that a cache lacks; infinite without a plan."""
     # lexists: a link to nothing is a damaged cache, not a new one
     if not os.path.lexists(config.out / PLAN_FILE):
         return math.inf
     plan = read_plan(config.out)
-    missing = set(missing_shards(config.out, plan))
-    missing_rows = 0
+    missing_names = set(missing_shards(config.out, plan))
+    num_missing_rows = 0
     for shard in plan.shards():
-        if shard.name in missing:
-            missing_rows += shard.stop - shard.start
-    return missing_rows
+        if shard.name in missing_names:
+            num_missing_rows += shard.stop - shard.start
+    return num_missing_rows
 
 
 def _run_worker(
     argument: _WorkerArgument, worker: Worker, send: Send
 ) -> ExtractSummary:
-    """Be a worker of an engine: make shards until none is missing."""
+    """Run in the process of a worker: make shards until none is missing."""
     config, checked, rank = argument
     stats = ExtractionStats()
     progress = _ProgressSender(send, stats)
@@ -254,6 +259,7 @@ class _ProgressSender:
             self.send_now(text)
 
     def send_now(self, text: str) -> None:
+        """Send (rows, tokens, text): the increase since the last message."""
         rows = self._stats.rows_made
         tokens = self._stats.tokens
         increase = (rows - self._sent_rows, tokens - self._sent_tokens, text)
@@ -278,11 +284,11 @@ def make_missing(
         config: the extraction, without workers.
         report: called with (rows done, rows in all, what is going on).
         stats: counts what this process does.
-        checked: the rows, where they were read before.
-        start: where in the order of shards to begin, in [0, 1). None: at the first
-            shard of a new cache, anywhere in an existing one.
-        waits: whether to return only when every shard exists, whoever makes it. Else
-            this returns when other workers are making all that is missing.
+        checked: the rows, if they were read before.
+        start: where in the order of shards to begin, as a share in [0, 1). None stands
+            for the first shard of a new cache, and a random one of an existing cache.
+        waits: whether to return only when every shard exists, whoever makes it. If not,
+            this returns as soon as other workers are making all missing shards.
     """
     job = prepare_job(config, report, checked=checked)
     plan = _existing_plan(job)
@@ -294,21 +300,21 @@ def make_missing(
         if start is None and is_new:
             start = 0.0
 
-    others_work = _make_shards(job, plan, report, stats, start=start, waits=waits)
+    other_makers = _make_shards(job, plan, report, stats, start=start, waits=waits)
     num_missing = 0
-    if others_work is None:
+    if other_makers is None:
         shutil.rmtree(config.out / LEASE_FOLDER, ignore_errors=True)
         remove_locks(config.out)
     else:
         # other workers still need their leases
         num_missing = len(missing_shards(config.out, plan))
     return ExtractSummary.of_job(
-        job, plan, stats, missing=num_missing, made_by=others_work
+        job, plan, stats, missing=num_missing, made_by=other_makers
     )
 
 
 def _existing_plan(job: Job) -> Plan | None:
-    """The plan of the cache; None where there is none yet.
+    """The plan of the cache; None if there is none yet.
 
     Broken receipts are removed, so that their shards are made again.
     """
@@ -326,7 +332,7 @@ def _load_encoder(job: Job, report: ReportProgress) -> None:
     """Load the encoder for the rows of an extraction."""
     total = job.num_rows
     report(0, total, "loading the encoder")
-    inputs = (row for rows in job.rows.values() for row in rows.inputs)
+    inputs = chain.from_iterable(rows.inputs for rows in job.rows.values())
     longest = job.encoder.longest_of(inputs)
     job.encoder.load_for(longest, tell=lambda text: report(0, total, text))
     warn_of_contradiction(job.encoder)
@@ -358,33 +364,36 @@ def _make_shards(
 ) -> str | None:
     """Make the missing shards of a plan, as far as other workers do not.
 
-    Returns who makes the rest; None where nothing is left.
+    Returns:
+        A description of the workers that make the rest; None if nothing is left. See
+        ``make_missing`` for the arguments.
     """
-    missing = set(missing_shards(job.config.out, plan))
-    shards = [shard for shard in plan.shards() if shard.name in missing]
+    missing_names = set(missing_shards(job.config.out, plan))
+    shards = [shard for shard in plan.shards() if shard.name in missing_names]
     if not shards:
         return None
 
-    first = _first_shard(len(shards), start)
+    first_index = _first_index(len(shards), start)
+    shards_in_order = shards[first_index:] + shards[:first_index]
     started = time.perf_counter()
-    worker = ShardWorker(job, plan, stats, shards[first:] + shards[:first])
-    others_work = worker.make(report, waits=waits)
+    worker = ShardWorker(job, plan, stats, shards_in_order)
+    other_makers = worker.make(report, waits=waits)
     stats.seconds = time.perf_counter() - started
-    return others_work
+    return other_makers
 
 
-def _first_shard(count: int, start: float | None) -> int:
-    """Index of the shard to begin with; a random one where no ``start`` is set.
+def _first_index(num_shards: int, start: float | None) -> int:
+    """Index of the shard to begin with; a random one if ``start`` is None.
 
     Workers that begin at different shards rarely want the same one.
     """
     if start is None:
-        return secrets.randbelow(count)
-    return int(start * count)
+        return secrets.randbelow(num_shards)
+    return int(start * num_shards)
 
 
 class ShardTask(NamedTuple):
-    """A shard that we have leased, with its rows made ready."""
+    """A shard that we have leased, and its rows, ready for the encoder."""
 
     shard: ShardSpec
     lease: Lease
@@ -408,19 +417,24 @@ class ShardWorker:
         self._row_arrays = RowArrays(plan, job.rows)
         self._states = StateExtractor(job.encoder, plan, job.config.batch_tokens, stats)
         self._leases = Leases(self._out / LEASE_FOLDER)
-        self._last_holder = Holder()  # of a shard that we wanted
+        self._last_holder = Holder()  # the last worker that held a shard we wanted
         self._shards_left = deque(shards)
         self._rows_left = sum(shard.stop - shard.start for shard in shards)
-        """Rows that we have not encoded, of shards that nobody else has finished."""
+        """Rows of shards that we have not encoded and that nobody else has finished."""
         self._lock = threading.Lock()  # of ``_rows_left``
         self._started = time.perf_counter()
         self._next_task: Future[ShardTask | None] | None = None
         self._last_write: Future[None] | None = None
 
     def make(self, report: ReportProgress, *, waits: bool) -> str | None:
-        """Make what nobody else makes.
+        """Make the shards that no other worker makes.
 
-        Returns who makes the rest; None where nothing is left.
+        Args:
+            report: called with (rows done, rows in all, what is going on).
+            waits: see ``make_missing``.
+
+        Returns:
+            A description of the workers that make the rest; None if nothing is left.
         """
         with (
             self._leases,
@@ -430,7 +444,7 @@ class ShardWorker:
             self._make_available(reader, writer, report, waits=waits)
             if self._last_write is not None:
                 self._last_write.result()
-        # only after our last shard: so the last of several ranks to leave sees them all
+        # look only after our last shard: then the last rank to leave sees all shards
         self._shards_left = deque(
             shard for shard in self._shards_left if not self._exists(shard)
         )
@@ -446,7 +460,10 @@ class ShardWorker:
         *,
         waits: bool,
     ) -> None:
-        """Make shards until none is left, or until others make the rest."""
+        """Make shards until none is left, or until other workers make the rest.
+
+        ``reader`` prepares the next shard, ``writer`` writes the last one.
+        """
         pause = SHORTEST_PAUSE_SECONDS
         while self._rows_left or self._next_task is not None:
             future = self._next_task or reader.submit(self.prepare)
@@ -466,7 +483,7 @@ class ShardWorker:
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _others_make_rest(self) -> bool:
-        """Whether workers that we saw at work hold all shards that are left."""
+        """Whether workers that we saw at work hold the leases of all shards left."""
         names = {shard.name for shard in self._shards_left}
         return names <= self._leases.names_at_work()
 
@@ -484,7 +501,7 @@ class ShardWorker:
             # a full disk must stop us now, not after this shard
             if self._last_write is not None and self._last_write.done():
                 self._last_write.result()
-            # not earlier: another worker might begin the shard that we would hold
+            # a lease taken earlier would keep other workers from a shard for longer
             if self._next_task is None and 2 * encoded_rows >= num_rows:
                 self._next_task = reader.submit(self.prepare)
             done = self._job.num_rows - self._rows_left + encoded_rows
@@ -505,20 +522,20 @@ class ShardWorker:
         return f"{speed:,.0f} {unit}/s, {self._stats.padding_share:.1%} padding"
 
     def prepare(self) -> ShardTask | None:
-        """Lease the next free shard and prepare its rows; None where none is free."""
+        """Lease the next free shard and prepare its rows; None if none is free."""
         for _ in range(len(self._shards_left)):
             shard = self._shards_left.popleft()
             if self._exists(shard):
                 self._count_as_done(shard)
                 continue
 
-            # a shard that another worker holds is looked at again later
+            # a shard that another worker holds goes to the end of the queue
             lease = self._leases.take(shard.name)
             if isinstance(lease, Holder):
                 self._last_holder = lease
                 self._shards_left.append(shard)
             elif self._exists(shard):
-                # its worker finished it a moment before
+                # another worker finished the shard just before we took the lease
                 lease.release()
                 self._count_as_done(shard)
             else:
@@ -559,6 +576,7 @@ class ShardWorker:
         task.lease.release()
 
     def _exists(self, shard: ShardSpec) -> bool:
+        """Whether a shard is published, by whichever worker."""
         return receipt_path(self._out, shard.name).exists()
 
     def _count_as_done(self, shard: ShardSpec) -> None:
@@ -567,6 +585,9 @@ class ShardWorker:
             self._rows_left -= shard.stop - shard.start
 
     def _describe_left(self) -> str:
-        count = len(self._shards_left)
-        shards = "a shard" if count == 1 else f"{count:,} shards"
+        """Say how many shards other workers make, and name one of these workers."""
+        num_shards = len(self._shards_left)
+        shards = f"{num_shards:,} shards"
+        if num_shards == 1:
+            shards = "a shard"
         return f"{shards} of other workers ({self._last_holder.in_words()})"

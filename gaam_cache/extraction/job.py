@@ -46,7 +46,7 @@ from gaam_cache.store.shard import (
     receipt_path,
 )
 
-FEW_CLASSES = 20  # class names that a message lists, at most
+MAX_LISTED_CLASSES = 20  # class names that a message lists
 
 
 class CheckedRows(NamedTuple):
@@ -54,11 +54,11 @@ class CheckedRows(NamedTuple):
 
     rows: dict[str, Rows]  # by split
     class_names: tuple[str, ...]
-    content: dict[str, str]  # hash of every split
+    content: dict[str, str]  # split -> hash of its rows and labels
     shared_texts: dict[str, dict[str, int]]
-    """Split -> split -> rows of the first whose text the second has, too."""
+    """Split -> split -> number of rows of the first whose text the second has, too."""
     equal_rows: dict[str, list[list[int]]]
-    """Split -> rows that are copies of one another."""
+    """Split -> groups of rows that are copies of one another."""
 
 
 class Job(NamedTuple):
@@ -69,12 +69,12 @@ class Job(NamedTuple):
     encoder: Encoder
     fields: dict[str, Any]  # what the fingerprint of its cache covers
     provenance: dict[str, Any]  # how to read the same rows again, from any folder
-    shared_texts: dict[str, dict[str, int]]
-    equal_rows: dict[str, list[list[int]]]
+    shared_texts: dict[str, dict[str, int]]  # see ``CheckedRows``
+    equal_rows: dict[str, list[list[int]]]  # see ``CheckedRows``
 
     @property
     def num_rows(self) -> int:
-        """Rows of all splits."""
+        """Number of the rows of all splits."""
         return sum(len(rows) for rows in self.rows.values())
 
 
@@ -83,22 +83,24 @@ def prepare_job(
     report: ReportProgress = no_progress,
     *,
     checked: CheckedRows | None = None,
-    weights: bool = True,
+    needs_weights: bool = True,
 ) -> Job:
     """Read the rows and find the encoder; write nothing, load no weights.
 
     Args:
         config: the extraction.
         report: called with (rows read, 0, what is going on).
-        checked: the rows, where they were read before.
-        weights: whether the encoder's weights must be there; if not, the fields of the
-            job do not cover them.
+        checked: the rows, if they were read before.
+        needs_weights: whether the encoder's weights must be there. If not, the fields
+            of the job do not cover the weights.
     """
     # the process that started this worker may have read the rows
     if checked is None:
         checked = read_rows(config, report)
     rows = checked.rows
-    encoder = open_encoder(_first_split(rows).kind, config, rows, needs_weights=weights)
+    encoder = open_encoder(
+        _first_split(rows).kind, config, rows, needs_weights=needs_weights
+    )
     warn(encoder.notices())
     fields = plan_fields(
         rows,
@@ -120,11 +122,13 @@ def prepare_job(
 
 def _provenance(config: ExtractConfig, rows: Mapping[str, Rows]) -> dict[str, Any]:
     """What a plan records of the data set."""
-    # a folder that happens to have the name of the bundled sample is not the sample
-    is_bundled = config.dataset == DEFAULT_DATASET
+    # the bundled sample has no path, even if a folder here happens to have its name
+    path = None
+    if config.dataset != DEFAULT_DATASET:
+        path = _local_path(config.dataset)
     provenance: dict[str, Any] = {
         "name": config.dataset,
-        "path": None if is_bundled else _local_path(config.dataset),
+        "path": path,
         "revision": _first_split(rows).revision,
         "text_columns": list(config.text_columns),
         "label_column": config.label_column,
@@ -159,7 +163,8 @@ def read_rows(
 
 def _check_kinds(rows: Mapping[str, Rows]) -> None:
     """Refuse splits of different kinds, such as texts and sounds."""
-    if len({split_rows.kind for split_rows in rows.values()}) <= 1:
+    kinds = {split_rows.kind for split_rows in rows.values()}
+    if len(kinds) <= 1:
         return
     descriptions = [
         f"'{split}' of {split_rows.noun}s" for split, split_rows in rows.items()
@@ -192,7 +197,12 @@ def plan_fields(
 ) -> dict[str, Any]:
     """Everything that decides the numbers of a cache: what its fingerprint covers.
 
-    ``identity`` is that of the encoder.
+    Args:
+        rows: of every split.
+        class_names: in the order of their numbers.
+        content: split -> hash of its rows and labels.
+        identity: everything of the encoder that decides the numbers.
+        storage_dtype: type to which states are rounded.
     """
     fields = {
         "format_version": FORMAT_VERSION,
@@ -203,7 +213,8 @@ def plan_fields(
         "content": content,
     }
 
-    # an empty field is left out: fingerprints of earlier versions lack these three
+    # earlier versions lack these three fields: an empty one leaves no trace, so that
+    # the fingerprint stays the same
     optional_fields = {
         "columns": _column_hashes(rows),
         "unlabelled": [
@@ -216,7 +227,7 @@ def plan_fields(
 
 
 def _column_hashes(rows: Mapping[str, Rows]) -> dict[str, dict[str, str]]:
-    """Hash of every column that the cache keeps, by column and split."""
+    """Hash every column that the cache keeps: column -> split -> hash."""
     hashes: dict[str, dict[str, str]] = {}
     for column in _first_split(rows).kept:
         hashes[column] = {
@@ -240,17 +251,17 @@ def new_plan(
     """Make the plan of a cache.
 
     Args:
-        fields: those of ``plan_fields``.
+        fields: what the fingerprint covers, from ``plan_fields``.
         rows: of every split.
         encoder: what the plan records of the encoder.
         dataset: what the plan records of the data set.
         num_layers: layers of the states.
         hidden_size: features of the states.
         shard_rows: most rows of a shard.
-        libraries: whose versions the plan records.
+        libraries: the libraries whose versions the plan records.
     """
     versions = {name: version(name) for name in libraries}
-    widths = {
+    column_widths = {
         column: max(utf8_width(split_rows.kept[column]) for split_rows in rows.values())
         for column in fields.get("columns", {})
     }
@@ -265,12 +276,12 @@ def new_plan(
         storage_dtype=fields["storage_dtype"],
         class_names=tuple(fields["class_names"]),
         rows=fields["rows"],
-        columns=widths,
+        columns=column_widths,
         unlabelled=tuple(fields.get("unlabelled", ())),
         shard_rows=shard_rows,
         created_with={"gaam": __version__} | versions,
     )
-    # the plan itself knows how many bytes a row has
+    # a shard with fewer rows may be needed: only now the plan tells the bytes of a row
     return replace(plan, shard_rows=rows_per_shard(plan.row_bytes, shard_rows))
 
 
@@ -280,10 +291,13 @@ def make_plan(job: Job) -> Plan:
     encoder = job.encoder
     reference = measure_reference(encoder)
     # an encoder that is known by a name of its own, such as tfidf, has no path
+    encoder_path = None
+    if not encoder.called:
+        encoder_path = _local_path(config.encoder)
     encoder_record: dict[str, Any] = {
         "kind": _first_split(job.rows).kind,
         "name": encoder.name,
-        "path": None if encoder.called else _local_path(config.encoder),
+        "path": encoder_path,
         "revision": encoder.revision,
         "batching": encoder.batching,
     }
@@ -310,10 +324,13 @@ def make_plan(job: Job) -> Plan:
 
 
 def class_order(labels: set[str]) -> tuple[str, ...]:
-    """Classes in the order of their numbers, where the source declares no order."""
+    """Sort class names: by their numbers if all are numbers, else by the alphabet.
+
+    This is for sources that declare no order of their classes.
+    """
     if not all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels):
         return tuple(sorted(labels))
-    # '1' and '01' are one number: the label itself decides, not the order of the set
+    # '1' and '01' are one number: then the label decides, and not the order of the set
     return tuple(sorted(labels, key=lambda label: (int(label), label)))
 
 
@@ -329,55 +346,79 @@ def _first_split(rows: Mapping[str, Rows]) -> Rows:
 
 
 def _local_path(name: str) -> str | None:
+    """The absolute path of a file or folder; None if there is none of that name."""
     path = Path(name).expanduser()
     return str(path.absolute()) if path.exists() else None
 
 
 def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...]:
-    """Classes in order: the declared ones, else those of 'train' or the first split.
+    """Names of the classes, in the order of their numbers.
+
+    They are the classes that the source declares, else those of the labels in the split
+    'train', or in the first split if there is no 'train'.
 
     Raises:
         DataError: another split has a class that these rows lack.
     """
     # a decoder can predict only the classes of its training rows
-    reference = "train" if "train" in rows else next(iter(rows))
-    class_names = rows[reference].class_names
+    reference_split = next(iter(rows))
+    if "train" in rows:
+        reference_split = "train"
+    class_names = rows[reference_split].class_names
     if not class_names:
-        class_names = class_order(set(rows[reference].labels))
+        class_names = class_order(set(rows[reference_split].labels))
+
     for split, split_rows in rows.items():
         # rows without labels have no class
-        if split_rows.labelled:
-            unknown = set(split_rows.labels) - set(class_names)
-            if unknown:
-                label = min(unknown)
-                raise _unknown_label(
-                    label, split, split_rows, reference, class_names, config
-                )
+        if not split_rows.labelled:
+            continue
+        unknown_labels = set(split_rows.labels) - set(class_names)
+        if unknown_labels:
+            raise _unknown_label_error(
+                min(unknown_labels),
+                split,
+                split_rows,
+                reference_split,
+                class_names,
+                config,
+            )
     return class_names
 
 
-def _unknown_label(
+def _unknown_label_error(
     label: str,
     split: str,
     rows: Rows,
-    reference: str,
+    reference_split: str,
     class_names: Sequence[str],
     config: ExtractConfig,
 ) -> DataError:
-    """The error for a label that no row of the ``reference`` split has."""
-    shown_names = ", ".join(shortened(name) for name in class_names[:FEW_CLASSES])
-    if len(class_names) > FEW_CLASSES:
+    """The error for a label that the reference split lacks.
+
+    Args:
+        label: the label.
+        split: name of the split that has the label.
+        rows: of this split.
+        reference_split: name of the split whose labels are the classes.
+        class_names: names of these classes.
+        config: the extraction.
+    """
+    shown_names = ", ".join(
+        shortened(name) for name in class_names[:MAX_LISTED_CLASSES]
+    )
+    if len(class_names) > MAX_LISTED_CLASSES:
         shown_names += ", ..."
 
     # --limit may have taken the rows of this class away
-    remedy = f"mend the labels, or add rows of that class to '{reference}'"
+    remedy = f"mend the labels, or add rows of that class to '{reference_split}'"
     limit = config.limit
     if limit is not None and limit <= len(class_names):
         remedy = f"raise --limit: {limit:,} rows hold at most so many classes"
     elif limit is not None and config.limit_rule == "first":
         remedy += f" (only the first {limit:,} rows of each split are read)"
     return DataError(
-        f"the label {excerpt(label)} occurs in '{split}' but not in '{reference}'",
+        f"the label {excerpt(label)} occurs in '{split}' but not in "
+        f"'{reference_split}'",
         expected=f"one of: {shown_names}",
         where=f"{rows.origin}, row {rows.labels.index(label) + 1}",
         hint=remedy,
@@ -385,7 +426,7 @@ def _unknown_label(
 
 
 class RowArrays:
-    """Labels, row numbers, numbers of tokens and kept columns of every shard."""
+    """Makes the arrays of a shard beside its states: labels, row numbers, columns."""
 
     def __init__(self, plan: Plan, rows: Mapping[str, Rows]) -> None:
         self._plan = plan
@@ -397,7 +438,7 @@ class RowArrays:
     def of_shard(
         self, shard: ShardSpec, lengths: Sequence[int] | NDArray[np.int64]
     ) -> dict[str, tuple[str, NDArray[Any]]]:
-        """Name -> (dtype, one entry per row), as ``write_shard`` takes them.
+        """Arrays of a shard: name -> (dtype, array), as ``write_shard`` takes them.
 
         ``lengths`` are the numbers of tokens of the rows of the shard.
         """
@@ -424,11 +465,11 @@ def discard_broken(root: Path, plan: Plan) -> dict[str, str]:
     that is gone, has another size or is no regular file. No byte of it is read.
 
     Returns:
-        Name of a shard -> what was wrong.
+        Name of each shard whose receipt was removed -> what was wrong with it.
 
     Raises:
         OutOfReachError: a file is on a disk that is not here, or belongs to another
-            cache. Nothing is removed then, for it may be whole.
+            cache. Its receipt stays, for the file may be whole.
     """
     broken: dict[str, str] = {}
     missing = set(missing_shards(root, plan))

@@ -1,6 +1,7 @@
 """The proof of a shard: some rows are encoded again, alone, before it is published.
 
-The proof compares what the encoder computed, before it is rounded to the storage type.
+The proof compares the states of a row in its batch and alone, both before they are
+rounded to the storage type.
 
 N rows, L layers, D hidden size.
 """
@@ -20,45 +21,62 @@ from gaam_cache.encoders.base import Encoder
 from gaam_cache.extraction.batches import Lengths
 from gaam_cache.extraction.encoded import Encoded, EncodedBatch
 from gaam_cache.store.plan import Plan
-from gaam_cache.store.rounding import UNMOVED, is_within_rounding, proof_limit, relative
+from gaam_cache.store.rounding import (
+    UNMOVED,
+    is_within_rounding,
+    proof_limit,
+    relative_deviation,
+)
 
 ROWS_PER_PROOF = 500  # one of so many rows is encoded again
-FEWEST_PROOFS = 2
+FEWEST_PROOF_ROWS = 2
 
 
 class Deviation(NamedTuple):
-    """The largest ``|state - alone| / |alone|`` of a row, and where it is."""
+    """The largest deviation of a row in its batch from the row alone, over its layers.
 
-    share: float
-    layer: int  # from 0
+    Deviations are compared by their share first.
+    """
+
+    share: float  # ``|state - state alone| / |state alone|``
+    layer: int  # in which it is largest, from 0
     row: int
 
 
 def choose_rows(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> list[int]:
     """Choose the rows of the proof: one in 500, at least two, always the same.
 
-    The first is the shortest row of the batch with the longest padding. The others are
-    at equal distances in the order of the lengths.
+    The first chosen row is the shortest row of the batch with the longest padding. The
+    other rows are at equal distances in the order of the lengths.
+
+    Args:
+        lengths: tokens of every row.
+        batches: numbers of the rows of every batch.
     """
     length_N = np.asarray(lengths)
-    total = len(length_N)
-    count = min(total, max(FEWEST_PROOFS, -(-total // ROWS_PER_PROOF)))
+    num_rows = len(length_N)
+    # -(-a // b) is a / b, rounded up
+    share_of_rows = -(-num_rows // ROWS_PER_PROOF)
+    num_proof_rows = min(num_rows, max(FEWEST_PROOF_ROWS, share_of_rows))
 
-    # padding moves the shortest row among long ones most
+    # padding moves a short row among long ones most
     paddings = [np.ptp(length_N[batch]) for batch in batches]
-    most_padded = batches[int(np.argmax(paddings))]
-    first = int(most_padded[length_N[most_padded].argmin()])
+    most_padded_batch = batches[int(np.argmax(paddings))]
+    shortest = length_N[most_padded_batch].argmin()
+    most_padded_row = int(most_padded_batch[shortest])
 
-    by_length = np.argsort(length_N, kind="stable")
-    candidates = by_length[by_length != first].tolist()
     # one other row is of median length; several are from the shortest to the longest
-    if count > 2:
-        start = 0
-        stop = len(candidates) - 1
+    order_N = np.argsort(length_N, kind="stable")
+    candidates = order_N[order_N != most_padded_row].tolist()
+    if num_proof_rows > 2:
+        first_position = 0
+        last_position = len(candidates) - 1
     else:
-        start = stop = len(candidates) // 2
-    steps = np.linspace(start, stop, count - 1).round().astype(int)
-    return [first, *(candidates[step] for step in steps)]
+        first_position = len(candidates) // 2
+        last_position = first_position
+    positions = np.linspace(first_position, last_position, num_proof_rows - 1)
+    other_rows = [candidates[position] for position in positions.round().astype(int)]
+    return [most_padded_row, *other_rows]
 
 
 def check_proof(
@@ -72,47 +90,56 @@ def check_proof(
     """Compare the rows of the proof with their states alone.
 
     Args:
-        encoded: the rows.
-        states: what is to be stored, pooling -> (N, L, D).
-        encoder: of the rows.
-        plan: of their cache.
-        outside_cache: whether these rows are no part of a cache.
+        encoded: the rows, with the states of some of them alone.
+        states: the states to be stored, pooling -> (N, L, D).
+        encoder: the encoder of the rows.
+        plan: of the cache.
+        outside_cache: whether the rows are no part of the cache.
 
     Returns:
-        The largest deviation.
+        The largest share by which a row of the proof deviates in a layer.
 
     Raises:
         NumericsError: a row deviates by more than rounding explains.
     """
     # judge every row, so that the message names the worst one
     limit = proof_limit(encoder.dtype)
-    largest = 0.0
+    largest_share = 0.0
     refused: list[Deviation] = []
     for batch in encoded.batches:
-        for row in batch.exact:
+        for row in batch.unrounded:
             deviation = worst_deviation(
-                states, batch, encoded.alone, row, plan.storage_dtype
+                states, batch, encoded.states_alone, row, plan.storage_dtype
             )
-            largest = max(largest, deviation.share)
+            largest_share = max(largest_share, deviation.share)
             if deviation.share <= limit:
                 continue
+            # above the limit higher precision decides, which takes time
             if not _is_rounding(encoded, batch, deviation, encoder):
                 refused.append(deviation)
     if refused:
-        raise _refusal(encoded, refused, limit, plan, outside_cache=outside_cache)
-    return largest
+        worst = max(refused, key=lambda deviation: deviation.share)
+        raise _deviation_error(encoded, worst, limit, plan, outside_cache=outside_cache)
+    return largest_share
 
 
-def _refusal(
+def _deviation_error(
     encoded: Encoded,
-    refused: Sequence[Deviation],
+    worst: Deviation,
     limit: float,
     plan: Plan,
     *,
     outside_cache: bool,
 ) -> NumericsError:
-    """The error for rows whose states are not those of the rows alone."""
-    worst = max(refused, key=lambda deviation: deviation.share)
+    """The error for a row whose state in its batch is not its state alone.
+
+    Args:
+        encoded: the rows.
+        worst: the largest deviation of a refused row.
+        limit: largest deviation that rounding usually explains.
+        plan: of the cache.
+        outside_cache: whether the rows are no part of the cache.
+    """
     hint = "encode every text alone: gaam_decoder.load(RUN, batch_tokens=1)"
     if not outside_cache:
         hint = (
@@ -135,30 +162,37 @@ def _is_rounding(
 ) -> bool:
     """Whether rounding explains a deviation above the limit.
 
-    A few tokens with massive activations amplify the rounding of a batch. In higher
-    precision the batch must move the row by nothing, and the row must be near enough to
-    its state there.
+    A few tokens with massive activations amplify the rounding of a batch. So the batch
+    is computed once more in higher precision. There the row must be the same in the
+    batch and alone. And in the usual precision it must be about as near to this more
+    precise state in the batch as it is alone.
+
+    Args:
+        encoded: the rows.
+        batch: the batch of the row.
+        deviation: of the row.
+        encoder: the encoder of the rows.
     """
     if not math.isfinite(deviation.share):
         return False
     row = deviation.row
     items = encoded.prepared.inputs.batch(batch.rows)
-    exact = encoder.states_in_higher_precision(items, batch.index_of(row))
-    if exact is None:
+    precise_states = encoder.states_in_higher_precision(items, batch.index_of(row))
+    if precise_states is None:
         return False
 
-    # in higher precision padding and neighbours must move nothing
-    exact_in_batch, exact_alone = exact
+    precise_in_batch, precise_alone = precise_states
     dtype = encoder.dtype
-    for pooling, x_LD in batch.exact[row].items():
-        moved_L = relative(exact_in_batch[pooling], exact_alone[pooling])
+    for pooling, in_batch_LD in batch.unrounded[row].items():
+        # in higher precision padding and neighbours must move nothing
+        moved_L = relative_deviation(precise_in_batch[pooling], precise_alone[pooling])
         # written so that a deviation that is no number is refused
         if not moved_L.max() <= UNMOVED[dtype]:
             return False
-        # and the row must be about as near to its exact state as it is alone
-        alone_LD = encoded.alone[row][pooling][0].numpy()
+        # and the row must be about as near to its precise state as it is alone
+        alone_LD = encoded.states_alone[row][pooling][0].numpy()
         if not is_within_rounding(
-            x_LD.numpy(), alone_LD, exact_alone[pooling], proof_limit(dtype)
+            in_batch_LD.numpy(), alone_LD, precise_alone[pooling], proof_limit(dtype)
         ):
             return False
     return True
@@ -167,19 +201,27 @@ def _is_rounding(
 def worst_deviation(
     states: Mapping[str, NDArray[Any]],
     batch: EncodedBatch,
-    alone: Mapping[int, Mapping[str, Tensor]],
+    states_alone: Mapping[int, Mapping[str, Tensor]],
     row: int,
     storage_dtype: str,
 ) -> Deviation:
-    """The layer in which a row is furthest from its state alone.
+    """The largest deviation of a row from its state alone, over poolings and layers.
 
-    The deviation is infinite where ``states``, which are to be stored, do not hold the
-    rounded state of the batch: the row changed its place on the way.
+    The deviation is infinite if ``states`` do not hold the rounded state of the batch:
+    then the row changed its place on the way.
+
+    Args:
+        states: the states to be stored, pooling -> (N, L, D).
+        batch: the batch of the row.
+        states_alone: row -> pooling -> (1, L, D), of rows encoded alone.
+        row: number of the row.
+        storage_dtype: type of ``states``.
     """
     worst = Deviation(0.0, 0, row)
-    for pooling, x_LD in batch.exact[row].items():
-        share_L = relative(x_LD.numpy(), alone[row][pooling][0].numpy())
-        rounded_LD = bits(x_LD.to(getattr(torch, storage_dtype)))
+    for pooling, in_batch_LD in batch.unrounded[row].items():
+        alone_LD = states_alone[row][pooling][0]
+        share_L = relative_deviation(in_batch_LD.numpy(), alone_LD.numpy())
+        rounded_LD = bits(in_batch_LD.to(getattr(torch, storage_dtype)))
         is_wrong_L = (states[pooling][row] != rounded_LD).any(axis=-1)
         share_L[is_wrong_L] = math.inf
         layer = int(share_L.argmax())

@@ -1,12 +1,12 @@
 """Encodes some rows of a cache again, alone, and compares them with the stored states.
 
-L layers, D hidden size, S shards, N rows.
+N rows, S shards, L layers, D hidden size, B rows of a batch, which is one here.
 """
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,11 @@ from gaam_cache.extraction.job import Job, prepare_job
 from gaam_cache.extraction.reopen import recorded_config
 from gaam_cache.store.dtypes import as_float32
 from gaam_cache.store.plan import Plan, ShardSpec, comparable, explain_differences
-from gaam_cache.store.rounding import is_within_rounding, recompute_limit, relative
+from gaam_cache.store.rounding import (
+    is_within_rounding,
+    recompute_limit,
+    relative_deviation,
+)
 from gaam_cache.store.shard import (
     damaged_shard_error,
     embeddings_key,
@@ -28,37 +32,51 @@ from gaam_cache.store.shard import (
 )
 
 
-def random_rows(
-    shards: Sequence[ShardSpec], count: int, seed: int
-) -> list[tuple[ShardSpec, int]]:
-    """Choose random rows of some shards, in their order; all where there are fewer.
+class ShardRow(NamedTuple):
+    """A row, and the shard that holds it."""
 
-    A row comes with its shard, and is counted within its split.
+    shard: ShardSpec
+    row: int  # number within the split, from 0
+
+
+def random_rows(
+    shards: Sequence[ShardSpec], num_rows: int, seed: int
+) -> list[ShardRow]:
+    """Choose random rows of some shards, in the order of the shards.
+
+    Args:
+        shards: the shards to choose from.
+        num_rows: how many rows to choose; all rows, if the shards hold fewer.
+        seed: decides which rows are chosen.
     """
     if not shards:
         return []
-    # the rows of all shards, counted through: where each shard ends
+    # number the rows of all shards from 0 on: where each shard ends
     end_S = np.cumsum([shard.stop - shard.start for shard in shards], dtype=np.int64)
-    total = int(end_S[-1])
-    count = min(count, total)
-    if not count:
+    num_available = int(end_S[-1])
+    num_rows = min(num_rows, num_available)
+    if not num_rows:
         return []
-    row_N = np.random.default_rng(seed).choice(total, count, replace=False)
-    row_N = np.sort(row_N)
+    generator = np.random.default_rng(seed)
+    position_N = generator.choice(num_available, num_rows, replace=False)
+    position_N = np.sort(position_N)
 
-    chosen = []
-    shard_N = np.searchsorted(end_S, row_N, side="right")
-    for index, row in zip(shard_N.tolist(), row_N.tolist(), strict=True):
-        shard = shards[index]
-        rows_to_end = int(end_S[index]) - row
-        chosen.append((shard, shard.stop - rows_to_end))
-    return chosen
+    # from the position among all rows to the shard and the row of its split
+    chosen_rows = []
+    shard_index_N = np.searchsorted(end_S, position_N, side="right")
+    for shard_index, position in zip(
+        shard_index_N.tolist(), position_N.tolist(), strict=True
+    ):
+        shard = shards[shard_index]
+        rows_to_end = int(end_S[shard_index]) - position
+        chosen_rows.append(ShardRow(shard, shard.stop - rows_to_end))
+    return chosen_rows
 
 
 def recompute(
     root: Path,
     plan: Plan,
-    chosen: Sequence[tuple[ShardSpec, int]],
+    chosen_rows: Sequence[ShardRow],
     device: str,
     report: ReportProgress,
 ) -> tuple[dict[str, Any], dict[str, CacheError]]:
@@ -67,13 +85,14 @@ def recompute(
     Args:
         root: folder of the cache.
         plan: of the cache.
-        chosen: the rows, each with its shard.
-        device: where they are encoded.
+        chosen_rows: the rows to encode.
+        device: where the rows are encoded.
         report: called with (rows done, rows in all, what is going on).
 
     Returns:
-        Figures of the comparison, as ``Verification.recomputed`` has them; and for
-        every shard with a row that deviates by more than rounding explains the fault.
+        Figures of the comparison, as ``Verification.recomputed`` has them; and the
+        fault of every shard that holds a row with a deviation beyond rounding, by the
+        name of the shard.
 
     Raises:
         CacheError: the states were imported, or the encoder or the rows have changed.
@@ -89,14 +108,17 @@ def recompute(
     check_behaviour(job.encoder, plan)
 
     comparison = _Comparison(root, plan, job)
-    for done, (shard, row) in enumerate(chosen, start=1):
-        comparison.compare(shard, row)
-        report(done, len(chosen), "comparing rows")
-    return comparison.figures(len(chosen)), comparison.faults
+    for num_done, shard_row in enumerate(chosen_rows, start=1):
+        comparison.compare_row(shard_row)
+        report(num_done, len(chosen_rows), "comparing rows")
+    return comparison.figures(len(chosen_rows)), comparison.faults
 
 
 def _check_unchanged(root: Path, plan: Plan, fields: Mapping[str, Any]) -> None:
-    """Refuse an encoder or a data set that has changed since."""
+    """Refuse an encoder or a data set that has changed since the cache was made.
+
+    ``fields`` are what the fingerprint of a new cache would cover now.
+    """
     fields_now, fields_then = comparable(fields, plan.fingerprint_fields)
     changes = explain_differences(fields_now, fields_then, plan)
     if not changes:
@@ -116,18 +138,21 @@ class _Comparison:
     """Compares rows, and remembers the largest deviation of every layer."""
 
     def __init__(self, root: Path, plan: Plan, job: Job) -> None:
-        self.faults: dict[str, CacheError] = {}
+        self.faults: dict[str, CacheError] = {}  # name of a shard -> its first fault
         self._root = root
         self._plan = plan
         self._rows = job.rows
         self._encoder: Encoder = job.encoder
         self._limit = recompute_limit(job.encoder.dtype, plan.storage_dtype)
-        self._explained = self._limit  # the largest deviation that rounding explains
-        self._deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
+        self._largest_explained_deviation = self._limit
+        """The limit, or a larger deviation that higher precision showed to be rounding.
+        """
+        self._largest_deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
         self._other_versions = _other_versions(plan)
 
-    def compare(self, shard: ShardSpec, row: int) -> None:
-        """Encode a row alone, and compare it with its stored states."""
+    def compare_row(self, shard_row: ShardRow) -> None:
+        """Encode a row alone, and compare it with its stored states, by pooling."""
+        shard, row = shard_row
         # a memory map: only the bytes of this row are read
         arrays = map_arrays(self._root, read_receipt(self._root, self._plan, shard))
         inputs = self._encoder.prepare([self._rows[shard.split].inputs[row]])
@@ -137,15 +162,41 @@ class _Comparison:
             if self._plan.storage_dtype == "bfloat16":
                 stored_LD = as_float32(stored_LD)
             alone_LD = alone_BLD[0].cpu().numpy()
-            share_L = relative(stored_LD, alone_LD, self._plan.storage_dtype)
-            self._deviation_L = np.maximum(self._deviation_L, share_L)
-            # one fault a shard is enough, and higher precision takes time
-            if share_L.max() <= self._limit or shard.name in self.faults:
-                continue
-            if self._is_rounding(item, pooling, stored_LD, alone_LD):
-                self._explained = max(self._explained, float(share_L.max()))
-            else:
-                self.faults[shard.name] = self._fault(shard, row, share_L)
+            self._compare_states(shard_row, item, pooling, stored_LD, alone_LD)
+
+    def _compare_states(
+        self,
+        shard_row: ShardRow,
+        item: Any,
+        pooling: str,
+        stored_LD: NDArray[Any],
+        alone_LD: NDArray[Any],
+    ) -> None:
+        """Record how far stored states are from those of the row encoded alone.
+
+        Args:
+            shard_row: the row.
+            item: the row as the encoder reads it.
+            pooling: of the states.
+            stored_LD: the states in the cache.
+            alone_LD: the states that were just computed.
+        """
+        deviation_L = relative_deviation(stored_LD, alone_LD, self._plan.storage_dtype)
+        self._largest_deviation_L = np.maximum(self._largest_deviation_L, deviation_L)
+        largest = deviation_L.max()
+        if largest <= self._limit:
+            return
+
+        # a second fault of a shard adds nothing, and higher precision takes time
+        shard_name = shard_row.shard.name
+        if shard_name in self.faults:
+            return
+        if self._is_rounding(item, pooling, stored_LD, alone_LD):
+            self._largest_explained_deviation = max(
+                self._largest_explained_deviation, float(largest)
+            )
+        else:
+            self.faults[shard_name] = self._deviation_error(shard_row, deviation_L)
 
     def _is_rounding(
         self,
@@ -154,62 +205,78 @@ class _Comparison:
         stored_LD: NDArray[Any],
         alone_LD: NDArray[Any],
     ) -> bool:
-        """Whether rounding explains a deviation, as higher precision shows."""
-        exact = self._encoder.states_in_higher_precision([item], 0)
-        if exact is None:
+        """Whether rounding explains a deviation above the limit.
+
+        The encoder computes the row in higher precision, which shows the size of the
+        rounding. Without such arithmetic the answer is no.
+        """
+        precise_states = self._encoder.states_in_higher_precision([item], 0)
+        if precise_states is None:
             return False
-        _, exact_alone = exact
+        _, precise_states_alone = precise_states
         return is_within_rounding(
             stored_LD,
             alone_LD,
-            exact_alone[pooling],
+            precise_states_alone[pooling],
             self._limit,
             self._plan.storage_dtype,
         )
 
-    def _fault(
-        self, shard: ShardSpec, row: int, share_L: NDArray[np.float64]
+    def _deviation_error(
+        self, shard_row: ShardRow, deviation_L: NDArray[np.float64]
     ) -> CacheError:
-        layer = int(share_L.argmax())
+        """The error for the shard of a row with a deviation beyond rounding."""
+        shard, row = shard_row
+        layer_index = int(deviation_L.argmax())
+        layer = layer_index + self._plan.first_layer
         reason = (
-            f"row {row}, encoded alone, deviates by {share_L[layer]:.1e} in layer "
-            f"{layer + self._plan.first_layer}, more than {self._limit:.1e}"
+            f"row {row}, encoded alone, deviates by {deviation_L[layer_index]:.1e} in "
+            f"layer {layer}, more than {self._limit:.1e}"
         )
-        fault = damaged_shard_error(self._root, self._plan, shard.name, reason)
+        error = damaged_shard_error(self._root, self._plan, shard.name, reason)
         if self._other_versions:
-            fault.details["to do"] = (
+            error.details["to do"] = (
                 "compare again with the libraries that made the cache: "
                 f"{self._other_versions}"
             )
-        return fault
+        return error
 
     def figures(self, num_rows: int) -> dict[str, Any]:
-        """Figures of the comparison: JSON values."""
+        """Figures of the comparison, as JSON values.
+
+        ``num_rows`` is the number of rows that were compared.
+        """
         deviations = [
             float(deviation) if np.isfinite(deviation) else None
-            for deviation in self._deviation_L
+            for deviation in self._largest_deviation_L
         ]
-        largest = self._deviation_L.max()
-        layer = self._plan.first_layer + int(self._deviation_L.argmax())
+        largest = self._largest_deviation_L.max()
+        layer = self._plan.first_layer + int(self._largest_deviation_L.argmax())
+
+        # other versions may compute other states, and then the shards may be right
+        shards_in_doubt = []
+        if self._other_versions:
+            shards_in_doubt = sorted(self.faults)
         return {
             "rows": num_rows,
             "device": str(self._encoder.device),
             "deviation": deviations,
             "largest": f"{largest:.1e} in layer {layer}",
-            "limit": self._explained,
+            "limit": self._largest_explained_deviation,
             "first_layer": self._plan.first_layer,
-            # the shard may be right where other versions compute otherwise
-            "in_doubt": sorted(self.faults) if self._other_versions else [],
+            "in_doubt": shards_in_doubt,
         }
 
 
 def _other_versions(plan: Plan) -> str:
     """The libraries that made a cache; empty where the same versions are installed."""
-    then = {
+    recorded_versions = {
         library: plan.created_with.get(library, "unknown")
         for library in ("torch", "transformers")
     }
-    now = {library: version(library) for library in then}
-    if now == then:
+    installed_versions = {library: version(library) for library in recorded_versions}
+    if installed_versions == recorded_versions:
         return ""
-    return ", ".join(f"{library} {number}" for library, number in then.items())
+    return ", ".join(
+        f"{library} {recorded}" for library, recorded in recorded_versions.items()
+    )

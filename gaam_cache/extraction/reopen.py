@@ -1,6 +1,6 @@
-"""Finds the configuration and the encoder that made a cache again.
+"""Finds again the configuration and the encoder that made a cache.
 
-A plan records the settings. The encoder that they name must be the same one.
+A plan records the settings. The encoder that they name must still be the same.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from gaam_cache.sources.base import MEDIA, Rows, find_source
 from gaam_cache.sources.rows.cells import is_number, is_odd
 from gaam_cache.store.plan import Plan, comparable, explain_differences
 
-WITHOUT_ENCODER = (
+ENCODER_FREE_WAYS = (
     "predict from a cache (--cache CACHE --split SPLIT), "
     "or pass states (predict_states)"
 )
@@ -31,7 +31,10 @@ WITHOUT_ENCODER = (
 
 
 def settings_of(plan: Plan) -> dict[str, Any]:
-    """The settings of the extraction, as far as the plan records them."""
+    """The settings of the extraction, as far as the plan records them.
+
+    They are arguments of ``ExtractConfig``.
+    """
     encoder = plan.encoder
     dataset = plan.dataset
     identity = plan.identity
@@ -58,27 +61,30 @@ def settings_of(plan: Plan) -> dict[str, Any]:
         "prompt": identity.get("prompt"),
     }
 
-    # settings that a plan has only where they are not at their defaults
-    parts = {"dataset": dataset, "encoder": encoder}
+    # a plan has other settings only if they are not at their defaults
+    records = {"dataset": dataset, "encoder": encoder}
     for field in dataclasses.fields(ExtractConfig):
-        recorded = parts.get(field.metadata.get(RECORDED, ""), {})
-        if field.name in recorded:
-            values[field.name] = recorded[field.name]
+        record = records.get(field.metadata.get(RECORDED, ""), {})
+        if field.name in record:
+            values[field.name] = record[field.name]
     return values
 
 
 def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
-    """The settings that a plan records where they are not at their defaults.
+    """Settings that are not at their defaults, as a plan records them.
 
-    ``part`` of the plan is "dataset" or "encoder". A fraction becomes text: a plan has
-    no fractions.
+    A fraction becomes text: a plan has no fractions.
+
+    Args:
+        config: the extraction.
+        part: the part of the plan that records them, "dataset" or "encoder".
     """
     recorded: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.metadata.get(RECORDED) != part or value == field.default:
             continue
-        # the plan is read from any folder
+        # a process that reads the plan may work in another folder
         if isinstance(value, Path):
             value = value.expanduser().absolute()
         if not isinstance(value, bool | int | tuple):
@@ -88,7 +94,10 @@ def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
 
 
 def settings_of_import(config: ImportConfig) -> dict[str, Any]:
-    """The settings of an import that a plan records: files, and what is no default."""
+    """The settings of an import, as a plan records them.
+
+    These are its files, and the settings that are not at their defaults.
+    """
     files = [str(Path(file).expanduser().absolute()) for file in config.files]
     recorded: dict[str, Any] = {"files": files}
     for field in dataclasses.fields(config):
@@ -101,6 +110,11 @@ def settings_of_import(config: ImportConfig) -> dict[str, Any]:
 
 def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
     """The configuration of the extraction that made a cache, with some changes.
+
+    Args:
+        plan: of the cache.
+        out: folder of the cache.
+        changes: settings that replace those of the plan.
 
     Raises:
         CacheError: the plan does not record enough.
@@ -129,10 +143,12 @@ def reopen(
     """
     if plan.imported:
         raise ConfigError(
-            "the states were imported: their encoder is unknown", hint=WITHOUT_ENCODER
+            "the states were imported: their encoder is unknown", hint=ENCODER_FREE_WAYS
         )
-    # the settings of the plan, for where the encoder is now
-    name = encoder or _current_place(plan)
+    # the settings of the plan, but with the present place of the encoder
+    name = encoder
+    if not name:
+        name = _find_encoder(plan)
     changes = {
         "encoder": name,
         "revision": _revision(plan, name),
@@ -147,12 +163,12 @@ def reopen(
     except (NotFoundError, HubError) as error:
         if encoder is None:
             error.details["to do"] = (
-                f"name its folder with --encoder; or {WITHOUT_ENCODER}"
+                f"name its folder with --encoder; or {ENCODER_FREE_WAYS}"
             )
         raise
     _check_identity(plan, name, identity)
 
-    # a caller that encodes many rows measures batches later
+    # a caller with many rows measures later which of them may share a batch
     opened.load_for(batching="alone")
     check_behaviour(opened, plan)
     _check_shape(plan, config, opened)
@@ -160,16 +176,23 @@ def reopen(
 
 
 def _revision(plan: Plan, name: str) -> str | None:
-    """The commit to load, for an encoder of the hub; hashes tell what a disk has."""
-    is_same_name = name == plan.encoder["name"]
-    if not is_same_name or Path(name).expanduser().is_dir():
+    """The commit to load from the hub; None for an encoder with another name or place.
+
+    An encoder on a disk needs no commit: the hashes of its files say what it is.
+    """
+    if name != plan.encoder["name"]:
+        return None
+    if Path(name).expanduser().is_dir():
         return None
     revision: str | None = plan.encoder["revision"]
     return revision
 
 
 def _fitting_rows(plan: Plan, config: ExtractConfig, name: str) -> Mapping[str, Rows]:
-    """The rows that an encoder such as tfidf learned from; else nothing."""
+    """The rows that an encoder such as tfidf learned from, by split.
+
+    Other encoders learned from no rows: then this is empty.
+    """
     split = plan.identity.get("fitted_on")
     if not _is_named_kind(name) or split is None:
         return {}
@@ -181,11 +204,11 @@ def _fitting_rows(plan: Plan, config: ExtractConfig, name: str) -> Mapping[str, 
     return {split: find_source(dataset).read(replace(config, dataset=dataset), split)}
 
 
-def _current_place(plan: Plan) -> str:
-    """Where the encoder is now.
+def _find_encoder(plan: Plan) -> str:
+    """The path of the encoder now, or its name on the hub.
 
-    An encoder that was on a disk is not looked for on the hub: the hub may have another
-    one of that name.
+    An encoder that was on a disk is not searched on the hub, which may have another
+    encoder of that name.
     """
     name = plan.encoder["name"]
     path = plan.encoder["path"]
@@ -198,12 +221,12 @@ def _current_place(plan: Plan) -> str:
     raise NotFoundError(
         f"the encoder '{plan.encoder_label}' is not where it was",
         where=path or name,
-        hint=f"name its folder with --encoder; or {WITHOUT_ENCODER}",
+        hint=f"name its folder with --encoder; or {ENCODER_FREE_WAYS}",
     )
 
 
 def _is_named_kind(name: str) -> bool:
-    """Whether the name is that of a kind of encoder, such as tfidf, and not a place."""
+    """Whether this is the name of a kind of encoder, such as tfidf, and not a path."""
     return name.partition(":")[0] in plugins.names("gaam_cache.encoders")
 
 
@@ -218,7 +241,7 @@ def _check_decoders(plan: Plan) -> None:
 
 def _check_identity(plan: Plan, name: str, identity: dict[str, Any]) -> None:
     """Refuse an encoder with other files or settings."""
-    # what only one of the two encoders was measured for does not count
+    # a property that was measured for only one of the two encoders does not count
     now, then = comparable({"encoder": identity}, {"encoder": plan.identity})
     _check_same(now["encoder"], then["encoder"], f"'{name}' is another encoder", plan)
 
@@ -234,6 +257,14 @@ def _check_shape(plan: Plan, config: ExtractConfig, encoder: Encoder) -> None:
 def _check_same(
     now: Mapping[str, Any], then: Mapping[str, Any], problem: str, plan: Plan
 ) -> None:
+    """Refuse an encoder whose properties differ from those that a plan records.
+
+    Args:
+        now: properties of the encoder here.
+        then: the same properties in the plan.
+        problem: says in the error what is wrong.
+        plan: of the cache.
+    """
     lines = explain_differences(now, then, plan)
     if not lines:
         return
@@ -243,6 +274,6 @@ def _check_same(
         found="\n".join(lines),
         hint=(
             "name that encoder with --encoder, or install those versions; "
-            f"or {WITHOUT_ENCODER}"
+            f"or {ENCODER_FREE_WAYS}"
         ),
     )

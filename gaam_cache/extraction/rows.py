@@ -36,17 +36,21 @@ weights it sets the default type of all threads, and parameters are of that type
 
 
 class LocatedRows(NamedTuple):
-    """Rows and the place of each; those of a file need not follow one another."""
+    """Rows, and the place of each in its source.
+
+    The places need not follow one another: a file may have empty lines.
+    """
 
     rows: Sequence[Any]
-    places: Sequence[str]  # of every row, such as 'line 7'
+    places: Sequence[str]  # place of every row, such as 'line 7'
 
 
 class RowEncoder:
     """States of rows as ``gaam extract`` would have stored them in a cache.
 
-    It proves its states, too: some rows of every call are encoded again, alone. Several
-    threads may use one encoder: they take turns at the tokenizer and at the model.
+    The proof of an extraction is made here, too: some rows of every call are encoded
+    again, alone. Several threads may use one encoder: they take turns at the tokenizer
+    and at the model.
     """
 
     def __init__(
@@ -81,13 +85,14 @@ class RowEncoder:
 
         Args:
             plan: of the cache.
-            encoder: folder or id of the encoder, where it has moved since.
+            encoder: folder or id of the encoder, if it has moved since.
             device: auto, cpu, cuda, cuda:N or mps.
-            batch_tokens: tokens of one batch, padding included; default: what suits the
-                device.
+            batch_tokens: most tokens of one batch, padding included. The default
+                depends on the device.
 
         Raises:
-            ConfigError: another encoder, other decoders of files, or imported states.
+            ConfigError: the encoder or the decoders of files are not those of the
+                cache; or the states were imported.
             NotFoundError: the encoder, or the rows that it was fitted on, are gone.
         """
         with LOADING_LOCK:
@@ -97,7 +102,10 @@ class RowEncoder:
     def encode(
         self, rows: Sequence[str], *, pooling: str, origin: str = "the rows"
     ) -> NDArray[np.float32]:
-        """States of some rows, rounded as the cache stores them; see ``stream``."""
+        """Encode rows, and round their states as the cache does: (N, L, D).
+
+        See ``stream`` for the arguments and errors.
+        """
         [states_NLD] = self.stream([rows], pooling=pooling, origin=origin)
         return states_NLD
 
@@ -108,20 +116,20 @@ class RowEncoder:
         pooling: str,
         origin: str = "the rows",
     ) -> Iterator[NDArray[np.float32]]:
-        """States of chunk after chunk; the next is prepared while one is encoded.
+        """Encode chunk after chunk; the next is prepared while one is encoded.
 
         Shape:
             N texts, or N sounds or pictures: paths, bytes of files, pictures of Pillow,
             or (samples, rate). Result: (N, L, D), of all layers.
 
         Args:
-            chunks: of rows, about 2,048 at a time.
-            pooling: one of the cache's.
-            origin: names the source of the rows in messages.
+            chunks: rows, in chunks of about 2,048.
+            pooling: a pooling of the cache.
+            origin: name of the source of the rows, for messages.
 
         Raises:
             DataError: rows that cannot be used, such as empty ones.
-            NumericsError: a state cannot be stored, or is not that of its row alone.
+            NumericsError: a state cannot be stored, or is not that of the row alone.
             ShortOfMemoryError: too little memory for one row.
         """
         if pooling not in self.plan.pooling:
@@ -129,11 +137,11 @@ class RowEncoder:
         for prepared in prefetch(
             lambda chunk: self._prepare(chunk, origin), _locate(chunks)
         ):
-            yield self._states(prepared, pooling)
+            yield self._encode(prepared, pooling)
         self._warn_of_doubts()
 
     def _warn_of_doubts(self) -> None:
-        """Warn, once for all calls, of signs that rows are not what they seem to be."""
+        """Warn of signs that rows are not what they seem to be, but only once."""
         encoder = self._encoder
         lines = self.stats.doubts(
             noun=encoder.noun,
@@ -163,9 +171,10 @@ class RowEncoder:
                 rows.inputs, rows.essences(), origin=origin, places=chunk.places
             )
 
-    def _states(
+    def _encode(
         self, prepared: PreparedRows | None, pooling: str
     ) -> NDArray[np.float32]:
+        """States of prepared rows, (N, L, D); None stands for no row."""
         if prepared is None:
             shape = (0, self.plan.num_layers, self.plan.hidden_size)
             return np.empty(shape, np.float32)
@@ -179,7 +188,7 @@ class RowEncoder:
 
 
 def _locate(chunks: Iterable[Sequence[str] | LocatedRows]) -> Iterator[LocatedRows]:
-    """Number the rows from 1 where they have no places of their own."""
+    """Give every row a place: its number, from 1, unless it has a place already."""
     rows_before = 0
     for chunk in chunks:
         if isinstance(chunk, LocatedRows):
@@ -193,13 +202,18 @@ def _locate(chunks: Iterable[Sequence[str] | LocatedRows]) -> Iterator[LocatedRo
 
 
 def _table_cell(row: Any, kind: str, where: str) -> Any:
-    """What a table would hold of a row: a text, a path, or the bytes of a file.
+    """Turn a row into the cell of a table: a text, a path, or the bytes of a file.
 
-    A picture of Pillow becomes a PNG or TIFF file, samples with their rate become a WAV
-    file of fractions: both keep every number.
+    A picture of Pillow becomes a PNG or TIFF file; samples with their rate become a WAV
+    file of fractions. Both keep every number.
+
+    Args:
+        row: as the user passes it, see ``RowEncoder.stream``.
+        kind: kind of the rows, such as "text".
+        where: place of the row, for messages.
 
     Raises:
-        DataError: the row is none of these.
+        DataError: a sound is neither a path, nor bytes, nor samples with their rate.
     """
     if isinstance(row, PurePath):
         return str(row)
@@ -221,7 +235,10 @@ def _table_cell(row: Any, kind: str, where: str) -> Any:
 
 
 def _picture_bytes(picture: Any) -> bytes:
-    """A file of a picture, with the orientation of its camera, which readers apply."""
+    """Write a picture to the bytes of a file, with its EXIF data.
+
+    These hold the orientation of the camera, which the reader of the file applies.
+    """
     file = io.BytesIO()
     file_format = "PNG" if picture.mode in PNG_MODES else "TIFF"
     picture.save(file, file_format, exif=picture.getexif())
@@ -229,10 +246,16 @@ def _picture_bytes(picture: Any) -> bytes:
 
 
 def _sound_bytes(samples: Any, rate: Any, where: str) -> bytes:
-    """A WAV file of samples (T,) or, of several channels, (T, C) or (C, T)."""
+    """Write samples to the bytes of a WAV file.
+
+    Args:
+        samples: (T,) or, with several channels, (T, C) or (C, T).
+        rate: samples per second.
+        where: place of the row, for messages.
+    """
     samples_T = np.asarray(samples)
     if samples_T.dtype.kind == "i":
-        # whole numbers of 16 bits lie between -32,768 and 32,767, and so on
+        # whole numbers of 16 bits begin at -32,768: this becomes -1
         samples_T = samples_T / -float(np.iinfo(samples_T.dtype).min)
     elif samples_T.dtype.kind != "f":
         raise DataError(

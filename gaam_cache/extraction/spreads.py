@@ -1,7 +1,8 @@
-"""Whether rows that differ have states that differ.
+"""Checks that rows of different content have different states.
 
-All rows of a shard may have one state in a layer, or the storage type may round their
-differences away. Rows may also be twins: they differ, and their states do not.
+All rows of a shard may have the same state in a layer, or the storage type may round
+their differences away. Two rows may also be twins: their content differs, their states
+do not.
 
 N rows, B rows of a batch, L layers, D hidden size.
 """
@@ -30,9 +31,9 @@ Floats = NDArray[np.float64]
 class SpreadCheck:
     """Measures how much the states of rows differ, in every shard.
 
-    A shard of very few rows does not show whether all rows are one. So small shards are
-    measured together. Rows ``outside_cache`` are only counted, because the decoders
-    have learned from such states.
+    A shard of very few rows does not show whether all states are the same. So small
+    shards are measured together. With ``outside_cache`` the check never refuses rows:
+    the decoders have learned from such states already.
     """
 
     def __init__(
@@ -78,20 +79,21 @@ class SpreadCheck:
         stored_BLD: Tensor,
         distinct_B: NDArray[np.bool_],
     ) -> Tensor:
-        """Sums over the distinct rows of a batch, as ``Spread.of`` takes them.
+        """Sums over the distinct rows of a batch, as ``Spread.from_sums`` takes them.
 
         Shape:
-            x_BLD: states. stored_BLD: the same in the storage type. distinct_B: whether
-            a row is the first with its content. Result: (4, L, D), on their device.
+            x_BLD: states. stored_BLD: the same states in the storage type. distinct_B:
+            whether a row is the first with its content. Result: (4, L, D), on the
+            device of the states.
         """
-        # states are counted from a mean: counted from a row unlike all others, their
-        # differences would have few digits
+        # sums are of distances from the mean of the first batch: distances from a row
+        # unlike all others would leave few digits for the differences
         if pooling not in self._references:
             self._references[pooling] = x_BLD.mean(0)
         weight_B = torch.from_numpy(distinct_B).to(x_BLD.device, x_BLD.dtype)
 
         sums_of_layers = []
-        # one layer at a time: there may be no room for copies of all
+        # one layer at a time: the device may have no room for copies of all layers
         for x_BD, stored_BD, reference_D in zip(
             x_BLD.unbind(1),
             stored_BLD.unbind(1),
@@ -106,14 +108,14 @@ class SpreadCheck:
         return torch.stack(sums_of_layers, 1)
 
     def check(self, encoded: Encoded, states: Mapping[str, NDArray[Any]]) -> None:
-        """Refuse states that tell no rows apart; count what is suspicious.
+        """Refuse states that are the same in all rows; count what is suspicious.
 
         Args:
             encoded: the rows.
             states: what is to be stored, pooling -> (N, L, D).
 
         Raises:
-            DataError: all rows have one state in every layer.
+            DataError: all rows have the same state in every layer.
             NumericsError: the storage type rounds the differences of a layer away.
         """
         prepared = encoded.prepared
@@ -123,7 +125,7 @@ class SpreadCheck:
             spread = self._spread(encoded, pooling)
             noise_LD = _noise(encoded, pooling)
             flat_L = spread.flat_layers(noise_LD, self._encoder.dtype)
-            # a few rows may be one by chance
+            # a few rows may have the same state by chance
             has_enough_rows = spread.rows >= FEWEST_ROWS
             if not has_enough_rows or not flat_L.all():
                 is_any_different = True
@@ -140,14 +142,17 @@ class SpreadCheck:
         if not is_small:
             self._stats.distinct += int(prepared.distinct.sum())
         if not is_any_different and not self._outside_cache:
-            raise self._one_state(prepared, next(iter(states)))
+            raise self._same_state_error(prepared, next(iter(states)))
 
     def _is_small(self, num_rows: int) -> bool:
-        """Whether a shard has too few rows to show whether all rows are one."""
+        """Whether a shard has too few rows to show whether their states differ."""
         return num_rows < FEWEST_ROWS and not self._outside_cache
 
     def _spread(self, encoded: Encoded, pooling: str) -> Spread:
-        """Spread of the distinct rows; of a small shard, of all small shards so far."""
+        """Spread of the distinct rows of a shard.
+
+        For a small shard it is the spread over all small shards so far.
+        """
         distinct_N = encoded.prepared.distinct
         batch_sums = [batch.sums[pooling].numpy() for batch in encoded.batches]
         sums_4LD: Floats = np.sum(batch_sums, axis=0, dtype=np.float64)
@@ -162,7 +167,7 @@ class SpreadCheck:
         return Spread.from_sums(sums_4LD, reference_LD, num_rows)
 
     def _count_flat(self, pooling: str, flat_L: NDArray[np.bool_]) -> None:
-        """Count the layers in which all rows are one."""
+        """Count the layers, flat_L, in which all rows have the same state."""
         for layer in np.flatnonzero(flat_L).tolist():
             name = f"{pooling}, layer {layer + self._plan.first_layer}"
             self._stats.flat[name] = self._stats.flat.get(name, 0) + 1
@@ -174,7 +179,7 @@ class SpreadCheck:
         flat_L: NDArray[np.bool_],
         prepared: PreparedRows,
     ) -> None:
-        """Refuse layers that rounding takes away; note those that lose some digits."""
+        """Refuse layers that rounding destroys; record layers that lose some digits."""
         losses = spread.check_storage_precision(
             self._plan.storage_dtype,
             flat_L,
@@ -198,8 +203,8 @@ class SpreadCheck:
         twins = count_twins(distinct_NLD, spread, flat_L, noise_LD)
         self._stats.twins[pooling] = self._stats.twins.get(pooling, 0) + twins
 
-    def _one_state(self, prepared: PreparedRows, pooling: str) -> DataError:
-        """The error for rows that all have one state in every layer."""
+    def _same_state_error(self, prepared: PreparedRows, pooling: str) -> DataError:
+        """The error for rows that all have the same state in every layer."""
         encoder = self._encoder
         # counts of these rows alone give the reason
         stats = ExtractionStats(rows_made=len(prepared.distinct))
@@ -218,14 +223,17 @@ class SpreadCheck:
 
 
 def _noise(encoded: Encoded, pooling: str) -> Floats:
-    """How much a row differs from itself in another batch, (L, D)."""
-    exact_by_row: dict[int, dict[str, Tensor]] = {}
+    """How much a row alone differs from itself in a batch, (L, D).
+
+    This is the root mean square of the differences of the rows of the proof.
+    """
+    unrounded_by_row: dict[int, dict[str, Tensor]] = {}
     for batch in encoded.batches:
-        exact_by_row |= batch.exact
+        unrounded_by_row |= batch.unrounded
     differences_LD = []
-    for row, alone in encoded.alone.items():
-        in_batch_LD = exact_by_row[row][pooling].numpy()
-        alone_LD = alone[pooling][0].numpy()
+    for row, states_alone in encoded.states_alone.items():
+        in_batch_LD = unrounded_by_row[row][pooling].numpy()
+        alone_LD = states_alone[pooling][0].numpy()
         differences_LD.append(in_batch_LD - alone_LD)
     squares = np.square(differences_LD, dtype=np.float64)
     noise_LD: Floats = np.sqrt(np.mean(squares, axis=0))

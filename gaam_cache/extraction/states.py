@@ -34,9 +34,9 @@ small Llama takes a second for them, and ten to measure which rows may share a b
 class StateExtractor:
     """Makes the states of rows; each stage may run in a thread of its own.
 
-    Rows share a batch only where both allow it: the plan and our encoder. The plan may
-    come from another device. Rows ``outside_cache`` are no part of the plan's cache,
-    but are encoded as its rows.
+    Rows share a batch only if the plan and the loaded encoder both allow it: the device
+    that measured the plan's batching may be another one. With ``outside_cache`` the
+    rows are no part of the plan's cache, but are encoded as its rows are.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class StateExtractor:
 
     @property
     def _batching(self) -> Batching:
+        """Which rows may share a batch: the stricter rule of plan and encoder."""
         return max(self._plan.batching, self._encoder.batching, key=BATCHINGS.index)
 
     def prepare(
@@ -74,10 +75,10 @@ class StateExtractor:
 
         Args:
             rows: as the encoder reads them.
-            essences: what makes a difference in each row; copies have the same.
-            origin: names the source of the rows in messages.
+            essences: content of every row as bytes; rows with equal bytes are copies.
+            origin: name of the source of the rows, for messages.
             first: number of the first row in the source, from 0.
-            places: place of every row in the source, where numbers do not say it.
+            places: place of every row in the source, if its number does not tell it.
 
         Raises:
             DataError: a row has nothing to encode.
@@ -99,11 +100,11 @@ class StateExtractor:
     def encode(
         self, prepared: PreparedRows, on_progress: Callable[[int], None]
     ) -> Encoded:
-        """Pooled states in the storage type, batch by batch; of some rows also alone.
+        """Encode all rows in batches, and the rows of the proof also alone.
 
         On a GPU this returns while the last batches are still being computed and
-        copied. When the memory is too small for a batch, all batches of these rows are
-        made again with half of the tokens, and later rows have these smaller batches.
+        copied. If the memory is too small for a batch, all batches of these rows are
+        made again with half of the tokens; later rows have the smaller batches, too.
 
         ``on_progress`` is called with the number of rows encoded so far.
         """
@@ -134,17 +135,17 @@ class StateExtractor:
     def _is_few(self, prepared: PreparedRows) -> bool:
         """Whether these are so few rows outside a cache that each is encoded alone.
 
-        They are encoded alone whether or not it was measured which rows may share a
-        batch: their bits are the same every time.
+        The answer does not depend on whether the batching was measured before. So the
+        bits of few rows are the same in every call.
         """
         return self._outside_cache and len(prepared.inputs.lengths) <= FEW_ROWS
 
     def _try_encode(
         self, prepared: PreparedRows, on_progress: Callable[[int], None]
     ) -> Encoded | None:
-        """Encode all batches; None where the memory was too small for one of them.
+        """Encode all batches; None if the memory was too small for one of them.
 
-        Then nothing is counted, and the next try has batches of fewer tokens.
+        After a failure nothing is counted, and the next try has smaller batches.
         """
         inputs = prepared.inputs
         length_N = np.asarray(inputs.lengths)
@@ -152,7 +153,7 @@ class StateExtractor:
         batches = self._plan_batches(prepared)
         proof_rows = choose_rows(length_N, batches)
 
-        encoded = Encoded(prepared, batches=[], alone={})
+        encoded = Encoded(prepared, batches=[], states_alone={})
 
         # an attempt without success counts nothing
         stats = self._stats
@@ -182,8 +183,11 @@ class StateExtractor:
         return encoded
 
     def _plan_batches(self, prepared: PreparedRows) -> list[NDArray[np.int64]]:
+        """Numbers of the rows of every batch."""
         inputs = prepared.inputs
-        batching = "alone" if self._is_few(prepared) else self._batching
+        batching: Batching = "alone"
+        if not self._is_few(prepared):
+            batching = self._batching
         return token_budget_batches(
             inputs.sizes, self._batch_tokens, batching, inputs.extents
         )
@@ -191,7 +195,10 @@ class StateExtractor:
     def _halve_batches(
         self, size_N: NDArray[np.int64], batch: NDArray[np.int64]
     ) -> None:
-        """Choose a limit of tokens that cuts this batch into two at least."""
+        """Lower the limit of tokens, so that this batch becomes at least two.
+
+        ``size_N`` are the tokens of every row, ``batch`` the numbers of its rows.
+        """
         batch_tokens = int(size_N[batch].max()) * len(batch)
         self._batch_tokens = max(1, min(self._batch_tokens, batch_tokens) // 2)
 
@@ -203,17 +210,22 @@ class StateExtractor:
             pooled = self._attempt(encode_alone, encoded.prepared, [row])
             # for one row there is a result or an error
             assert pooled is not None
-            encoded.alone[row] = {
+            encoded.states_alone[row] = {
                 pooling: self._copies.start(x_BLD) for pooling, x_BLD in pooled.items()
             }
 
     def _attempt(
         self, encode: Callable[[], T], prepared: PreparedRows, rows: Sequence[int]
     ) -> T | None:
-        """Call ``encode``; None where the memory is too small for several rows.
+        """Call ``encode``; None if the memory is too small and there are several rows.
+
+        Args:
+            encode: encodes the rows.
+            prepared: names the place of a row in the error.
+            rows: numbers of the rows that ``encode`` encodes.
 
         Raises:
-            ShortOfMemoryError: it is too small for one row.
+            ShortOfMemoryError: the memory is too small for a single row.
         """
         try:
             return encode()
@@ -221,7 +233,7 @@ class StateExtractor:
             if not devices.out_of_memory(error):
                 raise
             reason = devices.memory_message(error)
-        # not inside the handler: there the exception keeps all tensors of the attempt
+        # not inside the handler: there the exception holds all tensors of the attempt
         devices.give_back(self._encoder.device)
         if len(rows) > 1:
             return None
@@ -244,27 +256,29 @@ class StateExtractor:
         *,
         as_alone: bool,
     ) -> EncodedBatch:
-        """Encode a batch; its states are on their way to the host, in the storage type.
+        """Encode a batch, and start to copy its states to the host.
 
         Args:
             items: the rows of the batch, as the encoder reads them.
-            batch: their numbers.
-            proof_rows: rows whose states are kept unrounded, too.
+            batch: numbers of these rows, (B,).
+            proof_rows: rows of the proof; their states are returned unrounded, too.
             distinct_B: whether a row is the first with its content.
-            as_alone: encode the only row as the proof does.
+            as_alone: whether to encode the only row of the batch as the proof does.
         """
         storage_dtype = getattr(torch, self._plan.storage_dtype)
-        encoder = self._encoder
-        pooled = encoder.encode_alone(items[0]) if as_alone else encoder.encode(items)
+        if as_alone:
+            states_by_pooling = self._encoder.encode_alone(items[0])
+        else:
+            states_by_pooling = self._encoder.encode(items)
 
         proof_rows_of_batch = [row for row in proof_rows if row in batch]
         encoded = EncodedBatch(
             rows=batch,
             states={},
             sums={},
-            exact={row: {} for row in proof_rows_of_batch},
+            unrounded={row: {} for row in proof_rows_of_batch},
         )
-        for pooling, x_BLD in pooled.items():
+        for pooling, x_BLD in states_by_pooling.items():
             # rounded on the device: half of the bytes to copy
             stored_BLD = x_BLD.to(storage_dtype)
             encoded.states[pooling] = self._copies.start(stored_BLD)
@@ -272,18 +286,22 @@ class StateExtractor:
             encoded.sums[pooling] = self._copies.start(sums_4LD)
             for row in proof_rows_of_batch:
                 x_LD = x_BLD[encoded.index_of(row)].clone()
-                encoded.exact[row][pooling] = self._copies.start(x_LD)
+                encoded.unrounded[row][pooling] = self._copies.start(x_LD)
         return encoded
 
     def wait(self) -> None:
-        """Wait until all that was encoded is on the host."""
+        """Wait until the states of all encoded rows are on the host."""
         self._copies.wait()
 
     def states(self, encoded: Encoded) -> dict[str, NDArray[Any]]:
         """States in the order of the rows: pooling -> (N, L, D) in the storage type.
 
-        NumPy has no bfloat16; such states come as their bits. All numbers are finite,
-        and some rows are proven.
+        NumPy has no bfloat16; such states come as their bits.
+
+        Raises:
+            NumericsError: a number is not finite, or the proof fails, or the storage
+                type rounds the differences of rows away.
+            DataError: all rows have the same state in every layer.
         """
         self.wait()
         states = {
@@ -297,7 +315,7 @@ class StateExtractor:
             outside_cache=self._outside_cache,
         )
         self._stats.deviation = max(self._stats.deviation, deviation)
-        self._stats.proven += len(encoded.alone)
+        self._stats.proven += len(encoded.states_alone)
         self._spreads.check(encoded, states)
         return states
 
@@ -314,16 +332,19 @@ class StateExtractor:
             states_NLD[batch.rows] = bits(batch.states[pooling])
         index = first_not_finite(states_NLD, plan.storage_dtype)
         if index is not None:
-            raise self._not_finite(states_NLD, index, encoded.prepared)
+            raise self._not_finite_error(states_NLD, index, encoded.prepared)
         return states_NLD
 
-    def _not_finite(
+    def _not_finite_error(
         self,
         states_NLD: NDArray[Any],
         index: tuple[int, ...],
         prepared: PreparedRows,
     ) -> NumericsError:
-        """The error for a number that is not finite, at this index."""
+        """The error for a number that is not finite.
+
+        ``index`` is the row, the layer (from 0) and the feature of this number.
+        """
         row, layer_index, feature = index
         layer = layer_index + self._plan.first_layer
         dtype = self._plan.storage_dtype

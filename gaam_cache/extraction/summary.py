@@ -1,6 +1,8 @@
 """What an extraction has done so far, and its summary for people.
 
 ``ExtractionStats`` counts while shards are made; ``ExtractSummary`` describes the end.
+
+N rows.
 """
 
 from __future__ import annotations
@@ -18,21 +20,23 @@ from gaam_cache.sources.base import TOLERATED_TRUNCATED_SHARE
 from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import Batching, Plan
 
-LARGEST_COUNTS = ("deviation", "seconds")  # of several workers the largest counts
-SMALLEST_COUNTS = ("batching", "smaller_batches")
-"""Of several workers the smallest counts. The alphabet orders batchings from the
-strictest."""
+MERGED_BY_MAX = ("deviation", "seconds")
+"""Fields whose largest value describes several workers together."""
+MERGED_BY_MIN = ("batching", "smaller_batches")
+"""Fields whose smallest value describes several workers together. The names of the
+batchings are in alphabetical order from the strictest to the cheapest."""
 PLAN_FIELDS = ("fingerprint", "num_layers", "hidden_size", "rows", "storage_dtype")
 ENCODER_FIELDS = ("dtype", "max_length", "noun", "unit", "acts_causal")
-MOST_UNKNOWN = 0.05
+MAX_UNKNOWN_SHARE = 0.05
 """Share of unknown tokens above which rows lose what tells them apart."""
-MOST_ALIKE = 0.5  # share of the distinct rows
-SHOWN = 3  # layers that a warning names
-FIRST_OF_CAUSAL = (
+MAX_TWIN_SHARE = 0.5
+"""Share of twins among the distinct rows above which gaam looks for a reason."""
+MAX_SHOWN_LAYERS = 3  # layers that a warning names
+CAUSAL_FIRST_TOKEN = (
     "this encoder reads from left to right, and the first token sees no other"
 )
-OTHER_SCRIPT = "choose an encoder that knows their script and language"
-BATCHINGS_IN_WORDS = {
+OTHER_ENCODER = "choose an encoder that knows their script and language"
+BATCHING_DESCRIPTIONS = {
     "padded": "padded; a {noun}'s states are the same alone and in a batch",
     "equal lengths": "of equal length only: padding moves this encoder's states",
     "alone": "of one {noun}: neighbours move this encoder's states",
@@ -40,7 +44,7 @@ BATCHINGS_IN_WORDS = {
 
 
 class Reason(NamedTuple):
-    """Why rows are alike, as far as it can be seen, and what to do."""
+    """A likely reason why rows have equal states, and what the user can do."""
 
     cause: str
     remedy: str
@@ -48,55 +52,71 @@ class Reason(NamedTuple):
 
 @dataclass(kw_only=True, slots=True)
 class ExtractionStats:
-    """Counts of what was done, and of rows that may not be what they seem."""
+    """Counts of what was done, and of rows that may not be what they seem.
 
-    shards_made: int = 0  # published by this run, not by an earlier one or another
-    rows_made: int = 0
-    tokens: int = 0  # without padding
-    padded_tokens: int = 0
-    truncated: int = 0  # rows that were longer than the maximum
-    own_tokens: int = 0  # of the texts, without special ones; 0 where nobody counts
-    unknown_tokens: int = 0  # of those
-    unread: int = 0  # texts without any known token
+    The names of the fields are keys of the JSON summary.
+    """
+
+    shards_made: int = 0  # shards that this run itself published
+    rows_made: int = 0  # rows that were encoded
+    tokens: int = 0  # tokens of these rows, without padding
+    padded_tokens: int = 0  # the same with padding
+    truncated: int = 0  # rows that were cut at the maximum length
+    own_tokens: int = 0
+    """Tokens that come from the texts of the rows, without the special tokens that the
+    tokenizer adds; 0 for an encoder that does not count them."""
+    unknown_tokens: int = 0  # own tokens that the tokenizer does not know
+    unread: int = 0  # rows without any token that the tokenizer knows
     doubled: dict[str, int] = field(default_factory=dict)
     """Special token -> rows that hold it twice."""
     distinct: int = 0  # rows whose content no earlier row of their shard has
     twins: dict[str, int] = field(default_factory=dict)
-    """Pooling -> how many of those have the state of another, up to rounding."""
+    """Pooling -> distinct rows that have the state of another row, up to rounding."""
     flat: dict[str, int] = field(default_factory=dict)
-    """Pooling and layer in which all rows of a shard are one -> number of shards."""
+    """Pooling and layer -> number of shards whose rows all have one state there."""
     coarse: dict[str, str] = field(default_factory=dict)
-    """Pooling and layer that rounding makes poorer -> by how much, in one shard."""
+    """Pooling and layer -> what the layer loses by rounding, in one of the shards."""
     proven: int = 0  # rows that were encoded again, alone, before they were published
     deviation: float = 0.0
-    """The largest ``|state - alone| / |alone|`` of any layer of those rows."""
-    bytes: int = 0
+    """Largest ``|state - state alone| / |state alone|`` in any layer of proven rows."""
+    bytes: int = 0  # size of the shard files
     seconds: float = 0.0
-    """Wall time without loading the encoder; of workers, with their start."""
+    """Wall time without loading the encoder; with several workers it includes their
+    start."""
     write_seconds: float = 0.0
-    """Of checking, hashing and writing, most of it while the encoder works."""
-    batching: Batching | None = None  # which texts may share a batch, as measured
+    """Time to check, hash and write shards, mostly while the encoder is at work."""
+    batching: Batching | None = None  # which rows may share a batch, as measured
     smaller_batches: int | None = None
-    """Tokens of a batch in the end, where the memory was too small for the first."""
+    """Most tokens of a batch at the end, if the memory was too small for the first
+    limit; else None."""
 
     def add(self, other: ExtractionStats) -> None:
-        """Add what another worker did."""
-        for count in fields(ExtractionStats):
-            name = count.name
+        """Add the counts of another worker to these."""
+        for stats_field in fields(ExtractionStats):
+            name = stats_field.name
             merged = _merge(name, getattr(self, name), getattr(other, name))
             setattr(self, name, merged)
 
     def count_inputs(self, inputs: Inputs) -> None:
-        """Count what the tokenizer did to some rows."""
+        """Add counts of prepared rows: rows that were cut, unknown and doubled tokens.
+
+        ``inputs`` are rows as the encoder's tokenizer prepared them.
+        """
         self.truncated += sum(inputs.truncated)
-        own_N = np.asarray(inputs.num_text_tokens)
-        unknown_N = np.asarray(inputs.num_unknown_tokens)
-        self.own_tokens += int(own_N.sum())
-        self.unknown_tokens += int(unknown_N.sum())
-        # a text of unknown tokens alone, or of none
-        self.unread += int((unknown_N == own_N).sum())
-        for token, rows in inputs.rows_by_doubled_token.items():
-            self.doubled[token] = self.doubled.get(token, 0) + rows
+
+        # only encoders with a tokenizer count tokens; the arrays of others are empty
+        text_tokens_N = np.asarray(inputs.num_text_tokens)
+        unknown_tokens_N = np.asarray(inputs.num_unknown_tokens)
+        self.own_tokens += int(text_tokens_N.sum())
+        self.unknown_tokens += int(unknown_tokens_N.sum())
+
+        # a row without a token, or with unknown tokens only, says nothing to the model
+        has_no_known_token_N = unknown_tokens_N == text_tokens_N
+        self.unread += int(has_no_known_token_N.sum())
+
+        for token, num_rows in inputs.rows_by_doubled_token.items():
+            rows_so_far = self.doubled.get(token, 0)
+            self.doubled[token] = rows_so_far + num_rows
 
     @property
     def unknown_share(self) -> float:
@@ -111,18 +131,26 @@ class ExtractionStats:
         return 1 - self.tokens / self.padded_tokens
 
     def likely_reason(self, pooling: str, max_length: int, *, causal: bool) -> Reason:
-        """Why rows that differ have one state."""
+        """Why rows of different content have the same state, and what to do.
+
+        Several reasons become one, with their texts joined.
+
+        Args:
+            pooling: of the states.
+            max_length: tokens at which rows are cut.
+            causal: whether the encoder reads from left to right.
+        """
         reasons = []
 
         # unknown words leave nothing that differs
-        if self.unknown_share > MOST_UNKNOWN:
+        if self.unknown_share > MAX_UNKNOWN_SHARE:
             share = self.unknown_share
             cause = f"{share:.0%} of their tokens are unknown to the tokenizer"
-            reasons.append(Reason(cause, OTHER_SCRIPT))
+            reasons.append(Reason(cause, OTHER_ENCODER))
         elif 2 * self.unread > self.rows_made:
             share = self.unread / self.rows_made
             cause = f"the tokenizer makes no token of {share:.0%} of them"
-            reasons.append(Reason(cause, OTHER_SCRIPT))
+            reasons.append(Reason(cause, OTHER_ENCODER))
 
         # rows may begin with the same words
         if 2 * self.truncated > self.rows_made:
@@ -134,7 +162,7 @@ class ExtractionStats:
             remedy = "leave out what all begin with, or let more of them be read"
             reasons.append(Reason(cause, remedy))
         if pooling == "first" and causal:
-            reasons.append(Reason(FIRST_OF_CAUSAL, "--pool mean or last"))
+            reasons.append(Reason(CAUSAL_FIRST_TOKEN, "--pool mean or last"))
         if not reasons:
             remedy = (
                 "look at the rows and at what one becomes (gaam extract --dry-run), or "
@@ -154,9 +182,9 @@ class ExtractionStats:
 
         Args:
             noun: what people call a row.
-            max_length: at which rows are cut.
+            max_length: tokens at which rows are cut.
             causal: whether the encoder reads from left to right.
-            storage_dtype: what states are rounded to.
+            storage_dtype: type to which states are rounded.
         """
         return [
             *self._doubts_of_tokens(noun),
@@ -165,17 +193,18 @@ class ExtractionStats:
         ]
 
     def _doubts_of_tokens(self, noun: str) -> list[str]:
-        # a few such rows are in many data sets
+        """Lines about unknown tokens, and about special tokens that stand twice."""
         lines = []
-        tolerated = TOLERATED_TRUNCATED_SHARE * self.rows_made
-        if self.unread > tolerated or self.unknown_share > MOST_UNKNOWN:
+        # many data sets have a few rows of this kind
+        tolerated_rows = TOLERATED_TRUNCATED_SHARE * self.rows_made
+        if self.unread > tolerated_rows or self.unknown_share > MAX_UNKNOWN_SHARE:
             lines.append(
                 f"{self.unknown_share:.1%} of all tokens are unknown to the encoder's "
                 f"tokenizer, and {self.unread:,} of {self.rows_made:,} rows hold no "
-                f"other: their meaning is lost; {OTHER_SCRIPT}"
+                f"other: their meaning is lost; {OTHER_ENCODER}"
             )
         doubled_rows = max(self.doubled.values(), default=0)
-        if doubled_rows > tolerated:
+        if doubled_rows > tolerated_rows:
             tokens = ", ".join(visible(token) for token in self.doubled)
             lines.append(
                 f"special tokens stand twice at the start or end of {doubled_rows:,} "
@@ -188,16 +217,17 @@ class ExtractionStats:
     def _doubts_of_twins(
         self, noun: str, max_length: int, *, causal: bool
     ) -> list[str]:
+        """Lines about rows of different content with the same state."""
         lines = []
-        for pooling, rows in self.twins.items():
-            twins = f"{rows:,} of {self.distinct:,} {noun}s that differ have"
+        for pooling, num_twins in self.twins.items():
+            twins = f"{num_twins:,} of {self.distinct:,} {noun}s that differ have"
             # the first token of a causal encoder sees nothing of its row
             if pooling == "first" and causal:
                 lines.append(
-                    f"{FIRST_OF_CAUSAL}: {twins} the state of another (first); "
+                    f"{CAUSAL_FIRST_TOKEN}: {twins} the state of another (first); "
                     "--pool mean or last read all of them"
                 )
-            elif rows > MOST_ALIKE * self.distinct:
+            elif num_twins > MAX_TWIN_SHARE * self.distinct:
                 reason = self.likely_reason(pooling, max_length, causal=causal)
                 lines.append(
                     f"{twins} the state of another ({pooling}): {reason.cause}; "
@@ -206,6 +236,7 @@ class ExtractionStats:
         return lines
 
     def _doubts_of_layers(self, noun: str, storage_dtype: str) -> list[str]:
+        """Lines about layers without differences, and about losses by rounding."""
         lines = []
         if self.flat:
             layers = _shorten(list(self.flat))
@@ -224,18 +255,24 @@ class ExtractionStats:
 
 
 def _merge(name: str, first: Any, second: Any) -> Any:
-    """The counts of two workers as one."""
+    """Merge the values that two workers have for one field.
+
+    Args:
+        name: of the field.
+        first: value of one worker.
+        second: value of the other.
+    """
     if isinstance(first, dict):
         merged = first | second
         for key in first.keys() & second.keys():
-            # texts are examples: one is enough
+            # a text describes one example: the second worker's example is enough
             if isinstance(first[key], int):
                 merged[key] = first[key] + second[key]
         return merged
-    if name in SMALLEST_COUNTS:
+    if name in MERGED_BY_MIN:
         measured = [value for value in (first, second) if value is not None]
         return min(measured, default=None)
-    if name in LARGEST_COUNTS:
+    if name in MERGED_BY_MAX:
         return max(first, second)
     return first + second
 
@@ -247,7 +284,7 @@ class ExtractSummary(ExtractionStats):
     path: str
     fingerprint: str
     encoder: str
-    dtype: str  # arithmetic of the encoder; where 'auto' was configured, what it chose
+    dtype: str  # type of the encoder's arithmetic, also if 'auto' was configured
     storage_dtype: str
     num_layers: int
     hidden_size: int
@@ -257,13 +294,13 @@ class ExtractSummary(ExtractionStats):
     noun: str  # what people call a row
     unit: str  # what is counted as tokens
     acts_causal: bool | None
-    """Whether no state depends on what comes later in its row, as measured."""
+    """Whether no state depends on later tokens of its row, as measured; None if it was
+    not measured."""
     workers: int = 1
     missing: int = 0  # shards that other workers are making
-    made_by: str | None = None  # which workers make them
-    skipped: dict[
-        str, int
-    ]  # split -> rows that skip-empty left out, where there are any
+    made_by: str | None = None  # which workers make the missing shards
+    skipped: dict[str, int]
+    """Split -> empty rows that skip-empty left out, if there are any."""
 
     @classmethod
     def of_job(
@@ -275,7 +312,15 @@ class ExtractSummary(ExtractionStats):
         missing: int,
         made_by: str | None,
     ) -> Self:
-        """Summarise a job that is done, or whose missing shards other workers make."""
+        """Summarise a job that is done, or whose missing shards other workers make.
+
+        Args:
+            job: the extraction.
+            plan: of its cache.
+            stats: what this process did.
+            missing: number of shards that other workers are making.
+            made_by: which workers these are; None where no shard is missing.
+        """
         # a run without any shard measured no batching: the plan has it
         counts = asdict(stats)
         if counts["batching"] is None:
@@ -333,7 +378,7 @@ class ExtractSummary(ExtractionStats):
 
     def _run_in_words(self) -> dict[str, str]:
         """What this run did: label -> text."""
-        batches = BATCHINGS_IN_WORDS[self.batching or "padded"]
+        batches = BATCHING_DESCRIPTIONS[self.batching or "padded"]
         entries = {
             "this run": self._speed_in_words(),
             "batches": batches.format(noun=self.noun),
@@ -379,8 +424,8 @@ def _counts_in_words(counts: dict[str, int]) -> str:
 
 
 def _shorten(texts: list[str]) -> str:
-    """The first few texts, and how many more there are."""
-    shown = texts[:SHOWN]
-    if len(texts) > SHOWN:
-        shown.append(f"and {len(texts) - SHOWN} more")
+    """Join the first few texts, and say how many more there are."""
+    shown = texts[:MAX_SHOWN_LAYERS]
+    if len(texts) > MAX_SHOWN_LAYERS:
+        shown.append(f"and {len(texts) - MAX_SHOWN_LAYERS} more")
     return "; ".join(shown)

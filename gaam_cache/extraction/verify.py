@@ -36,8 +36,8 @@ class Verification:
     out_of_reach: tuple[dict[str, str], ...]
     """Links to files that are not on this machine; the same keys."""
     recomputed: dict[str, Any] | None
-    """Of rows encoded again: the largest ``|stored - alone| / |alone|`` of every layer,
-    and its limit."""
+    """Figures of the rows that were encoded again, such as the largest
+    ``|stored - alone| / |alone|`` of every layer; None if no row was."""
 
     @property
     def good(self) -> bool:
@@ -72,11 +72,11 @@ class Verification:
         return "\n".join(lines)
 
     def _state_in_words(self) -> str:
-        # rows that other library versions compute otherwise are no damage
         if self.good:
             return "good"
         if not self.bad:
             return "incomplete"
+        # a row that other library versions compute differently is no damage
         in_doubt = set()
         if self.recomputed is not None:
             in_doubt = set(self.recomputed.get("in_doubt", ()))
@@ -87,12 +87,12 @@ class Verification:
 
     def _shards_in_words(self) -> str:
         num_bad = len(self.bad)
-        num_away = len(self.out_of_reach)
+        num_out_of_reach = len(self.out_of_reach)
         num_missing = len(self.missing)
-        num_good = self.shards - num_missing - num_bad - num_away
+        num_good = self.shards - num_missing - num_bad - num_out_of_reach
         parts = [f"{num_good:,} good", f"{num_bad:,} bad"]
-        if num_away:
-            parts.append(f"{num_away:,} out of reach")
+        if num_out_of_reach:
+            parts.append(f"{num_out_of_reach:,} out of reach")
         parts.append(f"{num_missing:,} missing of {self.shards:,}")
         size = f"{self.rows:,} rows, {self.bytes / 1e6:,.1f} MB hashed"
         return f"{', '.join(parts)}; {size}"
@@ -106,7 +106,7 @@ def verify(
     device: str = "auto",
     progress: ReportProgress | None = None,
 ) -> Verification:
-    """Hash every byte of a cache, and compare what h5py finds with the receipts.
+    """Hash every byte of a cache, and compare the arrays that h5py reads with receipts.
 
     The memory that this takes does not grow with the cache.
 
@@ -115,14 +115,15 @@ def verify(
 
     Args:
         path: the cache.
-        recompute_rows: so many random rows are encoded again, alone, and compared.
-        seed: chooses these rows.
-        device: where they are encoded: auto, cpu, cuda, cuda:N or mps.
+        recompute_rows: number of random rows to encode again, alone, and to compare.
+        seed: decides which rows are encoded again.
+        device: where these rows are encoded: auto, cpu, cuda, cuda:N or mps.
         progress: called with (done, total, what is going on).
 
     Raises:
         NotFoundError: there is no cache; or no encoder or data set to recompute with.
-        CacheError: the plan is damaged, or the encoder or data set has changed.
+        CacheError: the plan is damaged; or, with ``recompute_rows``, the encoder or
+            the data set has changed.
     """
     root = absolute_path(path)
     report = progress or no_progress
@@ -132,11 +133,13 @@ def verify(
     faults = dict(checked.faults)
     # rows of bad shards would say nothing about the encoder
     recomputed: dict[str, Any] | None = None
-    chosen = random_rows(checked.good, recompute_rows, seed)
-    if chosen:
-        recomputed, deviating = recompute(root, plan, chosen, device, report)
+    chosen_rows = random_rows(checked.good, recompute_rows, seed)
+    if chosen_rows:
+        recomputed, deviation_faults = recompute(
+            root, plan, chosen_rows, device, report
+        )
         recomputed["seed"] = seed
-        faults |= deviating
+        faults |= deviation_faults
 
     bad, out_of_reach = _sort_faults(faults)
     # a shard with a deviating row has right bytes, but is not good
@@ -158,7 +161,7 @@ def verify(
 def _sort_faults(
     faults: Mapping[str, CacheError],
 ) -> tuple[dict[str, CacheError], dict[str, CacheError]]:
-    """Bad shards, and shards that are out of reach."""
+    """Separate bad shards from shards that are out of reach: (bad, out of reach)."""
     bad: dict[str, CacheError] = {}
     out_of_reach: dict[str, CacheError] = {}
     for name, fault in faults.items():

@@ -22,17 +22,17 @@ from gaam_cache.store.shard import (
 )
 
 ArrayFacts = tuple[tuple[int, ...], str, int, dict[str, Any]]
-"""Shape, type, place in the file and attributes of an array."""
+"""Facts of an array: shape, type, offset in the file in bytes, and attributes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckedShards:
-    """What the check of all planned shards found."""
+    """Result of the check of all planned shards."""
 
     present: Sequence[ShardSpec]  # shards with a receipt
     missing: Sequence[str]  # names of planned shards without a receipt
-    sizes: dict[str, int]  # name of a good shard -> bytes of its file
-    faults: dict[str, CacheError]  # name of a bad shard -> what is wrong with it
+    sizes: dict[str, int]  # name of each good shard -> bytes of its file
+    faults: dict[str, CacheError]  # name of each bad shard -> what is wrong with it
 
     @property
     def good(self) -> list[ShardSpec]:
@@ -41,7 +41,7 @@ class CheckedShards:
 
 
 def check_shards(root: Path, plan: Plan, report: ReportProgress) -> CheckedShards:
-    """Hash every byte of a cache, and compare what h5py finds with the receipts.
+    """Hash every byte of a cache, and compare the arrays that h5py reads with receipts.
 
     The memory that this takes does not grow with the cache.
 
@@ -54,7 +54,7 @@ def check_shards(root: Path, plan: Plan, report: ReportProgress) -> CheckedShard
     missing_names = set(missing)
     present = [shard for shard in plan.shards() if shard.name not in missing_names]
 
-    def check(shard: ShardSpec) -> int | CacheError:
+    def size_or_error(shard: ShardSpec) -> int | CacheError:
         try:
             return check_shard(root, plan, shard)
         except CacheError as error:
@@ -65,21 +65,21 @@ def check_shards(root: Path, plan: Plan, report: ReportProgress) -> CheckedShard
     faults: dict[str, CacheError] = {}
     num_threads = min(MAX_THREADS, len(cores()))
     with ThreadPoolExecutor(num_threads, "verify") as pool:
-        results = zip(present, pool.map(check, present), strict=True)
-        for done, (shard, result) in enumerate(results, start=1):
+        results = zip(present, pool.map(size_or_error, present), strict=True)
+        for num_done, (shard, result) in enumerate(results, start=1):
             if isinstance(result, CacheError):
                 faults[shard.name] = result
             else:
                 sizes[shard.name] = result
-            report(done, len(present), f"shard {shard.name}")
+            report(num_done, len(present), f"shard {shard.name}")
     return CheckedShards(present=present, missing=missing, sizes=sizes, faults=faults)
 
 
 def check_shard(root: Path, plan: Plan, shard: ShardSpec) -> int:
-    """Check one shard; the bytes of its file.
+    """Check one shard, and return the size of its file in bytes.
 
     Raises:
-        CacheError: its receipt, its bytes or its arrays are not what they must be.
+        CacheError: the receipt, the bytes or the arrays of the shard are wrong.
     """
     receipt = read_receipt(root, plan, shard)
     check_content(root, plan, receipt)
@@ -88,8 +88,8 @@ def check_shard(root: Path, plan: Plan, shard: ShardSpec) -> int:
 
 
 def _check_hdf5(root: Path, plan: Plan, shard: ShardSpec, receipt: Receipt) -> None:
-    """Compare what h5py finds in a file with its receipt."""
-    expected = (shard_attributes(plan, shard), _planned_arrays(receipt))
+    """Refuse a file in which h5py finds other attributes or arrays than planned."""
+    expected = (shard_attributes(plan, shard), _recorded_arrays(receipt))
     structure: Any
     try:
         structure = _read_structure(root / SHARD_FOLDER / receipt.file)
@@ -103,7 +103,8 @@ def _check_hdf5(root: Path, plan: Plan, shard: ShardSpec, receipt: Receipt) -> N
     )
 
 
-def _planned_arrays(receipt: Receipt) -> dict[str, ArrayFacts]:
+def _recorded_arrays(receipt: Receipt) -> dict[str, ArrayFacts]:
+    """Facts of the arrays by name, as a receipt records them and h5py shows them."""
     arrays: dict[str, ArrayFacts] = {}
     for name, spec in receipt.datasets.items():
         shape = spec.shape

@@ -39,9 +39,14 @@ def to_storage_dtype(
 ) -> NDArray[Any]:
     """Round numbers to the storage type (nearest, ties to even); bfloat16 as its bits.
 
-    ``dtype`` is the type of the values. Numbers beyond the range become infinite, which
-    ``first_not_finite`` detects. float64 becomes bfloat16 by way of float32, as in
-    torch; every other conversion rounds once.
+    Numbers beyond the range become infinite, which ``first_not_finite`` detects. On the
+    way to bfloat16, float64 is rounded to float32 first, as in torch; every other
+    conversion rounds once.
+
+    Args:
+        values: the numbers; bfloat16 is passed as its bits.
+        dtype: type of the numbers.
+        storage_dtype: type to round them to.
     """
     if dtype == "bfloat16" and storage_dtype != "bfloat16":
         values = as_float32(values)
@@ -62,15 +67,15 @@ def to_storage_dtype(
 def first_not_finite(array: NDArray[Any], dtype: str) -> tuple[int, ...] | None:
     """Find the index of the first inf or NaN in C order; None if all are finite.
 
-    bfloat16 is passed as its bits.
+    ``dtype`` is the type of the numbers; bfloat16 is passed as its bits.
     """
     # Row by row, so that no second array of the size of the first is made.
     for row, numbers in enumerate(array):
         if dtype == "bfloat16":
             numbers = as_float32(numbers)
-        not_finite = ~np.isfinite(numbers)
-        if not_finite.any():
-            index = np.unravel_index(not_finite.argmax(), not_finite.shape)
+        is_not_finite = ~np.isfinite(numbers)
+        if is_not_finite.any():
+            index = np.unravel_index(is_not_finite.argmax(), is_not_finite.shape)
             return (row, *map(int, index))
     return None
 

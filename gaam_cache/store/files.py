@@ -56,7 +56,7 @@ NO_SYNC = frozenset({errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 
 # The beginnings of the pointer files of Git LFS and git-annex.
 POINTERS = (b"version https://git-lfs.github.com/", b"/annex/objects/")
-LONGEST_POINTER = 64
+POINTER_BYTES = 64  # bytes of a file that show whether it is a pointer
 
 
 class ElsewhereError(FileNotFoundError):
@@ -134,7 +134,7 @@ def sealed_text(content: dict[str, Any]) -> str:
 
 
 def unsealed(content: dict[str, Any]) -> dict[str, Any]:
-    """Check the digest of a parsed JSON file and return the content without it.
+    """Check the digest in the content of a JSON file, and return the other content.
 
     Raises:
         ValueError: the digest is missing, or is that of other content.
@@ -188,7 +188,7 @@ def check_size(path: Path, expected_bytes: int) -> None:
 def check_fetched(path: Path) -> None:
     """Refuse a pointer of Git LFS or git-annex to a file that was not fetched."""
     with path.open("rb") as file:
-        start = file.read(LONGEST_POINTER)
+        start = file.read(POINTER_BYTES)
     if not start.startswith(POINTERS):
         return
     tool = "git-annex"

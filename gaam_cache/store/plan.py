@@ -43,9 +43,16 @@ SHARD_FOLDER = "shards"
 MAX_SHARD_BYTES = 512 * 10**6
 NOT_SETTINGS = ("path", "origin", "shared_texts", "equal_rows", "import")
 """Fields of a plan's data set that are not settings of how its rows are read."""
-OPTIONAL = ("columns", "unlabelled")
+OPTIONAL_FIELDS = ("columns", "unlabelled")
 """Fields that a plan lacks if they are empty, as in the plans of gaam 0.1."""
-COVERED = ("pooling", "class_names", "unlabelled", "columns", "rows", "storage_dtype")
+COVERED_FIELDS = (
+    "pooling",
+    "class_names",
+    "unlabelled",
+    "columns",
+    "rows",
+    "storage_dtype",
+)
 """Fields of a plan that its fingerprint repeats."""
 
 # Largest UTF-8 size of a value in a kept column: room for a name, not for a text.
@@ -57,12 +64,12 @@ BATCHINGS: tuple[Batching, ...] = get_args(Batching)
 """From the cheapest to the strictest."""
 CONVENTIONS = {1: "transformers.hidden_states[1:]", 0: "transformers.hidden_states"}
 """How an encoder's layers are numbered, by the number of its first kept layer."""
-MEASURED = ("tokens", "acts_causal")
-"""Measured properties of an encoder. Plans before gaam 0.3 lack them, and the second is
-known only with loaded weights. A comparison uses them if both sides have them."""
+MEASURED_FIELDS = ("tokens", "acts_causal")
+"""Measured properties of an encoder. Plans before gaam 0.3 lack both, and the second is
+known only with loaded weights. A comparison uses a property if both sides have it."""
 LIBRARIES = ("torch", "transformers", "tokenizers")
 """Libraries that decide which states an encoder computes."""
-TOKENS = re.compile(r"(encoder\.)?tokens\.")
+TOKEN_FIELD = re.compile(r"(encoder\.)?tokens\.")
 """Fields of a fingerprint that hash the token ids of fixed texts."""
 PLANTED_KEY = "planted"
 GAUSSIAN = "gaussian"
@@ -224,15 +231,15 @@ class Plan:
     @property
     def row_bytes(self) -> int:
         """Bytes of the states and kept columns of one row."""
-        numbers = len(self.pooling) * self.num_layers * self.hidden_size
+        num_values = len(self.pooling) * self.num_layers * self.hidden_size
         column_bytes = sum(self.columns.values())
-        return numbers * ITEM_BYTES[self.storage_dtype] + column_bytes
+        return num_values * ITEM_BYTES[self.storage_dtype] + column_bytes
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values for ``cache.json``, and for every run on the cache."""
         content: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION}
         content |= asdict(self)
-        for name in OPTIONAL:
+        for name in OPTIONAL_FIELDS:
             if not content[name]:
                 del content[name]
         return content
@@ -272,7 +279,7 @@ class Plan:
         covered = {"columns": {}, "unlabelled": [], **fields} | fields["encoder"]
         if fingerprint(fields) != self.fingerprint:
             raise ValueError("the fingerprint does not match its fields")
-        for name in COVERED:
+        for name in COVERED_FIELDS:
             if not _is_covered(name, getattr(self, name), covered[name]):
                 raise ValueError(f"'{name}' is not what the fingerprint covers")
 
@@ -292,7 +299,13 @@ class Plan:
 
 
 def _is_covered(name: str, planned: Any, covered: Any) -> bool:
-    """Whether a field of a plan equals the same field of its fingerprint."""
+    """Whether a field of a plan equals the same field of its fingerprint.
+
+    Args:
+        name: of the field.
+        planned: its value in the plan.
+        covered: its value among the fields of the fingerprint.
+    """
     if name == "columns":
         # The plan records widths, the fingerprint hashes of the values.
         return set(planned) == set(covered)
@@ -431,16 +444,22 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
 
 
 def _reading_settings(dataset: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of how the rows are read, from what a plan records of them."""
     return {name: value for name, value in dataset.items() if name not in NOT_SETTINGS}
 
 
 def comparable(
     now: Mapping[str, Any], then: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of two fingerprints without those measured on only one encoder."""
+    """The fields of two fingerprints, without those measured on only one encoder.
+
+    Args:
+        now: fields of a fingerprint.
+        then: fields of another fingerprint.
+    """
     one_sided = {
         name
-        for name in MEASURED
+        for name in MEASURED_FIELDS
         if (name in now["encoder"]) != (name in then["encoder"])
     }
     return _without_measured(now, one_sided), _without_measured(then, one_sided)
@@ -449,6 +468,7 @@ def comparable(
 def _without_measured(
     fields: Mapping[str, Any], names: Collection[str]
 ) -> dict[str, Any]:
+    """The fields of a fingerprint without these properties of the encoder."""
     encoder = {
         name: value for name, value in fields["encoder"].items() if name not in names
     }
@@ -458,7 +478,7 @@ def _without_measured(
 def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
     """A line for each differing field, with its dotted name; absent values are ``-``.
 
-    Token ids follow from other fields. They are listed only if nothing else differs.
+    Token ids follow from other fields: they are listed only if no other field differs.
     """
     texts_now = _flatten(now)
     texts_then = _flatten(then)
@@ -472,7 +492,7 @@ def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
         if text_now != text_then:
             lines[name] = f"{name:<{width}}  now {text_now}, then {text_then}"
 
-    causes = [line for name, line in lines.items() if not TOKENS.match(name)]
+    causes = [line for name, line in lines.items() if not TOKEN_FIELD.match(name)]
     return causes or list(lines.values())
 
 
@@ -490,9 +510,15 @@ def _flatten(value: Any, name: str = "") -> dict[str, str]:
 def explain_differences(
     now: Mapping[str, Any], then: Mapping[str, Any], plan: Plan
 ) -> list[str]:
-    """``differences``; if only token ids differ, the libraries that make them."""
+    """The lines of ``differences``; if only token ids differ, name the libraries.
+
+    Args:
+        now: fields, such as those of a fingerprint.
+        then: the same fields as a plan records them.
+        plan: names the libraries of that time.
+    """
     lines = differences(now, then)
-    if not lines or not all(map(TOKENS.match, lines)):
+    if not lines or not all(map(TOKEN_FIELD.match, lines)):
         return lines
     fields = [line.split()[0] for line in lines]
     kinds = ", ".join(name.rpartition(".")[2] for name in fields)

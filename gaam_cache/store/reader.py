@@ -2,7 +2,7 @@
 
 A reader hashes the whole file of a shard before it uses the first row.
 
-N requested rows.
+N requested rows, B rows of a batch, L layers, D features.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 # More threads would wait for the disk.
 MAX_THREADS = 8
-# Fewer bytes are copied sooner than threads start.
-THREADS_FROM_BYTES = 4 * 2**20
+# Fewest bytes that several threads copy: fewer are copied before a thread has started.
+MIN_BYTES_FOR_THREADS = 4 * 2**20
 # Rows that an iteration reads at once.
-ITERATION_ROWS = 64
+ROWS_PER_READ = 64
 
 
 class ShardedArray:
@@ -55,17 +55,27 @@ class ShardedArray:
     """
 
     def __init__(
-        self, split: Split, key: str, keep: NDArray[np.int64] | None = None
+        self,
+        split: Split,
+        key: str,
+        kept_positions: NDArray[np.int64] | None = None,
     ) -> None:
+        """Use ``Split.pooled`` or ``keeping``.
+
+        Args:
+            split: the split of the rows.
+            key: name of the arrays in the shards.
+            kept_positions: positions of the second axis to read; None for all.
+        """
         spec = split.receipts[0].datasets[key]
         self._split = split
         self._key = key
-        self._keep = keep
+        self._kept_positions = kept_positions
         self.stored = spec.dtype
         """Type on disk: float16, bfloat16, float32, or that of labels and tokens."""
         self.shape = (len(split), *spec.shape[1:])
-        if keep is not None:
-            self.shape = (len(split), len(keep), *spec.shape[2:])
+        if kept_positions is not None:
+            self.shape = (len(split), len(kept_positions), *spec.shape[2:])
         self.ndim = len(self.shape)
         is_bfloat16 = spec.dtype == "bfloat16"
         self.dtype = np.dtype("<f4" if is_bfloat16 else NUMPY_DTYPES[spec.dtype])
@@ -77,8 +87,8 @@ class ShardedArray:
         return self.shape[0]
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        for start in range(0, len(self), ITERATION_ROWS):
-            yield from self[start : start + ITERATION_ROWS]
+        for start in range(0, len(self), ROWS_PER_READ):
+            yield from self[start : start + ROWS_PER_READ]
 
     def __array__(
         self, dtype: DTypeLike | None = None, copy: bool | None = None
@@ -97,16 +107,16 @@ class ShardedArray:
 
         Nothing is read yet. Later reads skip the bytes of all other positions.
         """
-        keep = self._keep
-        if keep is None:
-            keep = np.arange(self.shape[1])
-        kept_positions = keep[np.asarray(positions, dtype=np.int64)]
+        available_positions = self._kept_positions
+        if available_positions is None:
+            available_positions = np.arange(self.shape[1])
+        kept_positions = available_positions[np.asarray(positions, dtype=np.int64)]
         return ShardedArray(self._split, self._key, kept_positions)
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
         row_index, other_indices = self._separate_rows(index)
 
-        # Of a single layer, only its own bytes are read.
+        # If the index names a single layer, only the bytes of this layer are read.
         if self._is_single_layer(other_indices):
             layer, *feature_indices = other_indices
             position = range(self.shape[1])[layer]
@@ -134,12 +144,15 @@ class ShardedArray:
 
     def _separate_rows(self, index: Any) -> tuple[Any, list[Any]]:
         """Split an index into that of the rows and those of the other axes."""
-        indices = index if isinstance(index, tuple) else (index,)
-        # A leading gap stands for all rows, unless every axis has its own index.
-        has_leading_gap = len(indices) > 0 and indices[0] is ...
-        if has_leading_gap and len(indices) > self.ndim:
+        indices: tuple[Any, ...] = (index,)
+        if isinstance(index, tuple):
+            indices = index
+
+        # A leading ``...`` stands for all rows, unless every axis has its own index.
+        begins_with_ellipsis = len(indices) > 0 and indices[0] is ...
+        if begins_with_ellipsis and len(indices) > self.ndim:
             indices = indices[1:]
-        elif has_leading_gap:
+        elif begins_with_ellipsis:
             indices = (slice(None), *indices)
         if not indices:
             return slice(None), []
@@ -154,10 +167,13 @@ class ShardedArray:
         )
 
     def read_into(self, row_N: NDArray[np.int64], raw: NDArray[np.uint8]) -> None:
-        """Copy rows as they are stored to ``raw``, (N, bytes of a row), C-contiguous.
+        """Copy rows, as they are stored, to an array of bytes.
 
-        bfloat16 is copied as its bits. Row numbers must not be negative; ascending ones
-        are read in large pieces. Raises the errors of indexing.
+        bfloat16 is copied as its bits. The errors are those of indexing.
+
+        Args:
+            row_N: numbers of the rows, not negative; ascending ones are read fastest.
+            raw: receives the rows, (N, bytes of a row), C-contiguous.
         """
         if not raw.size:
             return
@@ -173,9 +189,9 @@ class ShardedArray:
             row_in_shard_N = row_N[place_N] % self._split.shard_rows
             self._copy_rows(shard, row_in_shard_N, place_N, raw)
 
-        # Threads pay for many bytes, and for shards that must be hashed first.
+        # Threads save time if many bytes are copied or a shard must be hashed first.
         all_checked = all(self._split.checked[shard] for shard in shards)
-        if raw.nbytes < THREADS_FROM_BYTES and all_checked:
+        if raw.nbytes < MIN_BYTES_FOR_THREADS and all_checked:
             for shard, place_N in zip(shards, places_by_shard, strict=True):
                 copy(shard, place_N)
             return
@@ -191,17 +207,24 @@ class ShardedArray:
         place_N: NDArray[np.int64],
         raw: NDArray[np.uint8],
     ) -> None:
-        """Copy the kept positions of rows of one shard to their places in ``raw``."""
+        """Copy the kept positions of some rows of one shard.
+
+        Args:
+            shard: index of the shard within the split.
+            row_in_shard_N: numbers of the rows within the shard.
+            place_N: place of each row in ``raw``.
+            raw: receives the rows.
+        """
         table = self._split.arrays(shard)[self._key]
         num_positions = table.shape[1] if table.ndim > 2 else 1
         entries = table.view(np.uint8).reshape(len(table), num_positions, -1)
 
         rows = _as_slice(row_in_shard_N)
         positions: slice | NDArray[np.int64] = slice(None)
-        if self._keep is not None:
-            positions = _as_slice(self._keep)
-        # Two arrays of integers would be paired; as a column, every row meets every
-        # position.
+        if self._kept_positions is not None:
+            positions = _as_slice(self._kept_positions)
+        # NumPy would pair two arrays of integers element by element. With the rows as a
+        # column, it takes every position of every row.
         if not isinstance(rows, slice) and not isinstance(positions, slice):
             rows = rows[:, None]
         selected = entries[rows, positions]
@@ -349,6 +372,7 @@ class EmbeddingCache(Mapping[str, Split]):
         self._splits = {name: self._open_split(name) for name in self.plan.rows}
 
     def _check_complete(self) -> None:
+        """Refuse a cache that lacks shards."""
         missing = missing_shards(self.root, self.plan)
         if missing:
             raise CacheError(
@@ -361,6 +385,7 @@ class EmbeddingCache(Mapping[str, Split]):
             )
 
     def _open_split(self, name: str) -> Split:
+        """Read and check the receipts of all shards of a split."""
         receipts = [
             read_receipt(self.root, self.plan, shard)
             for shard in self.plan.shards(name)

@@ -1,8 +1,8 @@
 """Sketches of the states of a few fixed rows: they show that an encoder has changed.
 
-For every state gaam keeps K sums with fixed signs, a random projection. The distance
-of two projections is the distance of the two states, to about a fifth (Johnson and
-Lindenstrauss 1984).
+For every state gaam keeps a random projection: K sums of its features with fixed random
+signs. The distance of two projections is about that of the two states, with an error of
+a fifth (Johnson and Lindenstrauss 1984).
 
 R reference rows, L layers, D hidden size, K numbers of a sketch.
 """
@@ -15,21 +15,22 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-SKETCH_SIZE = 32
-SIGNS = b"gaam reference states"
-"""Seed of the signs. SHAKE-256 draws them: no library's random numbers are involved."""
+SKETCH_SIZE = 32  # K
+SIGN_SEED = b"gaam reference states"
+"""SHAKE-256 draws the signs from this seed, without any library's random numbers."""
 
 
 def sketch(states_RLD: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Project states with fixed random signs: (R, L, K)."""
+    """Project the states with fixed random signs; returns (R, L, K)."""
     hidden_size = states_RLD.shape[-1]
     num_signs = hidden_size * SKETCH_SIZE
 
     # One bit of the hash is one sign: 0 is -1, 1 is +1.
     num_bytes = math.ceil(num_signs / 8)
-    digest = hashlib.shake_256(SIGNS).digest(num_bytes)
+    digest = hashlib.shake_256(SIGN_SEED).digest(num_bytes)
     bits = np.unpackbits(np.frombuffer(digest, np.uint8))[:num_signs]
-    sign_DK = bits.reshape(hidden_size, SKETCH_SIZE).astype(np.float64) * 2 - 1
+    bit_DK = bits.reshape(hidden_size, SKETCH_SIZE).astype(np.float64)
+    sign_DK = bit_DK * 2 - 1
 
     sketch_RLK = states_RLD.astype(np.float64) @ sign_DK / math.sqrt(SKETCH_SIZE)
     return sketch_RLK.astype(np.float32)
@@ -52,8 +53,11 @@ def decode_sketch(text: str) -> NDArray[np.float32]:
 def largest_deviation(now: str, then: str) -> tuple[float, int]:
     """The largest ``|now - then| / |then|`` of a state, and its layer, from 0.
 
-    ``now`` and ``then`` are encoded sketches. The deviation is infinite if their shapes
-    differ or a number is not finite.
+    The deviation is infinite if the shapes differ or a number is not finite.
+
+    Args:
+        now: sketch of the states of today, from ``encode_sketch``.
+        then: the same for the states when the cache was begun.
     """
     now_RLK = decode_sketch(now).astype(np.float64)
     then_RLK = decode_sketch(then)

@@ -1,9 +1,9 @@
 """How far two computations of one state may differ by rounding alone.
 
-Two computations of one row differ a little: by its batch, the kernel, the machine. The
+The states of one row differ a little with its batch, the kernel and the machine. The
 limits of this file separate such rounding from an encoder that computes other states.
 
-D hidden size.
+D hidden size. ``(..., D)`` is any number of states, such as one for each layer.
 """
 
 import math
@@ -13,79 +13,105 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROUNDING = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
-"""Deviation between two batches on one device, relative to the norm of a layer. The
-half precision types round after every operation and get eight units in the last place
-of 1; float32, whose errors are sums of many small ones, gets 170."""
+"""Largest deviation of a row between two batches on one device, as a share of the norm
+of a layer, by the type of the arithmetic. The half precision types round after every
+operation: they get eight units in the last place of 1. The errors of float32 are sums
+of many small ones: it gets 170 units."""
 UNMOVED = {"float32": 1e-6, "float16": 5e-5, "bfloat16": 5e-5}
-"""Deviation that counts as none in a higher precision than this type: in float64, or in
-float32, where massive activations of a real Llama make 2e-5."""
+"""Largest deviation that counts as none when the row is computed in a higher precision
+than this type. For float32 this is float64; for the half precision types it is float32,
+where massive activations of a real Llama make 2e-5."""
 TIMES_ALONE = 4.0
-"""Largest rounding of another kernel, in multiples of that of a row encoded alone.
-Measured on a real Llama: up to 4.7, in rows with massive activations."""
+"""Largest rounding by another kernel, in multiples of the rounding of the row encoded
+alone. Measured on a real Llama: up to 4.7, in rows with massive activations."""
 
 # Multiple of ROUNDING for a data set: it has many more rows than a probe.
-OTHER_ROWS = 5.0
+DATA_SET_FACTOR = 5.0
 # Further multiple for another device, library or number of threads.
-ELSEWHERE = 2.0
+OTHER_MACHINE_FACTOR = 2.0
 
 STORAGE_TOLERANCE = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
 """Largest relative error of rounding to nearest: half a unit in the last place of 1."""
 _SMALLEST_STEP = {"float16": 2.0**-24, "bfloat16": 0.0, "float32": 0.0}
-"""Distance between the numbers next to zero; 0 if it is far below every state."""
+"""Distance between zero and the next number of each storage type; 0 if this is far
+below every state."""
 
 
-def relative(
-    states: NDArray[Any], alone: NDArray[Any], storage_dtype: str = "float32"
+def relative_deviation(
+    states: NDArray[Any],
+    expected_states: NDArray[Any],
+    storage_dtype: str = "float32",
 ) -> NDArray[np.float64]:
-    """``|states - alone| / |alone|`` over features; infinite if it is not finite.
+    """Distance of two states as a share of the norm of the expected one.
+
+    Formula: ``|states - expected_states| / |expected_states|``, with norms over the D
+    features.
 
     Args:
         states: the states to check, (..., D).
-        alone: the states that they should equal, (..., D).
-        storage_dtype: type of ``states``. Half of its distance between the numbers next
-            to zero is not counted, or a layer of very small states would deviate by its
-            own size.
+        expected_states: the states that they should equal, (..., D).
+        storage_dtype: type of ``states``. Next to zero its numbers are equally far
+            apart. Half of this distance is not counted in any feature: otherwise a
+            layer of very small states would deviate by its own size.
+
+    Returns:
+        The share of every state, (...); infinite where it is NaN.
     """
-    expected = alone.astype(np.float64)
+    expected = expected_states.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        norm = np.linalg.norm(expected, axis=-1)
-        gap = np.abs(states.astype(np.float64) - expected)
+        expected_norm = np.linalg.norm(expected, axis=-1)
+        difference = np.abs(states.astype(np.float64) - expected)
         # Rounding near zero is absolute, not relative.
-        gap = np.maximum(gap - _SMALLEST_STEP[storage_dtype] / 2, 0.0)
-        deviation = np.linalg.norm(gap, axis=-1) / np.where(norm > 0, norm, 1.0)
+        difference = np.maximum(difference - _SMALLEST_STEP[storage_dtype] / 2, 0.0)
+        deviation = np.linalg.norm(difference, axis=-1) / np.where(
+            expected_norm > 0, expected_norm, 1.0
+        )
     return np.where(np.isfinite(deviation), deviation, math.inf)
 
 
 def is_within_rounding(
     states: NDArray[Any],
-    alone: NDArray[Any],
-    exact: NDArray[Any],
-    limit: float,
+    states_alone: NDArray[Any],
+    precise_states: NDArray[Any],
+    allowance: float,
     storage_dtype: str = "float32",
 ) -> bool:
     """Whether rounding explains how states differ from those of the row encoded alone.
 
-    In every layer, their deviation from the exact states may be ``TIMES_ALONE`` the
-    deviation of the row alone, plus ``limit``.
+    The states of the row in higher precision are the reference. In every layer,
+    ``states`` may deviate from the reference by ``TIMES_ALONE`` times the deviation of
+    ``states_alone``, plus ``allowance``.
 
     Args:
         states: the states to check, (..., D), of ``storage_dtype``.
-        alone: states of the row alone, in the same arithmetic, (..., D).
-        exact: states of the row alone, in higher precision, (..., D).
-        limit: relative to the norm of a layer.
-        storage_dtype: type of ``states``, see ``relative``.
+        states_alone: of the row encoded alone in the same arithmetic, (..., D).
+        precise_states: of the row encoded alone in higher precision, (..., D).
+        allowance: a share of the norm of a layer.
+        storage_dtype: type of ``states``, see ``relative_deviation``.
     """
-    deviation_alone = relative(alone, exact)
-    deviation = relative(states, exact, storage_dtype)
-    return bool((deviation <= TIMES_ALONE * deviation_alone + limit).all())
+    deviation = relative_deviation(states, precise_states, storage_dtype)
+    deviation_alone = relative_deviation(states_alone, precise_states)
+    largest_allowed = TIMES_ALONE * deviation_alone + allowance
+    is_allowed = deviation <= largest_allowed
+    return bool(is_allowed.all())
 
 
 def proof_limit(compute_dtype: str) -> float:
-    """Largest deviation of a state, not yet stored, from that of the row alone."""
-    return OTHER_ROWS * ROUNDING[compute_dtype]
+    """Largest deviation of a state, before it is stored, from that of the row alone.
+
+    ``compute_dtype`` is the type of the encoder's arithmetic.
+    """
+    return DATA_SET_FACTOR * ROUNDING[compute_dtype]
 
 
 def recompute_limit(compute_dtype: str, storage_dtype: str) -> float:
-    """Largest deviation of a stored state from one recomputed, maybe elsewhere."""
-    computing = ELSEWHERE * OTHER_ROWS * ROUNDING[compute_dtype]
-    return STORAGE_TOLERANCE[storage_dtype] + computing
+    """Largest deviation of a stored state from the same state computed again.
+
+    The other computation may be on another machine, with other libraries.
+
+    Args:
+        compute_dtype: type of the encoder's arithmetic.
+        storage_dtype: type of the stored state.
+    """
+    computing_limit = OTHER_MACHINE_FACTOR * DATA_SET_FACTOR * ROUNDING[compute_dtype]
+    return STORAGE_TOLERANCE[storage_dtype] + computing_limit

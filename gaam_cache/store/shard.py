@@ -33,8 +33,9 @@ ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}
 UNLABELLED = -1
 """Label of every row in a split without labels."""
 
-# Files mapped at a time. Each takes a descriptor, and a cache may have many shards.
-MOST_MAPPED = 32
+# Most files that are mapped at a time. Each takes a descriptor, and a cache may have
+# many shards.
+MAX_MAPPED_FILES = 32
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -43,8 +44,10 @@ class DatasetSpec:
     """Where one array is in the file of a shard."""
 
     offset: int
+    """First byte of the array in the file."""
     shape: tuple[int, ...]
     dtype: str
+    """Name of the type, such as bfloat16 or utf8."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,6 +118,7 @@ def read_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
 
 
 def _parse_receipt(content: dict[str, Any]) -> Receipt:
+    """Make a receipt of its JSON values; else raise one of ``files.DAMAGE``."""
     specs = {}
     for key, spec in content.pop("datasets").items():
         # JSON has an array where the receipt has a tuple.
@@ -144,20 +148,26 @@ def _planned_arrays(
     plan: Plan, shard: ShardSpec
 ) -> dict[str, tuple[tuple[int, ...], str]]:
     """Shape and type of every array that the plan requires in a shard."""
-    count = shard.stop - shard.start
-    states_shape = (count, plan.num_layers, plan.hidden_size)
+    num_rows = shard.stop - shard.start
+    states_shape = (num_rows, plan.num_layers, plan.hidden_size)
     arrays: dict[str, tuple[tuple[int, ...], str]] = {}
     for pooling in plan.pooling:
         arrays[embeddings_key(plan, pooling)] = (states_shape, plan.storage_dtype)
     for key, dtype in ROW_DATASETS.items():
-        arrays[key] = ((count,), dtype)
+        arrays[key] = ((num_rows,), dtype)
     for name, width in plan.columns.items():
-        arrays[column_key(name)] = ((count, width), "utf8")
+        arrays[column_key(name)] = ((num_rows, width), "utf8")
     return arrays
 
 
 def _other_cache_error(receipt: Path, recorded: str, planned: str) -> OutOfReachError:
-    """Build the error for a receipt with the fingerprint of another cache."""
+    """Build the error for a receipt with the fingerprint of another cache.
+
+    Args:
+        receipt: path of the receipt.
+        recorded: fingerprint in the receipt.
+        planned: fingerprint of the cache.
+    """
     return OutOfReachError(
         f"the shard '{receipt.stem}' belongs to another cache",
         expected=f"the fingerprint {disk.short_digest(planned)}",
@@ -168,7 +178,7 @@ def _other_cache_error(receipt: Path, recorded: str, planned: str) -> OutOfReach
 
 
 def check_no_other_cache(root: Path, fingerprint: str) -> None:
-    """Refuse a folder without a plan that has shards of another cache."""
+    """Refuse a folder without a plan, but with shards of another fingerprint."""
     # The first readable receipt decides; damaged ones tell nothing.
     for receipt in sorted((root / SHARD_FOLDER).glob("*.json")):
         with suppress(*disk.DAMAGE):
@@ -211,8 +221,9 @@ def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:
         raise damaged_shard_error(root, plan, name, reason)
 
 
-@lru_cache(MOST_MAPPED)
+@lru_cache(MAX_MAPPED_FILES)
 def _map_file(path: Path) -> NDArray[np.uint8]:
+    """The bytes of a file as a memory map."""
     return np.memmap(path, np.uint8, "r")
 
 

@@ -3,8 +3,9 @@
 A lease is a hint. It makes it rare that two workers do the same work; publishing is
 exclusive in any case. A worker creates the file ``NAME.lease`` exclusively (by a hard
 link, which NFS has too, or under a lock), writes its name into it and touches it every
-ten seconds. A lease is stale when it was not touched for a while by *our* monotonic
-clock. It is stale at once when its process ran on this machine and has ended.
+ten seconds. A lease is stale when its worker did not touch it for ninety seconds by
+*our* monotonic clock. It is stale at once if its process ran on this machine and has
+ended.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ RENEW_SECONDS = 10.0
 PATIENCE_SECONDS = 90.0
 """Renewals may be seen late: a busy disk, a slow machine, or a client of NFS, which may
 show an old state of a file for a minute."""
-MOST_BYTES = 4096  # that are read of a lease file
+MAX_LEASE_BYTES = 4096  # bytes that are read of a lease file, at most
 SUFFIX = ".lease"
 LEASE_FOLDER = "leases"  # of a cache
 
@@ -38,8 +39,8 @@ class Holder(NamedTuple):
 
     host: str = "an unknown machine"
     pid: int = 0
-    since: str = ""  # UTC by the holder's clock; for people
-    machine: str | None = None  # the machine on which ``pid`` is valid
+    since: str = ""  # when it began, in UTC by its own clock; for people
+    machine: str | None = None  # ``this_machine()`` of the process
     token: str = ""  # unique to this lease
 
     @property
@@ -60,11 +61,11 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lease:
-    """Our lease of the work ``name``."""
+    """A lease of ours; the leased work is called ``name``."""
 
     owner: Leases
     name: str
-    token: str
+    token: str  # unique to this lease, as in its file
 
     def is_ours(self) -> bool:
         """Whether the file still holds our token: no other worker took over."""
@@ -82,14 +83,16 @@ class _Sighting(NamedTuple):
     """Another worker's lease, as we saw it last."""
 
     pulse: tuple[int, int]
-    """Inode and time of change; a new pulse is a renewal or another lease."""
-    since: float  # when we first saw this pulse
+    """Inode and time of change of the file. They change when the worker renews the
+    lease, or when another lease has taken its place."""
+    since: float  # when we first saw this pulse, by our clock
     seen_at_work: bool
-    """Whether its process runs on this machine, or its pulse has changed."""
+    """Whether we know that the worker is alive: it runs on this machine, or we saw its
+    pulse change."""
 
 
 class Leases:
-    """Our leases in a folder; a thread renews them as long as the context is open."""
+    """Our leases in a folder; a thread renews them while the context is open."""
 
     def __init__(
         self,
@@ -113,9 +116,9 @@ class Leases:
         have finished it a moment before.
         """
         token = secrets.token_hex(8)
-        signed_holder = self.holder._replace(token=token)
-        content = json.dumps(signed_holder._asdict()).encode()
-        # another worker holds the name, unless its lease is stale: then try again
+        holder_with_token = self.holder._replace(token=token)
+        content = json.dumps(holder_with_token._asdict()).encode()
+        # a stale lease of another worker is removed, and then we try again
         while not self._write(name, content):
             holder = self._active_holder(name)
             if holder is not None:
@@ -136,7 +139,7 @@ class Leases:
         """Names that other workers hold, as far as we saw these workers at work."""
         names = set()
         for name in self._names_of_others():
-            # a lease that is seen for the first time may be that of a dead worker
+            # a lease that we see for the first time may be that of a dead worker
             is_held = self._active_holder(name) is not None
             if is_held and self._sightings[name].seen_at_work:
                 names.add(name)
@@ -165,7 +168,7 @@ class Leases:
         return self._folder / f"{name}{SUFFIX}"
 
     def _write(self, name: str, content: bytes) -> bool:
-        """Create the file of a lease; False where there is one."""
+        """Create the file of a lease; False if the name is leased already."""
         while True:
             # a worker that finishes the last piece of work may remove the folder
             with suppress(FileNotFoundError):
@@ -180,21 +183,23 @@ class Leases:
                         os.utime(self.path(lease.name), follow_symlinks=False)
 
     def _names_of_others(self) -> list[str]:
+        """Names with a lease that is not ours, whether or not it is stale."""
         return [name for name in _leased_names(self._folder) if name not in self.held]
 
     def _active_holder(self, name: str) -> Holder | None:
-        """The process that works on a name; None where there is none any more."""
+        """The process that holds the lease of a name; None if it is stale or gone."""
         path = self.path(name)
         now = self._clock()
         try:
             status = path.lstat()
         except OSError:
-            # its worker released it
+            # its worker released the lease
             self._sightings.pop(name, None)
             return None
 
         holder = _read_holder(path)
-        sighting = self._observe(name, holder, (status.st_ino, status.st_mtime_ns), now)
+        pulse = (status.st_ino, status.st_mtime_ns)
+        sighting = self._observe(name, holder, pulse, now)
         if holder.is_dead or now - sighting.since > PATIENCE_SECONDS:
             return None
         return holder
@@ -202,21 +207,32 @@ class Leases:
     def _observe(
         self, name: str, holder: Holder, pulse: tuple[int, int], now: float
     ) -> _Sighting:
-        """Record the pulse of another worker's lease."""
+        """Record the pulse of another worker's lease.
+
+        Args:
+            name: of the leased work.
+            holder: the process that the lease names.
+            pulse: of the lease now.
+            now: time of our clock.
+
+        Returns:
+            The sighting; an earlier one if the pulse has not changed since.
+        """
         # patience counts from the first sight of a pulse, by our own clock
-        last = self._sightings.get(name)
-        if last is not None and last.pulse == pulse:
-            return last
-        on_this_machine = (
-            holder.machine is not None and holder.machine == self.holder.machine
-        )
-        sighting = _Sighting(
-            pulse=pulse, since=now, seen_at_work=on_this_machine or last is not None
-        )
+        last_sighting = self._sightings.get(name)
+        if last_sighting is not None and last_sighting.pulse == pulse:
+            return last_sighting
+
+        # a pulse that changed before our eyes is that of a living worker
+        seen_at_work = last_sighting is not None
+        if holder.machine is not None and holder.machine == self.holder.machine:
+            seen_at_work = True
+        sighting = _Sighting(pulse=pulse, since=now, seen_at_work=seen_at_work)
         self._sightings[name] = sighting
         return sighting
 
     def _remove_stale(self, name: str) -> None:
+        """Remove the file of a lease that ``_active_holder`` found stale."""
         # a lease that vanished by itself has no sighting: the name may be leased anew
         if name in self._sightings:
             self.path(name).unlink(missing_ok=True)
@@ -235,13 +251,16 @@ class Leases:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A leased piece of work, as ``gaam inspect`` shows it."""
+    """A leased piece of work, as ``gaam inspect`` shows it.
+
+    The names of the fields are keys of its JSON.
+    """
 
     name: str  # of the shard, or of the seeds
-    host: str
-    process: int
-    since: str  # UTC by the holder's clock
-    dead: bool  # its process ran on this machine and has ended
+    host: str  # name of the machine of the worker
+    process: int  # number of the worker's process there
+    since: str  # when the process began, in UTC by its own clock
+    dead: bool  # whether the process ran on this machine and has ended
 
     def in_words(self) -> str:
         words = Holder(self.host, self.process, self.since).in_words()
@@ -251,18 +270,19 @@ class Holding:
 
 
 def holdings(folder: Path) -> list[Holding]:
-    """All leased work in a folder, by name; nothing where there is no folder."""
-    held_work = []
+    """All leased work in a folder, sorted by name; nothing if there is no folder."""
+    leased_work = []
     for name in _leased_names(folder):
         holder = _read_holder(folder / f"{name}{SUFFIX}")
         if holder.pid:
-            held_work.append(
+            leased_work.append(
                 Holding(name, holder.host, holder.pid, holder.since, holder.is_dead)
             )
-    return held_work
+    return leased_work
 
 
 def _leased_names(folder: Path) -> list[str]:
+    """Names of all leases in a folder, sorted; none if it cannot be read."""
     try:
         return sorted(path.stem for path in folder.iterdir() if path.suffix == SUFFIX)
     except OSError:
@@ -270,17 +290,17 @@ def _leased_names(folder: Path) -> list[str]:
 
 
 def _read_holder(path: Path) -> Holder:
-    """The process that a file names; an unknown one where the file is unusable."""
+    """The process that a lease file names; an unknown one if the file is unusable."""
     try:
-        # a pipe or device would be read for ever
+        # reading a pipe or a device would never end
         regular_file(path)
-        content = json.loads(path.read_bytes()[:MOST_BYTES])
+        content = json.loads(path.read_bytes()[:MAX_LEASE_BYTES])
         values = {name: content[name] for name in Holder._fields if name in content}
         holder = Holder(**values)
         return holder._replace(
             host=visible(holder.host),
             since=visible(holder.since),
-            # the plus refuses a process that is not a number
+            # the plus raises a TypeError if this is not a number
             pid=+holder.pid,
         )
     except (OSError, ValueError, TypeError, AttributeError):
@@ -288,13 +308,16 @@ def _read_holder(path: Path) -> Holder:
 
 
 def this_process() -> Holder:
-    """This process, as its leases name it."""
+    """This process, as its leases name it; it counts as begun now."""
     since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return Holder(socket.gethostname(), os.getpid(), since, this_machine())
 
 
 def this_machine() -> str | None:
-    """Name of the running kernel and its process numbers; None where unknown."""
+    """Name this machine, its boot and its space of process numbers; None if unknown.
+
+    Two processes with the same name see each other under their process numbers.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         process_numbers = Path("/proc/self/ns/pid").readlink()
@@ -304,7 +327,7 @@ def this_machine() -> str | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether this machine has such a process, and it has not ended."""
+    """Whether this machine has a process of that number, and it has not ended."""
     try:
         os.kill(pid, 0)
         status = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
@@ -313,7 +336,8 @@ def is_alive(pid: int) -> bool:
     except (OSError, OverflowError):
         # another user's process, or a system without /proc
         return True
-    # after the name in parentheses, which may hold anything, comes the state
+    # the state follows the name of the program, which stands in parentheses and may
+    # itself hold any character
     _, _, after_name = status.rpartition(")")
     state = after_name.split()[:1]
     return state not in (["Z"], ["X"])

@@ -12,22 +12,22 @@ from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import shortened
 from gaam_cache.config import parse_rank
 
-MOST_DIGITS = 9  # of a number in the environment
+MAX_DIGITS = 9  # digits of a number in the environment
 
 
 class Rank(NamedTuple):
-    """One of several workers that something else started.
+    """One of several workers that torchrun, SLURM or a person started.
 
-    Ranks do not divide the work among them. A rank decides only where in the work this
-    process begins, so that few ranks want the same shard, which GPU of the machine it
-    uses, and that it does not wait for other ranks. Whatever the numbers are, all work
-    is done once, by the rank that comes first.
+    Ranks do not divide the work. The rank of a process decides three things: where in
+    the work the process begins, so that few ranks want the same shard; which GPU of the
+    machine it uses; and that it does not wait for other ranks. Whatever the numbers
+    are, each piece of work is done once, by the first rank that takes it.
     """
 
-    number: int
-    total: int
-    local: int | None = None  # number among the ranks of this machine
-    workers_on_machine: int = 1  # as far as is known
+    number: int  # from 0
+    total: int  # number of all ranks
+    local: int | None = None  # number among the ranks of this machine, if known
+    workers_on_machine: int = 1  # number of ranks on this machine, as far as is known
 
     @property
     def start(self) -> float:
@@ -59,7 +59,7 @@ def find_rank(
 def device_of(rank: Rank, device: str) -> str:
     """The device of a rank: the ranks of a machine with several GPUs take them in turn.
 
-    ``device`` is the configured one; a single named GPU is used as it is.
+    ``device`` is the configured device. A GPU with a number, such as cuda:1, stays.
     """
     # without a number on its machine a rank cannot choose
     if rank.local is None or device not in ("auto", "cuda"):
@@ -75,6 +75,7 @@ def device_of(rank: Rank, device: str) -> str:
 
 
 def _torchrun_rank(environ: Mapping[str, str]) -> Rank | None:
+    """The rank that torchrun sets; None if this is not one of several."""
     rank = _read_rank(environ, "RANK", "WORLD_SIZE")
     if rank is None:
         return None
@@ -85,21 +86,21 @@ def _torchrun_rank(environ: Mapping[str, str]) -> Rank | None:
 
 
 def _slurm_rank(environ: Mapping[str, str]) -> Rank | None:
-    """The rank among tasks of a step, jobs of an array, or both at once."""
-    # an array of jobs with several tasks: the tasks of the first job come first
-    task_rank = _slurm_task(environ)
-    job_rank = _slurm_array_job(environ)
+    """The rank among the tasks of a step, the jobs of an array, or both at once."""
+    task_rank = _slurm_task_rank(environ)
+    job_rank = _slurm_job_rank(environ)
     if task_rank is None:
         return job_rank
     if job_rank is None:
         return task_rank
+    # several jobs of several tasks: the tasks of the first job come first
     return task_rank._replace(
         number=job_rank.number * task_rank.total + task_rank.number,
         total=job_rank.total * task_rank.total,
     )
 
 
-def _slurm_task(environ: Mapping[str, str]) -> Rank | None:
+def _slurm_task_rank(environ: Mapping[str, str]) -> Rank | None:
     """The rank among the tasks of a step that ``srun`` started."""
     # a batch script has a task number too, but it runs once and is no step
     if "SLURM_STEP_ID" not in environ:
@@ -110,15 +111,18 @@ def _slurm_task(environ: Mapping[str, str]) -> Rank | None:
 
     # SLURM writes '4' or '4(x2)', and '2,1' where nodes have different numbers of tasks
     tasks_per_node = environ.get("SLURM_STEP_TASKS_PER_NODE", "1")
-    first_node = tasks_per_node.split(",")[0].split("(")[0]
-    tasks = int(first_node) if first_node.isdigit() else 1
+    tasks_on_first_node = tasks_per_node.split(",")[0].split("(")[0]
+    num_tasks_on_node = 1
+    if tasks_on_first_node.isdigit():
+        num_tasks_on_node = int(tasks_on_first_node)
     return rank._replace(
-        local=_read_number(environ, "SLURM_LOCALID"), workers_on_machine=tasks
+        local=_read_number(environ, "SLURM_LOCALID"),
+        workers_on_machine=num_tasks_on_node,
     )
 
 
-def _slurm_array_job(environ: Mapping[str, str]) -> Rank | None:
-    """The rank among the jobs of an array."""
+def _slurm_job_rank(environ: Mapping[str, str]) -> Rank | None:
+    """The rank among the jobs of an array; None if this is not one of several."""
     job = _read_number(environ, "SLURM_ARRAY_TASK_ID")
     num_jobs = _read_number(environ, "SLURM_ARRAY_TASK_COUNT") or 1
     if job is None or num_jobs <= 1:
@@ -130,7 +134,13 @@ def _slurm_array_job(environ: Mapping[str, str]) -> Rank | None:
 def _read_rank(
     environ: Mapping[str, str], number_name: str, total_name: str
 ) -> Rank | None:
-    """The rank that two variables name; None where it is not one of several."""
+    """The rank that two variables name; None if it is not one of several.
+
+    Args:
+        environ: the environment of this process.
+        number_name: variable that holds the number of the rank.
+        total_name: variable that holds the number of all ranks.
+    """
     for name in (number_name, total_name):
         if not environ.get(name, "").strip():
             return None
@@ -153,7 +163,7 @@ def _read_rank(
 
 
 def _read_number(environ: Mapping[str, str], name: str) -> int | None:
-    """The whole number in a variable; None where it holds none."""
+    """The whole number in a variable; None if it holds anything else."""
     text = environ.get(name, "").strip()
-    is_number = text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+    is_number = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
     return int(text) if is_number else None

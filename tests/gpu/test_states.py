@@ -14,7 +14,7 @@ import gaam_cache
 from gaam_cache.common import devices
 from gaam_cache.common.devices import CopyBack, bits
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders import ROUNDING, recompute_limit, relative
+from gaam_cache.encoders import ROUNDING, recompute_limit, relative_deviation
 from gaam_cache.extraction.verify import verify
 from tests.benchmarks import architectures
 from tests.cache.encoders.test_architectures import REPRESENTATIVE
@@ -66,7 +66,7 @@ def test_states_of_every_architecture_are_those_of_the_cpu(
     )
     ours, theirs = states(config), states(of_cpu)
     for pool in POOLS:
-        away = relative(ours[pool], theirs[pool])
+        away = relative_deviation(ours[pool], theirs[pool])
         assert away.max() <= recompute_limit(dtype, "float32"), pool
         assert np.median(away) <= ROUNDING[dtype], pool
 
@@ -100,7 +100,7 @@ def test_a_model_that_accelerate_places_has_the_same_states(
     placed = replace(config, device=str(device), device_map="auto")
     for one in (of_cpu, placed):
         gaam_cache.extract(one)
-    away = relative(states(placed)["mean"], states(of_cpu)["mean"])
+    away = relative_deviation(states(placed)["mean"], states(of_cpu)["mean"])
     assert away.max() <= recompute_limit("float32", "float32")
 
 
@@ -130,7 +130,7 @@ def test_batches_that_a_gpu_has_no_memory_for_become_smaller(
         torch.cuda.set_per_process_memory_fraction(1.0, device)
     assert summary.smaller_batches is not None
     ours, theirs = states(config)["mean"], states(roomy)["mean"]
-    assert relative(ours, theirs, "float16").max() <= recompute_limit(
+    assert relative_deviation(ours, theirs, "float16").max() <= recompute_limit(
         "float32", "float16"
     )
 

@@ -16,32 +16,34 @@ from gaam_cache.common.errors import GaamError, GaamWarning
 from gaam_cache.config import ENGINES, WorkerConfig
 
 Send = Callable[[str, Any], None]
-"""A worker sends a message: its kind and a value, both small."""
+"""Sends a message of a worker: (kind, value), both small."""
 OnMessage = Callable[[int, str, Any], None]
-"""Receives the messages of all workers: number of the worker, kind and value.
+"""Receives the messages of all workers: (number of the worker, kind, value).
 
-An engine adds a message of kind "died", whose value describes the worker.
+When a worker dies, the engine itself sends a message of kind "died", whose value
+describes the worker.
 """
 
 
 class Worker(NamedTuple):
-    """Which worker it is, and which device it uses."""
+    """One of the workers that an engine starts, and the device that it uses."""
 
     number: int  # from 0
-    total: int  # workers that were started together
-    device: str  # as ``--device`` has it
-    workers_on_machine: int  # as far as is known
+    total: int  # number of all workers that the engine starts
+    device: str  # as ``--device`` names it
+    workers_on_machine: int  # number of workers on its machine, as far as is known
 
 
 class Task(NamedTuple):
     """What every worker does until nothing is left to do."""
 
     work: Callable[[Any, Worker, Send], Any]
-    """A function of a module: another process looks it up by its name."""
-    argument: Any  # without tensors
-    folder: Path  # that all workers must see
-    device: str  # as configured
-    needs: tuple[Path, ...] = ()  # other paths that all workers must see
+    """Does the work; its first argument is ``argument``. It must be a function of a
+    module: another process looks it up by its name."""
+    argument: Any  # may hold no tensors
+    folder: Path  # the shared folder, which every worker must see
+    device: str  # as ``--device`` names it
+    needs: tuple[Path, ...] = ()  # other paths that every worker must see
 
 
 class Engine(ABC):
@@ -50,6 +52,10 @@ class Engine(ABC):
     @abstractmethod
     def check(self, device: str, workers: WorkerConfig) -> None:
         """Refuse a configuration that cannot run, before any row is read.
+
+        Args:
+            device: as ``--device`` names it.
+            workers: how many workers, and where.
 
         Raises:
             ConfigError: the devices do not exist, or the engine's library is missing.
@@ -61,16 +67,16 @@ class Engine(ABC):
     ) -> list[Any]:
         """Start workers, wait until all have returned, and return their results.
 
-        When a worker dies the others go on and do its unfinished work. ``on_message``
-        is called in this process.
+        When a worker dies, the other workers go on and do its unfinished work. The
+        engine calls ``on_message`` in this process.
 
         Raises:
-            GaamError: all workers died; or one raised this error, which ends all.
+            GaamError: all workers died; or a worker raised this error, which ends all.
         """
 
 
 def load_engine(workers: WorkerConfig) -> Engine:
-    """Load the configured engine; ConfigError where there is none of that name."""
+    """Load the configured engine; ConfigError if no engine has the name."""
     engine_class: type[Engine] = plugins.load(ENGINES, workers.engine, kind="engine")
     return engine_class()
 
@@ -79,18 +85,23 @@ def warning_once(on_message: OnMessage) -> OnMessage:
     """Pass on all messages but warnings; show each warning once for all workers."""
     shown_warnings: set[str] = set()
 
-    def pass_on(number: int, kind: str, value: Any) -> None:
+    def show_or_pass_on(number: int, kind: str, value: Any) -> None:
         if kind != "warning":
             on_message(number, kind, value)
         elif value not in shown_warnings:
             shown_warnings.add(value)
             warnings.warn(value, GaamWarning, stacklevel=6)
 
-    return pass_on
+    return show_or_pass_on
 
 
 def warn_of_death(worker: str, consequence: str = "the others go on") -> None:
-    """Warn that a worker died, and say who does its work."""
+    """Warn that a worker died.
+
+    Args:
+        worker: describes the worker.
+        consequence: says who goes on.
+    """
     message = (
         f"{worker} died without a message (killed, out of memory, or a crash): "
         f"{consequence}; its unfinished work is done again"
@@ -99,7 +110,7 @@ def warn_of_death(worker: str, consequence: str = "the others go on") -> None:
 
 
 def all_died_error(reason: str) -> GaamError:
-    """The error for the case that no worker is left."""
+    """The error for an engine without any worker left; ``reason``: why they died."""
     hint = (
         "fewer --devices, where memory is short; "
         "in a script, below if __name__ == '__main__'"
@@ -108,10 +119,15 @@ def all_died_error(reason: str) -> GaamError:
 
 
 def do_task(task: Task, worker: Worker, send: Send) -> Any:
-    """Do a task in a worker; its warnings become messages.
+    """Do a task in the process of a worker; warnings become messages.
 
     Many exceptions of libraries cannot be sent to another process. So an error that
     gaam did not raise on purpose becomes a RuntimeError with its traceback as text.
+
+    Args:
+        task: what to do.
+        worker: which worker does it.
+        send: sends the messages of this worker.
     """
     devices.share_machine(worker.workers_on_machine)
     with terminal.warnings_to(lambda message: send("warning", message)):

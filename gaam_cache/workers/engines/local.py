@@ -25,12 +25,13 @@ from gaam_cache.workers.engines.base import (
     warn_of_death,
 )
 
-NODES = Path("/sys/devices/system/node")
-"""Holds a folder ``node0``, ``node1``, ... for each part of memory with own cores."""
+MEMORY_NODES = Path("/sys/devices/system/node")
+"""Linux has a folder ``node0``, ``node1``, ... here for each part of memory with its
+own cores."""
 POLL_SECONDS = 0.2  # longest wait for a message
 UNWINDING_SECONDS = 5.0
-"""How long a worker may go on when its parent has died: as long as it takes to write a
-large shard."""
+"""How long a worker may go on after its parent has died. A large shard is written in
+this time."""
 
 
 class _Running(NamedTuple):
@@ -70,13 +71,13 @@ class Local(Engine):
         return results
 
 
-def _share_cores(count: int) -> list[list[int]]:
-    """Divide the cores of this process among so many workers."""
+def _share_cores(num_workers: int) -> list[list[int]]:
+    """Divide the cores of this process among workers: the cores of each worker."""
     cores = devices.cores()
     shares = []
-    for number in range(count):
-        first = number * len(cores) // count
-        stop = (number + 1) * len(cores) // count
+    for number in range(num_workers):
+        first = number * len(cores) // num_workers
+        stop = (number + 1) * len(cores) // num_workers
         shares.append(cores[first:stop])
     return shares
 
@@ -104,9 +105,13 @@ def _start(
 def _wait_for_all(
     running: dict[Connection, _Running], on_message: OnMessage
 ) -> list[Any]:
-    """Pass on messages until every worker has ended; the results of the workers.
+    """Pass on messages until every worker has ended; return their results.
 
-    Removes workers that ended from ``running``, and raises what a worker raised.
+    Workers that end are removed from ``running``. The error of a worker is raised here.
+
+    Args:
+        running: the workers, by the connection that receives their messages.
+        on_message: receives the messages.
     """
     results: list[Any] = []
     while running:
@@ -116,7 +121,7 @@ def _wait_for_all(
             kind, value = _receive(receiver, worker)
             if kind == "error":
                 raise value
-            # both are the last message of a worker
+            # a result is the last message of a worker, and so is its death
             if kind in ("result", "died"):
                 del running[receiver]
                 process.join()
@@ -124,14 +129,18 @@ def _wait_for_all(
                 results.append(value)
                 continue
             on_message(worker.number, kind, value)
-            # where no worker is left, an error says so
-            if kind == "died" and (running or results):
+            # if all workers have died, an error says so instead of this warning
+            has_survivor = len(running) > 0 or len(results) > 0
+            if kind == "died" and has_survivor:
                 warn_of_death(value)
     return results
 
 
 def _receive(receiver: Connection, worker: Worker) -> tuple[str, Any]:
-    """The next message of a worker; "died" where it ended without a result."""
+    """The next message of a worker: (kind, value).
+
+    The kind is "died" if the worker ended without a result.
+    """
     try:
         kind, value = receiver.recv()
     except (EOFError, OSError):
@@ -140,21 +149,27 @@ def _receive(receiver: Connection, worker: Worker) -> tuple[str, Any]:
 
 
 def _work(task: Task, worker: Worker, cores: list[int], sender: Connection) -> None:
-    """Be a worker: take its cores, watch its parent, do its task.
+    """Run in the process of a worker: take its cores, watch its parent, do its task.
 
     The libraries read their number of threads when the task imports them.
+
+    Args:
+        task: what to do.
+        worker: which worker this is.
+        cores: numbers of the cores that it may use.
+        sender: takes its messages, the last of which is its result or error.
     """
     num_threads = str(max(1, len(cores)))
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
         os.environ.setdefault(name, num_threads)
     if worker.device == "cpu" and hasattr(os, "sched_setaffinity"):
-        # a sandbox may forbid it
+        # a sandbox may forbid to choose cores
         with suppress(OSError):
             os.sched_setaffinity(0, cores)
     terminal.unwind_on_signals()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
-    send = _sender(sender)
+    send = _make_send(sender)
     try:
         send("result", do_task(task, worker, send))
     except KeyboardInterrupt:
@@ -163,8 +178,8 @@ def _work(task: Task, worker: Worker, cores: list[int], sender: Connection) -> N
         send("error", error)
 
 
-def _sender(connection: Connection) -> Callable[[str, Any], None]:
-    """A function that sends messages; several threads may call it."""
+def _make_send(connection: Connection) -> Callable[[str, Any], None]:
+    """Make the function that sends messages; several threads may call it."""
     lock = threading.Lock()
 
     def send(kind: str, value: Any) -> None:
@@ -191,14 +206,18 @@ def _end_with_parent() -> None:
 
 
 def local_workers(device: str, requested: str) -> list[Worker]:
-    """The workers for a ``--device`` and the ``--devices`` that were requested.
+    """Choose the workers of this machine, and the device of each.
+
+    Args:
+        device: the value of ``--device``.
+        requested: the value of ``--devices``: a number, numbers with commas, or all.
 
     Raises:
         ConfigError: this machine does not have these devices.
     """
     import torch
 
-    # a device with a number, or one of which there is one only, leaves no choice
+    # 'cuda:1' is a single device, and a machine has one 'mps' at most
     device_type = devices.resolve_device(device).type
     if ":" in device or device_type not in ("cpu", "cuda"):
         raise ConfigError(
@@ -209,6 +228,7 @@ def local_workers(device: str, requested: str) -> list[Worker]:
     on_gpus = device_type == "cuda"
     available = torch.cuda.device_count() if on_gpus else len(devices.cores())
     numbers = _requested_numbers(requested, available, on_gpus=on_gpus)
+    # --devices may list GPUs, but of cores it gives only a count
     lists_cores = "," in requested and not on_gpus
     if max(numbers) >= available or lists_cores:
         unit = "GPUs" if on_gpus else "cores of a CPU"
@@ -217,16 +237,25 @@ def local_workers(device: str, requested: str) -> list[Worker]:
             expected=f"at most {available} {unit}",
         )
 
-    total = len(numbers)
+    num_workers = len(numbers)
     workers = []
-    for index, number in enumerate(numbers):
-        name = f"cuda:{number}" if on_gpus else "cpu"
-        workers.append(Worker(index, total, name, workers_on_machine=total))
+    for worker_number, device_number in enumerate(numbers):
+        device_name = f"cuda:{device_number}" if on_gpus else "cpu"
+        worker = Worker(
+            worker_number, num_workers, device_name, workers_on_machine=num_workers
+        )
+        workers.append(worker)
     return workers
 
 
 def _requested_numbers(requested: str, available: int, *, on_gpus: bool) -> list[int]:
-    """Numbers of the devices that ``--devices`` requests, unchecked."""
+    """Numbers of the devices that ``--devices`` requests, unchecked.
+
+    Args:
+        requested: the value of ``--devices``.
+        available: number of the GPUs or cores of this machine.
+        on_gpus: whether the devices are GPUs.
+    """
     if "," in requested:
         return [int(number) for number in requested.split(",") if number]
     if requested != "all":
@@ -234,5 +263,5 @@ def _requested_numbers(requested: str, available: int, *, on_gpus: bool) -> list
     if on_gpus:
         return list(range(available))
     # one worker for each part of memory with own cores: threads across parts are slow
-    num_nodes = len(list(NODES.glob("node[0-9]*")))
+    num_nodes = len(list(MEMORY_NODES.glob("node[0-9]*")))
     return list(range(max(1, min(num_nodes, available))))

@@ -29,13 +29,14 @@ from gaam_cache.workers.engines.base import (
 )
 
 MOST_RESTARTS = 10  # of one worker: on a cluster nodes come and go
-LOOK_SECONDS = 0.5  # between two looks for messages
-ANSWER_SECONDS = 10.0  # for the first node of a cluster to accept a connection
-DRAIN_SECONDS = 60  # for the mailbox to hand over its messages
+POLL_SECONDS = 0.5  # longest wait for a result before the mailbox is emptied again
+CONNECT_SECONDS = 10.0  # longest wait for the first node to accept a connection
+DRAIN_SECONDS = 60  # longest wait for the mailbox to hand over its messages
 ARRIVAL_SECONDS = 30.0
-"""For the last message of a worker to arrive; the mailbox may be on a lost node."""
+"""Longest wait for the last message of a worker to arrive; the mailbox may be on a lost
+node."""
 LONGEST_ERROR = 500  # characters that are shown of an error of Ray
-LONGEST_LOSS = 300  # characters that are shown of the reason why a worker died
+LONGEST_DEATH_REASON = 300  # characters that are shown of the reason of a death
 OWN_CLUSTER: dict[str, Any] = {
     "include_dashboard": False,
     "object_store_memory": 80 * 2**20,
@@ -49,43 +50,44 @@ class Ray(Engine):
 
     def check(self, device: str, workers: WorkerConfig) -> None:
         """Refuse devices by number, a missing library and an unreachable cluster."""
-        _library()
+        _import_ray()
         if "," in workers.devices or ":" in device:
             raise ConfigError(
                 "a cluster chooses its GPUs itself",
                 expected="a number for --devices, or all; cuda or cpu for --device",
                 found=f"--devices {workers.devices} --device {device}",
             )
-        _check_answer(_address(workers))
+        _check_reachable(_address(workers))
 
     def run(
         self, task: Task, workers: WorkerConfig, on_message: OnMessage
     ) -> list[Any]:
         """Start actors and wait until no work is left."""
         self.check(task.device, workers)
-        ray = _library()
+        ray = _import_ray()
         make_folder(task.folder)
         folders = (Path.cwd(), task.folder, *task.needs)
-        needed_paths = [str(path.absolute()) for path in folders]
-        with _cluster(ray, _address(workers)):
+        required_paths = [str(path.absolute()) for path in folders]
+        with _connected(ray, _address(workers)):
             mailbox = _start_mailbox(ray)
             actors: list[Any] = []
             try:
-                layout = _layout(ray, task, workers)
-                for _ in range(layout.total):
-                    actor_class = ray.remote(_WorkerActor).options(**layout.options)
+                plan = _plan_actors(ray, task, workers)
+                for _ in range(plan.num_workers):
+                    actor_class = ray.remote(_WorkerActor).options(**plan.options)
                     actors.append(actor_class.remote())
 
                 # the mailbox is an argument of the method: a restarted actor would not
                 # find that of its constructor again
-                at_work: dict[Any, int] = {}
+                worker_by_result: dict[Any, int] = {}
                 for number, actor in enumerate(actors):
                     worker = Worker(
-                        number, layout.total, task.device, layout.workers_on_node
+                        number, plan.num_workers, task.device, plan.workers_per_node
                     )
-                    result = actor.work.remote(task, needed_paths, mailbox, worker)
-                    at_work[result] = number
-                return _Supervisor(ray, at_work, mailbox, on_message).wait()
+                    result = actor.work.remote(task, required_paths, mailbox, worker)
+                    worker_by_result[result] = number
+                supervisor = _Supervisor(ray, worker_by_result, mailbox, on_message)
+                return supervisor.wait()
             finally:
                 # nothing half-written is ever published, so killing is safe
                 for actor in [*actors, mailbox]:
@@ -94,52 +96,65 @@ class Ray(Engine):
                         ray.kill(actor)
 
 
-class _Layout(NamedTuple):
+class _ActorPlan(NamedTuple):
     """How many actors to start, and with which options."""
 
-    options: dict[str, Any]  # of every actor
-    total: int
-    workers_on_node: int
+    num_workers: int  # one actor is one worker
+    options: dict[str, Any]  # of every actor, as Ray takes them
+    workers_per_node: int  # at most, if Ray spreads them evenly
 
 
-def _layout(ray: Any, task: Task, workers: WorkerConfig) -> _Layout:
+def _plan_actors(ray: Any, task: Task, workers: WorkerConfig) -> _ActorPlan:
     """Choose the number of actors and the GPUs and cores of each."""
     resources = ray.cluster_resources()
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    gpus_in_all = resources.get("GPU", 0)
-
-    # a CPU task takes no GPU, whatever the configuration says
-    gpus = workers.gpus_per_worker
-    if task.device == "cpu" or gpus is None:
-        has_gpus = task.device == "auto" and gpus_in_all > 0
-        gpus = float(task.device == "cuda" or has_gpus)
+    num_gpus = resources.get("GPU", 0)
+    gpus_per_worker = _gpus_per_worker(task, workers, num_gpus)
 
     # without GPUs each node gets one worker
     if workers.devices != "all":
-        total = int(workers.devices)
-    elif gpus:
-        total = int(gpus_in_all / gpus)
+        num_workers = int(workers.devices)
+    elif gpus_per_worker:
+        num_workers = int(num_gpus / gpus_per_worker)
     else:
-        total = len(nodes)
-    total = max(1, total)
+        num_workers = len(nodes)
+    num_workers = max(1, num_workers)
 
     # one core feeds a GPU; without GPUs a worker gets its part of the cores
-    cpus = 1
-    if not gpus:
+    cores_per_worker = 1
+    if not gpus_per_worker:
         cores_of_nodes = [node.get("CPU", 1) for node in nodes]
-        cores_of_largest = int(max(cores_of_nodes, default=1))
-        cores_each = int(resources.get("CPU", 1)) // total
-        cpus = max(1, min(cores_of_largest, cores_each))
+        cores_of_largest_node = int(max(cores_of_nodes, default=1))
+        equal_share = int(resources.get("CPU", 1)) // num_workers
+        cores_per_worker = max(1, min(cores_of_largest_node, equal_share))
 
     options = {
-        "num_gpus": gpus,
-        "num_cpus": cpus,
+        "num_gpus": gpus_per_worker,
+        "num_cpus": cores_per_worker,
         "scheduling_strategy": "SPREAD",
         "max_restarts": MOST_RESTARTS,
         "max_task_retries": MOST_RESTARTS,
     }
-    workers_on_node = -(-total // max(1, len(nodes)))
-    return _Layout(options, total, workers_on_node)
+    # -(-a // b) is a / b, rounded up
+    workers_per_node = -(-num_workers // max(1, len(nodes)))
+    return _ActorPlan(num_workers, options, workers_per_node)
+
+
+def _gpus_per_worker(task: Task, workers: WorkerConfig, num_gpus: float) -> float:
+    """GPUs of one worker; a fraction if several workers share a GPU.
+
+    ``num_gpus`` is the number of GPUs in the whole cluster.
+    """
+    # a CPU task takes no GPU, whatever the configuration says
+    if task.device == "cpu":
+        return 0.0
+    if workers.gpus_per_worker is not None:
+        return workers.gpus_per_worker
+    if task.device == "cuda":
+        return 1.0
+    if task.device == "auto" and num_gpus > 0:
+        return 1.0
+    return 0.0
 
 
 def _start_mailbox(ray: Any) -> Any:
@@ -156,33 +171,50 @@ class _Supervisor:
     """Waits for the actors, and passes on their messages."""
 
     def __init__(
-        self, ray: Any, at_work: dict[Any, int], mailbox: Any, on_message: OnMessage
+        self,
+        ray: Any,
+        worker_by_result: dict[Any, int],
+        mailbox: Any,
+        on_message: OnMessage,
     ) -> None:
+        """Take over actors that were started.
+
+        Args:
+            ray: the library.
+            worker_by_result: Ray's reference to the result of each worker -> number of
+                the worker.
+            mailbox: the actor that collects the messages of all workers.
+            on_message: receives these messages.
+        """
         self._ray = ray
-        self._at_work = at_work  # result that is awaited -> number of its worker
+        self._awaited = worker_by_result  # without the results that have arrived
         self._mailbox = mailbox
         self._on_message = on_message
         self._results: list[Any] = []
-        self._nodes: dict[int, str] = {}  # worker that began -> name of its node
-        self._loss = ""  # why the last lost worker died
+        self._node_by_worker: dict[int, str] = {}  # of every worker that has begun
+        self._last_death_reason = ""
 
     def wait(self) -> list[Any]:
-        """Wait for all workers that began; their results."""
+        """Wait until every worker that has begun returns; return their results."""
         while True:
-            ended, _ = self._ray.wait(list(self._at_work), timeout=LOOK_SECONDS)
+            awaited = list(self._awaited)
+            arrived, _ = self._ray.wait(awaited, timeout=POLL_SECONDS)
             self._pass_on_messages()
-            for reference in ended:
-                self._take_result(reference)
+            for result in arrived:
+                self._take_result(result)
 
             # a worker returns when all work is done: one that has not begun by then
             # would find nothing left to do
-            is_any_busy = bool(set(self._at_work.values()) & self._nodes.keys())
-            if self._results and not is_any_busy:
+            if self._results and not self._is_any_worker_busy():
                 return self._results
-            if not self._at_work:
-                raise all_died_error(self._loss)
-            if not self._nodes:
+            if not self._awaited:
+                raise all_died_error(self._last_death_reason)
+            if not self._node_by_worker:
                 self._report_waiting()
+
+    def _is_any_worker_busy(self) -> bool:
+        """Whether a worker has begun and has neither returned nor died."""
+        return any(number in self._node_by_worker for number in self._awaited.values())
 
     def _pass_on_messages(self) -> None:
         messages: list[tuple[int, str, Any]] = []
@@ -197,27 +229,32 @@ class _Supervisor:
                 self._on_message(number, kind, value)
 
     def _note_start(self, number: int, node: str) -> None:
+        """Remember on which node a worker began."""
         # only a worker that died begins a second time
-        if number in self._nodes:
+        if number in self._node_by_worker:
             self._report_death(number, f"it is started again on {node}")
-        self._nodes[number] = node
+        self._node_by_worker[number] = node
 
-    def _take_result(self, reference: Any) -> None:
-        number = self._at_work.pop(reference)
+    def _take_result(self, result: Any) -> None:
+        """Keep the result of a worker; or note its death, or raise its error."""
+        number = self._awaited.pop(result)
         try:
-            self._results.append(self._ray.get(reference))
+            self._results.append(self._ray.get(result))
         except self._ray.exceptions.RayActorError as error:
-            self._loss = " ".join(str(error).split())[:LONGEST_LOSS]
+            reason = " ".join(str(error).split())
+            self._last_death_reason = reason[:LONGEST_DEATH_REASON]
             self._report_death(number, "the others go on")
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from error
 
     def _report_death(self, number: int, consequence: str) -> None:
-        node = self._nodes.get(number, "no node")
+        """Pass on and warn that a worker died; ``consequence``: who does its work."""
+        node = self._node_by_worker.get(number, "no node")
         self._on_message(number, "died", node)
         warn_of_death(f"worker {number + 1} on {node}", consequence)
 
     def _report_waiting(self) -> None:
+        """Say that no worker has begun, and what the cluster could offer one."""
         resources = self._ray.cluster_resources()
         gpus = f"{resources.get('GPU', 0):g} GPUs"
         cpus = f"{resources.get('CPU', 0):g} CPUs"
@@ -236,7 +273,7 @@ class _Mailbox:
         self._messages.append((number, kind, value))
 
     def drain(self) -> list[tuple[int, str, Any]]:
-        """All messages since the last call."""
+        """Return all messages since the last call."""
         messages = self._messages
         self._messages = []
         return messages
@@ -246,13 +283,13 @@ class _WorkerActor:
     """A worker in a process of Ray."""
 
     def work(
-        self, task: Task, needed_paths: list[str], mailbox: Any, worker: Worker
+        self, task: Task, required_paths: list[str], mailbox: Any, worker: Worker
     ) -> Any:
         """Do the task; after a restart, do what the shared folder lacks."""
         import ray
 
         last_message = mailbox.put.remote(worker.number, "began", socket.gethostname())
-        _enter(needed_paths)
+        _enter_folders(required_paths)
 
         def send(kind: str, value: Any) -> None:
             nonlocal last_message
@@ -265,16 +302,16 @@ class _WorkerActor:
             ray.wait([last_message], timeout=ARRIVAL_SECONDS)
 
 
-def _enter(needed_paths: list[str]) -> None:
-    """Go to the first folder; refuse a node that lacks one of the folders."""
-    for path in needed_paths:
+def _enter_folders(required_paths: list[str]) -> None:
+    """Work in the first of the folders; refuse a node that lacks one of them."""
+    for path in required_paths:
         if not Path(path).exists():
             raise ConfigError(
                 f"the node '{socket.gethostname()}' does not see the folder",
                 expected="a folder that every node has under the same path",
                 found=f"no {path}",
             )
-    os.chdir(needed_paths[0])
+    os.chdir(required_paths[0])
 
 
 def _address(workers: WorkerConfig) -> str:
@@ -282,20 +319,23 @@ def _address(workers: WorkerConfig) -> str:
     return workers.address or os.environ.get("RAY_ADDRESS") or ""
 
 
-def _check_answer(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """Refuse a host and port that accept no connection; Ray would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     # other addresses, such as auto, Ray refuses at once
     if not host or not port.isdigit():
         return
     try:
-        connection = socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS)
+        connection = socket.create_connection(
+            (host, int(port)), timeout=CONNECT_SECONDS
+        )
         connection.close()
     except (OSError, OverflowError) as error:
-        raise _no_cluster(address, error) from error
+        raise _no_cluster_error(address, error) from error
 
 
-def _no_cluster(address: str, error: Exception) -> ConfigError:
+def _no_cluster_error(address: str, error: Exception) -> ConfigError:
+    """The error for a cluster that did not answer; an empty address is this machine."""
     return ConfigError(
         f"no Ray cluster at '{shortened(address or 'this machine')}'",
         expected="address of a running cluster (ray start --head), or auto",
@@ -304,8 +344,12 @@ def _no_cluster(address: str, error: Exception) -> ConfigError:
 
 
 @contextmanager
-def _cluster(ray: Any, address: str) -> Iterator[None]:
-    """Connect to a cluster; start one of this machine where no address is named."""
+def _connected(ray: Any, address: str) -> Iterator[None]:
+    """Stay connected to a cluster while the context is open.
+
+    Without an address, the cluster is one that this machine starts for itself. A
+    connection that the caller has opened is used, and stays open.
+    """
     if ray.is_initialized():
         yield
         return
@@ -319,7 +363,7 @@ def _cluster(ray: Any, address: str) -> Iterator[None]:
 
 def _connect(ray: Any, address: str) -> None:
     """Connect to a cluster, or start one; keep our own handlers of signals."""
-    # Ray sets handlers of its own, and does not unwind as ours do
+    # Ray sets handlers of its own, and these do not unwind as ours do
     handlers = {number: signal.getsignal(number) for number in terminal.SIGNALS}
     settings = {} if address else OWN_CLUSTER
     try:
@@ -330,7 +374,7 @@ def _connect(ray: Any, address: str) -> None:
             **settings,
         )
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-        raise _no_cluster(address, error) from error
+        raise _no_cluster_error(address, error) from error
     finally:
         # only the main thread may set handlers
         with suppress(ValueError):
@@ -354,7 +398,7 @@ def _without_prints(ray: Any) -> Iterator[None]:
         setattr(module, name, print_function)
 
 
-def _library() -> Any:
+def _import_ray() -> Any:
     """Import Ray, without its telemetry."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")

@@ -69,7 +69,7 @@ def test_rows_tokens_and_bytes_are_those_of_the_cache_that_is_then_made(
 def test_many_rows_are_estimated_from_a_sample(
     tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MODULE, "SAMPLE_ROWS", 30)
+    monkeypatch.setattr(MODULE, "MAX_SAMPLE_ROWS", 30)
     said = gaam_cache.estimate(replace(tiny_config, tokens_per_second=100.0))
     tokens = gaam_cache.extract(tiny_config).tokens
     assert not said.exact_tokens

@@ -29,7 +29,7 @@ def test_as_many_places_as_asked_for_and_no_more_than_there_are(
 ) -> None:
     for number in range(4):
         (tmp_path / f"node{number}").mkdir()
-    monkeypatch.setattr(local, "NODES", tmp_path)
+    monkeypatch.setattr(local, "MEMORY_NODES", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     for gpus in (True, False):

@@ -13,7 +13,7 @@ from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import install
 from gaam_cache.config import ExtractConfig, WorkerConfig
 from gaam_cache.workers import load_engine
-from gaam_cache.workers.engines.ray import _enter
+from gaam_cache.workers.engines.ray import _enter_folders
 
 
 def test_a_node_that_does_not_see_the_folder_is_named(
@@ -21,10 +21,10 @@ def test_a_node_that_does_not_see_the_folder_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     here, away = str(tmp_path), str(tmp_path / "away")
-    _enter([here, here])
+    _enter_folders([here, here])
     for bad in ([away], [here, away]):
         with pytest.raises(ConfigError, match=away) as caught:
-            _enter(bad)
+            _enter_folders(bad)
         assert os.uname().nodename in str(caught.value)
 
 
