@@ -279,7 +279,13 @@ class ModelEncoder(Encoder):
         batching: Batching | None = None,
         tell: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Load or draw the weights, and probe the model as far as these rows need."""
+        """Load the weights, or draw random ones, and probe the model.
+
+        Args:
+            longest: tokens of the longest row to be encoded; None: it is not known.
+            batching: how the rows will share batches; None: the probe decides it.
+            tell: called with a line about what is going on.
+        """
         with self._explaining_failures():
             if not self._has_weights:
                 self._load_weights()
@@ -293,6 +299,7 @@ class ModelEncoder(Encoder):
             if batching == "alone":
                 self._measure_shape()
             else:
+                # a longest row of no tokens is probed as one that is not known
                 self._measure(min(longest or self.max_length, self.max_length), tell)
 
     @contextmanager

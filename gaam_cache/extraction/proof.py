@@ -87,10 +87,13 @@ def check_proof(
     *,
     outside_cache: bool,
 ) -> float:
-    """Compare the rows of the proof with their states alone.
+    """Check that batching changed no row of the proof beyond rounding.
+
+    The rows of the proof are a sample. The encoder read each of them in its batch, and
+    once more by itself.
 
     Args:
-        encoded: the rows, with the states of some of them alone.
+        encoded: the rows, with the states of the sample when encoded alone.
         states: the states to be stored, pooling -> (N, L, D).
         encoder: the encoder of the rows.
         plan: of the cache.

@@ -178,10 +178,13 @@ class ExtractionStats:
     def doubts(
         self, *, noun: str, max_length: int, causal: bool, storage_dtype: str
     ) -> list[str]:
-        """A line for each sign that rows are not what they seem to be.
+        """Warning lines about suspicious rows.
+
+        A row is suspicious if its tokens are unknown, if a different row has the same
+        states (a twin), or if rounding makes layers of different rows equal.
 
         Args:
-            noun: what people call a row.
+            noun: the word for a row in messages, such as "text".
             max_length: tokens at which rows are cut.
             causal: whether the encoder reads from left to right.
             storage_dtype: type to which states are rounded.
