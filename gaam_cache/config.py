@@ -723,6 +723,7 @@ class ImportConfig:
                 "nothing to import", expected="one file of arrays, or several"
             )
         check_rules(self, self._rules())
+        # it refuses a setting that does not say which array belongs to which split
         for name in ("arrays", "labels"):
             names_by_split(self, name)
 

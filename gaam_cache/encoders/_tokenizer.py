@@ -245,13 +245,14 @@ class EncoderTokenizer:
         ]
 
     def marker_ids(self, model: nn.Module, num_embeddings: int | None) -> list[int]:
-        """Tokens that stand for no word but may occur in a text, each once.
+        """Ids of special tokens that an input may hold, the likeliest first, each once.
 
         They are the tokens around every text, such as [CLS], and padding tokens.
+        ``num_embeddings`` is the number of ids that the model knows, if that is known.
         """
         around_text = self.ids([""])[0]
-        # A table has zeros at its padding index, which may change how a model computes.
-        zero_embeddings = [
+        # The embedding at a padding index is zero, and some models treat it specially.
+        padding_indices = [
             module.padding_idx
             for module in model.modules()
             if isinstance(module, nn.Embedding)
@@ -260,15 +261,17 @@ class EncoderTokenizer:
         candidates = [
             *around_text[:1],
             *self.pad_ids(num_embeddings),
-            *zero_embeddings,
+            *padding_indices,
             *around_text[1:],
         ]
-        usable = [
-            token
-            for token in candidates
-            if token is not None and token < (num_embeddings or token + 1)
-        ]
-        return list(dict.fromkeys(usable))
+        usable: list[int] = []
+        for token in candidates:
+            if token is None or token in usable:
+                continue
+            # 0 stands for a number that is not known
+            if not num_embeddings or token < num_embeddings:
+                usable.append(token)
+        return usable
 
     def show(self, ids: Sequence[int] | NDArray[np.int64]) -> str:
         """Names of tokens on one line; a long text shows its first and last tokens."""
