@@ -300,7 +300,7 @@ def claim(
     if not (0 < margin < 1 and train_rows > 0):
         raise ValueError(
             "a margin is a fraction above 0 and below 1, "
-            "and there is at least one training row"
+            "and the number of training rows is above 0"
         )
     num_seeds, num_rows = difference_SN.shape
     units = _checked_groups(groups, num_rows)

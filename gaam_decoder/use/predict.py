@@ -68,8 +68,9 @@ ALIKE = (
 class PredictConfig:
     """Everything ``gaam predict`` can be told.
 
-    >>> config = gaam_decoder.PredictConfig(run=runs[0].path, texts=("a text",
-    "another"))
+    >>> config = gaam_decoder.PredictConfig(
+    ...     run=runs[0].path, texts=("a text", "another")
+    ... )
 
     Raises:
         ConfigError: on construction: a value out of its range, or settings that do not
@@ -216,8 +217,9 @@ def predict(
     once to find unusable rows, and again, some 2,048 rows at a time, to predict them.
     The results appear when they are complete.
 
-    >>> config = gaam_decoder.PredictConfig(run=runs[0].path, cache="cache",
-    out="predicted.csv")
+    >>> config = gaam_decoder.PredictConfig(
+    ...     run=runs[0].path, cache="cache", out="predicted.csv"
+    ... )
     >>> found = gaam_decoder.predict(config)
 
     Args:
