@@ -168,12 +168,12 @@ class Source(ABC):
             self._divided_rows = _divide(rows, config, config.test_fraction)
         return self._divided_rows[split]
 
+    @abstractmethod
     def rows(self, config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
         """All rows of one split; with a ``test_fraction``, all rows of the only split.
 
         A source may ignore ``--limit``, because ``read`` applies it to the result.
         """
-        raise NotImplementedError
 
     def _check_options(self, config: ExtractConfig) -> None:
         """Refuse options that mean nothing for this data set."""

@@ -49,26 +49,26 @@ class Learned:
 
 
 def grouped(x_BLD: Tensor, heads: int) -> Tensor:
-    """How far layers are from the first of their group, (B, H, G, D), in float32 at least.
+    """Layers minus the first layer of their group, (B, H, G, D), in float32 or wider.
 
-    What layers differ in may be small beside what they share, a thousandth in features of language
-    models. The difference of two close numbers is exact, a mean of them is not; so what is shared
-    goes first, and no statistic of the rest knows of it.
+    In language models, layers may differ by a thousandth of the values that they share.
+    The difference of two close numbers is exact, while their mean is rounded. So this
+    subtracts the shared part before anything computes a mean or a spread.
     """
     wide_BLD = x_BLD.to(torch.promote_types(x_BLD.dtype, torch.float32))
     x_BHGD = wide_BLD.unflatten(1, (heads, x_BLD.shape[1] // heads))
     return x_BHGD - x_BHGD[:, :, :1]
 
 
-def of_rows(parameter_HD: Tensor, rows: int) -> Tensor:
-    """A parameter as every row of a batch reads it, (B, H, 1, D), or all rows, (1, H, 1, D).
+def expand_over_rows(parameter_HD: Tensor, rows: int) -> Tensor:
+    """A parameter with an axis for rows: (B, H, 1, D), or (1, H, 1, D) when compiled.
 
-    Of the former the gradient is added up over layers, and what that gives over rows, for which a
-    CPU takes a sixth of the time of both at once; a compiler needs no such help.
+    With a copy for every row, the gradient is summed over layers first and over rows
+    second. A CPU needs a sixth of the time that one sum over both axes takes. A compiler
+    finds the fast order by itself.
     """
-    return parameter_HD[:, None].expand(
-        1 if torch.compiler.is_compiling() else rows, -1, -1, -1
-    )
+    num_copies = 1 if torch.compiler.is_compiling() else rows
+    return parameter_HD[:, None].expand(num_copies, -1, -1, -1)
 
 
 def centred(x_BHGD: Tensor, location: Location) -> tuple[Tensor, Tensor]:
@@ -160,10 +160,10 @@ class DensityGate(Attention):
         """The density of every residual, normalised as asked for, (B, H, G, D)."""
         learned_HD, rows = self._inside(), len(r_BHGD) if self.handed_by_row else 1
         w_BHGD = self.density(
-            r_BHGD, **{k: of_rows(v, rows) for k, v in learned_HD.items()}
+            r_BHGD, **{k: expand_over_rows(v, rows) for k, v in learned_HD.items()}
         )
         if self.normalize == "density":
-            w_BHGD = w_BHGD * of_rows(self.constant(**learned_HD), len(r_BHGD))
+            w_BHGD = w_BHGD * expand_over_rows(self.constant(**learned_HD), len(r_BHGD))
         return w_BHGD
 
     def _inside(self) -> dict[str, Tensor]:
@@ -180,6 +180,6 @@ class DensityGate(Attention):
         """The gate of every layer and feature, (B, L, D)."""
         x_BHGD = grouped(x_BLD, self.heads)
         centred_BHGD, variance_BH1D = centred(x_BHGD, self.location)
-        offset_BH1D = of_rows(-self.offset, len(x_BLD))
+        offset_BH1D = expand_over_rows(-self.offset, len(x_BLD))
         r_BHGD = (centred_BHGD + offset_BH1D) * torch.rsqrt(variance_BH1D + EPSILON)
         return self.gate(r_BHGD).flatten(1, 2)
