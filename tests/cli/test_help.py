@@ -10,6 +10,7 @@ import typer
 
 import cli
 from gaam_cache.common import plugins, settings
+from gaam_decoder.reports import columns
 from tests.conftest import Outcome
 
 COMMANDS: dict[str, Any] = dict(typer.main.get_command(cli.app).commands)  # type: ignore[attr-defined]
@@ -54,6 +55,12 @@ def test_every_option_of_a_configuration_is_one_of_the_command() -> None:
         for setting in settings.settings_of(config):
             is_there = f"--{setting.key}" in there or setting.key in there
             assert is_there == setting.option, (section, setting.key)
+
+
+def test_the_help_of_a_report_names_its_columns_in_their_order() -> None:
+    """The help repeats their names, because importing the columns takes too long."""
+    names = [name.partition(" (")[0] for name in cli.COLUMNS.split(", ")]
+    assert columns.choose(names, "accuracy") == columns.COLUMNS
 
 
 OFFERED: dict[str, set[str]] = {
