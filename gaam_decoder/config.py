@@ -249,9 +249,9 @@ class TrainConfig(WorkerConfig):
         candidates = "rates and decays" if len(self.weight_decay) > 1 else "rates"
         unit = "a decoder and fold" if self.folds else "a decoder"
         return (
-            f"tuning: {num_candidates} {candidates} by {len(tuning_seeds)} seeds that "
-            f"report nothing, then {len(self.seeds)} at the best: {cost} trainings "
-            f"{unit}; --lr RATE trains that alone"
+            f"tuning: {len(tuning_seeds)} tuning seeds try {num_candidates} "
+            f"{candidates}, then {len(self.seeds)} seeds train with the best: {cost} "
+            f"trainings {unit}; --lr RATE skips the tuning"
         )
 
     @property

@@ -296,7 +296,9 @@ def _not_compared(table: Table) -> str | None:
     baseline = table.baseline
     if baseline is None:
         if len(table.rows) > 1:
-            return "no differences are shown: --baseline names a row"
+            return (
+                "no differences are shown: --baseline NAME chooses what to compare with"
+            )
         return None
 
     def lacks_counterpart(row: Row) -> bool:

@@ -608,8 +608,8 @@ def what_next(config: TrainConfig, runs: Sequence[RunResult]) -> list[str]:
     is_small = 0 < test_rows < train_rows < FEW_ROWS
     if is_small and not config.folds and config.train_rows == (None,):
         lines.append(
-            f"--folds 5 would test on all {train_rows} training rows, "
-            f"these {test_rows} set aside"
+            f"more test rows: --folds 5 tests on each of the {train_rows} training rows "
+            f"once, and leaves these {test_rows} out"
         )
     return lines
 

@@ -115,20 +115,18 @@ class PredictConfig:
         check_at_least(self, 1, "top")
         if self.texts and self.file is not None:
             found = f"{shortened(self.texts[0])!r} and --file {self.file}"
-            raise ConfigError("rows are texts, or those of a file", found=found)
+            raise ConfigError("predict takes texts or a file, not both", found=found)
         if self.file is None and (self.encoding, self.delimiter) != (None, None):
             raise ConfigError(
-                "encoding and delimiter are of a file", expected="--file FILE"
+                "encoding and delimiter need a file", expected="--file FILE"
             )
         if self.split is not None and not self.of_cache:
             raise ConfigError(
-                "--split is of a cache", expected="--cache CACHE without other rows"
+                "--split needs --cache", expected="--cache CACHE without other rows"
             )
         if self.encoder is not None and self.of_cache and self.cache is not None:
             expected = "texts, - for stdin, or --file FILE beside it"
-            raise ConfigError(
-                "--encoder is of rows that are encoded", expected=expected
-            )
+            raise ConfigError("--encoder needs rows to encode", expected=expected)
         if self.of_cache and self.cache is None:
             expected = "texts, - for stdin, --file FILE, or --cache CACHE --split test"
             raise ConfigError("nothing to predict", expected=expected)
