@@ -15,11 +15,11 @@ import numpy as np
 from gaam_cache.common import plugins
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
-from gaam_decoder.reports.rows import SCALED, Row, score_of
+from gaam_decoder.reports.entries import SCALED, Entry, score_of
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.stats.scores.base import Interval, percent
 
-Numbers = Callable[[Row], Mapping[str, Any]]
+Numbers = Callable[[Entry], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Column:
     # its header in a terminal, which may have two lines
     short: str
     # the text of a cell
-    value: Callable[[Row], str]
+    value: Callable[[Entry], str]
     # how the column is made
     note: str
     # whether it shows a comparison, and is empty in rows that are not compared
@@ -39,7 +39,7 @@ class Column:
     # values for programs, by what to add to the header; None: the text of the cell
     numbers: Numbers | None = None
 
-    def text(self, row: Row) -> str:
+    def text(self, row: Entry) -> str:
         """The text of a cell, or nothing."""
         if self.pair and row.compared is None:
             return ""
@@ -49,7 +49,7 @@ class Column:
         """Its name without units, where ``score`` is compared."""
         return self.name.format(score=score).partition(" (")[0].removesuffix(" %")
 
-    def cells(self, row: Row, score: str) -> dict[str, Any]:
+    def cells(self, row: Entry, score: str) -> dict[str, Any]:
         """Values for programs by header, or nothing; fractions instead of percent."""
         if self.pair and row.compared is None:
             return {}
@@ -91,7 +91,7 @@ def p_value(p: float | None) -> str:
     return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
-def marks(row: Row) -> str:
+def marks(row: Entry) -> str:
     """Marks of a score that is no test accuracy, optimistic, or perhaps too low."""
     text = ""
     if row.on_training_rows:
@@ -110,77 +110,77 @@ def verdict(claim: stats.Claim) -> str:
     return claim.verdict
 
 
-def _number(value: Callable[[Row], Any]) -> Numbers:
+def _number(value: Callable[[Entry], Any]) -> Numbers:
     """One value for programs, under the header alone."""
     return lambda row: {"": value(row)}
 
 
-def _bounds(interval_of: Callable[[Row], Interval]) -> Numbers:
+def _bounds(interval_of: Callable[[Entry], Interval]) -> Numbers:
     """Both ends of an interval for programs."""
 
-    def numbers(row: Row) -> dict[str, Any]:
+    def numbers(row: Entry) -> dict[str, Any]:
         low, high = interval_of(row) or (None, None)
         return {" low": low, " high": high}
 
     return numbers
 
 
-def _claim(row: Row) -> stats.Claim:
+def _claim(row: Entry) -> stats.Claim:
     assert row.compared is not None
     return row.compared.claim
 
 
-def _validation(row: Row) -> float | None:
+def _validation(row: Entry) -> float | None:
     return row.validation if row.candidate else None
 
 
-def _validation_text(row: Row) -> str:
+def _validation_text(row: Entry) -> str:
     accuracy = _validation(row)
     return "" if accuracy is None else percent(accuracy)
 
 
-def _seeds_text(row: Row) -> str:
+def _seeds_text(row: Entry) -> str:
     text = str(len(row.seeds))
     if row.failed:
         text += f" ({len(row.failed)} failed)"
     return text
 
 
-def _parameters_text(row: Row) -> str:
+def _parameters_text(row: Entry) -> str:
     return f"{row.parameters['attention']:,} / {row.parameters['total']:,}"
 
 
-def _mean_seconds(row: Row) -> float | None:
+def _mean_seconds(row: Entry) -> float | None:
     if not row.finished:
         return None
     return float(np.mean([row.seconds[seed] for seed in row.finished]))
 
 
-def _seconds_text(row: Row) -> str:
+def _seconds_text(row: Entry) -> str:
     seconds = _mean_seconds(row)
     return "-" if seconds is None else f"{seconds:.2f}"
 
 
-def _difference_text(row: Row) -> str:
+def _difference_text(row: Entry) -> str:
     claim = _claim(row)
     text = row.chosen.unit.difference(claim.difference)
     return f"{text}*" if claim.significant else text
 
 
-def _p_training(row: Row) -> float | None:
+def _p_training(row: Entry) -> float | None:
     """The p-value of the t test over folds; None without a cross-validation."""
     if row.compared is None or row.compared.other_training is None:
         return None
     return row.compared.other_training.p
 
 
-def _p_training_text(row: Row) -> str:
+def _p_training_text(row: Entry) -> str:
     if row.compared is None or row.compared.other_training is None:
         return ""
     return p_value(row.compared.other_training.p)
 
 
-def _what_would_decide(row: Row) -> str:
+def _what_would_decide(row: Entry) -> str:
     """How many seeds, rows or groups would decide; or why there is no claim."""
     claim = _claim(row)
     if claim.verdict != "undecided" or claim.p is None:

@@ -17,7 +17,7 @@ from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY
-from gaam_decoder.reports.rows import Comparison, Row
+from gaam_decoder.reports.entries import Comparison, Entry
 from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.stats.scored import Scored, claim_by_score
 
@@ -32,11 +32,11 @@ ALL = "all"  # the value of such a setting
 ALL_HEADS = "all heads"
 
 Settings = tuple[tuple[str, str], ...]  # sorted names and values
-RowsBySettings = dict[Settings, list[Row]]
+RowsBySettings = dict[Settings, list[Entry]]
 Places = tuple[int, int]  # of two rows in their group
 
 
-def paired_difference(row: Row, other: Row, margin: float) -> Comparison | None:
+def paired_difference(row: Entry, other: Entry, margin: float) -> Comparison | None:
     """Subtract another row from a row, seed by seed.
 
     A head that is fitted at once has no seeds: the same predictions stand beside each
@@ -74,7 +74,7 @@ def paired_difference(row: Row, other: Row, margin: float) -> Comparison | None:
 
 
 def _over_folds(
-    row: Row, other: Row, places: list[int], other_places: list[int]
+    row: Entry, other: Entry, places: list[int], other_places: list[int]
 ) -> stats.CorrectedT | None:
     """The difference over the folds, with the t test for overlapping training sets."""
     by_part = (row.by_part[places] - other.by_part[other_places]).mean(0)
@@ -90,14 +90,14 @@ def _over_folds(
     return stats.corrected_resampled_t(by_part, ratio, most=row.chosen.unit.highest)
 
 
-def _tuning_grids(row: Row) -> list[list[Any]]:
+def _tuning_grids(row: Entry) -> list[list[Any]]:
     """The values of all candidates, for every tuning of a row."""
     return [
         [candidate.values for candidate in tuning.candidates] for tuning in row.tunings
     ]
 
 
-def _scored(row: Row, places: list[int]) -> Scored:
+def _scored(row: Entry, places: list[int]) -> Scored:
     # The variance of a mean over parts, from the doubt of the choice in each part.
     variance = sum(choice.variance for choice in row.choices)
     choice_variance = variance / row.by_part.shape[1] ** 2
@@ -135,10 +135,10 @@ def _correct_by_holm(
 
 
 def compare_all(
-    rows: Sequence[Row],
-    beside: Sequence[Row],
+    rows: Sequence[Entry],
+    beside: Sequence[Entry],
     margin: float,
-    other_of: Callable[[Row, Sequence[Row]], Row | None],
+    other_of: Callable[[Entry, Sequence[Entry]], Entry | None],
 ) -> dict[Any, Comparison]:
     """Compare every row of a table with its counterpart, corrected for its head.
 
@@ -161,10 +161,10 @@ def compare_all(
 
 
 def _differences(
-    rows: Sequence[Row],
+    rows: Sequence[Entry],
     head: str,
     margin: float,
-    other_of: Callable[[Row, Sequence[Row]], Row | None],
+    other_of: Callable[[Entry, Sequence[Entry]], Entry | None],
 ) -> dict[tuple[Any, Any], Comparison]:
     """Every row of a head minus its counterpart, by the keys of both."""
     differences = {}
@@ -181,7 +181,7 @@ def _differences(
 
 
 def counts_by_head(
-    rows: Sequence[Row], compared: Mapping[Any, Comparison]
+    rows: Sequence[Entry], compared: Mapping[Any, Comparison]
 ) -> dict[str, int]:
     """Number of comparisons in Holm's correction, for each head with a claim."""
     counts: dict[str, int] = {}
@@ -212,7 +212,7 @@ def same_recipe(
     return all(first.get(key) == second.get(key) for key in keys)
 
 
-def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
+def choose_baseline(rows: Sequence[Entry], asked: str | None) -> str | None:
     """Choose the mechanism to compare with: the requested one, else ``none``.
 
     Raises:
@@ -233,12 +233,14 @@ def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
     )
 
 
-def is_of(row: Row, baseline: str | None) -> bool:
+def is_of(row: Entry, baseline: str | None) -> bool:
     """Whether a row is one of the baseline; a check with shuffled labels is not."""
     return row.attention == baseline and not row.shuffled
 
 
-def counterpart(row: Row, rows: Sequence[Row], baseline: str | None) -> Row | None:
+def counterpart(
+    row: Entry, rows: Sequence[Entry], baseline: str | None
+) -> Entry | None:
     """Find the row of the baseline with the same head and recipe.
 
     If both rows were tuned, their tuned settings may differ. None for the baseline
@@ -260,7 +262,7 @@ def counterpart(row: Row, rows: Sequence[Row], baseline: str | None) -> Row | No
     return None
 
 
-def probe_of(row: Row, rows: Sequence[Row]) -> Row | None:
+def probe_of(row: Entry, rows: Sequence[Entry]) -> Entry | None:
     """Find the linear probe on the same states and splits.
 
     None for a fit, for a check, and for a row with too few seeds.
@@ -281,7 +283,7 @@ class Group(NamedTuple):
 
     name: str  # the settings that distinguish it from other groups; may be empty
     labels: tuple[str, ...]  # the value of the setting, for each row
-    rows: tuple[Row, ...]
+    rows: tuple[Entry, ...]
     pairs: dict[Places, Comparison]  # the row at the first place minus the second
 
     @property
@@ -306,7 +308,7 @@ def _references(labels: Sequence[str]) -> tuple[int, ...]:
 
 
 def every_pair(
-    tables: Sequence[tuple[Sequence[Row], Sequence[Row]]],
+    tables: Sequence[tuple[Sequence[Entry], Sequence[Entry]]],
     axis: str | None,
     margin: float,
 ) -> list[Pairs]:
@@ -362,13 +364,13 @@ def _compare_table(
     return Pairs(axis, num_tests, groups, asked)
 
 
-def _family(rows: Sequence[Row], axis: str) -> str:
+def _family(rows: Sequence[Entry], axis: str) -> str:
     """The head of these rows, whose pairs Holm corrects for one another."""
     return ALL_HEADS if axis == "head" else rows[0].head
 
 
 def _testable_pairs(
-    sets: Iterable[Sequence[Row]], axis: str
+    sets: Iterable[Sequence[Entry]], axis: str
 ) -> dict[str, set[frozenset[Any]]]:
     """Pairs of row keys with enough seeds and test rows for a claim, by family."""
     testable: dict[str, set[frozenset[Any]]] = {}
@@ -400,7 +402,7 @@ def _correct_groups(groups: Sequence[Group], num_testable: int) -> None:
         groups[number].pairs[places] = comparison
 
 
-def _is_testable(row: Row, other: Row) -> bool:
+def _is_testable(row: Entry, other: Entry) -> bool:
     """Whether two rows have seeds and test rows enough for a claim."""
     seeds = {*row.finished} & {*other.finished}
     num_rows: int = row.accuracy.scored.by_row.shape[1]  # type: ignore[union-attr]
@@ -435,7 +437,7 @@ def _group_name(settings: Settings, shared: set[tuple[str, str]]) -> str:
 
 
 def _compare_rows(
-    rows: Sequence[Row], references: Sequence[int], margin: float
+    rows: Sequence[Entry], references: Sequence[int], margin: float
 ) -> dict[Places, Comparison]:
     """Compare the best rows with each other, and all rows with the references."""
     pairs: dict[Places, Comparison] = {}
@@ -456,7 +458,7 @@ def numbered(names: list[str]) -> list[str]:
     return numbered_names
 
 
-def _axis_value(row: Row, axis: str) -> str:
+def _axis_value(row: Entry, axis: str) -> str:
     """The value of the setting in a row; the default if its recipe has none."""
     if axis == "attn":
         return row.attention
@@ -468,7 +470,7 @@ def _axis_value(row: Row, axis: str) -> str:
     return str(value)
 
 
-def _group_by_settings(rows: Sequence[Row], axis: str) -> RowsBySettings:
+def _group_by_settings(rows: Sequence[Entry], axis: str) -> RowsBySettings:
     """Group rows that agree in all but tuned settings, if two differ along the axis.
 
     A fit, a check with shuffled labels and a row without the score are in no group.
@@ -487,7 +489,7 @@ def _group_by_settings(rows: Sequence[Row], axis: str) -> RowsBySettings:
     }
 
 
-def _settings(row: Row, axis: str) -> Settings:
+def _settings(row: Entry, axis: str) -> Settings:
     """The settings of a row, without the axis and without tuned settings."""
     left_out = {axis}
     if row.tunings:

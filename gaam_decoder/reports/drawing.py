@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.messages import brief, visible
-from gaam_decoder.reports.rows import DEFAULT, Row
+from gaam_decoder.reports.entries import DEFAULT, Entry
 from gaam_decoder.reports.table import Table
 from gaam_decoder.stats.scores.base import Interval
 
@@ -252,7 +252,7 @@ def _forest(table: Table) -> Figure:
     return _with_legend(figure)
 
 
-def _name_rows(rows: Sequence[Row], x: str) -> tuple[Figure, Axes]:
+def _name_rows(rows: Sequence[Entry], x: str) -> tuple[Figure, Axes]:
     """A figure with the name of each row on its y axis."""
     names = names_of([row.label for row in rows])
     most_lines = max(name.count("\n") + 1 for name in names)

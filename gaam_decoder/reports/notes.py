@@ -15,8 +15,8 @@ from gaam_cache.store.files import short_digest
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.compare import DEFAULT_BASELINE, counts_in_words, is_of
+from gaam_decoder.reports.entries import DEFAULT, Entry
 from gaam_decoder.reports.groups import in_words
-from gaam_decoder.reports.rows import DEFAULT, Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.runs.groups import EQUAL_ROWS
 from gaam_decoder.runs.loading import Selection
@@ -56,7 +56,7 @@ Note = Callable[[Table], str | None]
 class Recommendation(NamedTuple):
     """The row to use, and a clause that says so and why."""
 
-    row: Row
+    row: Entry
     advice: str
 
 
@@ -102,7 +102,7 @@ def warnings(table: Table) -> list[str]:
     ]
 
 
-def _note_on_rows(text: str, applies: Callable[[Row], object]) -> Note:
+def _note_on_rows(text: str, applies: Callable[[Entry], object]) -> Note:
     """Make a note that lists the rows to which ``applies`` says yes."""
 
     def note(table: Table) -> str | None:
@@ -163,7 +163,7 @@ def _failures(table: Table) -> str | None:
     return f"what failed counts in no mean and no pair: {'; '.join(lines)}"
 
 
-def _failure_reasons(row: Row) -> Iterator[str]:
+def _failure_reasons(row: Entry) -> Iterator[str]:
     """Each reason why seeds of a row failed, once, with the folds where it occurred."""
     folds_by_reason: dict[str, set[str]] = {}
     for run in row.runs:
@@ -253,7 +253,7 @@ def _groups_not_known(table: Table) -> str | None:
     )
 
 
-def _predicts_one_class(row: Row) -> bool:
+def _predicts_one_class(row: Entry) -> bool:
     predicted_C = row.confusion.sum(0)
     if len(predicted_C) < 2 or not row.finished:
         return False
@@ -301,7 +301,7 @@ def _not_compared(table: Table) -> str | None:
             )
         return None
 
-    def lacks_counterpart(row: Row) -> bool:
+    def lacks_counterpart(row: Entry) -> bool:
         exempt = is_of(row, baseline) or row.shuffled or row.fitted
         return not (row.compared or exempt)
 
@@ -328,7 +328,7 @@ def _against_probe(table: Table) -> str | None:
     )
 
 
-def _few_validation_rows(row: Row) -> bool:
+def _few_validation_rows(row: Entry) -> bool:
     """Whether few rows chose the epoch.
 
     Where a run does not record their number, their share of the training split says it.
@@ -361,12 +361,12 @@ def _few_training_rows(table: Table) -> str | None:
     )
 
 
-def chance(row: Row) -> float:
+def chance(row: Entry) -> float:
     """Accuracy without information, a fraction: the share of the largest test class."""
     return float(row.labels_per_class.max() / row.labels_per_class.sum())
 
 
-def _above_chance(row: Row) -> bool:
+def _above_chance(row: Entry) -> bool:
     """Whether a decoder learned shuffled labels."""
     # one seed is one permutation of the labels, which shows nothing
     if not row.shuffled or len(row.finished) < 2:
@@ -573,11 +573,11 @@ def _clauses_on_decoders(
     return parts, False
 
 
-def _is_behind_probe(row: Row) -> bool:
+def _is_behind_probe(row: Entry) -> bool:
     return row.probed is not None and row.probed.claim.verdict == "worse"
 
 
-def _is_ahead_of_probe(row: Row) -> bool:
+def _is_ahead_of_probe(row: Entry) -> bool:
     return row.probed is not None and row.probed.claim.verdict == "better"
 
 
@@ -677,7 +677,7 @@ def recommended(table: Table) -> Recommendation | None:
     return Recommendation(reference, f"use {reference.label}: {reason}")
 
 
-def _unbeaten_reference(table: Table, rows: Sequence[Row]) -> Row | None:
+def _unbeaten_reference(table: Table, rows: Sequence[Entry]) -> Entry | None:
     """Logistic regression where it is the best row, else the only row of the baseline.
 
     None where a row is shown to be better than it, and where nothing was compared.

@@ -15,7 +15,7 @@ from gaam_cache.common.paths import absolute_path
 from gaam_cache.store.files import write_file
 from gaam_decoder.reports import columns as columns
 from gaam_decoder.reports.drawing import image_files, overviews
-from gaam_decoder.reports.rows import DEFAULT
+from gaam_decoder.reports.entries import DEFAULT
 from gaam_decoder.reports.sections.base import sections
 from gaam_decoder.reports.table import Format, Table, build_tables
 from gaam_decoder.runs.loading import Texts, load_runs, one_form

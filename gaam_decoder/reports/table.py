@@ -16,15 +16,15 @@ from gaam_cache.common.messages import brief
 from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.compare import Pairs
-from gaam_decoder.reports.groups import TableGroups, columns_like_groups
-from gaam_decoder.reports.rows import (
+from gaam_decoder.reports.entries import (
     DEFAULT,
     Comparison,
-    Row,
+    Entry,
     Tested,
-    rows_by_test,
+    entries_by_test,
     score_of,
 )
+from gaam_decoder.reports.groups import TableGroups, columns_like_groups
 from gaam_decoder.reports.titles import apart
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult, states_of
@@ -62,7 +62,7 @@ class Table:
     # the test rows, in words
     where: str
     num_test_rows: int = 0
-    rows: tuple[Row, ...] = ()
+    rows: tuple[Entry, ...] = ()
     # the mechanism that the others are compared with
     baseline: str | None = None
     # decoders that are no rows, because some of their folds are missing
@@ -89,12 +89,12 @@ class Table:
     runs: tuple[RunResult, ...]
 
     @property
-    def shown(self) -> list[Row]:
+    def shown(self) -> list[Entry]:
         """The rows that are shown."""
         return [row for row in self.rows if row.shown]
 
     @property
-    def compared(self) -> list[tuple[Row, Comparison]]:
+    def compared(self) -> list[tuple[Entry, Comparison]]:
         """The rows that are compared with the baseline."""
         return [(row, row.compared) for row in self.rows if row.compared]
 
@@ -266,7 +266,7 @@ def build_tables(
     choice, tested = _choose_and_group(runs, options)
 
     # for Holm, the rows that filters left out of each table too
-    all_rows_by_test: dict[tuple[Any, ...], list[Row]] = {}
+    all_rows_by_test: dict[tuple[Any, ...], list[Entry]] = {}
     if options.left_out_runs:
         _, all_tested = _choose_and_group([*runs, *options.left_out_runs], options)
         all_rows_by_test = {test.key: test.rows for test in all_tested}
@@ -309,7 +309,7 @@ def _choose_and_group(
     """Choose the candidate of every row, and group the rows by their test rows."""
     keep_all = options.every_candidate
     choice = Choice(list(runs), {}, ()) if keep_all else choose(runs)
-    tested = rows_by_test(
+    tested = entries_by_test(
         [run for run in choice.runs if run.evaluated],
         choice.tunings,
         options.score,
@@ -322,7 +322,7 @@ def _choose_and_group(
 
 def _build_table(
     test: Tested,
-    all_rows: Sequence[Row],
+    all_rows: Sequence[Entry],
     pairs: Pairs,
     baseline: str | None,
     unchosen_runs: Sequence[str],
@@ -340,7 +340,7 @@ def _build_table(
     """
     rows = test.rows
 
-    def find_baseline(row: Row, candidates: Sequence[Row]) -> Row | None:
+    def find_baseline(row: Entry, candidates: Sequence[Entry]) -> Entry | None:
         return compare.counterpart(row, candidates, baseline)
 
     compared = compare.compare_all(rows, all_rows, options.margin, find_baseline)
@@ -440,7 +440,7 @@ def _tell_caches_apart(tables: Sequence[Table]) -> list[Table]:
     ]
 
 
-def _share_right(rows: Sequence[Row]) -> NDArray[np.float64]:
+def _share_right(rows: Sequence[Entry]) -> NDArray[np.float64]:
     """Share of decoders and seeds that are right on each test row, (N,)."""
     trained = [row for row in rows if row.finished and not row.shuffled]
     right_by_decoder = [
@@ -453,7 +453,7 @@ def _share_right(rows: Sequence[Row]) -> NDArray[np.float64]:
     return np.nan_to_num(share_N)
 
 
-def _name_rows(rows: Sequence[Row]) -> tuple[Row, ...]:
+def _name_rows(rows: Sequence[Entry]) -> tuple[Entry, ...]:
     """The rows with short names, and with the settings in which they differ."""
     names_heads = len({row.head for row in rows if not row.fitted}) > 1
     settings = _settings_to_show(rows)
@@ -479,14 +479,14 @@ def _name_rows(rows: Sequence[Row]) -> tuple[Row, ...]:
     )
 
 
-def _settings_to_show(rows: Sequence[Row]) -> list[str]:
+def _settings_to_show(rows: Sequence[Entry]) -> list[str]:
     """Settings that were tuned or differ between rows, sorted."""
     tuned = {name for row in rows for tuning in row.tunings for name in tuning.names}
     known = {name for row in rows for name in row.recipe} - SPELLED_IN_NAME
     return [name for name in sorted(known) if name in tuned or _varies(name, rows)]
 
 
-def _varies(setting: str, rows: Sequence[Row]) -> bool:
+def _varies(setting: str, rows: Sequence[Entry]) -> bool:
     """Whether rows differ in a setting, among those in which it plays a part."""
     values = set()
     for row in rows:
@@ -495,7 +495,7 @@ def _varies(setting: str, rows: Sequence[Row]) -> bool:
     return len(values) > 1
 
 
-def _name_of(row: Row, with_head: bool) -> str:
+def _name_of(row: Entry, with_head: bool) -> str:
     name = brief(row.attention)
     if with_head:
         name += f" + {brief(row.head, 60)}"
@@ -507,7 +507,7 @@ def _name_of(row: Row, with_head: bool) -> str:
 
 
 def _spell_settings(
-    row: Row, settings: Sequence[str], rows: Sequence[Row]
+    row: Entry, settings: Sequence[str], rows: Sequence[Entry]
 ) -> dict[str, str]:
     """The settings of a row in words, by their names.
 

@@ -195,7 +195,7 @@ class RunResult:
         return tuple(self.tuning.get("seeds", ()))
 
     @property
-    def chose(self) -> bool:
+    def tuning_only(self) -> bool:
         """Whether the run served tuning only: it has no reporting seed."""
         return bool(self.tuning_seeds) and set(self.seeds) <= set(self.tuning_seeds)
 
@@ -454,7 +454,7 @@ class RunResult:
                 **self.fit
             )
         text += f" a seed, seeds: {len(self.seeds)}"
-        if self.chose:
+        if self.tuning_only:
             text += " to choose a rate"
         return text
 
@@ -467,7 +467,7 @@ class RunResult:
 
         # Whoever sees test accuracies of candidates has chosen by them, so that
         # tuning runs show validation accuracies alone.
-        if self.chose:
+        if self.tuning_only:
             accuracy_S = self.validation_accuracy
             text = f"validation {100 * accuracy_S.mean():.1f}%"
         else:

@@ -288,7 +288,7 @@ def _group_candidates(runs: Sequence[RunResult]) -> list[RunsByValues]:
                 {
                     values: runs_of_values
                     for values, runs_of_values in candidates.items()
-                    if any(run.chose for run in runs_of_values)
+                    if any(run.tuning_only for run in runs_of_values)
                 }
             )
     return grouped
@@ -299,7 +299,7 @@ def _dropped_keys(candidates: RunsByValues, chosen_values: TunedValues) -> set[s
     dropped: set[str] = set()
     for values, runs in candidates.items():
         keys = {run.key for run in runs}
-        reporting_keys = {run.key for run in runs if not run.chose}
+        reporting_keys = {run.key for run in runs if not run.tuning_only}
         if values == chosen_values:
             # Tuning runs stand for the chosen candidate only if it has no others.
             if reporting_keys:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from gaam_decoder.training.arithmetic.engine import Engine
-    from gaam_decoder.training.grid import Item
+    from gaam_decoder.training.experiments import Experiment
 
 VERSION = 2
 FILES = "group-*"
@@ -103,15 +103,15 @@ class Checkpoint:
 
 
 class Unfinished:
-    """The hidden folder where the finished seeds of an item wait for the others."""
+    """The hidden folder where the finished seeds of an experiment wait for the others."""
 
-    def __init__(self, runs: Path, item: Item) -> None:
-        self.folder = runs / f".{item.name}.partial"
+    def __init__(self, runs: Path, experiment: Experiment) -> None:
+        self.folder = runs / f".{experiment.name}.partial"
         self._begun: dict[str, Any] = {
             "version": VERSION,
-            "key": item.key,
-            "title": str(item),
-            "epochs": item.epochs,
+            "key": experiment.key,
+            "title": str(experiment),
+            "epochs": experiment.epochs,
         }
 
     def group(self, seeds: Sequence[int], engine: Engine) -> Checkpoint:

@@ -27,7 +27,7 @@ from gaam_cache.store.reader import EmbeddingCache, ShardedArray, Split
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.arithmetic.engine import free_on
-from gaam_decoder.training.protocol import Rows, parts_of
+from gaam_decoder.training.splits import Rows, parts_of
 
 PREFETCH = 3  # batches to gather ahead of rows that are not on the device
 SLICE_BYTES = 2**26  # of the slices in which rows go to a GPU
@@ -120,7 +120,7 @@ def taken(source: Tensor, place: Tensor) -> Tensor:
 
 
 class Loaded:
-    """The features of a sweep, held in a share of the free memory for its next item."""
+    """The features of a sweep, held in a share of the free memory for its next experiment."""
 
     def __init__(self, share: float = MEMORY_SHARE) -> None:
         self._share = share

@@ -23,10 +23,15 @@ from gaam_decoder.training.arithmetic.engine import (
     groups_of,
 )
 from gaam_decoder.training.data import Loaded, TrainData, prepare_data
-from gaam_decoder.training.grid import Item, candidates_of, grids_of, plan_items
-from gaam_decoder.training.group import Group
+from gaam_decoder.training.experiments import (
+    Experiment,
+    candidate_grids,
+    candidates_of,
+    plan_experiments,
+)
 from gaam_decoder.training.probe import fit_cost
-from gaam_decoder.training.protocol import num_rows
+from gaam_decoder.training.seed_batch import SeedBatch
+from gaam_decoder.training.splits import num_rows
 
 TIMED_STEPS = 3
 # times that of an eager step; on two cores 1 for matrix products, 7 for gates
@@ -83,17 +88,19 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     check_writable(config.runs, option="--runs")
     device = devices.resolve_device(config.device)
     cache = open_cache(config.cache)
-    items = plan_items(config, cache, device)
+    experiments = plan_experiments(config, cache, device)
 
     # tuning seeds train every candidate, reporting seeds one of each decoder
-    requested: list[tuple[list[Item], Sequence[int]]] = []
+    requested: list[tuple[list[Experiment], Sequence[int]]] = []
     tuning_seeds = config.choosing_seeds
     if tuning_seeds is None:
-        requested += [([item], config.seeds) for item in items]
+        requested += [([experiment], config.seeds) for experiment in experiments]
     else:
-        candidates = candidates_of(items, config, cache)
-        requested += [([item], tuning_seeds) for item in candidates.values()]
-        requested += [(grid, config.seeds) for grid in grids_of(items)]
+        candidates = candidates_of(experiments, config, cache)
+        requested += [
+            ([experiment], tuning_seeds) for experiment in candidates.values()
+        ]
+        requested += [(grid, config.seeds) for grid in candidate_grids(experiments)]
 
     timer = _Timer(config, cache, device)
     runs = [_estimate_run(grid, seeds, config, timer) for grid, seeds in requested]
@@ -103,22 +110,22 @@ def estimate(config: TrainConfig) -> TrainEstimate:
 
 
 def _estimate_run(
-    grid: Sequence[Item], seeds: Sequence[int], config: TrainConfig, timer: _Timer
+    grid: Sequence[Experiment], seeds: Sequence[int], config: TrainConfig, timer: _Timer
 ) -> EstimatedRun:
     """Estimate the candidate of a decoder that lacks the fewest seeds."""
-    lacking_by_item: list[tuple[Item, list[int]]] = []
+    lacking_by_experiment: list[tuple[Experiment, list[int]]] = []
     for candidate in grid:
         runs = runs_of_key(config.runs, candidate.key)
-        lacking_by_item.append((candidate, candidate.lacking(seeds, runs)))
-    item, lacking = min(lacking_by_item, key=lambda pair: len(pair[1]))
+        lacking_by_experiment.append((candidate, candidate.lacking(seeds, runs)))
+    experiment, lacking = min(lacking_by_experiment, key=lambda pair: len(pair[1]))
     return EstimatedRun(
-        title=str(item),
-        recipe=item.recipe.to_dict(),
+        title=str(experiment),
+        recipe=experiment.recipe.to_dict(),
         candidates=len(grid),
-        epochs=None if item.recipe.fitted else item.epochs,
+        epochs=None if experiment.recipe.fitted else experiment.epochs,
         seeds=tuple(lacking),
-        done=len(item.seeds(seeds)) - len(lacking),
-        seconds=timer.seconds(item, lacking) if lacking else 0.0,
+        done=len(experiment.seeds(seeds)) - len(lacking),
+        seconds=timer.seconds(experiment, lacking) if lacking else 0.0,
     )
 
 
@@ -135,17 +142,17 @@ class _Timer:
         self._loaded = Loaded(0.0)
         self._seconds_per_row: dict[tuple[DecoderSpec, int, int], float] = {}
 
-    def seconds(self, item: Item, lacking: Sequence[int]) -> float:
-        """Seconds that the lacking seeds of an item may take."""
-        if item.recipe.fitted:
-            rows = num_rows(item.recipe, self._cache)
-            seconds, _ = fit_cost(item.spec, rows, self._device)
+    def seconds(self, experiment: Experiment, lacking: Sequence[int]) -> float:
+        """Seconds that the lacking seeds of an experiment may take."""
+        if experiment.recipe.fitted:
+            rows = num_rows(experiment.recipe, self._cache)
+            seconds, _ = fit_cost(experiment.spec, rows, self._device)
             return seconds
-        data = prepare_data(self._cache, item.recipe, self._device, self._loaded)
+        data = prepare_data(self._cache, experiment.recipe, self._device, self._loaded)
         rows = len(data.train)
         engine = choose_engine(
-            item.spec,
-            item.recipe,
+            experiment.spec,
+            experiment.recipe,
             self._device,
             len(lacking),
             rows,
@@ -155,27 +162,33 @@ class _Timer:
         groups = groups_of(lacking, engine.seed_batch)
 
         # each decoder is timed once for a number of seeds
-        few = min(rows, item.recipe.batch_size * TIMED_STEPS)
-        shape = (item.spec, len(groups[0]), few)
+        few = min(rows, experiment.recipe.batch_size * TIMED_STEPS)
+        shape = (experiment.spec, len(groups[0]), few)
         if shape not in self._seconds_per_row:
-            self._seconds_per_row[shape] = _time_row(item, data, few, groups[0], engine)
+            self._seconds_per_row[shape] = _time_row(
+                experiment, data, few, groups[0], engine
+            )
         per_row = self._seconds_per_row[shape]
-        seconds = per_row * rows * item.epochs * len(groups)
+        seconds = per_row * rows * experiment.epochs * len(groups)
         if engine.compiled:
             seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
         return seconds
 
 
 def _time_row(
-    item: Item, data: TrainData, few: int, group: Sequence[int], engine: Engine
+    experiment: Experiment,
+    data: TrainData,
+    few: int,
+    group: Sequence[int],
+    engine: Engine,
 ) -> float:
     """Seconds that a group of seeds takes for a row, without a compiler."""
     train = data.train
     subset = replace(train, rows=train.rows[:few], label_N=train.label_N[:few])
-    training = Group(
-        item.spec,
+    training = SeedBatch(
+        experiment.spec,
         replace(data, train=subset, selection=None),
-        item.recipe,
+        experiment.recipe,
         group,
         engine=replace(engine, compiled=False),
     )

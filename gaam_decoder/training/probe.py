@@ -26,13 +26,13 @@ from gaam_decoder.training.arithmetic.engine import (
     free_on,
 )
 from gaam_decoder.training.data import Subset, TrainData, told_labels
-from gaam_decoder.training.group import (
+from gaam_decoder.training.seed_batch import (
     Plateau,
     SeedState,
     add_attention_maps,
     result_of,
 )
-from gaam_decoder.training.protocol import num_rows
+from gaam_decoder.training.splits import num_rows
 
 ATTENTION = Spec("none")
 HEAD = Spec("lbfgs")
@@ -91,7 +91,7 @@ def probe_fits(
     return False
 
 
-def fit_item(
+def fit_experiment(
     spec: DecoderSpec, data: TrainData, recipe: Recipe, tell: Callable[[str], None]
 ) -> tuple[SeedResult, Fit, Engine]:
     """Fit and evaluate a head.

@@ -1,7 +1,7 @@
 """Train mechanisms over seeds, in this process or in workers, and publish the runs.
 
 Existing runs are not trained again. Several trainers may share a folder of runs. A
-trainer takes a lease on an item to plan, fit or publish it, and a lease on each seed
+trainer takes a lease on an experiment to plan, fit or publish it, and a lease on each seed
 batch to train it. Whichever trainer finds all seeds finished publishes the run.
 """
 
@@ -47,16 +47,16 @@ from gaam_decoder.training.arithmetic.engine import (
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint, Unfinished, claim_of
 from gaam_decoder.training.data import Loaded, TrainData, prepare_data
-from gaam_decoder.training.grid import (
-    Item,
+from gaam_decoder.training.experiments import (
+    Experiment,
+    candidate_grids,
     candidates_of,
-    grids_of,
-    plan_items,
-    reporting_items,
+    plan_experiments,
+    reporting_experiments,
 )
-from gaam_decoder.training.group import Group
-from gaam_decoder.training.probe import fit_item
-from gaam_decoder.training.record import publish
+from gaam_decoder.training.probe import fit_experiment
+from gaam_decoder.training.publish import publish
+from gaam_decoder.training.seed_batch import SeedBatch
 
 Progress = Callable[[int, int, str], None]
 """Called with (finished seed-epochs, all seed-epochs, a description of the work)."""
@@ -196,153 +196,168 @@ class _Sweep:
         self._leases = Leases(config.runs / LEASE_FOLDER)
         self._loaded = Loaded(config.memory_share)
         self._steps = Steps()
-        # seed-epochs in all, and those that are left by the key of an item; the key ""
-        # stands for items that tuning has not chosen yet
+        # seed-epochs in all, and those that are left by the key of an experiment; the key ""
+        # stands for experiments that tuning has not chosen yet
         self._total = 0
         self._left: dict[str, int] = {}
 
     def run(self) -> list[RunResult]:
-        items = plan_items(self._config, self._cache, self._device)
+        experiments = plan_experiments(self._config, self._cache, self._device)
         tuning_seeds = self._config.choosing_seeds
         with self._leases:
             if tuning_seeds is None:
-                return self._train_items(items, self._config.seeds)
-            return self._tune_and_train(items, tuning_seeds)
+                return self._train_experiments(experiments, self._config.seeds)
+            return self._tune_and_train(experiments, tuning_seeds)
 
     def _tune_and_train(
-        self, items: Sequence[Item], tuning_seeds: Sequence[int]
+        self, experiments: Sequence[Experiment], tuning_seeds: Sequence[int]
     ) -> list[RunResult]:
         """Train all candidates with the tuning seeds, then the chosen ones."""
         config = self._config
-        candidates = candidates_of(items, config, self._cache)
+        candidates = candidates_of(experiments, config, self._cache)
 
         # progress counts the reporting seeds of each decoder from the start
-        tuned_grids = [grid for grid in grids_of(items) if len(grid) > 1]
+        tuned_grids = [grid for grid in candidate_grids(experiments) if len(grid) > 1]
         self._total = len(tuned_grids) * len(config.seeds) * config.epochs
         self._left[""] = self._total
 
         # tune on validation rows
-        tuned = self._train_items([*candidates.values()], tuning_seeds)
+        tuned = self._train_experiments([*candidates.values()], tuning_seeds)
         choice = choose(tuned, tuning_seeds)
         unchosen = [run for run in tuned if run.key in choice.unchosen]
         check_failures(unchosen, tuning_seeds)
 
         # train the chosen candidates with the reporting seeds
-        reporting = reporting_items(items, config, candidates, tuned, choice)
+        reporting = reporting_experiments(
+            experiments, config, candidates, tuned, choice
+        )
         self._total -= self._left.pop("")
-        reported = self._train_items(reporting, config.seeds)
+        reported = self._train_experiments(reporting, config.seeds)
         tuned_paths = {run.path for run in tuned}
         return [run for run in reported if run.path not in tuned_paths] + tuned
 
-    def _train_items(
-        self, items: Sequence[Item], seeds: Sequence[int]
+    def _train_experiments(
+        self, experiments: Sequence[Experiment], seeds: Sequence[int]
     ) -> list[RunResult]:
-        """Train the missing seeds of items; return the runs that hold the seeds."""
-        runs_by_key = {item.key: self._runs_of(item) for item in items}
-        for item in items:
-            _warn_of_other_code(item, runs_by_key[item.key])
+        """Train the missing seeds of experiments; return the runs that hold the seeds."""
+        runs_by_key = {
+            experiment.key: self._runs_of(experiment) for experiment in experiments
+        }
+        for experiment in experiments:
+            _warn_of_other_code(experiment, runs_by_key[experiment.key])
 
         # count the seed-epochs that no run has
         left: dict[str, int] = {}
-        for item in items:
-            lacking = item.lacking(seeds, runs_by_key[item.key])
-            left[item.key] = len(lacking) * item.epochs
+        for experiment in experiments:
+            lacking = experiment.lacking(seeds, runs_by_key[experiment.key])
+            left[experiment.key] = len(lacking) * experiment.epochs
         self._total += sum(left.values())
         self._left |= left
 
         # a trainer that was killed after it published leaves a folder to tidy up
-        open_items = [
-            item
-            for item in items
-            if left[item.key] or Unfinished(self._runs, item).folder.exists()
+        open_experiments = [
+            experiment
+            for experiment in experiments
+            if left[experiment.key]
+            or Unfinished(self._runs, experiment).folder.exists()
         ]
-        if open_items:
+        if open_experiments:
             make_folder(self._runs)
-        self._train_until_published(open_items, seeds, items)
+        self._train_until_published(open_experiments, seeds, experiments)
         self._leases.clear_dead()
 
         # return what is published now
-        for item in open_items:
-            runs_by_key[item.key] = self._runs_of(item)
+        for experiment in open_experiments:
+            runs_by_key[experiment.key] = self._runs_of(experiment)
         published: list[RunResult] = []
-        for item in items:
-            wanted = set(item.seeds(seeds))
-            runs = runs_by_key[item.key]
+        for experiment in experiments:
+            wanted = set(experiment.seeds(seeds))
+            runs = runs_by_key[experiment.key]
             published += [run for run in runs if wanted & set(run.seeds)]
         return published
 
     def _train_until_published(
-        self, open_items: Sequence[Item], seeds: Sequence[int], items: Sequence[Item]
+        self,
+        open_experiments: Sequence[Experiment],
+        seeds: Sequence[int],
+        experiments: Sequence[Experiment],
     ) -> None:
-        """Train items in turn; wait for those that other trainers are at work on."""
-        waiting = list(open_items)
+        """Train experiments in turn; wait for those that other trainers are at work on."""
+        waiting = list(open_experiments)
         while waiting:
-            at_work: list[tuple[Item, Holder]] = []
-            for item in waiting:
-                holder = self._train_item(item, seeds, items)
+            at_work: list[tuple[Experiment, Holder]] = []
+            for experiment in waiting:
+                holder = self._train_experiment(experiment, seeds, experiments)
                 if holder is not None:
-                    at_work.append((item, holder))
-            waiting = [item for item, _ in at_work]
+                    at_work.append((experiment, holder))
+            waiting = [experiment for experiment, _ in at_work]
             if at_work:
-                item, holder = at_work[0]
-                self._tell(item, f": waiting for {holder.in_words()}")
+                experiment, holder = at_work[0]
+                self._tell(experiment, f": waiting for {holder.in_words()}")
                 time.sleep(PAUSE_SECONDS)
 
-    def _runs_of(self, item: Item) -> list[RunResult]:
-        return runs_of_key(self._runs, item.key)
+    def _runs_of(self, experiment: Experiment) -> list[RunResult]:
+        return runs_of_key(self._runs, experiment.key)
 
-    def _published_seeds(self, item: Item) -> set[int]:
-        return {seed for run in self._runs_of(item) for seed in run.seeds}
+    def _published_seeds(self, experiment: Experiment) -> set[int]:
+        return {seed for run in self._runs_of(experiment) for seed in run.seeds}
 
-    def _tell(self, item: Item, text: str, new: int = 0) -> None:
-        """Report the work on an item and its ``new`` finished seed-epochs."""
-        self._left[item.key] = max(0, self._left[item.key] - new)
+    def _tell(self, experiment: Experiment, text: str, new: int = 0) -> None:
+        """Report the work on an experiment and its ``new`` finished seed-epochs."""
+        self._left[experiment.key] = max(0, self._left[experiment.key] - new)
         done = self._total - sum(self._left.values())
-        self._report(done, self._total, f"{item}{text}", new)
+        self._report(done, self._total, f"{experiment}{text}", new)
 
-    def _train_item(
-        self, item: Item, seeds: Sequence[int], items: Sequence[Item]
+    def _train_experiment(
+        self,
+        experiment: Experiment,
+        seeds: Sequence[int],
+        experiments: Sequence[Experiment],
     ) -> Holder | None:
-        """Train the seeds of an item that no other trainer is at work on.
+        """Train the seeds of an experiment that no other trainer is at work on.
 
         Returns:
             A trainer that is at work on the rest, or None if all seeds are published.
         """
         data: TrainData | None = None
-        while item.lacking(seeds, self._runs_of(item)):
+        while experiment.lacking(seeds, self._runs_of(experiment)):
             if data is None:
-                data = self._read_data(item, seeds[0])
+                data = self._read_data(experiment, seeds[0])
 
             # one trainer at a time fits, plans and publishes
-            lease = self._leases.take(item.name)
+            lease = self._leases.take(experiment.name)
             if isinstance(lease, Holder):
                 return lease
             try:
                 # another trainer may have published a moment ago
-                lacking = item.lacking(seeds, self._runs_of(item))
+                lacking = experiment.lacking(seeds, self._runs_of(experiment))
                 if not lacking:
                     break
-                if item.recipe.fitted:
-                    self._fit_item(item, data)
+                if experiment.recipe.fitted:
+                    self._fit_experiment(experiment, data)
                     continue
-                engine, seed_batches = self._plan(item, lacking, data, items)
+                engine, seed_batches = self._plan(
+                    experiment, lacking, data, experiments
+                )
             finally:
                 lease.release()
 
             # the next turn of the loop publishes
             holders = [
-                self._train_seed_batch(item, batch, data, engine)
+                self._train_seed_batch(experiment, batch, data, engine)
                 for batch in seed_batches
             ]
             if holders and all(holders):
                 return holders[0]
-        return self._tidy_up(item)
+        return self._tidy_up(experiment)
 
-    def _read_data(self, item: Item, seed: int) -> TrainData:
-        """The data of an item; warn where every step reads rows from disk."""
-        self._tell(item, ": reading and checking the cache")
-        data = self._prepare_data(item, seed)
-        draws_any_row = item.recipe.window is None and not item.recipe.fitted
+    def _read_data(self, experiment: Experiment, seed: int) -> TrainData:
+        """The data of an experiment; warn where every step reads rows from disk."""
+        self._tell(experiment, ": reading and checking the cache")
+        data = self._prepare_data(experiment, seed)
+        draws_any_row = (
+            experiment.recipe.window is None and not experiment.recipe.fitted
+        )
         if draws_any_row and data.train.features.place == "disk":
             window = max(1, len(data.train) // 8)
             warnings.warn(
@@ -353,66 +368,80 @@ class _Sweep:
             )
         return data
 
-    def _prepare_data(self, item: Item, seed: int) -> TrainData:
-        return prepare_data(self._cache, item.recipe, self._device, self._loaded, seed)
+    def _prepare_data(self, experiment: Experiment, seed: int) -> TrainData:
+        return prepare_data(
+            self._cache, experiment.recipe, self._device, self._loaded, seed
+        )
 
-    def _fit_item(self, item: Item, data: TrainData) -> None:
+    def _fit_experiment(self, experiment: Experiment, data: TrainData) -> None:
         """Fit a head at once and publish it: a fit is too quick for a checkpoint."""
 
         def on_value(text: str) -> None:
-            self._tell(item, f": {text}", 1)
+            self._tell(experiment, f": {text}", 1)
 
-        result, fit, engine = fit_item(item.spec, data, item.recipe, on_value)
-        track_seeds(self._config.track, self._runs, item.name, [result])
-        path = publish(item, [result], data, engine, self._config, self._cache, fit)
+        result, fit, engine = fit_experiment(
+            experiment.spec, data, experiment.recipe, on_value
+        )
+        track_seeds(self._config.track, self._runs, experiment.name, [result])
+        path = publish(
+            experiment, [result], data, engine, self._config, self._cache, fit
+        )
         self._on_run(path)
 
-    def _tidy_up(self, item: Item) -> Holder | None:
-        """Remove the unfinished work of a published item, unless a trainer holds it."""
-        unfinished = Unfinished(self._runs, item)
+    def _tidy_up(self, experiment: Experiment) -> Holder | None:
+        """Remove the unfinished work of a published experiment, unless a trainer holds it."""
+        unfinished = Unfinished(self._runs, experiment)
         if unfinished.folder.exists():
-            lease = self._leases.take(item.name)
+            lease = self._leases.take(experiment.name)
             if isinstance(lease, Holder):
                 return lease
-            others = self._leases.others_at_work(f"{item.name}-")
-            unfinished.remove(self._published_seeds(item), others=others)
+            others = self._leases.others_at_work(f"{experiment.name}-")
+            unfinished.remove(self._published_seeds(experiment), others=others)
             lease.release()
-        self._left[item.key] = 0
+        self._left[experiment.key] = 0
         return None
 
     def _plan(
-        self, item: Item, lacking: Sequence[int], data: TrainData, items: Sequence[Item]
+        self,
+        experiment: Experiment,
+        lacking: Sequence[int],
+        data: TrainData,
+        experiments: Sequence[Experiment],
     ) -> tuple[Engine, list[list[int]]]:
-        """Choose the engine and the seed batches of an item.
+        """Choose the engine and the seed batches of an experiment.
 
         Seed batches of begun work stay as they are. Where all seeds are finished, the
         run is published and there are no seed batches.
         """
         # tuning seeds with rows of their own share the compiled step across candidates
         sharing = 1
-        if item.recipe.val_folds:
-            sharing = sum(other.spec == item.spec for other in items)
+        if experiment.recipe.val_folds:
+            sharing = sum(other.spec == experiment.spec for other in experiments)
         chosen = choose_engine(
-            item.spec,
-            item.recipe,
+            experiment.spec,
+            experiment.recipe,
             self._device,
             len(lacking) * max(1, sharing),
             len(data.train),
             self._config.seed_batch,
             self._config.compile,
-            most=self._most_seeds(item, lacking, items),
+            most=self._most_seeds(experiment, lacking, experiments),
         )
-        unfinished = Unfinished(self._runs, item)
+        unfinished = Unfinished(self._runs, experiment)
         results, files = unfinished.load()
         engine = _engine_of_begun_work(chosen, files)
 
         # publish where no seed is left to train
         left = set(lacking) - results.keys()
-        self._left[item.key] = min(self._left[item.key], len(left) * item.epochs)
+        self._left[experiment.key] = min(
+            self._left[experiment.key], len(left) * experiment.epochs
+        )
         if not left:
-            new_seeds = sorted(results.keys() - self._published_seeds(item))
+            new_seeds = sorted(results.keys() - self._published_seeds(experiment))
             finished = [results[seed] for seed in new_seeds]
-            path = publish(item, finished, data, engine, self._config, self._cache)
+            path = publish(
+                experiment, finished, data, engine, self._config, self._cache
+            )
             self._on_run(path)
             return engine, []
 
@@ -426,15 +455,18 @@ class _Sweep:
         return engine, seed_batches
 
     def _most_seeds(
-        self, item: Item, lacking: Sequence[int], items: Sequence[Item]
+        self,
+        experiment: Experiment,
+        lacking: Sequence[int],
+        experiments: Sequence[Experiment],
     ) -> int | None:
         """The most seeds of a seed batch, if rows or other workers limit them."""
-        if item.recipe.val_folds is not None:
+        if experiment.recipe.val_folds is not None:
             return 1
         if self._workers > 1 and self._config.seed_batch is None:
             # large seed batches would leave workers without work
-            workers_per_item = -(-self._workers // len(items))
-            return -(-len(lacking) // workers_per_item)
+            workers_per_experiment = -(-self._workers // len(experiments))
+            return -(-len(lacking) // workers_per_experiment)
         return None
 
     def _seed_batches(
@@ -457,51 +489,56 @@ class _Sweep:
         return seed_batches + groups_of(sorted(remaining), most)
 
     def _train_seed_batch(
-        self, item: Item, batch: list[int], data: TrainData, engine: Engine
+        self, experiment: Experiment, batch: list[int], data: TrainData, engine: Engine
     ) -> Holder | None:
         """Train a seed batch that no other trainer has done or is at work on.
 
         Returns:
             The other trainer that is at work on it, or None.
         """
-        file = Unfinished(self._runs, item).group(batch, engine)
+        file = Unfinished(self._runs, experiment).group(batch, engine)
         if file.done:
             return None
-        lease = self._leases.take(claim_of(item.name, batch))
+        lease = self._leases.take(claim_of(experiment.name, batch))
         if isinstance(lease, Holder):
             return lease
         # another trainer may have finished it before the lease was taken
         if not file.done:
-            self._train_and_keep(item, batch, data, engine, file)
+            self._train_and_keep(experiment, batch, data, engine, file)
         lease.release()
         return None
 
     def _train_and_keep(
         self,
-        item: Item,
+        experiment: Experiment,
         batch: list[int],
         data: TrainData,
         engine: Engine,
         file: Checkpoint,
     ) -> None:
         """Train a seed batch and write its results into its file."""
-        if item.recipe.val_folds is not None:
-            data = self._prepare_data(item, batch[0])
-        with enough_memory(item.recipe, batch, engine.device):
-            training = Group(
-                item.spec, data, item.recipe, batch, engine=engine, steps=self._steps
+        if experiment.recipe.val_folds is not None:
+            data = self._prepare_data(experiment, batch[0])
+        with enough_memory(experiment.recipe, batch, engine.device):
+            training = SeedBatch(
+                experiment.spec,
+                data,
+                experiment.recipe,
+                batch,
+                engine=engine,
+                steps=self._steps,
             )
-            results = training.train(file, self._epoch_reporter(item, batch))
+            results = training.train(file, self._epoch_reporter(experiment, batch))
 
         # later seed batches go on as this one ended
         if engine.compiled and not training.compiler.works:
             eager = replace(engine, compiled=False, why="the compiler failed")
             file.begun["engine"] = eager.to_dict()
-        track_seeds(self._config.track, self._runs, item.name, results)
+        track_seeds(self._config.track, self._runs, experiment.name, results)
         file.finish(results)
 
     def _epoch_reporter(
-        self, item: Item, batch: Sequence[int]
+        self, experiment: Experiment, batch: Sequence[int]
     ) -> Callable[[int, float], None]:
         """A function that reports the epochs of a seed batch."""
         title = f"seed {spell_numbers(batch)}"
@@ -513,15 +550,15 @@ class _Sweep:
             nonlocal last_epoch
             new = (epoch - last_epoch) * len(batch)
             last_epoch = epoch
-            text = f" {title} epoch {epoch}/{item.epochs} loss {loss:.3f}"
-            self._tell(item, text, new)
+            text = f" {title} epoch {epoch}/{experiment.epochs} loss {loss:.3f}"
+            self._tell(experiment, text, new)
 
         return on_epoch
 
 
-def _warn_of_other_code(item: Item, runs: Sequence[RunResult]) -> None:
+def _warn_of_other_code(experiment: Experiment, runs: Sequence[RunResult]) -> None:
     """Warn of existing runs that other versions of the mechanism or head trained."""
-    code = item.recipe.code()
+    code = experiment.recipe.code()
     for run in runs:
         old_code = run.environment["code"]
         changed = [
@@ -529,7 +566,7 @@ def _warn_of_other_code(item: Item, runs: Sequence[RunResult]) -> None:
         ]
         if changed:
             warnings.warn(
-                f"{item}: {shown_path(run.path)} was trained by other code of "
+                f"{experiment}: {shown_path(run.path)} was trained by other code of "
                 f"{', '.join(changed)}, and is kept: another --runs trains it again",
                 GaamWarning,
                 stacklevel=3,
@@ -558,7 +595,7 @@ def is_candidate(config: TrainConfig, run: RunResult) -> bool:
     has_candidates = len(config.rates) * len(config.weight_decay) > 1
     if run.fit or config.select != "val" or not has_candidates:
         return False
-    return run.chose or config.choosing_seeds is None
+    return run.tuning_only or config.choosing_seeds is None
 
 
 def what_came_of_it(

@@ -148,7 +148,7 @@ def open_decoder(
     else:
         has_several = not is_run(folder) and run_folders(folder)
         run = one_run(_recommended(folder) if has_several else folder)
-        if run.chose:
+        if run.tuning_only:
             _warn(
                 f"'{run.path.name}' was trained to choose a rate: "
                 "what was chosen is another run"
@@ -282,7 +282,7 @@ def _no_single_one(runs: Sequence[RunResult]) -> ConfigError:
 
 def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:
     """Whether a run is the final model of these: it differs in its tested rows."""
-    if run.chose:
+    if run.tuning_only:
         return False
     first = evaluated[0]
     if run.attention != first.attention or run.head != first.head:

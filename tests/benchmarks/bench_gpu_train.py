@@ -34,8 +34,8 @@ from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import Spec, build
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine
 from gaam_decoder.training.data import Subset, TrainData
-from gaam_decoder.training.grid import recipes
-from gaam_decoder.training.group import Group
+from gaam_decoder.training.experiments import recipes
+from gaam_decoder.training.seed_batch import SeedBatch
 from tests.benchmarks._machine import (
     describe,
     matrix_product_flops,
@@ -143,7 +143,7 @@ def measure(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
         )
         engine = replace(engine, seed_batch=seeds)
         loss_of = build(recipe.loss, "loss")
-        group = Group(
+        group = SeedBatch(
             spec, data, recipe, list(range(seeds)), loss_of=loss_of, engine=engine
         )
         seconds = timed(partial(group._pass, 1), rounds, device) / seeds

@@ -26,7 +26,7 @@ from gaam_decoder import TrainConfig, load_runs, train
 from gaam_decoder.analysis.learned import GATES
 from gaam_decoder.analysis.planting import plant
 from gaam_decoder.config import PlantConfig
-from gaam_decoder.reports.rows import Comparison
+from gaam_decoder.reports.entries import Comparison
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.specs import parse_attention
 

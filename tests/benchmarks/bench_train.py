@@ -40,7 +40,7 @@ from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
 from gaam_decoder.training.data import Features, Subset, TrainData
-from gaam_decoder.training.group import Group
+from gaam_decoder.training.seed_batch import SeedBatch
 from tests.benchmarks._machine import (
     alternate,
     describe,
@@ -65,7 +65,9 @@ def contestant(
 ) -> Callable[[], float]:
     """Seconds per seed-epoch of a group that is warm."""
     loss_of = build(recipe.loss, "loss")
-    group = Group(spec, data, recipe, list(range(seeds)), loss_of=loss_of, engine=how)
+    group = SeedBatch(
+        spec, data, recipe, list(range(seeds)), loss_of=loss_of, engine=how
+    )
     group.train_epoch()
     assert group.compiler.works == how.compiled
 
@@ -192,7 +194,7 @@ def accuracy(cache: Path, head: str, epochs: int, seeds: int = 10) -> dict[str, 
         )
         found = []
         for group in groups_of(range(seeds), how.seed_batch):
-            trained = Group(spec, data, asked, group, engine=how).train()
+            trained = SeedBatch(spec, data, asked, group, engine=how).train()
             found += [
                 float((r.test_logits.argmax(1) == label_N).float().mean())
                 for r in trained

@@ -30,7 +30,7 @@ from gaam_decoder.heads.conv import ConvHead
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.arithmetic.engine import keep_freed_memory
 from gaam_decoder.training.data import Subset, TrainData, prepare_data
-from gaam_decoder.training.grid import plan_items
+from gaam_decoder.training.experiments import plan_experiments
 
 
 class PlainLoop:
@@ -105,7 +105,7 @@ def setting(
     )
     cache = open_cache(cache_path)
     device = torch.device("cpu")
-    item = plan_items(config, cache, device)[0]
+    item = plan_experiments(config, cache, device)[0]
     return item.spec, prepare_data(cache, item.recipe, device), item.recipe
 
 

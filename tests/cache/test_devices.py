@@ -134,7 +134,7 @@ def test_after_memory_ran_out_nothing_holds_the_tensors_of_the_attempt(
 
 def test_seeds_of_gpus_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """``torch.manual_seed`` sets them, and a fork of the CPU's state does not bring them back."""
-    from tests.decoder.training.test_group import build_decoder, spec
+    from tests.decoder.training.test_seed_batch import build_decoder, spec
 
     touched: list[int] = []
     monkeypatch.setattr(torch.cuda, "manual_seed_all", touched.append)

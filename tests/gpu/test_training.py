@@ -23,8 +23,8 @@ from gaam_decoder.training import data as features
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, choose_engine
 from gaam_decoder.training.checkpoint import Checkpoint
-from gaam_decoder.training.group import Group
-from tests.decoder.training.test_group import (
+from gaam_decoder.training.seed_batch import SeedBatch
+from tests.decoder.training.test_seed_batch import (
     EAGER,
     VARIANTS,
     group,
@@ -64,7 +64,7 @@ def compiles(device: torch.device) -> None:
 
 
 def is_the_plain_loop(
-    ours: Group, attention: str, head: str, clip: float | None
+    ours: SeedBatch, attention: str, head: str, clip: float | None
 ) -> None:
     found = {**ours.state.parameters, **ours.state.buffers}
     for place, seed in enumerate(ours.seeds):

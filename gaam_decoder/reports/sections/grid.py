@@ -8,7 +8,7 @@ from gaam_cache.common.messages import brief
 from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
-from gaam_decoder.reports.rows import Row
+from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.stats.scores.base import percent
@@ -73,7 +73,7 @@ def _cells(table: Table) -> tuple[str, Cells]:
     return axis, {name: line for name, line in cells.items() if len(line) > 1}
 
 
-def _settings(row: Row) -> dict[str, Any]:
+def _settings(row: Entry) -> dict[str, Any]:
     """The settings of a row that may be an axis, without tuned settings."""
     left_out = NO_AXES | {name for tuning in row.tunings for name in tuning.names}
     recipe = {name: row.recipe[name] for name in row.recipe if name not in left_out}
@@ -98,7 +98,7 @@ def _is_axis(name: str, values: Iterable[Any]) -> bool:
     return all(type(value) in (int, float) for value in values)
 
 
-def _line_name(row: Row, settings: Mapping[str, Any], names: Sequence[str]) -> str:
+def _line_name(row: Entry, settings: Mapping[str, Any], names: Sequence[str]) -> str:
     """Decoder and settings that all rows of a line share."""
     parts = [f"{brief(row.attention)} + {brief(row.head, 60)}"]
     for name in names:

@@ -22,7 +22,7 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.compare import same_recipe
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
-from gaam_decoder.reports.rows import Row
+from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.tuning import TUNED, first_runs
@@ -30,7 +30,7 @@ from gaam_decoder.runs.tuning import TUNED, first_runs
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-RowOfLayer = dict[int, Row]  # rows on one layer alone, by its number
+RowOfLayer = dict[int, Entry]  # rows on one layer alone, by its number
 
 HELD_OUT = {"val": "validation accuracy, %", "test": "TEST accuracy, %"}
 # Three layers have six orders: every rank correlation is as good as chance.
@@ -71,7 +71,7 @@ class Learned(Writer):
         yield from _gates_section(table, rows)
 
 
-def _importance_section(table: Table, rows: Sequence[Row]) -> Iterator[Section]:
+def _importance_section(table: Table, rows: Sequence[Entry]) -> Iterator[Section]:
     mechanisms = list(beside_alone(table.rows))
     if mechanisms:
         yield _beside_alone(table, mechanisms)
@@ -83,7 +83,7 @@ def _importance_section(table: Table, rows: Sequence[Row]) -> Iterator[Section]:
         )
 
 
-def _curves_section(table: Table, rows: Sequence[Row]) -> Iterator[Section]:
+def _curves_section(table: Table, rows: Sequence[Entry]) -> Iterator[Section]:
     trained = [row for row in rows if not row.fitted]
     if any(run.log for row in trained for run in row.runs):
         yield Section(
@@ -116,7 +116,7 @@ def _range_cells(ranges: Mapping[str, Any]) -> list[str]:
     return cells
 
 
-def _gates_section(table: Table, rows: Sequence[Row]) -> Iterator[Section]:
+def _gates_section(table: Table, rows: Sequence[Entry]) -> Iterator[Section]:
     gated = [row for row in rows if row.finished and _has_feature_gate(row, table)]
     if not gated:
         return
@@ -134,7 +134,7 @@ def _gates_section(table: Table, rows: Sequence[Row]) -> Iterator[Section]:
     )
 
 
-def _has_feature_gate(row: Row, table: Table) -> bool:
+def _has_feature_gate(row: Entry, table: Table) -> bool:
     """Whether a gate has a centre for every feature, unlike gaussian-mixture."""
     offset = row.runs[0].learned.get(OFFSET, np.empty(0))
     return bool(offset.shape[2:] == (table.cache["hidden_size"],))
@@ -172,7 +172,7 @@ def _curves(table: Table) -> Parts:
     return (sheet,), (picture,) if drawn else ()
 
 
-def _training_log(row: Row) -> "DataFrame":
+def _training_log(row: Entry) -> "DataFrame":
     """The log of every seed, from the run that counts for it; empty for a fit."""
     import pandas
 
@@ -200,7 +200,7 @@ def _curve(label: str, log: "DataFrame", key: str) -> Line | None:
     return Line(label, list(mean_E.index), list(mean_E), band)
 
 
-def beside_alone(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+def beside_alone(rows: Sequence[Entry]) -> Iterator[dict[str, Any]]:
     """Put the importance of layers beside the accuracy on each alone, as JSON values.
 
     A row with attention maps needs rows on at least four of its layers, each on one
@@ -224,7 +224,7 @@ def beside_alone(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
                 yield values
 
 
-def _rows_alone(row: Row, singles: Sequence[Row]) -> dict[str, RowOfLayer]:
+def _rows_alone(row: Entry, singles: Sequence[Entry]) -> dict[str, RowOfLayer]:
     """Rows on single layers of a row, of each mechanism with enough layers."""
     layers = row.runs[0].layer_numbers
     apart = {"layers"}
@@ -250,7 +250,7 @@ def _rows_alone(row: Row, singles: Sequence[Row]) -> dict[str, RowOfLayer]:
 
 
 def _correlate(
-    row: Row, factor_SL: NDArray[Any], mechanism: str, row_of_layer: RowOfLayer
+    row: Entry, factor_SL: NDArray[Any], mechanism: str, row_of_layer: RowOfLayer
 ) -> dict[str, Any] | None:
     """Importance and accuracy of every layer; None if no seed finished on all."""
     numbers = sorted(row_of_layer)
@@ -310,7 +310,7 @@ def _beside_alone(table: Table, mechanisms: list[dict[str, Any]]) -> Section:
     )
 
 
-def _importance(row: Row) -> Importance | None:
+def _importance(row: Entry) -> Importance | None:
     """The importance of layers, if the row reads several."""
     importance = row.importance
     if importance is None or len(importance.layers) < 2:
@@ -352,7 +352,7 @@ def _layers_by_share(importance: Importance) -> list[str]:
     return [f"{layer} ({share:.1f}%)" for share, layer in sorted(shares, reverse=True)]
 
 
-def _gates(rows: Sequence[Row], gate: str | None) -> Parts:
+def _gates(rows: Sequence[Entry], gate: str | None) -> Parts:
     lines = []
     for row in rows:
         curve_SP = learned_curves(row.runs)

@@ -27,7 +27,7 @@ from gaam_decoder.reports.compare import (
     Places,
     counts_in_words,
 )
-from gaam_decoder.reports.rows import Comparison, claim_values
+from gaam_decoder.reports.entries import Comparison, claim_values
 from gaam_decoder.reports.sections.base import Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.stats.paired import NO_CLAIM

@@ -12,8 +12,8 @@ from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.entries import SCALED, Entry, all_scores, score_of
 from gaam_decoder.reports.notes import TEMPERATURE
-from gaam_decoder.reports.rows import SCALED, Row, all_scores, score_of
 from gaam_decoder.reports.sections.base import Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.stats.scores.base import Score, percent
@@ -121,7 +121,7 @@ def _calibration(table: Table) -> Section:
 
 
 def _calibration_sheet(
-    rows: Sequence[Row], unit: Score, has_temperature: bool
+    rows: Sequence[Entry], unit: Score, has_temperature: bool
 ) -> Sheet:
     header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
     caption = "calibration"
@@ -147,7 +147,7 @@ def _calibration_sheet(
     return Sheet(caption, header, lines)
 
 
-def _calibration_values(row: Row) -> dict[str, Any]:
+def _calibration_values(row: Entry) -> dict[str, Any]:
     count_B, right_B, probability_B = row.bins.tolist()
     return {
         "decoder": row.label,
@@ -159,7 +159,7 @@ def _calibration_values(row: Row) -> dict[str, Any]:
     }
 
 
-def _reliability_diagram(rows: Sequence[Row]) -> Picture:
+def _reliability_diagram(rows: Sequence[Entry]) -> Picture:
     curves = []
     for row in rows:
         count_B, right_B, probability_B = row.bins[:, row.bins[0] >= FEWEST]

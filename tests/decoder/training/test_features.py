@@ -15,7 +15,7 @@ from gaam_decoder import TrainConfig
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training import data as loaded
 from gaam_decoder.training.data import Loaded, prepare_data
-from gaam_decoder.training.grid import plan_items, recipes
+from gaam_decoder.training.experiments import plan_experiments, recipes
 from tests.cache.published import number_everywhere, write_cache
 
 CPU = torch.device("cpu")
@@ -108,7 +108,7 @@ def test_only_the_rows_of_a_budget_are_read(
         lr=3e-4, attn=("none",), cache=tmp_path, folds=folds, train_rows="10,40,all,70"
     )
     held = Loaded(share)
-    for number, item in enumerate(plan_items(config, cache, CPU)):
+    for number, item in enumerate(plan_experiments(config, cache, CPU)):
         read.clear()
         data = prepare_data(cache, item.recipe, CPU, held)
         assert data.selection is not None

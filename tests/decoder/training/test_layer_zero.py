@@ -15,7 +15,7 @@ from gaam_cache.store.reader import open_cache
 from gaam_decoder import TrainConfig
 from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.training.data import prepare_data
-from gaam_decoder.training.grid import plan_items
+from gaam_decoder.training.experiments import plan_experiments
 from tests.conftest import build_encoder
 
 CPU = torch.device("cpu")
@@ -52,7 +52,7 @@ def test_layers_are_those_of_their_numbers(caches: dict[int, Path]) -> None:
         config = TrainConfig(
             lr=3e-4, cache=caches[first], layers=layers, attn=("none",), probe=False
         )
-        [item] = plan_items(config, cache, CPU)
+        [item] = plan_experiments(config, cache, CPU)
         assert item.recipe.layers == (
             None if len(numbers) == cache.num_layers else numbers
         )
@@ -65,7 +65,9 @@ def test_layers_are_those_of_their_numbers(caches: dict[int, Path]) -> None:
             cache=caches[first], attn=("none",), layers=layers.split()
         )
         each = TrainConfig(cache=caches[first], attn=("none",), layers=["each", "2"])
-        assert plan_items(each, cache, CPU) == plan_items(one_by_one, cache, CPU)
+        assert plan_experiments(each, cache, CPU) == plan_experiments(
+            one_by_one, cache, CPU
+        )
     config = TrainConfig(lr=3e-4, cache=caches[1], layers="0,4")
     with pytest.raises(ConfigError, match=r"--layers.* 1 to 4"):
-        plan_items(config, open_cache(caches[1]), CPU)
+        plan_experiments(config, open_cache(caches[1]), CPU)

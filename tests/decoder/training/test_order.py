@@ -15,15 +15,15 @@ from gaam_cache.store.reader import open_cache
 from gaam_decoder.decoder import STREAMS, stream_seed
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.data import Features, Subset, blocks_of_epoch, epoch_batches
-from gaam_decoder.training.protocol import Rows
+from gaam_decoder.training.splits import Rows
 from tests.cache.published import write_cache
-from tests.decoder.training import test_group as groups
+from tests.decoder.training import test_seed_batch as seed_batches
 
 
 def recipe(window: int | None, shard_rows: int, batch_size: int = 8) -> Recipe:
     shuffle = "full" if window is None else f"window:{window}"
     rows = None if window is None else shard_rows
-    return groups.recipe(
+    return seed_batches.recipe(
         "none", "linear", shuffle=shuffle, shard_rows=rows, batch_size=batch_size
     )
 
@@ -43,7 +43,7 @@ def order_SN(row_N: Rows, of: Recipe, epoch: int, seeds: list[int]) -> Rows:
     """Rows as batches have them: every state is the number of its row, and so is its label."""
     x_NLD = torch.arange(row_N.max() + 1).float()[:, None, None]
     label_N = torch.from_numpy(row_N)
-    train = Subset(features=groups.Rows(x_NLD), rows=row_N, label_N=label_N)
+    train = Subset(features=seed_batches.Rows(x_NLD), rows=row_N, label_N=label_N)
     batches = list(
         epoch_batches(train, label_N.expand(len(seeds), -1), of, seeds, epoch)
     )

@@ -18,7 +18,7 @@ from gaam_decoder.heads import lbfgs
 from gaam_decoder.inspect import list_runs
 from gaam_decoder.training import probe
 from gaam_decoder.training.data import prepare_data
-from gaam_decoder.training.grid import plan_items
+from gaam_decoder.training.experiments import plan_experiments
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
 def rows_that(config: TrainConfig) -> Any:
     """Rows as the other heads have them."""
     cache = open_cache(config.cache)
-    (item,) = plan_items(replace(config, probe=False), cache, torch.device("cpu"))
+    (item,) = plan_experiments(replace(config, probe=False), cache, torch.device("cpu"))
     return prepare_data(cache, item.recipe, torch.device("cpu"))
 
 

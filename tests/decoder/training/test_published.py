@@ -9,7 +9,7 @@ import pytest
 
 from gaam_cache.store.reader import open_cache
 from gaam_decoder import TrainConfig
-from gaam_decoder.training.grid import recipes
+from gaam_decoder.training.experiments import recipes
 from tests.conftest import GOLDEN
 
 

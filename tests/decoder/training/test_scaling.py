@@ -16,8 +16,8 @@ from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.training.arithmetic import state as scaling
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine
 from gaam_decoder.training.data import Subset, TrainData
-from gaam_decoder.training.group import Group
-from tests.decoder.training.test_group import EAGER, LR, B, data, recipe, spec
+from gaam_decoder.training.seed_batch import SeedBatch
+from tests.decoder.training.test_seed_batch import EAGER, LR, B, data, recipe, spec
 
 STEPS = 9
 INTERVAL = 3
@@ -62,10 +62,10 @@ def group(
     rows: TrainData | None = None,
     engine: Engine = EAGER,
     **options: object,
-) -> Group:
+) -> SeedBatch:
     options = {"loss_scale": "dynamic", "select": "last", "epochs": STEPS, **options}
     dtype = str(options.get("dtype", "float32"))
-    return Group(
+    return SeedBatch(
         spec(attention),
         rows or a_batch(),
         recipe(attention, "linear", **options),
@@ -119,7 +119,7 @@ ROUNDED = 0.02
 CLIPS = [(None, "unscale-first"), (0.5, "unscale-first"), (2000.0, "clip-first")]
 
 
-def compare(ours: Group, seeds: list[int], attention: str, fault: str, clip: float | None,
+def compare(ours: SeedBatch, seeds: list[int], attention: str, fault: str, clip: float | None,
             order: str, dtype: str) -> None:  # fmt: skip
     torchs = [Torchs(seed, attention, FAULTS[fault], dtype) for seed in seeds]
     state = ours.state

@@ -12,7 +12,7 @@ import torch
 from gaam_cache.store.reader import open_cache
 from gaam_decoder import TrainConfig
 from gaam_decoder.training.data import TrainData, prepare_data, told_labels
-from gaam_decoder.training.grid import plan_items
+from gaam_decoder.training.experiments import plan_experiments
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
 
 def data_of(config: TrainConfig) -> TrainData:
     cache = open_cache(config.cache)
-    item = plan_items(config, cache, torch.device("cpu"))[0]
+    item = plan_experiments(config, cache, torch.device("cpu"))[0]
     return prepare_data(cache, item.recipe, torch.device("cpu"))
 
 

@@ -12,7 +12,7 @@ import torch
 import gaam_decoder
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig
-from gaam_decoder.training.group import Group
+from gaam_decoder.training.seed_batch import SeedBatch
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_run_whose_logits_are_not_finite_fails_the_seed(
     config: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loss of the last step was still a number, its update made the weights something else."""
-    logits = Group.logits
+    logits = SeedBatch.logits
 
     def lost(self, subset, state):
         found = logits(self, subset, state)
@@ -91,7 +91,7 @@ def test_a_run_whose_logits_are_not_finite_fails_the_seed(
             found[1, 3, 0] = torch.inf
         return found
 
-    monkeypatch.setattr(Group, "logits", lost)
+    monkeypatch.setattr(SeedBatch, "logits", lost)
     run = one(config)
     assert [*run.failed] == [1]
     assert run.finished == (0, 2)

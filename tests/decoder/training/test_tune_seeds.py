@@ -165,5 +165,5 @@ def test_a_run_that_was_trained_to_choose_says_its_validation_accuracy(
     runs = gaam_decoder.train(replace(config, attn=("none",), probe=False))
     for run in runs:
         accuracy = f"{100 * run.validation_accuracy.mean():.1f}%"
-        assert (f"validation {accuracy}" in run.summary()) == run.chose
-        assert run.chose or f"{100 * run.accuracy.mean():.1f}%" in run.summary()
+        assert (f"validation {accuracy}" in run.summary()) == run.tuning_only
+        assert run.tuning_only or f"{100 * run.accuracy.mean():.1f}%" in run.summary()

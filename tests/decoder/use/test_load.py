@@ -89,7 +89,7 @@ def test_seeds_that_failed_are_left_out(
                 next(decoder.head.parameters()).fill_(torch.nan)
         return decoder
 
-    monkeypatch.setattr("gaam_decoder.training.group.build_decoder", poisoned)
+    monkeypatch.setattr("gaam_decoder.training.seed_batch.build_decoder", poisoned)
     [run] = gaam_decoder.train(config)
     assert check(run, cache).seeds == (0, 2)
     with pytest.raises(ConfigError, match=r"seed 1(.|\n)* 0, 2"):

@@ -11,7 +11,7 @@ import pytest
 from gaam_cache.common.errors import CacheError
 from gaam_cache.store.files import digest_of
 from gaam_decoder import RunResult
-from gaam_decoder.reports.rows import all_scores
+from gaam_decoder.reports.entries import all_scores
 from gaam_decoder.reports.table import build_tables
 from tests.decoder.reports.conftest import answers, build_run
 
@@ -127,7 +127,7 @@ def test_folds_and_repeats_are_rows_of_one_test() -> None:
             ):  # of every row, whenever it is tested
                 expected = np.zeros((7, 400))
                 for one in (one for one in parts if one.attention == row.attention):
-                    expected[:, one.test_rows] += one.hits / repeats
+                    expected[:, one.test_entries] += one.hits / repeats
                 np.testing.assert_allclose(by_row, expected)
             [found] = [c for c in [row.compared for row in table.rows] if c is not None]
             assert found.claim.verdict == (

@@ -156,7 +156,7 @@ def claim_values(claim: stats.Claim) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Row:
+class Entry:
     """One mechanism under one recipe over all its seeds. Accuracies are fractions."""
 
     attention: str
@@ -388,13 +388,13 @@ class Tested(NamedTuple):
 
     where: str  # the test rows in words
     key: tuple[Any, ...]  # identity of the test rows, whichever runs are there
-    rows: list[Row]  # the best first
+    rows: list[Entry]  # the best first
     incomplete: list[str]  # decoders left out because they lack folds
     groups: TableGroups
     labels: NDArray[np.int64]  # of the test rows, (N,)
 
 
-def rows_by_test(
+def entries_by_test(
     runs: Sequence[RunResult],
     tunings: Mapping[str, Tuning],
     score: str,
@@ -563,7 +563,7 @@ class _TableMaker:
         return Tested(where, key, rows, incomplete, groups, label_N)
 
 
-def _rank(row: Row) -> tuple[Any, ...]:
+def _rank(row: Entry) -> tuple[Any, ...]:
     """Sort key of a row in its table: the best mean first, then by name."""
     mean = math.inf if row.chosen.mean is None else row.chosen.mean
     if math.isfinite(mean) and row.chosen.unit.larger_is_better:
@@ -621,7 +621,7 @@ def _row(
     score_name: str,
     temperature: bool,
     groups: TableGroups,
-) -> Row:
+) -> Entry:
     """Make one row from the runs of all its parts."""
     first = parts[0][0]
     score = score_of(score_name)
@@ -641,7 +641,7 @@ def _row(
     )
     choices = _choices(tuned_parts, row_tunings, score, groups.names)
     drawn = [sum(run.drawn.values()) for run in counted if run.drawn]
-    return Row(
+    return Entry(
         attention=first.attention,
         head=first.head,
         select=first.select,

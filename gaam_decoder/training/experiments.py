@@ -1,6 +1,6 @@
-"""The items of a training: each decoder under each recipe that a config asks for.
+"""The experiments of a training: each decoder under each recipe that a config asks for.
 
-With tuning seeds, the items are candidates; validation chooses those that report.
+With tuning seeds, the experiments are candidates; validation chooses those that report.
 """
 
 import math
@@ -30,11 +30,11 @@ from gaam_decoder.runs.tuning import Choice, family, mean_validation
 from gaam_decoder.specs import head_class
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.probe import ATTENTION, HEAD, check_decoder, probe_fits
-from gaam_decoder.training.protocol import check_rows, read_groups
+from gaam_decoder.training.splits import check_rows, read_groups
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Item:
+class Experiment:
     """One decoder under one recipe; its seeds make one run."""
 
     spec: DecoderSpec
@@ -66,10 +66,10 @@ class Item:
         return sorted(set(self.seeds(asked)) - existing_seeds)
 
 
-def plan_items(
+def plan_experiments(
     config: TrainConfig, cache: EmbeddingCache, device: torch.device
-) -> list[Item]:
-    """List the items of a config in order.
+) -> list[Experiment]:
+    """List the experiments of a config in order.
 
     Raises:
         ConfigError: the config does not fit the cache.
@@ -85,21 +85,21 @@ def plan_items(
     check_rows(requested, cache)
 
     # recipes with the same key mean the same
-    item_by_key: dict[str, Item] = {}
+    experiment_by_key: dict[str, Experiment] = {}
     for recipe in requested:
-        item = _item(recipe, cache)
-        item_by_key[item.key] = item
-    items = _possible_items(list(item_by_key.values()), config)
-    items += _probe_items(config, cache, device, dtype, groups)
+        experiment = _experiment(recipe, cache)
+        experiment_by_key[experiment.key] = experiment
+    experiments = _possible_experiments(list(experiment_by_key.values()), config)
+    experiments += _probe_experiments(config, cache, device, dtype, groups)
     if not config.final:
-        return items
+        return experiments
 
     # all folds and repeats of a decoder share one final model
     final_recipes: dict[Recipe, None] = {}
-    for item in items:
-        recipe = replace(item.recipe, split_seed=config.split_seed)
+    for experiment in experiments:
+        recipe = replace(experiment.recipe, split_seed=config.split_seed)
         final_recipes[recipe.without_test()] = None
-    return items + [_item(recipe, cache) for recipe in final_recipes]
+    return experiments + [_experiment(recipe, cache) for recipe in final_recipes]
 
 
 def _check_session() -> None:
@@ -117,21 +117,23 @@ def _check_session() -> None:
         )
 
 
-def _possible_items(items: Sequence[Item], config: TrainConfig) -> list[Item]:
-    """The items whose decoders can be built and trained.
+def _possible_experiments(
+    experiments: Sequence[Experiment], config: TrainConfig
+) -> list[Experiment]:
+    """The experiments whose decoders can be built and trained.
 
     Raises:
         ConfigError: a decoder is impossible, and the config does not skip it, or all
             decoders are.
     """
-    item_by_spec = {item.spec: item for item in reversed(items)}
+    item_by_spec = {experiment.spec: experiment for experiment in reversed(experiments)}
     impossible: set[DecoderSpec] = set()
-    for spec, item in reversed(item_by_spec.items()):
+    for spec, experiment in reversed(item_by_spec.items()):
         try:
             check_decoder(spec, config.select)
             check_rows_stay_apart(spec)
         except ConfigError as error:
-            error.details.setdefault("where", str(item))
+            error.details.setdefault("where", str(experiment))
             impossible.add(spec)
             if not config.skip_impossible and len(item_by_spec) > 1:
                 error.details["to do"] = "--set skip-impossible=true trains the others"
@@ -139,16 +141,18 @@ def _possible_items(items: Sequence[Item], config: TrainConfig) -> list[Item]:
                 raise
             text = f"left out: {error.details['where']}: {error.message}"
             warnings.warn(text, GaamWarning, stacklevel=3)
-    return [item for item in items if item.spec not in impossible]
+    return [
+        experiment for experiment in experiments if experiment.spec not in impossible
+    ]
 
 
-def _probe_items(
+def _probe_experiments(
     config: TrainConfig,
     cache: EmbeddingCache,
     device: torch.device,
     dtype: Dtype,
     groups: Groups | None,
-) -> list[Item]:
+) -> list[Experiment]:
     """The linear probes beside the decoders, as far as they are cheap."""
     is_requested = any(spec.name == HEAD.name for spec in config.head)
     # without an evaluation a probe says nothing
@@ -158,20 +162,24 @@ def _probe_items(
     probe_config = replace(
         config, attn=(ATTENTION,), head=(HEAD,), class_weights="none"
     )
-    probes = [_item(recipe, cache) for recipe in recipes(probe_config, dtype, groups)]
+    probes = [
+        _experiment(recipe, cache) for recipe in recipes(probe_config, dtype, groups)
+    ]
 
     # the first recipe of each decoder stands for its cost
-    recipe_by_spec = {item.spec: item.recipe for item in reversed(probes)}
+    recipe_by_spec = {
+        experiment.spec: experiment.recipe for experiment in reversed(probes)
+    }
     cheap_specs = {
         spec
         for spec, recipe in recipe_by_spec.items()
         if probe_fits(spec, recipe, cache, device)
     }
-    return [item for item in probes if item.spec in cheap_specs]
+    return [experiment for experiment in probes if experiment.spec in cheap_specs]
 
 
-def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
-    """The item of a recipe, keyed by the shortest spelling of its mechanism."""
+def _experiment(recipe: Recipe, cache: EmbeddingCache) -> Experiment:
+    """The experiment of a recipe, keyed by the shortest spelling of its mechanism."""
     if recipe.window is not None:
         recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
     layers = len(recipe.layers or range(cache.num_layers))
@@ -191,7 +199,9 @@ def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
         hidden_size=size,
         num_classes=len(cache.class_names),
     )
-    return Item(spec=spec, recipe=recipe, key=shortest_recipe.key(cache.plan.states))
+    return Experiment(
+        spec=spec, recipe=recipe, key=shortest_recipe.key(cache.plan.states)
+    )
 
 
 def recipes(
@@ -246,84 +256,94 @@ def _shared_settings(
     return settings
 
 
-def grids_of(items: Sequence[Item]) -> list[list[Item]]:
-    """Group items that differ in tuned settings alone: the candidates of a decoder."""
-    grids: dict[str, list[Item]] = {}
-    for item in items:
-        recipe = item.recipe
+def candidate_grids(experiments: Sequence[Experiment]) -> list[list[Experiment]]:
+    """Group experiments that differ in tuned settings alone: the candidates of a decoder."""
+    grids: dict[str, list[Experiment]] = {}
+    for experiment in experiments:
+        recipe = experiment.recipe
         name = family(recipe.to_dict(), str(recipe.attention), str(recipe.head), "")
-        grids.setdefault(name, []).append(item)
+        grids.setdefault(name, []).append(experiment)
     return list(grids.values())
 
 
 def candidates_of(
-    items: Sequence[Item], config: TrainConfig, cache: EmbeddingCache
-) -> dict[str, Item]:
-    """The items to tune with, by the key of the evaluated item of each candidate.
+    experiments: Sequence[Experiment], config: TrainConfig, cache: EmbeddingCache
+) -> dict[str, Experiment]:
+    """The experiments to tune with, by the key of the evaluated experiment of each candidate.
 
     A decoder with a single candidate is not tuned.
     """
     # each tuning seed holds out another part of the training rows
     parts = config.val_folds or len(config.choosing_seeds or ())
-    candidates: dict[str, Item] = {}
-    for grid in grids_of(items):
+    candidates: dict[str, Experiment] = {}
+    for grid in candidate_grids(experiments):
         is_final = config.final and grid[0].recipe.final
         if len(grid) == 1 or is_final:
             continue
-        for item in grid:
-            candidates[item.key] = item
+        for experiment in grid:
+            candidates[experiment.key] = experiment
             if parts > 1:
-                recipe = replace(item.recipe, val_folds=parts)
-                candidates[item.key] = _item(recipe, cache)
+                recipe = replace(experiment.recipe, val_folds=parts)
+                candidates[experiment.key] = _experiment(recipe, cache)
     return candidates
 
 
-def reporting_items(
-    items: Sequence[Item],
+def reporting_experiments(
+    experiments: Sequence[Experiment],
     config: TrainConfig,
-    tried: Mapping[str, Item],
+    tried: Mapping[str, Experiment],
     tuned: Sequence[RunResult],
     chosen: Choice,
-) -> list[Item]:
-    """The items to train with the reporting seeds: the chosen and the untuned ones.
+) -> list[Experiment]:
+    """The experiments to train with the reporting seeds: the chosen and the untuned ones.
 
     Of the candidates of a final model, the one with the highest mean validation
     accuracy over tuning seeds and folds is trained; of equals the one with the lower
     validation loss, then the one with the smaller values.
 
     Args:
-        items: all items of the config.
+        experiments: all experiments of the config.
         config: of the training.
-        tried: the items that tuning trained, by the key of every candidate.
+        tried: the experiments that tuning trained, by the key of every candidate.
         tuned: their runs.
         chosen: the choice among them.
     """
     seeds = config.choosing_seeds or ()
-    finals = [item for item in items if config.final and item.recipe.final]
-    evaluated = [item for item in items if not (config.final and item.recipe.final)]
-    reporting = {grid[0].key for grid in grids_of(items) if len(grid) == 1}
-    reporting |= {key for key, item in tried.items() if item.key in chosen.tunings}
+    finals = [
+        experiment
+        for experiment in experiments
+        if config.final and experiment.recipe.final
+    ]
+    evaluated = [
+        experiment
+        for experiment in experiments
+        if not (config.final and experiment.recipe.final)
+    ]
+    reporting = {grid[0].key for grid in candidate_grids(experiments) if len(grid) == 1}
+    reporting |= {
+        key for key, experiment in tried.items() if experiment.key in chosen.tunings
+    }
 
     # final models have no test rows, so that ``chosen`` does not know them
-    for grid in grids_of(finals):
+    for grid in candidate_grids(finals):
         if len(grid) == 1:
             continue
         scores = {
-            item.key: _final_score(item, evaluated, tried, tuned, seeds)
-            for item in grid
+            experiment.key: _final_score(experiment, evaluated, tried, tuned, seeds)
+            for experiment in grid
         }
         if any(scores.values()):
             reporting.add(max(scores, key=lambda key: scores[key]))
         else:
             text = f"left out: {grid[0]}: no rate was finished by all of --tune-seeds"
             warnings.warn(text, GaamWarning, stacklevel=2)
-    return [item for item in items if item.key in reporting]
+    return [experiment for experiment in experiments if experiment.key in reporting]
 
 
 def _final_score(
-    final: Item,
-    evaluated: Sequence[Item],
-    tried: Mapping[str, Item],
+    final: Experiment,
+    evaluated: Sequence[Experiment],
+    tried: Mapping[str, Experiment],
     tuned: Sequence[RunResult],
     seeds: Sequence[int],
 ) -> tuple[float, ...]:
@@ -332,11 +352,11 @@ def _final_score(
     split_seed = final.recipe.split_seed
     accuracies: list[float] = []
     losses: list[float] = []
-    for item in evaluated:
-        recipe = replace(item.recipe, split_seed=split_seed).without_test()
+    for experiment in evaluated:
+        recipe = replace(experiment.recipe, split_seed=split_seed).without_test()
         if recipe != final.recipe:
             continue
-        tuning_key = tried[item.key].key
+        tuning_key = tried[experiment.key].key
         runs = [run for run in tuned if run.key == tuning_key]
         accuracy, loss = mean_validation(runs, seeds)
         if accuracy is None:

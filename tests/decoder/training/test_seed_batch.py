@@ -28,8 +28,8 @@ from gaam_decoder.training.arithmetic.engine import LOWER, Engine
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Features, Subset, TrainData
-from gaam_decoder.training.grid import recipes
-from gaam_decoder.training.group import Group, Plateau
+from gaam_decoder.training.experiments import recipes
+from gaam_decoder.training.seed_batch import Plateau, SeedBatch
 
 L, D, C, N, B = 6, 16, 3, 37, 8
 LR = 1e-3
@@ -99,8 +99,8 @@ def group(
     loss: Loss | None = None,
     rows: TrainData | None = None,
     **options: object,
-) -> Group:
-    return Group(
+) -> SeedBatch:
+    return SeedBatch(
         spec(attention, head),
         rows or data(device=device),
         recipe(attention, head, **options),
@@ -169,7 +169,7 @@ def plain_loop(
 
 
 def assert_equal(
-    ours: Group, attention: str, epochs: int, *about: Any, **options: Any
+    ours: SeedBatch, attention: str, epochs: int, *about: Any, **options: Any
 ) -> None:
     tensors = {**ours.state.parameters, **ours.state.buffers}
     for place, seed in enumerate(ours.seeds):

@@ -30,8 +30,8 @@ from gaam_decoder.runs.groups import relations
 from gaam_decoder.runs.result import SAME, SeedResult, padded, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData
-from gaam_decoder.training.grid import Item
-from gaam_decoder.training.protocol import Rows, parts_of
+from gaam_decoder.training.experiments import Experiment
+from gaam_decoder.training.splits import Rows, parts_of
 
 Numbers = NDArray[Any]
 
@@ -46,7 +46,7 @@ class TestRows(NamedTuple):
 
 
 def publish(
-    item: Item,
+    experiment: Experiment,
     results: list[SeedResult],
     data: TrainData,
     engine: Engine,
@@ -54,10 +54,10 @@ def publish(
     cache: EmbeddingCache,
     fit: Fit | None = None,
 ) -> Path:
-    """Write a run folder with the seeds of an item.
+    """Write a run folder with the seeds of an experiment.
 
     Args:
-        item: the decoder and its recipe.
+        experiment: the decoder and its recipe.
         results: of the seeds.
         data: the rows of the training.
         engine: that trained the seeds.
@@ -68,14 +68,14 @@ def publish(
     Returns:
         The run folder.
     """
-    remove_unfinished(config.runs, item.key)
-    recipe = item.recipe
+    remove_unfinished(config.runs, experiment.key)
+    recipe = experiment.recipe
     relations_of_train = relations(cache, recipe.train_split, recipe.groups)
     test = _test_rows(recipe, data, cache, relations_of_train)
     validation = _validation_rows(recipe, data, cache, results, relations_of_train)
 
     # describe the run
-    description = _describe(item, engine, data, cache)
+    description = _describe(experiment, engine, data, cache)
     description["majority_accuracy"] = test.majority
     validation_subset = data.selection if recipe.select == "val" else None
     if recipe.drawn:
@@ -102,7 +102,7 @@ def publish(
     seeds = [result.seed for result in results]
     return write_run(
         config.runs,
-        run_name(str(recipe.attention), str(recipe.head), item.key, seeds),
+        run_name(str(recipe.attention), str(recipe.head), experiment.key, seeds),
         results,
         test.label_N,
         description,
@@ -170,17 +170,17 @@ def _validation_rows(
 
 
 def _describe(
-    item: Item, engine: Engine, data: TrainData, cache: EmbeddingCache
+    experiment: Experiment, engine: Engine, data: TrainData, cache: EmbeddingCache
 ) -> dict[str, Any]:
     """What a run records of its decoder, cache and machine, as JSON values."""
-    recipe = item.recipe
-    decoder = build_decoder(item.spec, seed=0)
+    recipe = experiment.recipe
+    decoder = build_decoder(experiment.spec, seed=0)
     learned_start = {
         name: [value.min().item(), value.max().item()]
         for name, value in decoder.attention.learned().items()
     }
     return {
-        "key": item.key,
+        "key": experiment.key,
         "attention": str(recipe.attention),
         "head": str(recipe.head),
         "recipe": recipe.to_dict(),

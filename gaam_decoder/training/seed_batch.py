@@ -182,7 +182,7 @@ def _is_better(score: Score, best: Score, recipe: Recipe) -> bool:
     return (accuracy, -loss) > (best_accuracy, -best_loss)
 
 
-class Group:
+class SeedBatch:
     """The seeds of one decoder that are trained together.
 
     ``steps`` holds the compiled steps of earlier groups.
