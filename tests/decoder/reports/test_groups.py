@@ -266,10 +266,10 @@ def test_a_run_says_which_of_its_rows_belong_together(
     assert "kept together" not in table.title(), "said once"
     for run in runs:
         column = gaam_cache.open_cache(grouped)[
-            "test" if run.test_entries is None else "train"
+            "test" if run.test_rows is None else "train"
         ]
         names = np.array(column.column("who"))
-        expected = names if run.test_entries is None else names[run.test_rows]
+        expected = names if run.test_rows is None else names[run.test_rows]
         pairs = {*zip(run.same["who"].tolist(), expected.tolist(), strict=True)}
         assert (
             len(pairs) == len({*run.same["who"].tolist()}) == len({*expected.tolist()})

@@ -55,7 +55,7 @@ def test_the_majority_is_that_of_the_rows_that_learn(tmp_path: Path) -> None:
             epochs=1, lr=0.01, select="last", folds=folds,
         )  # fmt: skip
         for run in gaam_decoder.train(config):
-            learned = label if folds is None else np.delete(label, run.test_entries)
+            learned = label if folds is None else np.delete(label, run.test_rows)
             class_ = np.bincount(learned).argmax()
             assert run.majority_accuracy == np.mean(run.labels == class_)
             found.append((folds, int(class_)))
