@@ -109,7 +109,7 @@ def test_nothing_that_is_chosen_knows_the_rows_that_are_tested(
     first = trained(tmp_path / "first", learned, test, **settings)
     other = learned, (3 * rows_of(40, 78)[0], rows_of(40, 79)[1])
     if "folds" in settings:
-        (tested,) = {tuple(one.test_entries) for one in first}
+        (tested,) = {tuple(one.test_rows) for one in first}
         other = with_other_rows(learned, np.array(tested)), test
     second = trained(tmp_path / "second", *other, **settings)
     for one, same in zip(first, second, strict=True):
@@ -182,7 +182,7 @@ def test_no_group_has_rows_on_two_sides(
     }  # fmt: skip
     chose, right = defaultdict(set), []
     for one in train(groups, tmp_path / "runs", **settings):
-        tested = [] if one.recipe["fold"] is None else one.test_entries
+        tested = [] if one.recipe["fold"] is None else one.test_rows
         found = one.validation
         assert (found is not None) == (settings["select"] == "val")
         held = [] if found is None else found.rows

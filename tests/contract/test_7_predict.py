@@ -174,7 +174,7 @@ def test_every_protocol_from_texts(
     # a product is rounded to 8 bits; few rows are encoded alone, and not in the batches of a shard
     atol = 0.02 if name == "bfloat16" else 5e-5
     for result in train(exact, tmp_path, **{"attn": ("gaam",)} | PROTOCOLS[name]):
-        fold = result.test_entries
+        fold = result.test_rows
         rows = given["test"] if fold is None else [given["train"][n] for n in fold]
         close(
             load(result.path).predict_proba([row["text"] for row in rows]),

@@ -127,7 +127,7 @@ def test_folds_and_repeats_are_rows_of_one_test() -> None:
             ):  # of every row, whenever it is tested
                 expected = np.zeros((7, 400))
                 for one in (one for one in parts if one.attention == row.attention):
-                    expected[:, one.test_entries] += one.hits / repeats
+                    expected[:, one.test_rows] += one.hits / repeats
                 np.testing.assert_allclose(by_row, expected)
             [found] = [c for c in [row.compared for row in table.rows] if c is not None]
             assert found.claim.verdict == (
