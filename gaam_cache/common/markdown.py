@@ -1,15 +1,13 @@
 """Markdown of cards and reports, in which text from elsewhere is plain text."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from gaam_cache.common.messages import visible, visible_values
+from gaam_cache.common.messages import visible
 
 MOST_CLASSES = 100  # names of classes on a card
 NOUNS = {"text": "texts", "audio": "sounds", "vision": "pictures"}
 """Kind of an encoder -> the word for its rows."""
-TODO = "TODO: "  # starts each line of a card that a person has to fill in
 _LINK_MARKS = re.compile(
     r"@|:(?=//)|(?<=www)\.|(?<=mailto):|(?<=xmpp):|#(?=\d)", re.IGNORECASE
 )
@@ -49,25 +47,3 @@ def _cell(text: str) -> str:
     # GitHub links some marks even after a backslash: they become hexadecimal escapes
     words = _LINK_MARKS.sub(lambda match: f"\\x{ord(match[0]):02x}", words)
     return _MARKUP.sub(lambda match: "\\" + match[0], words)
-
-
-def licences(subjects: Iterable[str]) -> list[str]:
-    """The section of a card with the licences that a person has to fill in."""
-    lines = [f"{TODO}of {subject}" for subject in subjects]
-    return ["## Licences", "", *items(lines)]
-
-
-def front_matter(values: Mapping[str, Any], slots: Mapping[str, str]) -> list[str]:
-    """The YAML at the start of a card.
-
-    Args:
-        values: what is known; empty values are left out.
-        slots: key -> meaning of what a person has to add, written as comments.
-    """
-    # few commands write a card, and all would wait for this import
-    import yaml
-
-    shown = {key: visible_values(value) for key, value in values.items() if value}
-    text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=10**6)
-    todo_lines = [f"# {TODO}{key}: {meaning}" for key, meaning in slots.items()]
-    return ["---", *text.splitlines(), *todo_lines, "---"]

@@ -14,45 +14,28 @@ from typing import Any
 
 from gaam_cache.common.download import KINDS, hub_errors
 from gaam_cache.common.errors import CacheError, ConfigError, HubError
-from gaam_cache.common.markdown import (
-    MOST_CLASSES,
-    NOUNS,
-    front_matter,
-    items,
-    licences,
-    plain,
-)
+from gaam_cache.common.markdown import MOST_CLASSES, NOUNS, plain
 from gaam_cache.common.messages import brief, shortened, tell, visible
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.extraction.verify import verify
+from gaam_cache.hub.card import CARD_FILE, Card
 from gaam_cache.store.files import replace_folder, write_synced
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, read_plan
 from gaam_cache.store.reader import open_cache
 from gaam_cache.store.shard import read_receipt
 
-CARD_FILE = "README.md"
 FORMAT_FILE = "FORMAT.md"
 # gaam cannot know these entries of a card: a person fills them in
 ENTRIES_TO_FILL_IN = {
     "license": "of the states: what data and encoder allow",
     "language": "of the texts or sounds, such as en",
 }
-CARD = """
-# States of {name}
-
-States of a frozen encoder on {what}: of every layer one pooled vector for each row, \
+SUMMARY = """\
+States of a frozen encoder on {rows}: of every layer one pooled vector for each row, \
 in plain HDF5,
-as FORMAT.md says.
-
-{about}
-
-{count:,} classes; a label is the number of one, from 0 (all are in `cache.json`):
-
-{classes}
-
-## Use
-
+as FORMAT.md says."""
+USAGE = """\
 ```sh
 hf download USER/NAME --repo-type dataset --local-dir cache
 gaam verify cache
@@ -62,14 +45,7 @@ gaam train --cache cache --attn gaam --attn none
 ```python
 gaam_cache.open_cache("cache")["{split}"].embeddings[:8]  # rows, layers, hidden size
 datasets.load_dataset("USER/NAME", split="{split}")  # bfloat16 as its bits
-```
-
-## Limits
-
-{limits}
-
-{licences}
-"""
+```"""
 COMMON_FILES = (".gitattributes", CARD_FILE, FORMAT_FILE)
 EXPORTED_FILES = {
     "model": (*COMMON_FILES, "config.json", "model.safetensors"),
@@ -201,29 +177,33 @@ def card(plan: Plan) -> str:
 
     The card is published, so ``plan`` must be a portable plan, without local paths.
     """
-    class_names = plan.class_names[:MOST_CLASSES]
-    class_lines = [
-        f"{number}. {plain(brief(name))}" for number, name in enumerate(class_names)
-    ]
-    body = CARD.format(
-        name=plain(brief(plan.dataset_label)),
-        what=NOUNS.get(plan.encoder["kind"], "rows"),
-        about="\n".join(items(_fact_lines(plan))),
-        count=len(plan.class_names),
-        classes="\n".join(class_lines),
-        split=next(iter(plan.rows)),
-        limits="\n".join(items(_limitation_lines(plan))),
-        licences="\n".join(licences(("the data", "the encoder"))),
-    )
     data_files = [
         {"split": split, "path": f"shards/{split}-*.h5"} for split in plan.rows
     ]
-    metadata = {
-        "pretty_name": f"States of {brief(plan.dataset_label)}",
-        "tags": ["gaam", "embeddings", "hidden-states"],
-        "configs": [{"config_name": "default", "data_files": data_files}],
-    }
-    return "\n".join(front_matter(metadata, ENTRIES_TO_FILL_IN)) + "\n" + body
+    class_names = plan.class_names[:MOST_CLASSES]
+    described = Card(
+        kind="dataset",
+        metadata={
+            "pretty_name": f"States of {brief(plan.dataset_label)}",
+            "tags": ["gaam", "embeddings", "hidden-states"],
+            "configs": [{"config_name": "default", "data_files": data_files}],
+        },
+        entries_to_fill_in=ENTRIES_TO_FILL_IN,
+        title=f"States of {plain(brief(plan.dataset_label))}",
+        summary=SUMMARY.format(rows=NOUNS.get(plan.encoder["kind"], "rows")),
+        facts=_fact_lines(plan),
+        classes_title=(
+            f"{len(plan.class_names):,} classes; a label is the number of one, from 0 "
+            "(all are in `cache.json`):"
+        ),
+        classes=[
+            f"{number}. {plain(brief(name))}" for number, name in enumerate(class_names)
+        ],
+        usage=USAGE.format(split=next(iter(plan.rows))),
+        limits=_limitation_lines(plan),
+        licences=("the data", "the encoder"),
+    )
+    return described.to_markdown()
 
 
 def _fact_lines(plan: Plan) -> list[str]:

@@ -15,14 +15,13 @@ from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.markdown import (
     MOST_CLASSES,
     NOUNS,
-    front_matter,
     items,
-    licences,
     pipes,
     plain,
 )
 from gaam_cache.common.messages import brief, visible
 from gaam_cache.common.paths import absolute_path, shown_path
+from gaam_cache.hub.card import Card
 from gaam_cache.store.files import digest_of, replace_folder, sealed_text, write_file
 from gaam_cache.store.plan import Plan
 from gaam_decoder import stats
@@ -55,14 +54,13 @@ ROWS = {
     "vision": ("image", "a.png"),
 }
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-USE = """
+USE = """\
 ```python
 import gaam_decoder  # hf download USER/NAME --local-dir DIR
 model = gaam_decoder.load("DIR")  # encoder="FOLDER OR ID" where the encoder is \
 a local one
 model.{}
-```
-"""
+```"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,31 +172,24 @@ def card(run: RunResult, config: DecoderConfig) -> str:
     if class_count > MOST_CLASSES:
         classes.append(f"and {class_count - MOST_CLASSES:,} more, in config.json")
     rows = NOUNS.get(plan.kind, "rows")
-    lines = [
-        *front_matter(metadata, SLOTS),
-        f"# {plain(config.attention)} on {plain(brief(plan.dataset_label))}",
-        f"Classifies {rows} by the states of all layers of a frozen",
-        "encoder; made with gaam.",
-        "",
-        *items(_settings_in_words(run, config, plan)),
-        "",
-        f"{class_count:,} classes:",
-        "",
-        *items(classes),
-        "",
-        "## Evaluation",
-        "",
-        *_evaluation(run, config),
-        "",
-        "## Use",
-        USE.format(usage),
-        "## Limits",
-        "",
-        *items(_limits_in_words(run, plan)),
-        "",
-        *licences(("the data", "the encoder", "this decoder")),
-    ]
-    return "\n".join([*lines, ""])
+    described = Card(
+        kind="model",
+        metadata=metadata,
+        entries_to_fill_in=SLOTS,
+        title=f"{plain(config.attention)} on {plain(brief(plan.dataset_label))}",
+        summary=(
+            f"Classifies {rows} by the states of all layers of a frozen\n"
+            "encoder; made with gaam."
+        ),
+        facts=_settings_in_words(run, config, plan),
+        classes_title=f"{class_count:,} classes:",
+        classes=items(classes),
+        evaluation=_evaluation(run, config),
+        usage=USE.format(usage),
+        limits=_limits_in_words(run, plan),
+        licences=("the data", "the encoder", "this decoder"),
+    )
+    return described.to_markdown()
 
 
 def _settings_in_words(run: RunResult, config: DecoderConfig, plan: Plan) -> list[str]:

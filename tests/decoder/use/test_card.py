@@ -44,7 +44,7 @@ def test_a_card_holds_the_table_and_the_notes_of_a_report(
     ]:
         assert not line.startswith(("|", "- ")) or line in text
     assert all(f"- {name}" in text for name in run.cache["class_names"])
-    assert all(f"# TODO: {slot}" in text for slot in SLOTS)
+    assert all(f"- TODO: add '{slot}' to the metadata" in text for slot in SLOTS)
     assert run.cache["fingerprint"][:8] in text
     assert "lr=0.0003" in text
     head, plan = head_of(text), read_plan(tiny_cache)

@@ -1,0 +1,86 @@
+"""The card of a cache or a decoder: the README.md that describes it on the hub.
+
+``huggingface_hub`` writes the metadata, one template the text. Text from elsewhere is
+escaped here: no name of a class or a data set becomes Markdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from gaam_cache.common.markdown import items
+from gaam_cache.common.messages import visible_values
+
+if TYPE_CHECKING:
+    from huggingface_hub import DatasetCard, ModelCard
+
+CARD_FILE = "README.md"
+TEMPLATE = Path(__file__).with_name("templates") / "card.md.jinja"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Card:
+    """The parts of a card.
+
+    The lists ``facts``, ``limits`` and ``licences`` are plain lines and become Markdown
+    lists. The other texts are Markdown.
+    """
+
+    kind: Literal["model", "dataset"]
+    metadata: Mapping[str, Any]
+    """Entries of the metadata; empty ones are left out."""
+    entries_to_fill_in: Mapping[str, str]
+    """Entries of the metadata that a person has to add, and what each means."""
+    title: str
+    summary: str
+    facts: Sequence[str]
+    classes_title: str
+    classes: Sequence[str]
+    """Lines of Markdown."""
+    usage: str
+    limits: Sequence[str]
+    licences: Sequence[str]
+    """What has a licence that a person has to name: the data, the encoder."""
+    evaluation: Sequence[str] = ()
+    """Lines of Markdown."""
+
+    def to_markdown(self) -> str:
+        """The card as text, which ends with a line break."""
+        from huggingface_hub import (
+            DatasetCard,
+            DatasetCardData,
+            ModelCard,
+            ModelCardData,
+        )
+
+        card_class: type[ModelCard | DatasetCard] = DatasetCard
+        data_class: type[ModelCardData | DatasetCardData] = DatasetCardData
+        if self.kind == "model":
+            card_class = ModelCard
+            data_class = ModelCardData
+
+        metadata = {
+            key: visible_values(value) for key, value in self.metadata.items() if value
+        }
+        todo_lines = [f"TODO: of {subject}" for subject in self.licences]
+        todo_lines += [
+            f"TODO: add '{name}' to the metadata above: {meaning}"
+            for name, meaning in self.entries_to_fill_in.items()
+        ]
+        card = card_class.from_template(
+            data_class(**metadata),
+            template_path=str(TEMPLATE),
+            title=self.title,
+            summary=self.summary,
+            facts=items(self.facts),
+            classes_title=self.classes_title,
+            classes=self.classes,
+            evaluation=self.evaluation,
+            usage=self.usage,
+            limits=items(self.limits),
+            licences=items(todo_lines),
+        )
+        return f"{str(card).rstrip()}\n"
