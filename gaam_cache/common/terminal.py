@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from gaam_cache.common.devices import as_refusal as as_refusal
 from gaam_cache.common.errors import ConfigError, GaamError, GaamWarning
+from gaam_cache.common.log import show_log_lines
 from gaam_cache.common.messages import duration, nearest, tell, visible
 from gaam_cache.common.paths import absolute_path
 from gaam_cache.common.settings import settings_of
@@ -199,6 +200,7 @@ def _run_command(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
     try:
         # without a working folder a library would end the process: we refuse first
         absolute_path(".")
+        show_log_lines()
         exit_code = int(app(standalone_mode=False) or 0)
         sys.stdout.flush()
         return exit_code

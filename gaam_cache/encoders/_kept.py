@@ -4,6 +4,7 @@ A kept result saves time. A wrong one would be found: for every shard and every 
 some rows are encoded again by transformers' own hidden states, and compared.
 """
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from gaam_cache.store.files import (
 )
 
 FOLDER = "probes"
+logger = logging.getLogger(__name__)
 
 
 def read(conditions: dict[str, Any]) -> Measured | None:
@@ -32,9 +34,11 @@ def read(conditions: dict[str, Any]) -> Measured | None:
         content = unsealed(read_json(_path(conditions)))
         if fingerprint(content["conditions"]) != fingerprint(conditions):
             return None
-        return Measured.from_dict(content["measured"])
+        measured = Measured.from_dict(content["measured"])
     except (*DAMAGE, OSError):
         return None
+    logger.debug("a kept probe serves: %s", _path(conditions))
+    return measured
 
 
 def write(conditions: dict[str, Any], measured: Measured) -> None:

@@ -8,6 +8,7 @@ Shape suffixes: B rows of a batch, L layers, D hidden size.
 
 import copy
 import inspect
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -52,6 +53,8 @@ from gaam_cache.encoders.base import Encoder, PreciseStates, RowStates
 from gaam_cache.encoders.poolings.base import load_poolings
 from gaam_cache.store.files import hash_file
 from gaam_cache.store.plan import CONVENTIONS, Batching
+
+logger = logging.getLogger(__name__)
 
 
 class ModelEncoder(Encoder):
@@ -131,6 +134,7 @@ class ModelEncoder(Encoder):
         located = locate(
             config.encoder, config.revision, needs_weights=needs_weight_files
         )
+        logger.debug("encoder '%s' is read from %s", config.encoder, located.path)
         if located.adapter is not None:
             check_peft_is_installed(located.adapter)
 
@@ -409,6 +413,9 @@ class ModelEncoder(Encoder):
             if measured.longest in (None, probe_length):
                 _kept.write(conditions, measured)
 
+        logger.debug(
+            "rows of up to %d tokens share batches: %s", probe_length, measured.batching
+        )
         measured.apply(self._forward)
         self._probed_length = probe_length
         self.batching = measured.batching

@@ -6,6 +6,7 @@ one shard away, so the memory does not grow with the rows. Any number of workers
 this on one cache; a lease announces each shard that is begun.
 """
 
+import logging
 import math
 import os
 import secrets
@@ -66,6 +67,7 @@ from gaam_cache.workers.engines.base import (
 from gaam_cache.workers.leases import LEASE_FOLDER, Holder, Lease, Leases
 from gaam_cache.workers.ranks import Rank, device_of, find_rank
 
+logger = logging.getLogger(__name__)
 SEND_SECONDS = 0.2  # between two messages of a worker about its progress
 SHORTEST_PAUSE_SECONDS = 0.02  # between two looks at the shards of other workers
 LONGEST_PAUSE_SECONDS = 1.0
@@ -573,6 +575,9 @@ class ShardWorker:
         self._stats.bytes += written_bytes
         self._stats.shards_made += is_ours
         self._stats.write_seconds += time.perf_counter() - started
+        logger.debug(
+            "%s: %d bytes, published here: %s", task.shard.name, written_bytes, is_ours
+        )
         task.lease.release()
 
     def _exists(self, shard: ShardSpec) -> bool:

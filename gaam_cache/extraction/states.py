@@ -3,6 +3,7 @@
 N rows, B rows of a batch, L layers, D hidden size.
 """
 
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -25,6 +26,7 @@ from gaam_cache.extraction.summary import ExtractionStats
 from gaam_cache.store.dtypes import LARGEST, NUMPY_DTYPES, first_not_finite
 from gaam_cache.store.plan import BATCHINGS, Batching, Plan
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 FEW_ROWS = 8
 """Most rows of a call, outside a cache, that are encoded one at a time. On a CPU a
@@ -236,6 +238,7 @@ class StateExtractor:
         # not inside the handler: there the exception holds all tensors of the attempt
         devices.give_back(self._encoder.device)
         if len(rows) > 1:
+            logger.info("a batch of %d rows is split: %s", len(rows), reason)
             return None
         raise ShortOfMemoryError(
             "the memory of the device is too small for one row",

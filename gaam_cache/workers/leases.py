@@ -11,6 +11,7 @@ ended.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import socket
@@ -25,6 +26,7 @@ from typing import NamedTuple
 from gaam_cache.common.messages import visible
 from gaam_cache.store.files import regular_file, remove_lock, write_file
 
+logger = logging.getLogger(__name__)
 RENEW_SECONDS = 10.0
 PATIENCE_SECONDS = 90.0
 """Renewals may be seen late: a busy disk, a slow machine, or a client of NFS, which may
@@ -123,8 +125,10 @@ class Leases:
             holder = self._active_holder(name)
             if holder is not None:
                 return holder
+            logger.info("the lease of %s is stale and is removed", name)
             self._remove_stale(name)
 
+        logger.debug("leased: %s", name)
         lease = Lease(self, name, token)
         self.held[name] = lease
         # the first lease starts the thread that renews all of them

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from gaam_cache.common import devices, plugins, terminal
 from gaam_cache.common.errors import GaamError, GaamWarning
+from gaam_cache.common.log import show_log_lines
 from gaam_cache.config import ENGINES, WorkerConfig
 
 Send = Callable[[str, Any], None]
@@ -129,6 +130,7 @@ def do_task(task: Task, worker: Worker, send: Send) -> Any:
         worker: which worker does it.
         send: sends the messages of this worker.
     """
+    show_log_lines()
     devices.share_machine(worker.workers_on_machine)
     with terminal.warnings_to(lambda message: send("warning", message)):
         try:
