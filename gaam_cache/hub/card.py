@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from gaam_cache.common.markdown import items
 from gaam_cache.common.messages import visible_values
-
-if TYPE_CHECKING:
-    from huggingface_hub import DatasetCard, ModelCard
 
 CARD_FILE = "README.md"
 TEMPLATE = Path(__file__).with_name("templates") / "card.md.jinja"
@@ -56,31 +53,33 @@ class Card:
             ModelCardData,
         )
 
-        card_class: type[ModelCard | DatasetCard] = DatasetCard
-        data_class: type[ModelCardData | DatasetCardData] = DatasetCardData
-        if self.kind == "model":
-            card_class = ModelCard
-            data_class = ModelCardData
-
         metadata = {
             key: visible_values(value) for key, value in self.metadata.items() if value
         }
+        parts = self._template_values()
+        card: ModelCard | DatasetCard
+        if self.kind == "model":
+            card = ModelCard.from_template(ModelCardData(**metadata), **parts)
+        else:
+            card = DatasetCard.from_template(DatasetCardData(**metadata), **parts)
+        return f"{str(card).rstrip()}\n"
+
+    def _template_values(self) -> dict[str, Any]:
+        """The template and what it shows."""
         todo_lines = [f"TODO: of {subject}" for subject in self.licences]
         todo_lines += [
             f"TODO: add '{name}' to the metadata above: {meaning}"
             for name, meaning in self.entries_to_fill_in.items()
         ]
-        card = card_class.from_template(
-            data_class(**metadata),
-            template_path=str(TEMPLATE),
-            title=self.title,
-            summary=self.summary,
-            facts=items(self.facts),
-            classes_title=self.classes_title,
-            classes=self.classes,
-            evaluation=self.evaluation,
-            usage=self.usage,
-            limits=items(self.limits),
-            licences=items(todo_lines),
-        )
-        return f"{str(card).rstrip()}\n"
+        return {
+            "template_path": str(TEMPLATE),
+            "title": self.title,
+            "summary": self.summary,
+            "facts": items(self.facts),
+            "classes_title": self.classes_title,
+            "classes": self.classes,
+            "evaluation": self.evaluation,
+            "usage": self.usage,
+            "limits": items(self.limits),
+            "licences": items(todo_lines),
+        }
