@@ -10,6 +10,7 @@ verdict on two mechanisms, with the tests of ``paired``.
 """
 
 from gaam_decoder.stats.accuracy import accuracy, confusion, majority_votes
+from gaam_decoder.stats.across import Across, across, across_corrected
 from gaam_decoder.stats.claims import MARGIN, Claim, claim, holm_corrected
 from gaam_decoder.stats.crossed import two_level_interval
 from gaam_decoder.stats.groups import LEAST_GROUPS, RowGroups, row_groups
@@ -32,8 +33,8 @@ from gaam_decoder.stats.seeds import (
 )
 
 __all__ = [
-    "ALPHA", "LEAST_GROUPS", "LEAST_SEEDS", "MARGIN", "NO_CLAIM", "Claim", "CorrectedT",
-    "RowGroups", "accuracy", "claim", "confusion", "corrected_resampled_t", "holm",
+    "ALPHA", "LEAST_GROUPS", "LEAST_SEEDS", "MARGIN", "NO_CLAIM", "Across", "Claim", "CorrectedT",
+    "RowGroups", "accuracy", "across", "across_corrected", "claim", "confusion", "corrected_resampled_t", "holm",
     "holm_corrected", "later_than_chance", "majority_votes",
     "minimum_detectable_difference", "row_groups", "seeds_needed", "sign_flip",
     "standard_deviation", "t_interval",

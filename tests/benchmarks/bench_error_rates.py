@@ -9,7 +9,7 @@ differ, of which on every row chance decides which is called which. ``scores``: 
 no claim was made, where there is no difference and where there is one; all others are of the claims
 that were made. ``tuned``: rates that validation chose. ``groups``: rows that belong together, over
 groups and, behind the stroke, as if rows were independent. ``trained``: of real trainings, 20 s a
-repetition.
+repetition. ``many``: of seven mechanisms over many data sets.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.benchmarks import trained_experiments
 from tests.decoder.stats import (
     experiments,
     grouped_experiments,
+    many_sets,
     scored_experiments,
     tuned_experiments,
 )
@@ -134,6 +135,28 @@ def groups(repetitions: int) -> Iterator[Line]:
         yield (layout, effect, *shares)
 
 
+def many(repetitions: int) -> Iterator[Line]:
+    """Of seven mechanisms over many data sets, corrected by Holm."""
+    yield (
+        "data sets",
+        "sd between, points",
+        "any false difference",
+        "any false equivalence",
+        "mean in interval",
+        "another data set in its interval",
+    )
+    for num_sets, between in product(many_sets.NUMBERS_OF_SETS, many_sets.BETWEEN):
+        rates = many_sets.simulate(num_sets, between, repetitions)
+        yield (
+            num_sets,
+            f"{100 * between:.1f}",
+            percent(rates.found_any, repetitions),
+            percent(rates.equivalent_any, repetitions),
+            percent(rates.held, repetitions),
+            percent(rates.other_held, repetitions),
+        )
+
+
 def trained(repetitions: int) -> Iterator[Line]:
     """Of mechanisms that were tuned and trained; the truth is what their best rates give."""
     yield (
@@ -155,6 +178,7 @@ TABLES = {
     "scores": scores,
     "tuned": tuned,
     "groups": groups,
+    "many": many,
     "trained": trained,
 }
 

@@ -1,0 +1,187 @@
+"""One verdict over many data sets: independent references, and how often it is wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, t, ttest_1samp, wilcoxon
+
+from gaam_decoder import stats
+from gaam_decoder.stats.across import (
+    SetDifference,
+    across_corrected,
+    between_variance,
+    combine,
+    difference_of_claim,
+)
+from tests.decoder.stats import many_sets
+
+# Colditz et al. 1994, 13 trials of BCG vaccine: log risk ratios and their variances
+BCG = [
+    (-0.8893, 0.3256), (-1.5854, 0.1946), (-1.3481, 0.4154), (-1.4416, 0.0200),
+    (-0.2175, 0.0512), (-0.7861, 0.0069), (-1.6209, 0.2230), (0.0120, 0.0040),
+    (-0.4694, 0.0564), (-1.3713, 0.0730), (-0.3394, 0.0124), (0.4459, 0.5325),
+    (-0.0173, 0.0714),
+]  # fmt: skip
+
+
+def sets_of(values: list[tuple[float, float]]) -> list[SetDifference]:
+    """Data sets of these differences and variances."""
+    return [
+        SetDifference(name=f"set {number}", difference=difference, variance=variance)
+        for number, (difference, variance) in enumerate(values)
+    ]
+
+
+def test_the_variance_between_data_sets_is_that_of_metafor() -> None:
+    """R's ``rma(yi, vi, method = "PM")`` gives tau^2 = 0.3181 for these trials."""
+    difference_K, variance_K = np.array(BCG).T
+    assert between_variance(difference_K, variance_K) == pytest.approx(0.3181, abs=1e-4)
+
+
+def test_the_variance_between_data_sets_is_that_of_statsmodels() -> None:
+    meta_analysis = pytest.importorskip("statsmodels.stats.meta_analysis")
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        variance_K = generator.uniform(0.1, 2, 8)
+        difference_K = generator.normal(0.3, 1.5, 8)
+        reference = meta_analysis.combine_effects(
+            difference_K, variance_K, method_re="iterated", use_t=True, atol=1e-8, maxiter=500
+        )
+        assert between_variance(difference_K, variance_K) == pytest.approx(
+            reference.tau2, abs=1e-6
+        )
+
+
+@pytest.mark.parametrize("quantile", [0.025, 0.75, 0.975])
+def test_a_limit_of_the_variance_is_that_of_its_q_profile(quantile: float) -> None:
+    """With the limit as variance, the residuals are at that quantile of chi-squared."""
+    difference_K, variance_K = np.array(BCG).T
+    limit = between_variance(difference_K, variance_K, quantile=quantile)
+    weight_K = 1 / (variance_K + limit)
+    mean = weight_K @ difference_K / weight_K.sum()
+    residuals = weight_K @ (difference_K - mean) ** 2
+    assert chi2.sf(residuals, len(BCG) - 1) == pytest.approx(quantile, rel=1e-6)
+
+
+def test_data_sets_that_are_equally_sure_give_students_t_test() -> None:
+    """Hartung and Knapp's interval is then that of the mean of the differences."""
+    differences = [0.03, -0.01, 0.05, 0.02, 0.04, -0.02, 0.06]
+    answer = combine(sets_of([(value, 1e-4) for value in differences]), margin=0.02)
+    reference = ttest_1samp(differences, 0)
+    interval = reference.confidence_interval()
+    assert answer.difference == pytest.approx(np.mean(differences))
+    assert answer.p == pytest.approx(reference.pvalue)
+    assert answer.interval == pytest.approx((interval.low, interval.high))
+    assert answer.p_equivalent == pytest.approx(
+        ttest_1samp(differences, 0.02, alternative="less").pvalue
+    )
+
+
+def test_data_sets_that_agree_by_chance_are_not_surer_than_their_own_errors() -> None:
+    answer = combine(sets_of([(0.010, 1e-4), (0.0101, 1e-4), (0.0099, 1e-4)] * 2))
+    assert answer.interval is not None
+    low, high = answer.interval
+    assert high - low == pytest.approx(2 * 1.96 * 0.01 / 6**0.5, rel=1e-4)
+    assert answer.p == pytest.approx(2 * t.sf(answer.difference / answer.std_error, 5))
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        pytest.param([0.03, 0.04, 0.05, 0.03, 0.04], "better", id="better"),
+        pytest.param([-0.03, -0.04, -0.05, -0.03, -0.04], "worse", id="worse"),
+        pytest.param([0.001, -0.001, 0.0, 0.001, -0.001], "equivalent", id="same"),
+        pytest.param([0.05, -0.04, 0.08, -0.06, 0.03], "undecided", id="scattered"),
+        pytest.param([0.03, 0.04, 0.05, 0.03], "no claim", id="four sets"),
+    ],
+)
+def test_the_verdict(differences: list[float], verdict: str) -> None:
+    answer = combine(sets_of([(value, 4e-6) for value in differences]), margin=0.01)
+    assert answer.verdict == verdict
+
+
+def test_the_signed_rank_test_is_exact_with_ties_and_zeros() -> None:
+    distinct = [0.011, -0.022, 0.033, 0.044, 0.055, -0.066, 0.077]
+    answer = combine(sets_of([(value, 1e-4) for value in distinct]))
+    assert answer.p_of_these_sets == pytest.approx(
+        wilcoxon(distinct, method="exact").pvalue
+    )
+    tied = combine(sets_of([(value, 1e-4) for value in [0.01] * 5 + [0.0]]))
+    assert tied.p_of_these_sets == pytest.approx(2 / 2**5)
+    equal = combine(sets_of([(0.0, 1e-4)] * 5))
+    assert equal.p_of_these_sets is None
+
+
+def claim_on(right: float, seeds: int = 6) -> stats.Claim:
+    """A claim on 200 rows: a mechanism that is right this often, against chance."""
+    generator = np.random.default_rng(0)
+    right_SN = generator.random((seeds, 200)) < right
+    baseline_SN = generator.random((seeds, 200)) < 0.5
+    return stats.claim(right_SN, baseline_SN)
+
+
+def test_claims_become_data_sets_and_those_without_a_test_are_named() -> None:
+    claims = {f"set {place}": claim_on(0.6 + place / 100) for place in range(6)}
+    answer = stats.across(claims | {"one seed": claim_on(0.9, seeds=1)})
+    assert answer.left_out == ("one seed",)
+    assert [entry.name for entry in answer.sets] == list(claims)
+    assert answer.difference == pytest.approx(
+        np.mean([claim.difference for claim in claims.values()]), abs=0.02
+    )
+    assert answer.verdict == "better"
+
+
+def test_encoders_of_one_data_set_are_one_unit() -> None:
+    """Three encoders that err alike say no more than one of them."""
+    claims = {f"set {place}": claim_on(0.6 + place / 100) for place in range(6)}
+    thrice = {name: [claim] * 3 for name, claim in claims.items()}
+    of_three = stats.across(thrice)
+    of_one = stats.across(claims)
+    assert of_three.difference == pytest.approx(of_one.difference)
+    assert of_three.interval == pytest.approx(of_one.interval)
+    assert of_three.prediction == pytest.approx(of_one.prediction)
+    assert of_three.p_equivalent == pytest.approx(of_one.p_equivalent)
+
+
+def test_a_lower_loss_is_a_better_mechanism() -> None:
+    claim = claim_on(0.7)
+    gain = difference_of_claim("a", claim)
+    assert gain is not None
+    assert gain.difference == claim.difference > 0
+
+
+def test_answers_are_corrected_by_holm_and_those_without_a_test_stay() -> None:
+    strong = combine(sets_of([(0.03 + place / 1000, 1e-5) for place in range(6)]))
+    weak = combine(sets_of([(0.01, 1e-5), (-0.012, 1e-5)] * 3))
+    few = combine(sets_of([(0.03, 1e-5)] * 2))
+    corrected = across_corrected([weak, few, strong])
+    assert corrected[1] is few
+    assert corrected[2].p_holm == pytest.approx(2 * strong.p)
+    assert corrected[0].p_holm == pytest.approx(max(weak.p, 2 * strong.p))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param([], id="no data set"),
+        pytest.param([(float("nan"), 1e-4)], id="nan"),
+        pytest.param([(0.1, float("inf"))], id="infinite variance"),
+    ],
+)
+def test_what_has_no_answer_is_refused(values: list[tuple[float, float]]) -> None:
+    with pytest.raises(ValueError, match=r"data set|finite"):
+        combine(sets_of(values))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_sets", many_sets.NUMBERS_OF_SETS)
+@pytest.mark.parametrize("between", many_sets.BETWEEN)
+def test_verdicts_over_data_sets_are_rarely_false(
+    num_sets: int, between: float
+) -> None:
+    rates = many_sets.simulate(num_sets, between, repetitions=400)
+    # 5% of 400, and three standard errors of that
+    assert rates.found_any <= 33
+    assert rates.equivalent_any <= 33
+    assert rates.held >= 400 - 33
