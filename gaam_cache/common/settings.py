@@ -51,6 +51,7 @@ def option(default: Any, meaning: str, **metadata: Any) -> Any:
         default: the value of a setting that no source sets.
         meaning: one or two sentences for help and lists of settings.
         metadata: ``flag``, the option where its name is not that of the field;
+            ``shown_default``, what people read where the default says nothing;
             ``parse``, a function that makes the field's value of any input;
             ``unchecked``, true where blank text is allowed; and keys that other modules
             define and read.
@@ -73,6 +74,7 @@ class Setting:
     default: Any
     option: bool
     meaning: str
+    shown_default: str | None  # in place of a default that says nothing to people
 
     def to_dict(self) -> dict[str, Any]:
         """The setting as JSON values, without the name of its field."""
@@ -80,21 +82,32 @@ class Setting:
         del values["name"]
         return values
 
+    def sentence(self) -> str:
+        """What the setting means, and its choices."""
+        return self._with_details(self._choices())
+
     def in_words(self) -> str:
-        """The meaning, the choices and the default, in one line."""
-        text = self.meaning.split(". ")[0].removesuffix(".")
-        details = []
-        # a list of choices is in lower case: constant|plateau|cosine
-        has_choices = self.type[0].islower() and not isinstance(self.default, bool)
-        if has_choices:
-            details.append(self.type.replace("|", ", "))
-        # without such a default the meaning says what happens
-        has_default = self.default not in (None, False, (), (None,))
-        if has_default and "default:" not in text:
+        """What the setting means, its choices, and its default if it has one."""
+        details = self._choices()
+        default = self.shown_default
+        if default is None and self.default not in (None, False, (), (None,)):
             is_list = isinstance(self.default, tuple)
             defaults = self.default if is_list else [self.default]
-            words = ", ".join(map(str, defaults)).replace("True", "yes")
-            details.append(f"default: {words}")
+            default = ", ".join(map(str, defaults)).replace("True", "yes")
+        if default is not None:
+            details.append(f"default: {default}")
+        return self._with_details(details)
+
+    def _choices(self) -> list[str]:
+        """The choices on one line; empty for a setting that is free."""
+        # a list of choices is in lower case: constant|plateau|cosine
+        if self.type[0].isupper() or self.type == TYPE_WORDS[bool]:
+            return []
+        return [self.type.replace("|", ", ")]
+
+    def _with_details(self, details: list[str]) -> str:
+        """The first sentence of the meaning, with details at its end."""
+        text = self.meaning.split(". ")[0].removesuffix(".")
         if details:
             text += f" ({'; '.join(details)})"
         return f"{text}."
@@ -496,6 +509,7 @@ def settings_of(cls: type) -> list[Setting]:
             default=default,
             option=not is_key(field),
             meaning=field.metadata["meaning"],
+            shown_default=field.metadata.get("shown_default"),
         )
         settings.append(setting)
     return settings
@@ -518,10 +532,10 @@ def _type_word(hint: Any) -> str:
     return "TEXT"
 
 
-def find_setting(cls: type, key: str) -> Setting:
-    """The setting of a configuration that is called ``key``."""
-    settings_by_key = {setting.key: setting for setting in settings_of(cls)}
-    return settings_by_key[key]
+def find_setting(cls: type, name: str) -> Setting:
+    """The setting of the field of a configuration that is called ``name``."""
+    settings_by_name = {setting.name: setting for setting in settings_of(cls)}
+    return settings_by_name[name]
 
 
 def list_in_words(sections: Mapping[str, type], width: int) -> str:

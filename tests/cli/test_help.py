@@ -46,6 +46,37 @@ def test_a_help_has_every_option_and_is_as_wide_as_the_terminal(
         assert name.startswith("-") <= (name in shown.out), name
 
 
+@pytest.mark.parametrize("command", ["extract", "train", "report"])
+def test_a_help_fits_two_screens(
+    command: str, gaam: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 80 columns and 48 lines."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert len(gaam(command, "--help").out.splitlines()) <= 96
+
+
+def test_a_default_stands_after_the_sentence_and_a_flag_has_no_value(
+    gaam: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, command in COMMANDS.items():
+        for one in command.params:
+            assert "default" not in (one.help or ""), (name, one.name)
+    monkeypatch.setenv("COLUMNS", "100")
+    for command in ("", *COMMANDS):
+        assert "<bool>" not in gaam(*command.split(), "--help").out
+    shown = " ".join(gaam("train", "--help").out.split())
+    assert "Passes over the training rows. [default: 25]" in shown
+    assert "Learning rate; a list is tuned on validation rows. [default: (tune" in shown
+
+
+def test_without_a_command_the_help_is_shown_and_the_exit_code_is_2(
+    gaam: Callable[..., Outcome],
+) -> None:
+    outcome = gaam()
+    assert (outcome.code, outcome.err) == (2, "")
+    assert outcome.out == gaam("--help").out
+
+
 def test_every_option_of_a_configuration_is_one_of_the_command() -> None:
     """A field has an option, or says that it is a key."""
     for section, config in cli.SETTINGS.items():
