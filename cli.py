@@ -6,6 +6,7 @@ Nothing is computed here. The commands import torch and transformers when they r
 An option of a configuration takes its name, its default and its sentence from the
 field: ``train_option("lr")``. ``read_options`` makes the configuration of what was
 typed, of ``--config`` and of ``--preset``, so such a command reads no option itself.
+Options that several commands share, or that are many, stand above them as types.
 """
 
 import json
@@ -69,7 +70,7 @@ app = typer.Typer(
     cls=HelpGroup,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
-    # Typer's other help imports a renderer of Markdown: 0.15 s
+    # Typer's other help imports a renderer of Markdown, for 0.1 s
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -113,6 +114,11 @@ offer_scores = _offer("gaam_decoder.stats.scores")
 offer_formats = _offer("gaam_decoder.reports.formats")
 offer_engines = _offer("gaam_cache.workers.engines")
 offer_poolings = _offer("gaam_cache.encoders.poolings")
+
+
+def _list_names(package: str) -> str:
+    """The names of plug-ins, for a sentence."""
+    return ", ".join(plugins.names(package))
 
 
 def _offer_studies() -> list[str]:
@@ -237,7 +243,7 @@ def _show(answer: Answer, as_json: bool) -> None:
         tell(answer.in_words())
 
 
-def _print_json(value: Any) -> None:
+def _print_json(value: object) -> None:
     tell(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False))
 
 
@@ -349,8 +355,8 @@ def train(
     seeds: list[str] = train_option("seeds", metavar="LIST"),
     head: list[str] = train_option("head", metavar="NAME", offers=offer_heads),
     layers: list[str] = train_option("layers", metavar="LIST"),
-    lr: list[str] = train_option("lr", metavar="LIST"),
-    tune_seeds: list[str] = train_option("tune_seeds", metavar="LIST"),
+    lr: Strings = train_option("lr", metavar="LIST"),
+    tune_seeds: Strings = train_option("tune_seeds", metavar="LIST"),
     epochs: int = train_option("epochs", metavar="N", panel=RECIPE),
     batch_size: int = train_option("batch_size", metavar="N", panel=RECIPE),
     loss: str = train_option("loss", metavar="NAME", panel=RECIPE, offers=offer_losses),
@@ -409,155 +415,170 @@ def train(
     gaam_decoder.check_failures(results, config.seeds)
 
 
+# arguments and options of gaam report
+RunFolders = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="RUNS",
+        help="Folders of runs, or single runs.",
+        show_default="runs",
+    ),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        metavar="NAME",
+        help="Mechanism with which the others are compared, seed by seed.",
+        show_default="none, where it was trained",
+        autocompletion=offer_attentions,
+    ),
+]
+Score = Annotated[
+    str,
+    typer.Option(
+        "--score",
+        metavar="NAME",
+        help=f"Score to compare: {_list_names('gaam_decoder.stats.scores')}.",
+        autocompletion=offer_scores,
+    ),
+]
+Margin = Annotated[
+    float | None,
+    typer.Option(
+        "--margin",
+        metavar="POINTS",
+        help="Largest difference that does not matter.",
+        show_default="0.5 points; log-loss: 0.01 and brier: 0.005, as they are",
+    ),
+]
+FitTemperature = Annotated[
+    bool,
+    typer.Option(
+        "--temperature",
+        help="Fit a temperature for every seed on the rows that chose its epoch.",
+    ),
+]
+Pairs = Annotated[
+    str | None,
+    typer.Option(
+        "--pairs",
+        metavar="SETTING",
+        help="Compare each two decoders that differ in this setting alone: attn, "
+        "head, layers, lr, ...",
+    ),
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        "--groups",
+        metavar="COLUMN",
+        help="Kept column that says which rows belong together, such as a speaker; "
+        "intervals and verdicts are then over groups.",
+    ),
+]
+EveryCandidate = Annotated[
+    bool,
+    typer.Option(
+        "--all",
+        help="Show every learning rate and weight decay, not only what validation "
+        "chose.",
+    ),
+]
+TopDecoders = Annotated[
+    int | None,
+    typer.Option(
+        "--top",
+        metavar="N",
+        help="Show the best N decoders of each table, and their baselines.",
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="NAMES",
+        help=f"Columns of the table, in this order, with commas: {COLUMNS}.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Section = Annotated[
+    str | None,
+    typer.Option(
+        "--section",
+        metavar="NAME",
+        help="Write this section alone, in any format; every report lists its "
+        "sections.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Explain how each column and verdict is made.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help=f"Format of the report: {_list_names('gaam_decoder.reports.formats')}.",
+        show_default="terminal",
+        rich_help_panel=OUTPUT,
+        autocompletion=offer_formats,
+    ),
+]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="Write to this file instead of stdout.",
+        rich_help_panel=OUTPUT,
+        readable=False,
+    ),
+]
+Figures = Annotated[
+    Path | None,
+    typer.Option(
+        "--figures",
+        metavar="FOLDER",
+        help="Write the figures too, as PDF and PNG.",
+        rich_help_panel=OUTPUT,
+        readable=False,
+    ),
+]
+JsonFormat = Annotated[
+    bool,
+    typer.Option("--json", help="The same as --format json.", rich_help_panel=OUTPUT),
+]
+
+
 @app.command(cls=HelpCommand, rich_help_panel=THREE)
 def report(
-    runs: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="RUNS",
-            help="Folders of runs, or single runs.",
-            show_default="runs",
-        ),
-    ] = None,
+    runs: RunFolders = None,
     attn: OnlyAttn = None,
     head: OnlyHead = None,
     where: Where = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline",
-            metavar="NAME",
-            help="Mechanism with which the others are compared, seed by seed.",
-            show_default="none, where it was trained",
-            autocompletion=offer_attentions,
-        ),
-    ] = None,
-    score: Annotated[
-        str,
-        typer.Option(
-            "--score",
-            metavar="NAME",
-            help="Score to compare: "
-            + ", ".join(plugins.names("gaam_decoder.stats.scores"))
-            + ".",
-            autocompletion=offer_scores,
-        ),
-    ] = "accuracy",
-    margin: Annotated[
-        float | None,
-        typer.Option(
-            "--margin",
-            metavar="POINTS",
-            help="Largest difference that does not matter.",
-            show_default="0.5 points; log-loss: 0.01 and brier: 0.005, as they are",
-        ),
-    ] = None,
-    temperature: Annotated[
-        bool,
-        typer.Option(
-            "--temperature",
-            help="Fit a temperature for every seed on the rows that chose its epoch.",
-        ),
-    ] = False,
-    pairs: Annotated[
-        str | None,
-        typer.Option(
-            "--pairs",
-            metavar="SETTING",
-            help="Compare each two decoders that differ in this setting alone: attn, "
-            "head, layers, lr, ...",
-        ),
-    ] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            "--groups",
-            metavar="COLUMN",
-            help="Kept column that says which rows belong together, such as a speaker; "
-            "intervals and verdicts are then over groups.",
-        ),
-    ] = None,
-    every_candidate: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Show every learning rate and weight decay, not only what validation "
-            "chose.",
-        ),
-    ] = False,
-    top: Annotated[
-        int | None,
-        typer.Option(
-            "--top",
-            metavar="N",
-            help="Show the best N decoders of each table, and their baselines.",
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            "--columns",
-            metavar="NAMES",
-            help=f"Columns of the table, in this order, with commas: {COLUMNS}.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    section: Annotated[
-        str | None,
-        typer.Option(
-            "--section",
-            metavar="NAME",
-            help="Write this section alone, in any format; every report lists its "
-            "sections.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain",
-            help="Explain how each column and verdict is made.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help=f"{', '.join(plugins.names('gaam_decoder.reports.formats'))}.",
-            show_default="terminal",
-            rich_help_panel=OUTPUT,
-            autocompletion=offer_formats,
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="Write to this file instead of stdout.",
-            rich_help_panel=OUTPUT,
-            readable=False,
-        ),
-    ] = None,
-    figures: Annotated[
-        Path | None,
-        typer.Option(
-            "--figures",
-            metavar="FOLDER",
-            help="Write the figures too, as PDF and PNG.",
-            rich_help_panel=OUTPUT,
-            readable=False,
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="The same as --format json.", rich_help_panel=OUTPUT
-        ),
-    ] = False,
+    baseline: Baseline = None,
+    score: Score = "accuracy",
+    margin: Margin = None,
+    temperature: FitTemperature = False,
+    pairs: Pairs = None,
+    groups: Groups = None,
+    every_candidate: EveryCandidate = False,
+    top: TopDecoders = None,
+    columns: Columns = None,
+    section: Section = None,
+    explain: Explain = False,
+    format: Format = None,
+    out: ReportFile = None,
+    figures: Figures = None,
+    as_json: JsonFormat = False,
 ) -> None:
     """Print accuracy tables of runs, and differences to a baseline with intervals."""
     from gaam_cache.store.files import check_writable
@@ -881,58 +902,68 @@ def plant(
         _show(gaam_decoder.plant(config, progress=progress), as_json)
 
 
+# arguments and options of gaam study
+StudyName = Annotated[
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="Folder with study.toml, or the name of one in data/studies.",
+        autocompletion=_offer_studies,
+    ),
+]
+StudiesFolder = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="FOLDER",
+        help="Folder of all studies: caches, runs and results.",
+        readable=False,
+    ),
+]
+OtherDataset = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        metavar="NAME",
+        help="Data set to use instead of the one that the study names.",
+    ),
+]
+DryStudy = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Print the commands and what each would cost; run none."
+    ),
+]
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check",
+        help="Compare the results with the recorded ones; exit 1 if they differ.",
+    ),
+]
+Record = Annotated[
+    bool, typer.Option("--record", help="Write the results beside study.toml.")
+]
+MachineSets = Annotated[
+    Strings,
+    typer.Option(
+        "--set",
+        metavar="KEY=VAL",
+        help="Setting of the machine: device, engine, devices, ...; repeatable.",
+    ),
+]
+
+
 @app.command(cls=HelpCommand, rich_help_panel=UNDERSTAND)
 def study(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="STUDY",
-            help="Folder with study.toml, or the name of one in data/studies.",
-            autocompletion=_offer_studies,
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FOLDER",
-            help="Folder of all studies: caches, runs and results.",
-            readable=False,
-        ),
-    ] = Path("studies"),
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            "--dataset",
-            metavar="NAME",
-            help="Data set to use instead of the one that the study names.",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Print the commands and what each would cost; run none."
-        ),
-    ] = False,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Compare the results with the recorded ones; exit 1 if they differ.",
-        ),
-    ] = False,
-    record: Annotated[
-        bool, typer.Option("--record", help="Write the results beside study.toml.")
-    ] = False,
-    sets: Annotated[
-        Strings,
-        typer.Option(
-            "--set",
-            metavar="KEY=VAL",
-            help="Setting of the machine: device, engine, devices, ...; repeatable.",
-        ),
-    ] = None,
+    name: StudyName,
+    out: StudiesFolder = Path("studies"),
+    dataset: OtherDataset = None,
+    dry_run: DryStudy = False,
+    check: Check = False,
+    record: Record = False,
+    sets: MachineSets = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -961,98 +992,112 @@ def study(
     raise typer.Exit(outcome.exit_code)
 
 
+# arguments and options of gaam predict
+Texts = Annotated[
+    Strings,
+    typer.Argument(
+        metavar="TEXT",
+        help="Texts, or paths of sounds or pictures; - reads lines from stdin.",
+        show_default=False,
+    ),
+]
+TableFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="Table of rows: .csv, .json, .jsonl, .parquet.",
+        readable=False,
+    ),
+]
+ResultFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="File for the results of all rows: .csv, .jsonl, .parquet.",
+        show_default="stdout",
+        readable=False,
+    ),
+]
+TextColumns = Annotated[
+    Strings,
+    typer.Option(
+        "--text-column",
+        metavar="NAME",
+        help="Column of the text, repeatable.",
+        show_default="those of the run",
+    ),
+]
+OwnMechanism = Annotated[
+    str | None,
+    typer.Option(
+        "--attn",
+        metavar="FILE.py:CLASS",
+        help="Your own mechanism, if the run was trained with it.",
+    ),
+]
+MovedEncoder = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder", metavar="PATH", help="The encoder of the run, if it has moved."
+    ),
+]
+CacheOfRows = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache",
+        metavar="FOLDER",
+        help="Cache whose rows are predicted instead of texts, without an encoder.",
+        readable=False,
+    ),
+]
+SplitOfCache = Annotated[
+    str | None,
+    typer.Option(
+        "--split",
+        metavar="NAME",
+        help="Split of the cache, labelled or not.",
+        show_default="test",
+    ),
+]
+TopClasses = Annotated[
+    int, typer.Option("--top", metavar="K", help="Name the K likeliest classes.")
+]
+UseTemperature = Annotated[
+    bool,
+    typer.Option(
+        "--temperature",
+        help="Divide each seed's logits by the temperature that fits the rows that "
+        "chose its epoch.",
+    ),
+]
+FileFormat = Annotated[
+    Strings,
+    typer.Option(
+        "--set",
+        metavar="KEY=VAL",
+        help="Form of the file: encoding or delimiter.",
+        show_default="as the rows of the run",
+    ),
+]
+
+
 @app.command(cls=HelpCommand, rich_help_panel=USE)
 def predict(
     run: SomeRun,
-    texts: Annotated[
-        Strings,
-        typer.Argument(
-            metavar="TEXT",
-            help="Texts, or paths of sounds or pictures; - reads lines from stdin.",
-            show_default=False,
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--file",
-            metavar="FILE",
-            help="Table of rows: .csv, .json, .jsonl, .parquet.",
-            readable=False,
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="File for the results of all rows: .csv, .jsonl, .parquet.",
-            show_default="stdout",
-            readable=False,
-        ),
-    ] = None,
-    text_columns: Annotated[
-        Strings,
-        typer.Option(
-            "--text-column",
-            metavar="NAME",
-            help="Column of the text, repeatable.",
-            show_default="those of the run",
-        ),
-    ] = None,
-    attn: Annotated[
-        str | None,
-        typer.Option(
-            "--attn",
-            metavar="FILE.py:CLASS",
-            help="Your own mechanism, if the run was trained with it.",
-        ),
-    ] = None,
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            "--encoder", metavar="PATH", help="The encoder of the run, if it has moved."
-        ),
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            "--cache",
-            metavar="FOLDER",
-            help="Cache whose rows are predicted instead of texts, without an encoder.",
-            readable=False,
-        ),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            "--split",
-            metavar="NAME",
-            help="Split of the cache, labelled or not.",
-            show_default="test",
-        ),
-    ] = None,
-    top: Annotated[
-        int, typer.Option("--top", metavar="K", help="Name the K likeliest classes.")
-    ] = 1,
-    temperature: Annotated[
-        bool,
-        typer.Option(
-            "--temperature",
-            help="Divide each seed's logits by the temperature that fits the rows that "
-            "chose its epoch.",
-        ),
-    ] = False,
-    sets: Annotated[
-        Strings,
-        typer.Option(
-            "--set",
-            metavar="KEY=VAL",
-            help="Form of the file: encoding or delimiter.",
-            show_default="as the rows of the run",
-        ),
-    ] = None,
+    texts: Texts = None,
+    file: TableFile = None,
+    out: ResultFile = None,
+    text_columns: TextColumns = None,
+    attn: OwnMechanism = None,
+    encoder: MovedEncoder = None,
+    cache: CacheOfRows = None,
+    split: SplitOfCache = None,
+    top: TopClasses = 1,
+    temperature: UseTemperature = False,
+    sets: FileFormat = None,
     device: Device = "auto",
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -1098,43 +1143,51 @@ def predict(
         _show(predicted, as_json)
 
 
+# arguments and options of gaam export
+RunOrCache = Annotated[
+    Path, typer.Argument(metavar="RUN|CACHE", help="A run, or a cache.")
+]
+ExportFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")]
+OneSeed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        metavar="K",
+        help="Export the decoder of this seed alone.",
+        show_default="the average of all",
+    ),
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Replace an earlier export, in the folder and in the repository.",
+    ),
+]
+Push = Annotated[
+    str | None,
+    typer.Option(
+        "--push",
+        metavar="USER/NAME",
+        help="Send the folder to the hub too, after a question.",
+    ),
+]
+Private = Annotated[
+    bool, typer.Option("--private", help="Make a new repository private.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Send the folder without a question.")]
+
+
 @app.command(cls=HelpCommand, rich_help_panel=USE)
 def export(
-    path: Annotated[
-        Path, typer.Argument(metavar="RUN|CACHE", help="A run, or a cache.")
-    ],
-    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")],
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            "--seed",
-            metavar="K",
-            help="Export the decoder of this seed alone.",
-            show_default="the average of all",
-        ),
-    ] = None,
+    path: RunOrCache,
+    out: ExportFolder,
+    seed: OneSeed = None,
     cache: MovedCache = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite",
-            help="Replace an earlier export, in the folder and in the repository.",
-        ),
-    ] = False,
-    push: Annotated[
-        str | None,
-        typer.Option(
-            "--push",
-            metavar="USER/NAME",
-            help="Send the folder to the hub too, after a question.",
-        ),
-    ] = None,
-    private: Annotated[
-        bool, typer.Option("--private", help="Make a new repository private.")
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Send the folder without a question.")
-    ] = False,
+    overwrite: Overwrite = False,
+    push: Push = None,
+    private: Private = False,
+    yes: Yes = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

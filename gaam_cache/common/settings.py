@@ -31,8 +31,12 @@ EXPECTED = {
     str: "text",
     Path: "path",
 }
-ACCEPTED_TYPES: Any = {bool: (), int: (Integral, str), float: (Real, str)}
-TYPE_WORDS: dict[Any, str] = {
+ACCEPTED_TYPES: Any = {
+    bool: (),
+    int: (Integral, str),
+    float: (Real, str),
+}
+TYPE_WORDS: dict[type, str] = {
     bool: "true|false",
     int: "N",
     float: "NUMBER",
@@ -44,7 +48,7 @@ Rule = tuple[str, object, str, str]
 """What ``setting_rule`` returns; the names of the settings have spaces between them."""
 
 
-def option(default: Any, meaning: str, **metadata: Any) -> Any:
+def option(default: object, meaning: str, **metadata: object) -> Any:
     """Declare a field of a configuration that has an option on the command line.
 
     Args:
@@ -59,7 +63,7 @@ def option(default: Any, meaning: str, **metadata: Any) -> Any:
     return dataclasses.field(default=default, metadata={"meaning": meaning, **metadata})
 
 
-def key(default: Any, meaning: str, **metadata: Any) -> Any:
+def key(default: object, meaning: str, **metadata: object) -> Any:
     """Declare a field without an option: a key of TOML files and of ``--set``."""
     return option(default, meaning, key=True, **metadata)
 
@@ -71,7 +75,7 @@ class Setting:
     name: str  # of the field
     key: str  # as TOML files and the command line spell it
     type: str
-    default: Any
+    default: object
     option: bool
     meaning: str
     shown_default: str | None  # in place of a default that says nothing to people
@@ -91,9 +95,10 @@ class Setting:
         details = self._choices()
         default = self.shown_default
         if default is None and self.default not in (None, False, (), (None,)):
-            is_list = isinstance(self.default, tuple)
-            defaults = self.default if is_list else [self.default]
-            default = ", ".join(map(str, defaults)).replace("True", "yes")
+            values = [self.default]
+            if isinstance(self.default, tuple):
+                values = list(self.default)
+            default = ", ".join(map(str, values)).replace("True", "yes")
         if default is not None:
             details.append(f"default: {default}")
         return self._with_details(details)
@@ -129,7 +134,7 @@ def key_of(field: Field[Any]) -> str:
     return str(flag).removeprefix("--")
 
 
-def command_words(field: Field[Any], value: Any) -> Iterator[str]:
+def command_words(field: Field[Any], value: object) -> Iterator[str]:
     """Yield the words of a command line that give a field a value.
 
     A list gives one option, or one ``--set``, for each of its values.
@@ -163,7 +168,7 @@ def name_in_messages(config: object, name: str) -> str:
     return f"--{key_of(field)}"
 
 
-def settle(config: Any) -> None:
+def settle(config: object) -> None:
     """Parse the value of every field into the type of the field, in place.
 
     The constructor of a configuration calls this, so values may be text of the command
@@ -192,7 +197,7 @@ def settle(config: Any) -> None:
 
 
 def _bad_value_error(
-    config: Any, name: str, value: Any, error: Exception
+    config: object, name: str, value: object, error: Exception
 ) -> ConfigError:
     """The error for an invalid value.
 
@@ -254,7 +259,7 @@ def setting_rule(*setting_names: str, holds: bool, problem: str, expected: str) 
     return " ".join(setting_names), holds, problem, expected
 
 
-def check_rules(config: Any, rules: Iterable[Rule]) -> None:
+def check_rules(config: object, rules: Iterable[Rule]) -> None:
     """Raise ConfigError for the first rule that the settings break.
 
     No rule after it is evaluated, so a rule may rely on the rules before it.
@@ -296,7 +301,7 @@ def preset_names(section: str) -> list[str]:
 def resolve(
     cls: type[Config],
     section: str,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     *,
     sets: Iterable[str] | None = None,
     config_file: Path | None = None,
@@ -313,7 +318,7 @@ def resolve(
         preset: the name of a file in ``data/presets``.
     """
     # a later source overrides an earlier one
-    sources: list[tuple[str, Mapping[str, Any]]] = []
+    sources: list[tuple[str, Mapping[str, object]]] = []
     if preset is not None:
         presets = preset_names(section)
         if preset not in presets:
@@ -345,8 +350,8 @@ def resolve(
 
 
 def _by_field_name(
-    cls: type, values_by_key: Mapping[str, Any], source: str
-) -> dict[str, Any]:
+    cls: type, values_by_key: Mapping[str, object], source: str
+) -> dict[str, object]:
     """The values of one source by the name of their field.
 
     Args:
@@ -361,7 +366,7 @@ def _by_field_name(
     # files may write text_columns, the name of the field, or text-column, its key
     fields_by_key = {field.name: field for field in fields}
     fields_by_key |= {key_of(field).replace("-", "_"): field for field in fields}
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for name, value in values_by_key.items():
         field = fields_by_key.get(name.removeprefix("--").replace("-", "_"))
         if field is None:
@@ -427,7 +432,7 @@ def parse_pairs(
     }
 
 
-def parse_value(value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
+def parse_value(value: object, hint: object, metadata: Mapping[str, Any]) -> object:
     """A value of a TOML file or the command line, parsed into the type of its field.
 
     Args:
@@ -458,14 +463,14 @@ def parse_value(value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
     return _parse_single(value, kind)
 
 
-def _check_not_blank(values: Iterable[Any]) -> None:
+def _check_not_blank(values: Iterable[object]) -> None:
     """Raise ValueError for a blank text, or a text with a zero character."""
     for value in values:
         if isinstance(value, str) and (not value.strip() or "\0" in value):
             raise ValueError("something: the value is empty")
 
 
-def _parse_strings(values: Iterable[Any]) -> tuple[str, ...]:
+def _parse_strings(values: Iterable[object]) -> tuple[str, ...]:
     """The parts between commas of every text."""
     strings: list[str] = []
     for value in values:
@@ -475,7 +480,7 @@ def _parse_strings(values: Iterable[Any]) -> tuple[str, ...]:
     return tuple(strings)
 
 
-def _parse_single(value: Any, kind: Any) -> Any:
+def _parse_single(value: Any, kind: Any) -> object:
     """A truth value, number, text or path; ``kind`` is its type."""
     # TOML has true and false as values, the command line as words
     word = str(value).lower()
@@ -515,7 +520,7 @@ def settings_of(cls: type) -> list[Setting]:
     return settings
 
 
-def _type_word(hint: Any) -> str:
+def _type_word(hint: object) -> str:
     """What a list of settings calls a type: its choices, LIST, N, TEXT and so on."""
     parts = (hint, *typing.get_args(hint))
     choices: list[str] = []

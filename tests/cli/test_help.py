@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 import typer
@@ -86,6 +87,28 @@ def test_every_option_of_a_configuration_is_one_of_the_command() -> None:
         for setting in settings.settings_of(config):
             is_there = f"--{setting.key}" in there or setting.key in there
             assert is_there == setting.option, (section, setting.key)
+
+
+OPTION_TYPES: dict[str, Any] = {
+    "LIST": list[str],
+    "true|false": bool,
+    "N": int,
+    "NUMBER": float,
+    "PATH": Path,
+}
+"""Type of a setting -> type of its parameter; every other parameter is text."""
+
+
+@pytest.mark.parametrize("section", cli.SETTINGS)
+def test_a_parameter_has_the_type_of_its_field(section: str) -> None:
+    command = cli.import_ if section == "import" else getattr(cli, section)
+    hints = get_type_hints(command)
+    for setting in settings.settings_of(cli.SETTINGS[section]):
+        # the files to import are an argument, which has paths
+        if not setting.option or setting.name == "files":
+            continue
+        expected = OPTION_TYPES.get(setting.type, str)
+        assert hints[setting.name] in (expected, expected | None), setting.name
 
 
 def test_the_help_of_a_report_names_its_columns_in_their_order() -> None:
