@@ -1,27 +1,34 @@
-"""The command line: parse -> config -> one library call -> show. Nothing is computed here.
+"""The command line: options -> configuration -> one library call -> show.
 
-The commands import torch and transformers when they run: ``gaam --help`` needs neither.
-The field of a configuration says the type and the meaning of its option. This file does
-not postpone annotations: typer would evaluate every string three times for each help.
+Nothing is computed here. The commands import torch and transformers when they run:
+``gaam --help`` needs neither.
+
+An option of a configuration takes its name, its default and its sentence from the
+field: ``train_option("lr")``. ``read_options`` makes the configuration of what was
+typed, of ``--config`` and of ``--preset``, so such a command reads no option itself.
+Options that several commands share, or that are many, stand above them as types.
 """
 
-import functools
 import json
 import os
 import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
-from inspect import Parameter, Signature, signature
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
 
 import gaam_cache
 from gaam_cache.common import plugins, settings, terminal
+from gaam_cache.common.command_line import (
+    HelpCommand,
+    HelpGroup,
+    from_config,
+    read_options,
+)
 from gaam_cache.common.errors import ConfigError, NotFoundError
 from gaam_cache.common.messages import tell
 from gaam_cache.common.paths import absolute_path, shown_path
@@ -30,111 +37,66 @@ from gaam_cache.common.terminal import show_progress
 from gaam_cache.config import ExtractConfig, ImportConfig
 from gaam_decoder.config import PlantConfig, TrainConfig
 
-# fmt: off
-SETTINGS: dict[str, type] = {"extract": ExtractConfig, "import": ImportConfig, "train": TrainConfig, "plant": PlantConfig}
-THREE, CARE, UNDERSTAND, USE = "The three commands", "Look after caches and runs", "Understand", "Use and share"
-DATA, ENCODER, RECIPE, PROTOCOL, MACHINE, OUTPUT = "Data", "Encoder", "Recipe", "Protocol", "Machine", "Settings and output"
-OPTION_TYPES = {"LIST": list[str], "true|false": bool, "N": int, "NUMBER": float, "PATH": Path}
-WHERE = ("layers", "lr", "cache")
-COLUMNS = "decoder, verdict, accuracy (or the --score), 95% CI + rows, difference, 95% CI of it, p Holm, would decide, sd, seeds, 95% CI seeds, p training, settings, validation, parameters, s/seed"
-# fmt: on
+SETTINGS: dict[str, type] = {
+    "extract": ExtractConfig,
+    "import": ImportConfig,
+    "train": TrainConfig,
+    "plant": PlantConfig,
+}
+"""Command -> its configuration."""
+COLUMNS = (
+    "decoder, verdict, accuracy (or the --score), 95% CI + rows, difference, "
+    "95% CI of it, p Holm, would decide, sd, seeds, 95% CI seeds, p training, "
+    "settings, validation, parameters, s/seed"
+)
+"""Columns of a report. Importing them would take too long for a help."""
+
+# headings of the list of commands
+THREE = "The three commands"
+CARE = "Look after caches and runs"
+UNDERSTAND = "Understand"
+USE = "Use and share"
+
+# headings of the options of a command
+DATA = "Data"
+ENCODER = "Encoder"
+RECIPE = "Recipe"
+PROTOCOL = "Protocol"
+MACHINE = "Machine"
+OUTPUT = "Settings and output"
 
 app = typer.Typer(
     name="gaam",
-    no_args_is_help=True,
+    cls=HelpGroup,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    # Typer's other help imports a renderer of Markdown, for 0.1 s
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 
-def _option(
-    *names: str,
-    kind: str = "",
-    panel: str | None = None,
-    offers: Callable[..., list[str]] | None = None,
-    **typer_settings: Any,
-) -> Any:
-    """An option under a heading of the help; ``offers`` completes words for a shell."""
-    return typer.Option(
-        *names,
-        metavar=kind,
-        rich_help_panel=panel,
-        autocompletion=offers,
-        # the library refuses unreadable files, as it does all other bad files
-        readable=False,
-        **typer_settings,
-    )
+def extract_option(field: str, *names: str, **looks: Any) -> Any:
+    """The option of a field of ``ExtractConfig``, as ``from_config`` makes it."""
+    return from_config(ExtractConfig, field, *names, **looks)
 
 
-def _parameter(name: str, annotation: Any, *, required: bool = False) -> Parameter:
-    """A parameter of a command that is declared outside of its function."""
-    default = Parameter.empty if required else None
-    return Parameter(
-        name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-    )
+def import_option(field: str, *names: str, **looks: Any) -> Any:
+    """The option of a field of ``ImportConfig``, as ``from_config`` makes it."""
+    return from_config(ImportConfig, field, *names, **looks)
 
 
-def _field_option(config: type, *names: str, **option_settings: Any) -> Parameter:
-    """An option of a field of a configuration, which says its type and meaning."""
-    key = names[0].partition("/")[0].removeprefix("--")
-    setting = settings.find_setting(config, key)
-    value_type: Any = OPTION_TYPES.get(setting.type, str)
-    option = _option(*names, help=setting.in_words(), **option_settings)
-    return _parameter(setting.name, Annotated[value_type | None, option])
+def train_option(field: str, *names: str, **looks: Any) -> Any:
+    """The option of a field of ``TrainConfig``, as ``from_config`` makes it."""
+    return from_config(TrainConfig, field, *names, **looks)
 
 
-def _preset_option(section: str) -> Parameter:
-    names = settings.preset_names(section)
-    option = _option(
-        "--preset",
-        kind="NAME",
-        help=f"Prepared settings: {', '.join(names)}.",
-        offers=lambda: names,
-    )
-    return _parameter("preset", Annotated[str | None, option])
+def plant_option(field: str, *names: str, **looks: Any) -> Any:
+    """The option of a field of ``PlantConfig``, as ``from_config`` makes it."""
+    return from_config(PlantConfig, field, *names, **looks)
 
 
-def _takes_settings(
-    section: str, parameters: Sequence[Parameter]
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Call a command with the configuration that these parameters make.
-
-    The command's first argument is the configuration. Its other arguments follow the
-    parameters in the help.
-    """
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def run(**values: Any) -> None:
-            options = {
-                parameter.name: values.pop(parameter.name) for parameter in parameters
-            }
-            command(_resolve(section, options), **values)
-
-        # typer reads the parameters of a command from its signature
-        _config, *own_parameters = signature(command).parameters.values()
-        keyword_parameters = [
-            parameter.replace(kind=Parameter.KEYWORD_ONLY)
-            for parameter in own_parameters
-        ]
-        every_parameter = Signature([*parameters, *keyword_parameters])
-        run.__signature__ = every_parameter  # type: ignore[attr-defined]
-        return run
-
-    return decorate
-
-
-def _resolve(section: str, options: dict[str, Any]) -> Any:
-    """The configuration that the options of a command, its files and ``--set`` make."""
-    sources = {
-        "sets": options.pop("sets"),
-        "config_file": options.pop("config", None),
-        "preset": options.pop("preset", None),
-    }
-    return settings.resolve(SETTINGS[section], section, options, **sources)
-
-
-def _plugin_names(package: str) -> Callable[[str], list[str]]:
+def _offer(package: str) -> Callable[[str], list[str]]:
     """Complete the names of plug-ins for a shell, also after a comma."""
 
     def complete(incomplete: str) -> list[str]:
@@ -144,198 +106,481 @@ def _plugin_names(package: str) -> Callable[[str], list[str]]:
     return complete
 
 
-attentions = _plugin_names("gaam_decoder.attention")
-heads = _plugin_names("gaam_decoder.heads")
-losses = _plugin_names("gaam_decoder.losses")
-optimizers = _plugin_names("gaam_decoder.optimizers")
-engines = _plugin_names("gaam_cache.workers.engines")
-poolings = _plugin_names("gaam_cache.encoders.poolings")
-extract_option = partial(_field_option, ExtractConfig)
-import_option = partial(_field_option, ImportConfig)
-train_option = partial(_field_option, TrainConfig)
-plant_option = partial(_field_option, PlantConfig)
+offer_attentions = _offer("gaam_decoder.attention")
+offer_heads = _offer("gaam_decoder.heads")
+offer_losses = _offer("gaam_decoder.losses")
+offer_optimizers = _offer("gaam_decoder.optimizers")
+offer_scores = _offer("gaam_decoder.stats.scores")
+offer_formats = _offer("gaam_decoder.reports.formats")
+offer_engines = _offer("gaam_cache.workers.engines")
+offer_poolings = _offer("gaam_cache.encoders.poolings")
+
+
+def _list_names(package: str) -> str:
+    """The names of plug-ins, for a sentence."""
+    return ", ".join(plugins.names(package))
+
+
+def _offer_studies() -> list[str]:
+    files = (data_path() / "studies").glob("*/study.toml")
+    return sorted(file.parent.name for file in files)
+
+
+def _preset_option(section: str) -> Any:
+    """The option ``--preset`` of a command, which lists the presets for it."""
+    names = settings.preset_names(section)
+    return typer.Option(
+        "--preset",
+        metavar="NAME",
+        help=f"Prepared settings: {', '.join(names)}.",
+        autocompletion=lambda: names,
+    )
+
+
+# options of several commands
 Strings = list[str] | None
-# fmt: off
-CONFIG_FILE = _parameter("config", Annotated[Path | None, _option("--config", kind="FILE", help="TOML with the sections extract and train, or config.toml of a run.", panel=OUTPUT)])
-SETS = _parameter("sets", Annotated[Strings, _option("--set", kind="KEY=VAL", help="Any other setting, repeatable; 'gaam describe --settings' lists them.", panel=OUTPUT)])
-DryRun = Annotated[bool, _option("--dry-run", help="Say what it will cost; write nothing.", panel=OUTPUT)]
-Quiet = Annotated[bool, _option("--quiet", "-q", help="No progress.", panel=OUTPUT)]
-AsJson = Annotated[bool, _option("--json", help="Print JSON on stdout.", panel=OUTPUT)]
-Device = Annotated[str, _option("--device", kind="NAME", help="auto, cpu, cuda, cuda:N or mps.", panel=MACHINE)]
-MovedCache = Annotated[Path | None, _option("--cache", kind="FOLDER", help="The cache, if it has moved.")]
-OnlyAttn = Annotated[Strings, _option("--attn", kind="NAME", help="Only these mechanisms, repeatable: gaam is every form, gaam:heads=1 that one.", offers=attentions)]
-OnlyHead = Annotated[Strings, _option("--head", kind="NAME", help="Only these heads, repeatable.", offers=heads)]
-Where = Annotated[Strings, _option("--where", kind="KEY=VAL", help="Only runs with layers=1-8, lr=3e-4 or cache=FOLDER; repeatable.")]
-# fmt: on
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="TOML with the sections extract and train, or config.toml of a run.",
+        rich_help_panel=OUTPUT,
+        readable=False,
+    ),
+]
+Sets = Annotated[
+    Strings,
+    typer.Option(
+        "--set",
+        metavar="KEY=VAL",
+        help="Any other setting, repeatable; 'gaam describe --settings' lists them.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Say what it will cost; write nothing.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=OUTPUT),
+]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print JSON on stdout.", rich_help_panel=OUTPUT),
+]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="auto, cpu, cuda, cuda:N or mps.",
+        rich_help_panel=MACHINE,
+    ),
+]
+MovedCache = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache", metavar="FOLDER", help="The cache, if it has moved.", readable=False
+    ),
+]
+OnlyAttn = Annotated[
+    Strings,
+    typer.Option(
+        "--attn",
+        metavar="NAME",
+        help="Only these mechanisms, repeatable: gaam is every form, gaam:heads=1 "
+        "that one.",
+        autocompletion=offer_attentions,
+    ),
+]
+OnlyHead = Annotated[
+    Strings,
+    typer.Option(
+        "--head",
+        metavar="NAME",
+        help="Only these heads, repeatable.",
+        autocompletion=offer_heads,
+    ),
+]
+Where = Annotated[
+    Strings,
+    typer.Option(
+        "--where",
+        metavar="KEY=VAL",
+        help="Only runs with layers=1-8, lr=3e-4 or cache=FOLDER; repeatable.",
+    ),
+]
+SomeRun = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN",
+        help="A run, or a folder of runs, of which the report recommends one.",
+    ),
+]
+AnyPath = Annotated[
+    Path, typer.Argument(metavar="PATH", help="A cache, a run, or a folder of runs.")
+]
 
 
-def _version(show: bool) -> None:
-    if show:
+class Answer(Protocol):
+    """What a library call returns: it can be printed as text and as JSON."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+    def in_words(self) -> str: ...
+
+
+def _show(answer: Answer, as_json: bool) -> None:
+    if as_json:
+        _print_json(answer.to_dict())
+    else:
+        tell(answer.in_words())
+
+
+def _print_json(value: object) -> None:
+    tell(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False))
+
+
+def _filters(attn: Strings, head: Strings, where: Strings) -> dict[str, Any]:
+    """Which runs are meant, as ``gaam_decoder.report`` takes it."""
+    known = ("layers", "lr", "cache")
+    filters = settings.parse_pairs(where or (), "--where", known)
+    return {"attn": attn, "head": head, **filters}
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
         tell(f"gaam {gaam_cache.__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _main(
-    version: Annotated[bool, _option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
-) -> None:  # fmt: skip
-    """Run a frozen encoder once, then train attention decoders on its layers over many seeds."""
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version.",
+        ),
+    ] = False,
+) -> None:
+    """Run a frozen encoder once, then train attention decoders on its layers."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
 
 
-# fmt: off
-EXTRACT_OPTIONS = [
-    _preset_option("extract"),
-    extract_option("--encoder", kind="NAME"),
-    extract_option("--dataset", kind="NAME"),
-    extract_option("--out", "-o", kind="FOLDER"),
-    extract_option("--pool", kind="NAME", offers=poolings),
-    extract_option("--dtype", kind="TYPE"),
-    extract_option("--limit", kind="N"),
-    extract_option("--subset", kind="NAME", panel=DATA),
-    extract_option("--text-column", kind="NAME", panel=DATA),
-    extract_option("--label-column", kind="NAME", panel=DATA),
-    extract_option("--file-column", kind="NAME", panel=DATA),
-    extract_option("--keep-column", kind="NAME", panel=DATA),
-    extract_option("--split", kind="NAME", panel=DATA),
-    extract_option("--test-fraction", kind="0.2", panel=DATA),
-    extract_option("--test-groups", kind="COLUMN", panel=DATA),
-    extract_option("--prompt", kind="TEXT", panel=ENCODER),
-    extract_option("--chat-template", panel=ENCODER),
-    extract_option("--max-length", kind="N", panel=ENCODER),
-    extract_option("--layers", kind="N-M", panel=ENCODER),
-    extract_option("--untrained-encoder", panel=ENCODER),
-    extract_option("--storage-dtype", kind="TYPE", panel=ENCODER),
-    extract_option("--device", kind="NAME", panel=MACHINE),
-    extract_option("--engine", kind="NAME", panel=MACHINE, offers=engines),
-    extract_option("--devices", kind="N", panel=MACHINE),
-    CONFIG_FILE,
-    SETS,
-]
-# fmt: on
-
-
-@app.command(rich_help_panel=THREE)
-@_takes_settings("extract", EXTRACT_OPTIONS)
+@app.command(cls=HelpCommand, rich_help_panel=THREE)
 def extract(
-    config: ExtractConfig,
+    context: typer.Context,
+    preset: Annotated[str | None, _preset_option("extract")] = None,
+    encoder: str = extract_option("encoder", metavar="NAME"),
+    dataset: str = extract_option("dataset", metavar="NAME"),
+    out: Path = extract_option("out", "--out", "-o", metavar="FOLDER"),
+    pool: list[str] = extract_option("pool", metavar="NAME", offers=offer_poolings),
+    dtype: str = extract_option("dtype", metavar="TYPE"),
+    limit: int | None = extract_option("limit", metavar="N"),
+    subset: str | None = extract_option("subset", metavar="NAME", panel=DATA),
+    text_columns: list[str] = extract_option(
+        "text_columns", metavar="NAME", panel=DATA
+    ),
+    label_column: str = extract_option("label_column", metavar="NAME", panel=DATA),
+    file_column: str | None = extract_option("file_column", metavar="NAME", panel=DATA),
+    keep_columns: list[str] = extract_option(
+        "keep_columns", metavar="NAME", panel=DATA
+    ),
+    splits: list[str] = extract_option("splits", metavar="NAME", panel=DATA),
+    test_fraction: float | None = extract_option(
+        "test_fraction", metavar="0.2", panel=DATA
+    ),
+    test_groups: str | None = extract_option(
+        "test_groups", metavar="COLUMN", panel=DATA
+    ),
+    prompt: str | None = extract_option("prompt", metavar="TEXT", panel=ENCODER),
+    chat_template: bool = extract_option("chat_template", panel=ENCODER),
+    max_length: int | None = extract_option("max_length", metavar="N", panel=ENCODER),
+    layers: str | None = extract_option("layers", metavar="N-M", panel=ENCODER),
+    untrained_encoder: bool = extract_option("untrained_encoder", panel=ENCODER),
+    storage_dtype: str = extract_option("storage_dtype", metavar="TYPE", panel=ENCODER),
+    device: str = extract_option("device", metavar="NAME", panel=MACHINE),
+    engine: str = extract_option(
+        "engine", metavar="NAME", panel=MACHINE, offers=offer_engines
+    ),
+    devices: str = extract_option("devices", metavar="N", panel=MACHINE),
+    config_file: ConfigFile = None,
+    sets: Sets = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Run the encoder once over a data set and keep every layer's pooled states in ./cache.
+) -> None:
+    """Run the encoder once over a data set and keep every layer's pooled states.
 
-    Without arguments: the bundled news sample through all-MiniLM-L6-v2. Run again after an
-    interruption, it goes on where it stopped.
+    Without arguments gaam encodes the bundled news sample with all-MiniLM-L6-v2 and
+    writes ./cache. After an interruption the same command goes on where it stopped.
     """
-    work: Any = gaam_cache.estimate if dry_run else gaam_cache.extract
-    with show_progress(
-        "dry run" if dry_run else "extract", "rows", quiet=quiet
-    ) as progress:
-        found = work(config, progress=progress)
-    _show(found, as_json)
-    if not (dry_run or as_json or found.missing):
-        attn = (
-            "laplace" if found.num_layers > 1 else "none"
-        )  # a density needs layers that differ
-        tell(
-            f"next: gaam train --attn {attn} --cache {shlex.quote(shown_path(found.path))}"
-        )
+    config = read_options(ExtractConfig, context)
+    if dry_run:
+        with show_progress("dry run", "rows", quiet=quiet) as progress:
+            estimate = gaam_cache.estimate(config, progress=progress)
+        _show(estimate, as_json)
+        return
+
+    with show_progress("extract", "rows", quiet=quiet) as progress:
+        summary = gaam_cache.extract(config, progress=progress)
+    _show(summary, as_json)
+    if as_json or summary.missing:
+        return
+    # a density over layers needs layers that differ
+    attn = "laplace" if summary.num_layers > 1 else "none"
+    cache = shlex.quote(shown_path(summary.path))
+    tell(f"next: gaam train --attn {attn} --cache {cache}")
 
 
-# fmt: off
-TRAIN_OPTIONS = [
-    train_option("--attn", kind="NAME", offers=attentions),
-    _preset_option("train"),
-    train_option("--cache", kind="FOLDER"),
-    train_option("--runs", "--out", "-o", kind="FOLDER"),
-    train_option("--seeds", kind="LIST"),
-    train_option("--head", kind="NAME", offers=heads),
-    train_option("--layers", kind="LIST"),
-    train_option("--lr", kind="LIST"),
-    train_option("--tune-seeds", kind="LIST"),
-    train_option("--epochs", kind="N", panel=RECIPE),
-    train_option("--batch-size", kind="N", panel=RECIPE),
-    train_option("--loss", kind="NAME", panel=RECIPE, offers=losses),
-    train_option("--optimizer", kind="NAME", panel=RECIPE, offers=optimizers),
-    train_option("--pool", kind="NAME", panel=RECIPE),
-    train_option("--dtype", kind="TYPE", panel=RECIPE),
-    train_option("--select", kind="RULE", panel=PROTOCOL),
-    train_option("--folds", kind="N", panel=PROTOCOL),
-    train_option("--groups", kind="NAME", panel=PROTOCOL),
-    train_option("--train-rows", kind="LIST", panel=PROTOCOL),
-    train_option("--final", panel=PROTOCOL),
-    train_option("--probe/--no-probe", panel=PROTOCOL),
-    train_option("--device", kind="NAME", panel=MACHINE),
-    train_option("--engine", kind="NAME", panel=MACHINE, offers=engines),
-    train_option("--devices", kind="N", panel=MACHINE),
-    CONFIG_FILE,
-    SETS,
-]
-# fmt: on
-
-
-@app.command(rich_help_panel=THREE)
-@_takes_settings("train", TRAIN_OPTIONS)
+@app.command(cls=HelpCommand, rich_help_panel=THREE)
 def train(
-    config: TrainConfig,
+    context: typer.Context,
+    attn: list[str] = train_option("attn", metavar="NAME", offers=offer_attentions),
+    preset: Annotated[str | None, _preset_option("train")] = None,
+    cache: Path = train_option("cache", metavar="FOLDER"),
+    runs: Path = train_option("runs", "--runs", "--out", "-o", metavar="FOLDER"),
+    seeds: list[str] = train_option("seeds", metavar="LIST"),
+    head: list[str] = train_option("head", metavar="NAME", offers=offer_heads),
+    layers: list[str] = train_option("layers", metavar="LIST"),
+    lr: Strings = train_option("lr", metavar="LIST"),
+    tune_seeds: Strings = train_option("tune_seeds", metavar="LIST"),
+    epochs: int = train_option("epochs", metavar="N", panel=RECIPE),
+    batch_size: int = train_option("batch_size", metavar="N", panel=RECIPE),
+    loss: str = train_option("loss", metavar="NAME", panel=RECIPE, offers=offer_losses),
+    optimizer: str = train_option(
+        "optimizer", metavar="NAME", panel=RECIPE, offers=offer_optimizers
+    ),
+    pool: list[str] = train_option("pool", metavar="NAME", panel=RECIPE),
+    dtype: str = train_option("dtype", metavar="TYPE", panel=RECIPE),
+    select: str = train_option("select", metavar="RULE", panel=PROTOCOL),
+    folds: int | None = train_option("folds", metavar="N", panel=PROTOCOL),
+    groups: str | None = train_option("groups", metavar="NAME", panel=PROTOCOL),
+    train_rows: list[str] = train_option("train_rows", metavar="LIST", panel=PROTOCOL),
+    final: bool = train_option("final", panel=PROTOCOL),
+    probe: bool = train_option("probe", "--probe/--no-probe", panel=PROTOCOL),
+    device: str = train_option("device", metavar="NAME", panel=MACHINE),
+    engine: str = train_option(
+        "engine", metavar="NAME", panel=MACHINE, offers=offer_engines
+    ),
+    devices: str = train_option("devices", metavar="N", panel=MACHINE),
+    config_file: ConfigFile = None,
+    sets: Sets = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Train attention decoders on a cache over many seeds and keep the runs in ./runs.
 
-    What is there already is not trained again. No encoder is loaded.
+    Runs that exist already are not trained again. No encoder is loaded.
     """
     import gaam_decoder
     from gaam_decoder.training.sweep import is_candidate, what_came_of_it, what_next
 
+    config = read_options(TrainConfig, context)
     if dry_run:
         _show(gaam_decoder.estimate(config), as_json)
         return
-    told = list[Path]()
 
-    def say(run: Any) -> None:
+    shown_runs: list[Path] = []
+
+    def show_run(run: gaam_decoder.RunResult) -> None:
         if is_candidate(config, run):
             return
-        told.append(run.path)
+        shown_runs.append(run.path)
         if not (quiet and as_json):
             tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
 
     with show_progress(
         "train", "seed-epochs", quiet=quiet, say=config.tuning
     ) as progress:
-        results = gaam_decoder.train(config, progress=progress, on_run=say)
+        results = gaam_decoder.train(config, progress=progress, on_run=show_run)
     if as_json:
         _print_json([run.to_dict() for run in results])
     else:
-        lines = what_came_of_it(config, results, told)
+        lines = what_came_of_it(config, results, shown_runs)
         tell("\n".join([*lines, *what_next(config, results)]))
     gaam_decoder.check_failures(results, config.seeds)
 
 
-@app.command(rich_help_panel=THREE)
+# arguments and options of gaam report
+RunFolders = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="RUNS",
+        help="Folders of runs, or single runs.",
+        show_default="runs",
+    ),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        metavar="NAME",
+        help="Mechanism with which the others are compared, seed by seed.",
+        show_default="none, where it was trained",
+        autocompletion=offer_attentions,
+    ),
+]
+Score = Annotated[
+    str,
+    typer.Option(
+        "--score",
+        metavar="NAME",
+        help=f"Score to compare: {_list_names('gaam_decoder.stats.scores')}.",
+        autocompletion=offer_scores,
+    ),
+]
+Margin = Annotated[
+    float | None,
+    typer.Option(
+        "--margin",
+        metavar="POINTS",
+        help="Largest difference that does not matter.",
+        show_default="0.5 points; log-loss: 0.01 and brier: 0.005, as they are",
+    ),
+]
+FitTemperature = Annotated[
+    bool,
+    typer.Option(
+        "--temperature",
+        help="Fit a temperature for every seed on the rows that chose its epoch.",
+    ),
+]
+Pairs = Annotated[
+    str | None,
+    typer.Option(
+        "--pairs",
+        metavar="SETTING",
+        help="Compare each two decoders that differ in this setting alone: attn, "
+        "head, layers, lr, ...",
+    ),
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        "--groups",
+        metavar="COLUMN",
+        help="Kept column that says which rows belong together, such as a speaker; "
+        "intervals and verdicts are then over groups.",
+    ),
+]
+EveryCandidate = Annotated[
+    bool,
+    typer.Option(
+        "--all",
+        help="Show every learning rate and weight decay, not only what validation "
+        "chose.",
+    ),
+]
+TopDecoders = Annotated[
+    int | None,
+    typer.Option(
+        "--top",
+        metavar="N",
+        help="Show the best N decoders of each table, and their baselines.",
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="NAMES",
+        help=f"Columns of the table, in this order, with commas: {COLUMNS}.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Section = Annotated[
+    str | None,
+    typer.Option(
+        "--section",
+        metavar="NAME",
+        help="Write this section alone, in any format; every report lists its "
+        "sections.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Explain how each column and verdict is made.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help=f"Format of the report: {_list_names('gaam_decoder.reports.formats')}.",
+        show_default="terminal",
+        rich_help_panel=OUTPUT,
+        autocompletion=offer_formats,
+    ),
+]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="Write to this file instead of stdout.",
+        rich_help_panel=OUTPUT,
+        readable=False,
+    ),
+]
+Figures = Annotated[
+    Path | None,
+    typer.Option(
+        "--figures",
+        metavar="FOLDER",
+        help="Write the figures too, as PDF and PNG.",
+        rich_help_panel=OUTPUT,
+        readable=False,
+    ),
+]
+JsonFormat = Annotated[
+    bool,
+    typer.Option("--json", help="The same as --format json.", rich_help_panel=OUTPUT),
+]
+
+
+@app.command(cls=HelpCommand, rich_help_panel=THREE)
 def report(
-    runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUNS]...", help="Folders of runs, or single runs (default: runs).", show_default=False)] = None,
+    runs: RunFolders = None,
     attn: OnlyAttn = None,
     head: OnlyHead = None,
     where: Where = None,
-    baseline: Annotated[str | None, _option("--baseline", kind="NAME", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).", offers=attentions)] = None,
-    score: Annotated[str, _option("--score", kind="NAME", help="What is compared: " + ", ".join(plugins.names("gaam_decoder.stats.scores")) + ".", offers=_plugin_names("gaam_decoder.stats.scores"))] = "accuracy",
-    margin: Annotated[float | None, _option("--margin", kind="POINTS", help="Largest difference that does not matter (default: 0.5 points; log-loss: 0.01 and brier: 0.005, as they are).")] = None,
-    temperature: Annotated[bool, _option("--temperature", help="Fit a temperature for every seed on the rows that chose its epoch.")] = False,
-    pairs: Annotated[str | None, _option("--pairs", kind="SETTING", help="Compare all rows that differ in this alone (attn, head, layers, lr, ...), each with each.")] = None,
-    groups: Annotated[str | None, _option("--groups", kind="COLUMN", help="Kept column whose rows of one value belong together, such as a speaker: intervals and verdicts are then over groups.")] = None,
-    every_candidate: Annotated[bool, _option("--all", help="Show every learning rate and weight decay, not only what validation chose.")] = False,
-    top: Annotated[int | None, _option("--top", kind="N", help="Show only so many rows of each table, and their baselines.")] = None,
-    columns: Annotated[str | None, _option("--columns", kind="NAMES", help=f"Columns of the table, in this order, parted by commas: {COLUMNS}.", panel=OUTPUT)] = None,
-    section: Annotated[str | None, _option("--section", kind="NAME", help="Write this part alone, in any format; every report says which there are.", panel=OUTPUT)] = None,
-    explain: Annotated[bool, _option("--explain", help="Print how each column and verdict is made.", panel=OUTPUT)] = False,
-    format: Annotated[str | None, _option("--format", kind="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")) + " (default: terminal).", panel=OUTPUT, offers=_plugin_names("gaam_decoder.reports.formats"))] = None,
-    out: Annotated[Path | None, _option("--out", "-o", kind="FILE", help="Write to this file instead of stdout.", panel=OUTPUT)] = None,
-    figures: Annotated[Path | None, _option("--figures", kind="FOLDER", help="Also write the pictures as PDF and PNG.", panel=OUTPUT)] = None,
-    as_json: Annotated[bool, _option("--json", help="The same as --format json.", panel=OUTPUT)] = False,
-) -> None:  # fmt: skip
-    """Print accuracy tables of the runs, and differences to a baseline with their uncertainty."""
+    baseline: Baseline = None,
+    score: Score = "accuracy",
+    margin: Margin = None,
+    temperature: FitTemperature = False,
+    pairs: Pairs = None,
+    groups: Groups = None,
+    every_candidate: EveryCandidate = False,
+    top: TopDecoders = None,
+    columns: Columns = None,
+    section: Section = None,
+    explain: Explain = False,
+    format: Format = None,
+    out: ReportFile = None,
+    figures: Figures = None,
+    as_json: JsonFormat = False,
+) -> None:
+    """Print accuracy tables of runs, and differences to a baseline with intervals."""
     from gaam_cache.store.files import check_writable
     from gaam_decoder.reports import report as reports
 
@@ -346,70 +591,87 @@ def report(
         raise ConfigError(
             "--json is --format json", expected="one format", found=format
         )
-    name = format or ("json" if as_json else "terminal")
-    reports.format_of(name, section, columns, score)
+    usual_format = "json" if as_json else "terminal"
+    format = format or usual_format
+
+    # refuse before the work what could not be written after it
+    reports.format_of(format, section, columns, score)
     if out:
         check_writable(out, option="--out", file=True)
     if figures:
         check_writable(figures, option="--figures")
-    options: dict[str, Any] = {
-        "baseline": baseline,
-        "margin": margin,
-        "score": score,
-        "top": top,
-    }
-    options |= {
-        "temperature": temperature,
-        "every_candidate": every_candidate,
-        "pairs": pairs,
-    }
-    options["groups"] = groups
-    found = reports.report(runs or ["runs"], **_filters(attn, head, where), **options)
+
+    result = reports.report(
+        runs or ["runs"],
+        **_filters(attn, head, where),
+        baseline=baseline,
+        margin=margin,
+        score=score,
+        temperature=temperature,
+        every_candidate=every_candidate,
+        top=top,
+        pairs=pairs,
+        groups=groups,
+    )
     if figures:
-        tell(f"{len(found.save_figures(figures))} files in {figures}", to=sys.stderr)
+        tell(f"{len(result.save_figures(figures))} files in {figures}", to=sys.stderr)
     if out:
-        found.save(out, name, section, columns)
+        result.save(out, format, section, columns)
     else:
-        found.show(name, section, columns)
+        result.show(format, section, columns)
 
 
-# fmt: off
-IMPORT_OPTIONS = [
-    _parameter("files", Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of arrays: .safetensors, .npz, .npy, .h5.", readable=False)], required=True),
-    import_option("--out", "-o", kind="FOLDER"),
-    import_option("--array", kind="SPLIT=NAME"),
-    import_option("--labels", kind="SPLIT=NAME"),
-    import_option("--storage-dtype", kind="TYPE"),
-    SETS,
-]
-# fmt: on
-
-
-@app.command("import", rich_help_panel=CARE)
-@_takes_settings("import", IMPORT_OPTIONS)
+@app.command("import", cls=HelpCommand, rich_help_panel=CARE)
 def import_(
-    config: ImportConfig,
-    dry_run: Annotated[bool, _option("--dry-run", help="Say what would be taken as what; write nothing.", panel=OUTPUT)] = False,
+    context: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE",
+            help="Files of arrays: .safetensors, .npz, .npy, .h5.",
+            readable=False,
+        ),
+    ],
+    out: Path = import_option("out", "--out", "-o", metavar="FOLDER"),
+    arrays: list[str] = import_option("arrays", metavar="SPLIT=NAME"),
+    labels: list[str] = import_option("labels", metavar="SPLIT=NAME"),
+    storage_dtype: str | None = import_option("storage_dtype", metavar="TYPE"),
+    sets: Sets = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Say which array would become what; write nothing.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Make a cache of states that were computed elsewhere.
 
-    What is called as usual (train.npz with embeddings and labels; train/embeddings; X_train and
-    y_train; layer_0, layer_1, ...) is found by its name, all else is named by --array and --labels.
+    gaam finds arrays with usual names: train.npz with embeddings and labels;
+    train/embeddings; X_train and y_train; layer_0, layer_1, ... The options --array and
+    --labels name all others.
     """
+    config = read_options(ImportConfig, context)
     with show_progress("import", "rows", quiet=quiet) as progress:
-        found = gaam_cache.import_states(config, preview=dry_run, progress=progress)
-    _show(found, as_json)
+        summary = gaam_cache.import_states(config, preview=dry_run, progress=progress)
+    _show(summary, as_json)
 
 
-@app.command(rich_help_panel=CARE)
+@app.command(cls=HelpCommand, rich_help_panel=CARE)
 def inspect(
-    path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")] = Path("cache"),
-    watch: Annotated[bool, _option("--watch", help="Look again every few seconds, until all is done.")] = False,
+    path: AnyPath = Path("cache"),
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Look again every few seconds, until all is done."
+        ),
+    ] = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Say what a cache or a run is, how far it is, and who is at work on it."""
+) -> None:
+    """Say what a cache or a run is, how far it is, and who works on it."""
     import gaam_cache.inspect
     import gaam_decoder.inspect
 
@@ -417,55 +679,68 @@ def inspect(
     if not os.path.lexists(place):
         raise NotFoundError(f"nothing at '{path}'", where=str(place))
     while True:
-        package: Any = (
-            gaam_cache if gaam_cache.inspect.is_cache(place) else gaam_decoder
-        )
-        about = package.inspect.inspect(place)
+        # a folder may become a cache while somebody watches it
+        is_cache = gaam_cache.inspect.is_cache(place)
+        package: Any = gaam_cache if is_cache else gaam_decoder
+        inspection = package.inspect.inspect(place)
         if watch and sys.stdout.isatty():
             typer.echo("\x1b[H\x1b[2J", nl=False)
-        _show(about, as_json)
-        if about.complete or about.damage or not watch:
-            raise typer.Exit(3 if about.damage else 0)
+        _show(inspection, as_json)
+        if inspection.complete or inspection.damage or not watch:
+            raise typer.Exit(3 if inspection.damage else 0)
         time.sleep(5)
 
 
-@app.command(rich_help_panel=CARE)
+@app.command(cls=HelpCommand, rich_help_panel=CARE)
 def verify(
-    path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")] = Path("cache"),
-    recompute: Annotated[int, _option("--recompute", kind="N", min=0, help="Of a cache: encode N random rows again, alone, and compare.")] = 0,
+    path: AnyPath = Path("cache"),
+    recompute: Annotated[
+        int,
+        typer.Option(
+            "--recompute",
+            metavar="N",
+            min=0,
+            help="Of a cache: encode N random rows again, alone, and compare.",
+        ),
+    ] = 0,
     device: Device = "auto",
     quiet: Quiet = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Check every byte of a cache or of runs; exit 3 if something is missing or wrong."""
+) -> None:
+    """Check every byte of a cache or of runs; exit 3 if any is missing or wrong."""
     import gaam_cache.inspect
     import gaam_decoder.inspect
 
     path = absolute_path(path)
-    of_runs = not gaam_cache.inspect.is_cache(path) and gaam_decoder.inspect.is_runs(
-        path
-    )
-    if of_runs and (recompute or device != "auto"):
+    is_cache = gaam_cache.inspect.is_cache(path)
+    has_runs = not is_cache and gaam_decoder.inspect.is_runs(path)
+    if has_runs and (recompute or device != "auto"):
         raise ConfigError(
             "these options are for caches", expected="gaam verify RUNS alone"
         )
-    options: dict[str, Any] = {"device": device, "recompute_rows": recompute}
-    whole = partial(gaam_decoder.inspect.list_runs, whole=True)
-    work: Any = whole if of_runs else gaam_cache.verify
+    result: Any
     with show_progress("verify", "steps", quiet=quiet) as progress:
-        result = work(path, progress=progress, **({} if of_runs else options))
+        if has_runs:
+            result = gaam_decoder.inspect.list_runs(path, whole=True, progress=progress)
+        else:
+            result = gaam_cache.verify(
+                path, recompute_rows=recompute, device=device, progress=progress
+            )
     _show(result, as_json)
     raise typer.Exit(0 if result.good else 3)
 
 
-@app.command(rich_help_panel=CARE)
+@app.command(cls=HelpCommand, rich_help_panel=CARE)
 def runs(
-    folders: Annotated[list[Path] | None, typer.Argument(metavar="[FOLDER]...", help="Folders of runs (default: runs).", show_default=False)] = None,
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FOLDER", help="Folders of runs.", show_default="runs"),
+    ] = None,
     attn: OnlyAttn = None,
     head: OnlyHead = None,
     where: Where = None,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """List runs, damaged and unfinished ones too."""
     from gaam_decoder.inspect import list_runs
 
@@ -474,160 +749,364 @@ def runs(
     raise typer.Exit(0 if listing.good else 3)
 
 
-@app.command(rich_help_panel=UNDERSTAND)
+@app.command(cls=HelpCommand, rich_help_panel=UNDERSTAND)
 def describe(
-    attn: Annotated[str | None, _option("--attn", kind="NAME", help="One mechanism; without it, all are listed.", offers=attentions)] = None,
-    layers: Annotated[int, _option("--layers", kind="N", min=1, max=10_000, help="Layers of the encoder.")] = 40,
-    hidden_size: Annotated[int, _option("--hidden-size", kind="N", min=1, max=1_000_000, help="Hidden size of the encoder.")] = 5120,
-    list_settings: Annotated[bool, _option("--settings", help="List all settings of extract, import, train and plant.")] = False,
+    attn: Annotated[
+        str | None,
+        typer.Option(
+            "--attn",
+            metavar="NAME",
+            help="Mechanism to describe.",
+            show_default="a list of all",
+            autocompletion=offer_attentions,
+        ),
+    ] = None,
+    layers: Annotated[
+        int,
+        typer.Option(
+            "--layers", metavar="N", min=1, max=10_000, help="Layers of the encoder."
+        ),
+    ] = 40,
+    hidden_size: Annotated[
+        int,
+        typer.Option(
+            "--hidden-size",
+            metavar="N",
+            min=1,
+            max=1_000_000,
+            help="Hidden size of the encoder.",
+        ),
+    ] = 5120,
+    list_settings: Annotated[
+        bool,
+        typer.Option(
+            "--settings",
+            help="List all settings of extract, import, train and plant.",
+        ),
+    ] = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Say what mechanisms, heads, losses and settings there are: formulas, options, sources."""
+) -> None:
+    """List mechanisms, heads, losses and settings: formulas, options, sources."""
     width = min(shutil.get_terminal_size((100, 24)).columns, 100)
     if list_settings:
-        listed = {
-            section: [setting.to_dict() for setting in settings.settings_of(config)]
-            for section, config in SETTINGS.items()
-        }
-        _print_json(listed) if as_json else tell(
-            settings.list_in_words(SETTINGS, width)
-        )
+        _list_settings(width, as_json)
         return
+
     from gaam_decoder import catalogue
 
-    sizes = (layers, hidden_size)
-    about = (
-        catalogue.describe_mechanism(attn, *sizes)
-        if attn
-        else catalogue.catalogue(*sizes)
-    )
-    in_words: Any = partial(catalogue.catalogue_in_words, width=width)
-    in_words = catalogue.mechanism_in_words if attn else in_words
-    _print_json(about) if as_json else tell(in_words(about))
+    if attn:
+        mechanism = catalogue.describe_mechanism(attn, layers, hidden_size)
+        if as_json:
+            _print_json(mechanism)
+        else:
+            tell(catalogue.mechanism_in_words(mechanism))
+        return
+
+    everything = catalogue.catalogue(layers, hidden_size)
+    if as_json:
+        _print_json(everything)
+    else:
+        tell(catalogue.catalogue_in_words(everything, width=width))
 
 
-@app.command(rich_help_panel=UNDERSTAND)
+def _list_settings(width: int, as_json: bool) -> None:
+    if not as_json:
+        tell(settings.list_in_words(SETTINGS, width))
+        return
+    settings_by_command = {}
+    for command, config in SETTINGS.items():
+        all_settings = settings.settings_of(config)
+        settings_by_command[command] = [setting.to_dict() for setting in all_settings]
+    _print_json(settings_by_command)
+
+
+@app.command(cls=HelpCommand, rich_help_panel=UNDERSTAND)
 def ablate(
-    run: Annotated[Path, typer.Argument(help="A run, or a folder of runs, of which the report recommends one.")],
-    num_layers: Annotated[int, _option("--num-layers", kind="N", help="Layers of each set.")] = 3,
-    random_sets: Annotated[int, _option("--random-sets", kind="N", min=1, help="Sets of random layers.")] = 10,
-    seed: Annotated[int, _option("--seed", kind="N", min=0, help="Decides the random layers.")] = 0,
+    run: SomeRun,
+    num_layers: Annotated[
+        int, typer.Option("--num-layers", metavar="N", help="Layers of each set.")
+    ] = 3,
+    random_sets: Annotated[
+        int,
+        typer.Option(
+            "--random-sets", metavar="N", min=1, help="Number of random sets of layers."
+        ),
+    ] = 10,
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed", metavar="N", min=0, help="Seed that draws the random layers."
+        ),
+    ] = 0,
     cache: MovedCache = None,
-    attn: Annotated[str | None, _option("--attn", kind="NAME", help="What to train (default: the run's own mechanism).", offers=attentions)] = None,
+    attn: Annotated[
+        str | None,
+        typer.Option(
+            "--attn",
+            metavar="NAME",
+            help="Mechanism to train.",
+            show_default="the run's own",
+            autocompletion=offer_attentions,
+        ),
+    ] = None,
     device: Device = "auto",
     quiet: Quiet = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Retrain a run on its most and least important layers and on random ones, and compare.
+) -> None:
+    """Retrain a run on its most and least important layers and on random ones.
 
-    Importance is the mean importance factor of the run's attention map. Recipe and seeds are the
-    run's; the new runs lie in the folder 'ablation' beside it.
+    The importance of a layer is the mean importance factor of the run's attention map.
+    Recipe and seeds are the run's. The new runs lie in the folder 'ablation' beside it.
     """
     import gaam_decoder
 
-    options: dict[str, Any] = {
-        "num_layers": num_layers,
-        "random_sets": random_sets,
-        "seed": seed,
-    }
-    options |= {"cache": cache, "attn": attn}
     with show_progress("ablate", "seed-epochs", quiet=quiet) as progress:
-        result = gaam_decoder.ablate(run, device=device, progress=progress, **options)
+        result = gaam_decoder.ablate(
+            run,
+            num_layers=num_layers,
+            random_sets=random_sets,
+            seed=seed,
+            cache=cache,
+            attn=attn,
+            device=device,
+            progress=progress,
+        )
     _show(result, as_json)
     result.check()
 
 
-# fmt: off
-PLANT_OPTIONS = [
-    _parameter("out", Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the cache to make.")], required=True),
-    plant_option("--gate", kind="NAME"),
-    plant_option("--strength", kind="NUMBER"),
-    plant_option("--from", kind="CACHE"),
-    plant_option("--rows", kind="N"),
-    plant_option("--seed", kind="N"),
-    SETS,
-]
-# fmt: on
-
-
-@app.command(rich_help_panel=UNDERSTAND)
-@_takes_settings("plant", PLANT_OPTIONS)
+@app.command(cls=HelpCommand, rich_help_panel=UNDERSTAND)
 def plant(
-    config: PlantConfig,
+    context: typer.Context,
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Folder of the cache to make.")
+    ],
+    gate: str = plant_option("gate", metavar="NAME"),
+    strength: float = plant_option("strength", metavar="NUMBER"),
+    from_cache: Path | None = plant_option("from_cache", metavar="CACHE"),
+    rows: int | None = plant_option("rows", metavar="N"),
+    seed: int = plant_option("seed", metavar="N"),
+    sets: Sets = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Make a cache whose labels depend on the states through a known gate: a positive control.
+) -> None:
+    """Make a positive control: a cache with labels that a known gate decides.
 
-    The mechanism of that shape must win on it, and a report must say so; where the gate is none,
-    no gate may.
+    The labels depend on the states through the gate. The mechanism of that shape must
+    win on it, and a report must say so. With the gate none, no gate may win.
     """
     import gaam_decoder
 
+    config = read_options(PlantConfig, context)
     with show_progress("plant", "rows", quiet=quiet) as progress:
         _show(gaam_decoder.plant(config, progress=progress), as_json)
 
 
-@app.command(rich_help_panel=UNDERSTAND)
+# arguments and options of gaam study
+StudyName = Annotated[
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="Folder with study.toml, or the name of one in data/studies.",
+        autocompletion=_offer_studies,
+    ),
+]
+StudiesFolder = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="FOLDER",
+        help="Folder of all studies: caches, runs and results.",
+        readable=False,
+    ),
+]
+OtherDataset = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        metavar="NAME",
+        help="Data set to use instead of the one that the study names.",
+    ),
+]
+DryStudy = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Print the commands and what each would cost; run none."
+    ),
+]
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check",
+        help="Compare the results with the recorded ones; exit 1 if they differ.",
+    ),
+]
+Record = Annotated[
+    bool, typer.Option("--record", help="Write the results beside study.toml.")
+]
+MachineSets = Annotated[
+    Strings,
+    typer.Option(
+        "--set",
+        metavar="KEY=VAL",
+        help="Setting of the machine: device, engine, devices, ...; repeatable.",
+    ),
+]
+
+
+@app.command(cls=HelpCommand, rich_help_panel=UNDERSTAND)
 def study(
-    what: Annotated[str, typer.Argument(metavar="STUDY", help="Folder with study.toml, or the name of one in data/studies.", autocompletion=lambda: sorted(file.parent.name for file in (data_path() / "studies").glob("*/study.toml")))],
-    out: Annotated[Path, _option("--out", "-o", kind="FOLDER", help="Folder of all studies: caches, runs, and what comes out.")] = Path("studies"),
-    dataset: Annotated[str | None, _option("--dataset", kind="NAME", help="Instead of the data set that the study names.")] = None,
-    dry_run: Annotated[bool, _option("--dry-run", help="Print the commands and what each would cost; run none.")] = False,
-    check: Annotated[bool, _option("--check", help="Compare what comes out with what is recorded; exit 1 if it differs.")] = False,
-    record: Annotated[bool, _option("--record", help="Write what comes out beside study.toml.")] = False,
-    sets: Annotated[Strings, _option("--set", kind="KEY=VAL", help="The machine: device, engine, devices, ...; repeatable.")] = None,
+    name: StudyName,
+    out: StudiesFolder = Path("studies"),
+    dataset: OtherDataset = None,
+    dry_run: DryStudy = False,
+    check: Check = False,
+    record: Record = False,
+    sets: MachineSets = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Run what is missing of a recorded study, command by command, and write what comes out."""
+) -> None:
+    """Run a study: complete its caches and runs, then write its page."""
     from gaam_decoder import study as studies
 
     if check and record:
         raise ConfigError("--check and --record at once", expected="one of them")
-    known = sorted(name.replace("_", "-") for name in studies.MACHINE)
-    machine = {
-        k.replace("-", "_"): v
-        for k, v in settings.parse_pairs(sets or (), "--set", known).items()
-    }
-    recipe = studies.read_study(what, out=out, dataset=dataset, machine=machine)
+    known_keys = sorted(key.replace("_", "-") for key in studies.MACHINE)
+    pairs = settings.parse_pairs(sets or (), "--set", known_keys)
+    machine = {key.replace("-", "_"): value for key, value in pairs.items()}
+    recipe = studies.read_study(name, out=out, dataset=dataset, machine=machine)
     if dry_run:
         _show(studies.estimate(recipe), as_json)
         return
-    say = (lambda command: None) if quiet else partial(tell, to=sys.stderr)
+
+    def show_command(command: str) -> None:
+        if not quiet:
+            tell(command, to=sys.stderr)
+
     with show_progress("study", "steps", quiet=quiet) as progress:
-        options: dict[str, Any] = {
-            "check": check,
-            "record": record,
-            "progress": progress,
-        }
-        outcome = studies.carry_out(recipe, say=say, **options)
+        outcome = studies.carry_out(
+            recipe, say=show_command, check=check, record=record, progress=progress
+        )
     _show(outcome, as_json)
     raise typer.Exit(outcome.exit_code)
 
 
-@app.command(rich_help_panel=USE)
+# arguments and options of gaam predict
+Texts = Annotated[
+    Strings,
+    typer.Argument(
+        metavar="TEXT",
+        help="Texts, or paths of sounds or pictures; - reads lines from stdin.",
+        show_default=False,
+    ),
+]
+TableFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="Table of rows: .csv, .json, .jsonl, .parquet.",
+        readable=False,
+    ),
+]
+ResultFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="File for the results of all rows: .csv, .jsonl, .parquet.",
+        show_default="stdout",
+        readable=False,
+    ),
+]
+TextColumns = Annotated[
+    Strings,
+    typer.Option(
+        "--text-column",
+        metavar="NAME",
+        help="Column of the text, repeatable.",
+        show_default="those of the run",
+    ),
+]
+OwnMechanism = Annotated[
+    str | None,
+    typer.Option(
+        "--attn",
+        metavar="FILE.py:CLASS",
+        help="Your own mechanism, if the run was trained with it.",
+    ),
+]
+MovedEncoder = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder", metavar="PATH", help="The encoder of the run, if it has moved."
+    ),
+]
+CacheOfRows = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache",
+        metavar="FOLDER",
+        help="Cache whose rows are predicted instead of texts, without an encoder.",
+        readable=False,
+    ),
+]
+SplitOfCache = Annotated[
+    str | None,
+    typer.Option(
+        "--split",
+        metavar="NAME",
+        help="Split of the cache, labelled or not.",
+        show_default="test",
+    ),
+]
+TopClasses = Annotated[
+    int, typer.Option("--top", metavar="K", help="Name the K likeliest classes.")
+]
+UseTemperature = Annotated[
+    bool,
+    typer.Option(
+        "--temperature",
+        help="Divide each seed's logits by the temperature that fits the rows that "
+        "chose its epoch.",
+    ),
+]
+FileFormat = Annotated[
+    Strings,
+    typer.Option(
+        "--set",
+        metavar="KEY=VAL",
+        help="Form of the file: encoding or delimiter.",
+        show_default="as the rows of the run",
+    ),
+]
+
+
+@app.command(cls=HelpCommand, rich_help_panel=USE)
 def predict(
-    run: Annotated[Path, typer.Argument(help="A run, or a folder of runs, of which the report recommends one.")],
-    texts: Annotated[Strings, typer.Argument(metavar="[TEXT]...", help="Texts, or paths of sounds or pictures; - reads stdin, one a line.", show_default=False)] = None,
-    file: Annotated[Path | None, _option("--file", kind="FILE", help="Rows of a table: .csv, .json, .jsonl, .parquet.")] = None,
-    out: Annotated[Path | None, _option("--out", "-o", kind="FILE", help="Results of all rows: .csv, .jsonl, .parquet (default: stdout).")] = None,
-    text_columns: Annotated[Strings, _option("--text-column", kind="NAME", help="Column of the text, repeatable (default: those of the run).")] = None,
-    attn: Annotated[str | None, _option("--attn", kind="FILE.py:CLASS", help="The mechanism of your own that the run was trained with.")] = None,
-    encoder: Annotated[str | None, _option("--encoder", kind="PATH", help="The encoder of the run, if it has moved.")] = None,
-    cache: Annotated[Path | None, _option("--cache", kind="FOLDER", help="Instead of texts: a cache whose rows are predicted, without an encoder.")] = None,
-    split: Annotated[str | None, _option("--split", kind="NAME", help="Of the cache, labelled or not (default: test).")] = None,
-    top: Annotated[int, _option("--top", kind="K", help="Name the K likeliest classes.")] = 1,
-    temperature: Annotated[bool, _option("--temperature", help="Divide each seed's logits by the temperature that fits the rows that chose its epoch.")] = False,
-    sets: Annotated[Strings, _option("--set", kind="KEY=VAL", help="How the file is written, encoding or delimiter (default: as the rows of the run).")] = None,
+    run: SomeRun,
+    texts: Texts = None,
+    file: TableFile = None,
+    out: ResultFile = None,
+    text_columns: TextColumns = None,
+    attn: OwnMechanism = None,
+    encoder: MovedEncoder = None,
+    cache: CacheOfRows = None,
+    split: SplitOfCache = None,
+    top: TopClasses = 1,
+    temperature: UseTemperature = False,
+    sets: FileFormat = None,
     device: Device = "auto",
     quiet: Quiet = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Predict classes of texts, of the rows of a file or of stdin, or of a cache, with a run.
+) -> None:
+    """Predict classes of texts, of the rows of a file or of stdin, or of a cache.
 
-    Probabilities are averaged over the seeds; agreement is how many of them say the same. A file
-    keeps its columns and gains predicted, probability and agreement; it needs no labels.
+    gaam averages the probabilities over the seeds of the run. Agreement is the number
+    of seeds that say the same. A file keeps its columns and gains predicted,
+    probability and agreement; it needs no labels.
     """
     file_format = settings.parse_pairs(sets or (), "--set", ("encoding", "delimiter"))
     import gaam_decoder
@@ -648,39 +1127,80 @@ def predict(
         **file_format,
     )
     # a table on a terminal and a bar on the same one would be mixed
-    quiet = quiet or (out is None and not config.of_texts and sys.stdout.isatty())
-    streams: dict[str, Any] = {"stdin": getattr(sys.stdin, "buffer", None)}
-    streams["write"] = getattr(sys.stdout, "buffer", sys.stdout).write
-    with show_progress("predict", "rows", quiet=quiet) as progress:
-        found = gaam_decoder.predict(
-            config, as_list=as_json, progress=progress, **streams
+    prints_table = out is None and not config.of_texts
+    is_quiet = quiet or (prints_table and sys.stdout.isatty())
+    # a stream that a caller put in place may have no buffer
+    stdout: Any = getattr(sys.stdout, "buffer", sys.stdout)
+    with show_progress("predict", "rows", quiet=is_quiet) as progress:
+        predicted = gaam_decoder.predict(
+            config,
+            stdin=getattr(sys.stdin, "buffer", None),
+            write=stdout.write,
+            as_list=as_json,
+            progress=progress,
         )
-    if config.of_texts or out is not None:
-        _show(found, as_json)
+    if not prints_table:
+        _show(predicted, as_json)
 
 
-@app.command(rich_help_panel=USE)
+# arguments and options of gaam export
+RunOrCache = Annotated[
+    Path, typer.Argument(metavar="RUN|CACHE", help="A run, or a cache.")
+]
+ExportFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")]
+OneSeed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        metavar="K",
+        help="Export the decoder of this seed alone.",
+        show_default="the average of all",
+    ),
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Replace an earlier export, in the folder and in the repository.",
+    ),
+]
+Push = Annotated[
+    str | None,
+    typer.Option(
+        "--push",
+        metavar="USER/NAME",
+        help="Send the folder to the hub too, after a question.",
+    ),
+]
+Private = Annotated[
+    bool, typer.Option("--private", help="Make a new repository private.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Send the folder without a question.")]
+
+
+@app.command(cls=HelpCommand, rich_help_panel=USE)
 def export(
-    path: Annotated[Path, typer.Argument(metavar="RUN|CACHE", help="A run, or a cache.")],
-    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")],
-    seed: Annotated[int | None, _option("--seed", kind="K", help="The decoder of this seed alone (default: the average of all).")] = None,
+    path: RunOrCache,
+    out: ExportFolder,
+    seed: OneSeed = None,
     cache: MovedCache = None,
-    overwrite: Annotated[bool, _option("--overwrite", help="Replace an earlier export, in the folder and in the repository.")] = False,
-    push: Annotated[str | None, _option("--push", kind="USER/NAME", help="Send it to the hub too, after a question.")] = None,
-    private: Annotated[bool, _option("--private", help="A new repository is private.")] = False,
-    yes: Annotated[bool, _option("--yes", help="Do not ask before it is sent.")] = False,
+    overwrite: Overwrite = False,
+    push: Push = None,
+    private: Private = False,
+    yes: Yes = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Make a folder of a run or a cache that the hub takes, with a card and nothing personal.
+) -> None:
+    """Make a folder of a run or a cache for the hub, with a card and nothing personal.
 
-    Nothing leaves this machine without --push, which says what would be sent where, and asks.
+    Nothing leaves this machine without --push, which says what would be sent where, and
+    asks.
     """
     import gaam_cache.inspect
 
     path = absolute_path(path)
-    of_cache = gaam_cache.inspect.is_cache(path)
-    if of_cache and (seed is not None or cache is not None):
+    is_cache = gaam_cache.inspect.is_cache(path)
+    if is_cache and (seed is not None or cache is not None):
         raise ConfigError(
             "--seed and --cache are for a run", expected="a run", found="a cache"
         )
@@ -688,48 +1208,37 @@ def export(
         raise ConfigError(
             "--private and --yes are for --push", expected="--push USER/NAME"
         )
-    where = sent = None
+    destination = None
     if push is not None:
         from gaam_cache.hub.push import check_destination
 
-        kind = "dataset" if of_cache else "model"
-        where = check_destination(
+        kind = "dataset" if is_cache else "model"
+        destination = check_destination(
             push, kind=kind, private=private, overwrite=overwrite, yes=yes
         )
-    if of_cache:
+
+    exported: Any
+    if is_cache:
         with show_progress("export", "steps", quiet=quiet) as progress:
-            made: Any = gaam_cache.export_cache(
+            exported = gaam_cache.export_cache(
                 path, out, overwrite=overwrite, progress=progress
             )
     else:
         import gaam_decoder
 
-        made = gaam_decoder.export_run(
+        exported = gaam_decoder.export_run(
             path, out, seed=seed, cache=cache, overwrite=overwrite
         )
     if not as_json:
-        tell(made.in_words())
-    if where is not None:
-        sent = where.send(absolute_path(out), yes=yes)
+        tell(exported.in_words())
+
+    sent_to = None
+    if destination is not None:
+        sent_to = destination.send(absolute_path(out), yes=yes)
     if as_json:
-        _print_json(made.to_dict() | {"sent_to": sent})
-    elif sent:
-        tell(f"sent to {sent}")
-
-
-def _filters(attn: Strings, head: Strings, where: Strings) -> dict[str, Any]:
-    """Which runs are meant, as ``gaam_decoder.report`` takes it."""
-    return {"attn": attn, "head": head} | settings.parse_pairs(
-        where or (), "--where", WHERE
-    )
-
-
-def _show(found: Any, as_json: bool) -> None:
-    _print_json(found.to_dict()) if as_json else tell(found.in_words())
-
-
-def _print_json(value: Any) -> None:
-    tell(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False))
+        _print_json(exported.to_dict() | {"sent_to": sent_to})
+    elif sent_to:
+        tell(f"sent to {sent_to}")
 
 
 def main() -> None:

@@ -112,7 +112,7 @@ class WorkerConfig:
     )
     address: str | None = key(None, "Address of a running Ray cluster; auto finds one.")
     gpus_per_worker: float | None = key(
-        None, "GPUs of one worker of a cluster; default: 1, or 0 on a CPU."
+        None, "GPUs of one worker of a cluster.", shown_default="1, or 0 on a CPU"
     )
     rank: str | None = key(
         None,
@@ -216,7 +216,9 @@ class ExtractConfig(WorkerConfig):
     untrained_encoder: bool = option(
         False, "Random weights: the control for pre-training."
     )
-    encoder_seed: int | None = key(None, "Seed of the random weights; default: 0.")
+    encoder_seed: int | None = key(
+        None, "Seed of the random weights.", shown_default="0"
+    )
     # the data set, its columns and its tables
     dataset: str = option(
         DEFAULT_DATASET,
@@ -233,13 +235,15 @@ class ExtractConfig(WorkerConfig):
     )
     text_columns: tuple[str, ...] = option(
         (),
-        "Column of the text; several are joined by a space (default: text).",
+        "Column of the text; several are joined by a space.",
+        shown_default="text",
         flag="--text-column",
     )
     label_column: str = option("label", "Column of the class.")
     file_column: str | None = option(
         None,
-        "Column of sounds or pictures (default: file, audio or image).",
+        "Column of sounds or pictures.",
+        shown_default="file, audio or image",
         recorded="dataset",
     )
     allow_outside: bool = key(
@@ -255,14 +259,15 @@ class ExtractConfig(WorkerConfig):
     )
     delimiter: str | None = key(
         None,
-        "Delimiter of a CSV file: a character, or tab, semicolon, pipe, space "
-        "(default: a comma).",
+        "Delimiter of a CSV file: a character, or tab, semicolon, pipe, space.",
+        shown_default="a comma",
         unchecked=True,
         recorded="dataset",
     )
     encoding: str | None = key(
         None,
-        "Encoding of CSV and JSON lines (default: UTF-8).",
+        "Encoding of CSV and JSON lines.",
+        shown_default="UTF-8",
         recorded="dataset",
     )
     strip_labels: bool = key(
@@ -306,8 +311,8 @@ class ExtractConfig(WorkerConfig):
     # sounds and pictures
     clip_seconds: float | None = key(
         None,
-        "Seconds of the longest sound or piece of a sound (default: 30, or the "
-        "encoder's limit if it is less).",
+        "Seconds of the longest sound or piece of a sound.",
+        shown_default="30, or the encoder's limit if it is less",
         recorded="dataset",
     )
     clip_mode: Literal["cut", "split"] = key(
@@ -318,7 +323,8 @@ class ExtractConfig(WorkerConfig):
     )
     grey_bits: int | None = key(
         None,
-        "Bits that grey pictures of 16 bits use: 12 with many cameras (default: 16).",
+        "Bits that grey pictures of 16 bits use: 12 with many cameras.",
+        shown_default="16",
         recorded="dataset",
     )
     published_audio: bool = key(
@@ -356,8 +362,8 @@ class ExtractConfig(WorkerConfig):
     # which states are stored, and in which precision
     layers: str | None = option(
         None,
-        "Layers to keep: 20-40, or one; 0 is the input of the first layer "
-        "(default: all, from 1).",
+        "Layers to keep: 20-40, or one; 0 is the input of the first layer.",
+        shown_default="all, from 1",
         parse=parse_range,
         recorded="encoder",
     )
@@ -367,7 +373,9 @@ class ExtractConfig(WorkerConfig):
         recorded="encoder",
     )
     max_length: int | None = option(
-        None, "Tokens of the longest text (default: 512, or the encoder's limit)."
+        None,
+        "Tokens of the longest text.",
+        shown_default="512, or the encoder's limit",
     )
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = option(
         "float32",
@@ -381,8 +389,8 @@ class ExtractConfig(WorkerConfig):
     # sizes of batches, shards and splits
     batch_tokens: int | None = key(
         None,
-        "Tokens of one batch, padding included (default: 2,048 on a CPU, 16,384 "
-        "on a GPU).",
+        "Tokens of one batch, padding included.",
+        shown_default="2,048 on a CPU, 16,384 on a GPU",
     )
     shard_rows: int = key(
         SHARD_ROWS, "Rows of one shard at most; a shard is also at most 512 MB."
@@ -406,8 +414,8 @@ class ExtractConfig(WorkerConfig):
     )
     tokens_per_second: float | None = key(
         None,
-        "Speed of the encoder for a dry run, which then needs no weights "
-        "(default: measured here).",
+        "Speed of the encoder for a dry run, which then needs no weights.",
+        shown_default="measured here",
     )
 
     def __post_init__(self) -> None:
@@ -682,8 +690,8 @@ class ImportConfig:
     # what the arrays mean
     axes: Literal["nld", "lnd", "nd"] | None = key(
         None,
-        "Axes of the states: rows n, layers l, features d (default: nld, or nd of "
-        "two).",
+        "Axes of the states: rows n, layers l, features d.",
+        shown_default="nld, or nd of two",
     )
     class_names: tuple[str, ...] = key(
         (),
@@ -703,12 +711,14 @@ class ImportConfig:
         parse=parse_words,
     )
     storage_dtype: Literal["float16", "float32", "bfloat16"] | None = option(
-        None, "Type of the stored states (default: the type of the arrays, or float32)."
+        None,
+        "Type of the stored states.",
+        shown_default="the type of the arrays, or float32",
     )
     # names in reports
     encoder_name: str = key(IMPORTED, "Name of the encoder in reports.")
     dataset_name: str | None = key(
-        None, "Name of the data set in reports (default: the files)."
+        None, "Name of the data set in reports.", shown_default="the files"
     )
     pool: str = key(IMPORTED, "Name of the pooling in reports.")
     shard_rows: int = key(

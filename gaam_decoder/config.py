@@ -71,14 +71,15 @@ class TrainConfig(WorkerConfig):
     runs: Path = option(Path("runs"), "Folder of the runs.")
     seeds: tuple[int, ...] = option(
         tuple(range(10)),
-        "A number (10), a range (0-31) or a list (3,5,9) (default: 10).",
+        "Seeds: a number (10), a range (0-31) or a list (3,5,9).",
+        shown_default="10",
         parse=number_lists.parse_seeds,
     )
     tune_seeds: tuple[int, ...] | None = option(
         None,
         "Tuning seeds: they choose between several --lr and weight decays on "
-        "validation rows, before --seeds train (default, without --lr: "
-        "1000-1002).",
+        "validation rows, before --seeds train.",
+        shown_default="1000-1002 without --lr",
         parse=number_lists.parse_seeds,
     )
     epochs: int = option(25, "Passes over the training rows.")
@@ -90,9 +91,9 @@ class TrainConfig(WorkerConfig):
     )
     lr: tuple[float, ...] | None = option(
         None,
-        "Learning rate; a list is tuned on validation rows (default: tune over "
-        "3e-4, 2e-3, 1e-2, 5e-2, with sgd over 3e-3 to 5e-1; without validation "
-        "rows: the first).",
+        "Learning rate; a list is tuned on validation rows.",
+        shown_default="tune over 3e-4, 2e-3, 1e-2, 5e-2, with sgd over 3e-3 to 5e-1; "
+        "without validation rows: the first",
         parse=number_lists.parse_rates,
     )
     weight_decay: tuple[float, ...] = key(
@@ -107,7 +108,7 @@ class TrainConfig(WorkerConfig):
         "cosine to 0.",
     )
     clip_grad_norm: float | None = key(
-        None, "Largest gradient norm (default: no clipping)."
+        None, "Largest gradient norm.", shown_default="no clipping"
     )
     loss_scale: Literal["auto", "none", "dynamic"] = key(
         "auto", "Scale the loss to keep small gradients; auto: with float16."
@@ -133,8 +134,8 @@ class TrainConfig(WorkerConfig):
     val_folds: int | None = key(
         None,
         "Number of validation folds of train: seed n holds out fold n modulo this "
-        "number; 1: all seeds hold out the same rows (default: the number of "
-        "tuning seeds, for these alone).",
+        "number; 1: all seeds hold out the same rows.",
+        shown_default="the number of tuning seeds, for these alone",
     )
     split_seed: int = key(
         0, "Seed of the validation rows, the folds and the drawn training rows."
@@ -145,12 +146,13 @@ class TrainConfig(WorkerConfig):
         parse=number_lists.parse_sizes,
     )
     pool: tuple[str, ...] = option(
-        (), "Pooling to read, or several (default: the first in the cache)."
+        (), "Pooling to read, or several.", shown_default="the first in the cache"
     )
     layers: number_lists.LayerSets = option(
         (None,),
         "Encoder layers to learn from, from 1: 19-21, or 1-8,12; repeatable; "
-        "each: every layer by itself (default: all).",
+        "each: every layer by itself.",
+        shown_default="all",
         parse=number_lists.parse_layer_sets,
     )
     train_split: str = key("train", "Split to learn from.")
@@ -170,7 +172,7 @@ class TrainConfig(WorkerConfig):
         "split between training, validation and test.",
     )
     repeats: int = key(1, "Repeats of the cross-validation, each with its own folds.")
-    fold: int | None = key(None, "Only this fold, from 1 (default: all).")
+    fold: int | None = key(None, "Only this fold, from 1.", shown_default="all")
     shuffle_labels: bool = key(
         False,
         "Sanity check: train and validate on shuffled labels; it must end at chance.",
@@ -190,7 +192,7 @@ class TrainConfig(WorkerConfig):
         "same", "Arithmetic of evaluation: the same, or float32, as published."
     )
     seed_batch: int | None = key(
-        None, "Largest number of seeds that train together (default: by memory)."
+        None, "Largest number of seeds that train together.", shown_default="by memory"
     )
     memory_share: float = key(
         0.5, "Share of the free memory for rows; all other rows stay on disk."
@@ -388,19 +390,23 @@ class PlantConfig:
     strength: float = option(4.0, "Standard deviation of the teacher's logits.")
     from_cache: Path | None = option(
         None,
-        "Take the rows of this cache and draw new labels (default: Gaussian states).",
+        "Take the rows of this cache and draw new labels.",
+        shown_default="Gaussian states",
         flag="--from",
     )
-    layers: int | None = key(None, "Layers of Gaussian states (default: 16).")
-    width: int | None = key(None, "Hidden size of Gaussian states (default: 8).")
+    layers: int | None = key(None, "Layers of Gaussian states.", shown_default="16")
+    width: int | None = key(None, "Hidden size of Gaussian states.", shown_default="8")
     classes: int = key(4, "Number of classes.")
     rows: int | None = option(
         None,
-        "Rows in all; a third of them is 'test' (default: 6,000, or all of the cache).",
+        "Rows in all; a third of them is 'test'.",
+        shown_default="6,000, or all of the cache",
     )
     seed: int = option(0, "Seed of states, teacher and labels.")
     storage_dtype: Literal["float16", "float32"] | None = key(
-        None, "Type of the stored states (default: float32, or that of the cache)."
+        None,
+        "Type of the stored states.",
+        shown_default="float32, or that of the cache",
     )
 
     def __post_init__(self) -> None:

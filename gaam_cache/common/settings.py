@@ -31,8 +31,12 @@ EXPECTED = {
     str: "text",
     Path: "path",
 }
-ACCEPTED_TYPES: Any = {bool: (), int: (Integral, str), float: (Real, str)}
-TYPE_WORDS: dict[Any, str] = {
+ACCEPTED_TYPES: Any = {
+    bool: (),
+    int: (Integral, str),
+    float: (Real, str),
+}
+TYPE_WORDS: dict[type, str] = {
     bool: "true|false",
     int: "N",
     float: "NUMBER",
@@ -44,13 +48,14 @@ Rule = tuple[str, object, str, str]
 """What ``setting_rule`` returns; the names of the settings have spaces between them."""
 
 
-def option(default: Any, meaning: str, **metadata: Any) -> Any:
+def option(default: object, meaning: str, **metadata: object) -> Any:
     """Declare a field of a configuration that has an option on the command line.
 
     Args:
         default: the value of a setting that no source sets.
         meaning: one or two sentences for help and lists of settings.
         metadata: ``flag``, the option where its name is not that of the field;
+            ``shown_default``, what people read where the default says nothing;
             ``parse``, a function that makes the field's value of any input;
             ``unchecked``, true where blank text is allowed; and keys that other modules
             define and read.
@@ -58,7 +63,7 @@ def option(default: Any, meaning: str, **metadata: Any) -> Any:
     return dataclasses.field(default=default, metadata={"meaning": meaning, **metadata})
 
 
-def key(default: Any, meaning: str, **metadata: Any) -> Any:
+def key(default: object, meaning: str, **metadata: object) -> Any:
     """Declare a field without an option: a key of TOML files and of ``--set``."""
     return option(default, meaning, key=True, **metadata)
 
@@ -70,9 +75,10 @@ class Setting:
     name: str  # of the field
     key: str  # as TOML files and the command line spell it
     type: str
-    default: Any
+    default: object
     option: bool
     meaning: str
+    shown_default: str | None  # in place of a default that says nothing to people
 
     def to_dict(self) -> dict[str, Any]:
         """The setting as JSON values, without the name of its field."""
@@ -80,21 +86,33 @@ class Setting:
         del values["name"]
         return values
 
+    def sentence(self) -> str:
+        """What the setting means, and its choices."""
+        return self._with_details(self._choices())
+
     def in_words(self) -> str:
-        """The meaning, the choices and the default, in one line."""
-        text = self.meaning.split(". ")[0].removesuffix(".")
-        details = []
+        """What the setting means, its choices, and its default if it has one."""
+        details = self._choices()
+        default = self.shown_default
+        if default is None and self.default not in (None, False, (), (None,)):
+            values = [self.default]
+            if isinstance(self.default, tuple):
+                values = list(self.default)
+            default = ", ".join(map(str, values)).replace("True", "yes")
+        if default is not None:
+            details.append(f"default: {default}")
+        return self._with_details(details)
+
+    def _choices(self) -> list[str]:
+        """The choices on one line; empty for a setting that is free."""
         # a list of choices is in lower case: constant|plateau|cosine
-        has_choices = self.type[0].islower() and not isinstance(self.default, bool)
-        if has_choices:
-            details.append(self.type.replace("|", ", "))
-        # without such a default the meaning says what happens
-        has_default = self.default not in (None, False, (), (None,))
-        if has_default and "default:" not in text:
-            is_list = isinstance(self.default, tuple)
-            defaults = self.default if is_list else [self.default]
-            words = ", ".join(map(str, defaults)).replace("True", "yes")
-            details.append(f"default: {words}")
+        if self.type[0].isupper() or self.type == TYPE_WORDS[bool]:
+            return []
+        return [self.type.replace("|", ", ")]
+
+    def _with_details(self, details: list[str]) -> str:
+        """The first sentence of the meaning, with details at its end."""
+        text = self.meaning.split(". ")[0].removesuffix(".")
         if details:
             text += f" ({'; '.join(details)})"
         return f"{text}."
@@ -116,7 +134,7 @@ def key_of(field: Field[Any]) -> str:
     return str(flag).removeprefix("--")
 
 
-def command_words(field: Field[Any], value: Any) -> Iterator[str]:
+def command_words(field: Field[Any], value: object) -> Iterator[str]:
     """Yield the words of a command line that give a field a value.
 
     A list gives one option, or one ``--set``, for each of its values.
@@ -150,7 +168,7 @@ def name_in_messages(config: object, name: str) -> str:
     return f"--{key_of(field)}"
 
 
-def settle(config: Any) -> None:
+def settle(config: object) -> None:
     """Parse the value of every field into the type of the field, in place.
 
     The constructor of a configuration calls this, so values may be text of the command
@@ -179,7 +197,7 @@ def settle(config: Any) -> None:
 
 
 def _bad_value_error(
-    config: Any, name: str, value: Any, error: Exception
+    config: object, name: str, value: object, error: Exception
 ) -> ConfigError:
     """The error for an invalid value.
 
@@ -241,7 +259,7 @@ def setting_rule(*setting_names: str, holds: bool, problem: str, expected: str) 
     return " ".join(setting_names), holds, problem, expected
 
 
-def check_rules(config: Any, rules: Iterable[Rule]) -> None:
+def check_rules(config: object, rules: Iterable[Rule]) -> None:
     """Raise ConfigError for the first rule that the settings break.
 
     No rule after it is evaluated, so a rule may rely on the rules before it.
@@ -283,7 +301,7 @@ def preset_names(section: str) -> list[str]:
 def resolve(
     cls: type[Config],
     section: str,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     *,
     sets: Iterable[str] | None = None,
     config_file: Path | None = None,
@@ -300,7 +318,7 @@ def resolve(
         preset: the name of a file in ``data/presets``.
     """
     # a later source overrides an earlier one
-    sources: list[tuple[str, Mapping[str, Any]]] = []
+    sources: list[tuple[str, Mapping[str, object]]] = []
     if preset is not None:
         presets = preset_names(section)
         if preset not in presets:
@@ -332,8 +350,8 @@ def resolve(
 
 
 def _by_field_name(
-    cls: type, values_by_key: Mapping[str, Any], source: str
-) -> dict[str, Any]:
+    cls: type, values_by_key: Mapping[str, object], source: str
+) -> dict[str, object]:
     """The values of one source by the name of their field.
 
     Args:
@@ -348,7 +366,7 @@ def _by_field_name(
     # files may write text_columns, the name of the field, or text-column, its key
     fields_by_key = {field.name: field for field in fields}
     fields_by_key |= {key_of(field).replace("-", "_"): field for field in fields}
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for name, value in values_by_key.items():
         field = fields_by_key.get(name.removeprefix("--").replace("-", "_"))
         if field is None:
@@ -414,7 +432,7 @@ def parse_pairs(
     }
 
 
-def parse_value(value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
+def parse_value(value: object, hint: object, metadata: Mapping[str, Any]) -> object:
     """A value of a TOML file or the command line, parsed into the type of its field.
 
     Args:
@@ -445,14 +463,14 @@ def parse_value(value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
     return _parse_single(value, kind)
 
 
-def _check_not_blank(values: Iterable[Any]) -> None:
+def _check_not_blank(values: Iterable[object]) -> None:
     """Raise ValueError for a blank text, or a text with a zero character."""
     for value in values:
         if isinstance(value, str) and (not value.strip() or "\0" in value):
             raise ValueError("something: the value is empty")
 
 
-def _parse_strings(values: Iterable[Any]) -> tuple[str, ...]:
+def _parse_strings(values: Iterable[object]) -> tuple[str, ...]:
     """The parts between commas of every text."""
     strings: list[str] = []
     for value in values:
@@ -462,7 +480,7 @@ def _parse_strings(values: Iterable[Any]) -> tuple[str, ...]:
     return tuple(strings)
 
 
-def _parse_single(value: Any, kind: Any) -> Any:
+def _parse_single(value: Any, kind: Any) -> object:
     """A truth value, number, text or path; ``kind`` is its type."""
     # TOML has true and false as values, the command line as words
     word = str(value).lower()
@@ -496,12 +514,13 @@ def settings_of(cls: type) -> list[Setting]:
             default=default,
             option=not is_key(field),
             meaning=field.metadata["meaning"],
+            shown_default=field.metadata.get("shown_default"),
         )
         settings.append(setting)
     return settings
 
 
-def _type_word(hint: Any) -> str:
+def _type_word(hint: object) -> str:
     """What a list of settings calls a type: its choices, LIST, N, TEXT and so on."""
     parts = (hint, *typing.get_args(hint))
     choices: list[str] = []
@@ -518,10 +537,10 @@ def _type_word(hint: Any) -> str:
     return "TEXT"
 
 
-def find_setting(cls: type, key: str) -> Setting:
-    """The setting of a configuration that is called ``key``."""
-    settings_by_key = {setting.key: setting for setting in settings_of(cls)}
-    return settings_by_key[key]
+def find_setting(cls: type, name: str) -> Setting:
+    """The setting of the field of a configuration that is called ``name``."""
+    settings_by_name = {setting.name: setting for setting in settings_of(cls)}
+    return settings_by_name[name]
 
 
 def list_in_words(sections: Mapping[str, type], width: int) -> str:

@@ -211,9 +211,6 @@ def _run_command(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
     except KeyboardInterrupt:
         return EXIT_CODE
     except TyperException as error:
-        # without a command typer has shown the help, and has no message
-        if not error.format_message():
-            return 2
         refusal = _usage_error(error, settings)
     except Exception as error:
         number = getattr(error, "errno", None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 import typer
@@ -46,6 +47,37 @@ def test_a_help_has_every_option_and_is_as_wide_as_the_terminal(
         assert name.startswith("-") <= (name in shown.out), name
 
 
+@pytest.mark.parametrize("command", ["extract", "train", "report"])
+def test_a_help_fits_two_screens(
+    command: str, gaam: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 80 columns and 48 lines."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert len(gaam(command, "--help").out.splitlines()) <= 96
+
+
+def test_a_default_stands_after_the_sentence_and_a_flag_has_no_value(
+    gaam: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, command in COMMANDS.items():
+        for one in command.params:
+            assert "default" not in (one.help or ""), (name, one.name)
+    monkeypatch.setenv("COLUMNS", "100")
+    for command in ("", *COMMANDS):
+        assert "<bool>" not in gaam(*command.split(), "--help").out
+    shown = " ".join(gaam("train", "--help").out.split())
+    assert "Passes over the training rows. [default: 25]" in shown
+    assert "Learning rate; a list is tuned on validation rows. [default: (tune" in shown
+
+
+def test_without_a_command_the_help_is_shown_and_the_exit_code_is_2(
+    gaam: Callable[..., Outcome],
+) -> None:
+    outcome = gaam()
+    assert (outcome.code, outcome.err) == (2, "")
+    assert outcome.out == gaam("--help").out
+
+
 def test_every_option_of_a_configuration_is_one_of_the_command() -> None:
     """A field has an option, or says that it is a key."""
     for section, config in cli.SETTINGS.items():
@@ -55,6 +87,28 @@ def test_every_option_of_a_configuration_is_one_of_the_command() -> None:
         for setting in settings.settings_of(config):
             is_there = f"--{setting.key}" in there or setting.key in there
             assert is_there == setting.option, (section, setting.key)
+
+
+OPTION_TYPES: dict[str, Any] = {
+    "LIST": list[str],
+    "true|false": bool,
+    "N": int,
+    "NUMBER": float,
+    "PATH": Path,
+}
+"""Type of a setting -> type of its parameter; every other parameter is text."""
+
+
+@pytest.mark.parametrize("section", cli.SETTINGS)
+def test_a_parameter_has_the_type_of_its_field(section: str) -> None:
+    command = cli.import_ if section == "import" else getattr(cli, section)
+    hints = get_type_hints(command)
+    for setting in settings.settings_of(cli.SETTINGS[section]):
+        # the files to import are an argument, which has paths
+        if not setting.option or setting.name == "files":
+            continue
+        expected = OPTION_TYPES.get(setting.type, str)
+        assert hints[setting.name] in (expected, expected | None), setting.name
 
 
 def test_the_help_of_a_report_names_its_columns_in_their_order() -> None:

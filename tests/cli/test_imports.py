@@ -166,7 +166,7 @@ LOUD = "[gaam.attention]\nloud = loud_gate:A\n[gaam.formats]\nloud = loud_gate:F
 """What another package offers, that cannot be imported."""
 KINDS: dict[str, tuple[set[str], str]] = {
     "help": (
-        {"torch", "transformers", "datasets", "h5py", "scipy"},
+        {"torch", "transformers", "datasets", "h5py", "numpy", "scipy", "rich"},
         "--help; extract --help; train --help; ablate --help; report --help; inspect --help; "
         "verify --help; ex?; train --tr?; train --attn la?; train --preset pa?; study pla?; "
         "report --format la?",

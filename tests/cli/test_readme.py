@@ -15,6 +15,7 @@ import typer
 
 import cli
 from gaam_cache.common import settings
+from gaam_cache.common.command_line import read_options
 from gaam_cache.config import ExtractConfig
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.study import read_study
@@ -50,12 +51,12 @@ COMMANDS: dict[str, Any] = dict(typer.main.get_command(cli.app).commands)  # typ
 def parse(words: list[str]) -> None:
     """Take a command as the program does, up to its configuration."""
     name, *rest = words
-    values = COMMANDS[name].make_context(name, rest).params
-    options = {key: None if value == () else value for key, value in values.items()}
+    context = COMMANDS[name].make_context(name, rest)
+    options = {
+        key: None if value == () else value for key, value in context.params.items()
+    }
     if name in cli.SETTINGS:
-        for outside_configuration in ("dry_run", "quiet", "as_json"):
-            options.pop(outside_configuration, None)
-        cli._resolve(name, options)
+        read_options(cli.SETTINGS[name], context)
     elif name in ("report", "runs"):
         cli._filters(options["attn"], options["head"], options["where"])
 

@@ -1,0 +1,130 @@
+"""What gaam adds to Typer: options of configurations, and help under headings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from gaam_cache.common import settings
+
+Config = TypeVar("Config")
+Entries = dict[str, list[tuple[str, str]]]
+"""Heading -> its entries, each with a name and a sentence."""
+
+
+def from_config(
+    config: type,
+    field: str,
+    *names: str,
+    metavar: str | None = None,
+    panel: str | None = None,
+    offers: Callable[[str], list[str]] | None = None,
+) -> Any:
+    """The ``typer.Option`` of a field: default, sentence and name are the field's.
+
+    It is the default of a command's parameter, and ``read_options`` then makes the
+    configuration: ``epochs: int = from_config(TrainConfig, "epochs", metavar="N")``.
+
+    Args:
+        config: the class of the configuration.
+        field: the name of the field, which is that of the parameter.
+        names: of the option, if it has more names than the field's.
+        metavar: what the help calls the value.
+        panel: the heading of the help under which the option stands.
+        offers: completes a word for a shell.
+    """
+    setting = settings.find_setting(config, field)
+    default = setting.default
+    if default in ((), (None,)):
+        default = None
+    elif isinstance(default, tuple):
+        default = [str(value) for value in default]
+    return typer.Option(
+        default,
+        *(names or [f"--{setting.key}"]),
+        help=setting.sentence(),
+        show_default=setting.shown_default or True,
+        metavar=metavar,
+        rich_help_panel=panel,
+        autocompletion=offers,
+        # the library refuses unreadable files, as it does all other bad files
+        readable=False,
+    )
+
+
+def read_options(config: type[Config], context: typer.Context) -> Config:
+    """The configuration of a command, from its options, ``--config`` and ``--preset``.
+
+    A file or a preset replaces a default, but not what a person typed. The context
+    knows which of the two a parameter has; its value does not.
+    """
+    typed: dict[str, Any] = {}
+    for name, value in context.params.items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            typed[name] = value
+    field_names = {field.name for field in settings.fields_of(config)}
+    return settings.resolve(
+        config,
+        str(context.command.name),
+        {name: value for name, value in typed.items() if name in field_names},
+        sets=typed.get("sets"),
+        config_file=typed.get("config_file"),
+        preset=typed.get("preset"),
+    )
+
+
+class HelpCommand(TyperCommand):
+    """A command whose help has its options under their headings, in plain text."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        _write_entries(_parameters_by_heading(self, ctx), formatter)
+
+
+class HelpGroup(TyperGroup):
+    """The program, whose help has the commands under their headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        _write_entries(_parameters_by_heading(self, ctx), formatter)
+        _write_entries(_commands_by_heading(self.commands.values()), formatter)
+
+
+def _parameters_by_heading(command: TyperCommand | TyperGroup, context: Any) -> Entries:
+    entries: Entries = {"Arguments": [], "Options": []}
+    for parameter in command.get_params(context):
+        entry = parameter.get_help_record(context)
+        if entry is None:
+            continue
+        name, sentence = entry
+        usual_heading = "Options"
+        if parameter.param_type_name == "argument":
+            usual_heading = "Arguments"
+            # as the usage has it, without a type in brackets
+            name = " ".join(parameter.get_usage_pieces(context))
+        heading = getattr(parameter, "rich_help_panel", None) or usual_heading
+        entries.setdefault(heading, []).append((name, sentence))
+    return entries
+
+
+def _commands_by_heading(commands: Iterable[Any]) -> Entries:
+    entries: Entries = {}
+    for command in commands:
+        first_paragraph = inspect.cleandoc(command.help).partition("\n\n")[0]
+        heading = command.rich_help_panel or "Commands"
+        entries.setdefault(heading, []).append((command.name, first_paragraph))
+    return entries
+
+
+def _write_entries(entries: Entries, formatter: Any) -> None:
+    for heading, rows in entries.items():
+        if not rows:
+            continue
+        # Click drops the colours where the output is no terminal
+        with formatter.section(typer.style(heading, bold=True)):
+            formatter.write_dl(
+                [(typer.style(name, fg="cyan"), sentence) for name, sentence in rows]
+            )
