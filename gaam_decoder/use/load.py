@@ -22,10 +22,10 @@ from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.version import __version__
 from gaam_cache.store.files import DAMAGE, digest_of, read_json, regular_file, unsealed
 from gaam_cache.store.plan import Plan, read_plan
-from gaam_decoder.reports.notes import Recommendation, recommended
-from gaam_decoder.reports.report import report
+from gaam_decoder.reports.recommend import Recommendation, recommended
+from gaam_decoder.reports.table import build_tables
 from gaam_decoder.runs.folders import find_cache, is_run, run_folders
-from gaam_decoder.runs.loading import one_run
+from gaam_decoder.runs.loading import load_runs, one_run
 from gaam_decoder.runs.result import WEIGHTS_FILE, RunResult
 from gaam_decoder.specs import KINDS, own_spec, parse_spec
 from gaam_decoder.use.predictor import DecoderConfig, Predictor
@@ -246,7 +246,7 @@ def _recommended(folder: Path) -> Path:
     A final model learned from all rows, including the test rows of the others. It is
     the only usable run of a decoder that was trained on folds.
     """
-    tables = report(folder).tables
+    tables = build_tables(load_runs(folder))
     entries = [entry for table in tables for entry in table.rows if not entry.shuffled]
     choice = recommended(tables[0]) if len(tables) == 1 else None
     if choice is None and len(entries) == 1:
