@@ -648,14 +648,16 @@ def predict(
         **file_format,
     )
     # a table on a terminal and a bar on the same one would be mixed
-    quiet = quiet or (out is None and not config.of_texts and sys.stdout.isatty())
+    quiet = quiet or (
+        out is None and not config.has_argument_texts and sys.stdout.isatty()
+    )
     streams: dict[str, Any] = {"stdin": getattr(sys.stdin, "buffer", None)}
     streams["write"] = getattr(sys.stdout, "buffer", sys.stdout).write
     with show_progress("predict", "rows", quiet=quiet) as progress:
         found = gaam_decoder.predict(
             config, as_list=as_json, progress=progress, **streams
         )
-    if config.of_texts or out is not None:
+    if config.has_argument_texts or out is not None:
         _show(found, as_json)
 
 

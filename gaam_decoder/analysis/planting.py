@@ -221,7 +221,6 @@ def _write_cache(
     progress: Callable[[int, int, str], None] | None,
 ) -> ImportSummary:
     """Write the cache, with a record of what decides its labels."""
-    gate = GATES[config.gate]
     storage_dtype = config.storage_dtype or "float32"
     encoder_name = "Gaussian states"
     pooling = GAUSSIAN
@@ -231,17 +230,6 @@ def _write_cache(
         encoder_name = f"states of {source.plan.encoder_label}"
         pooling = source.plan.pooling[0]
         states_origin = source.fingerprint
-
-    labels_rule = {
-        "gate": config.gate,
-        "mechanism": gate.mechanism,
-        "parameters": {
-            name: _shortest(value) for name, value in gate.parameters.items()
-        },
-        "strength": _shortest(config.strength),
-        "seed": config.seed,
-        "states": states_origin,
-    }
     return write(
         config.out,
         {
@@ -256,9 +244,29 @@ def _write_cache(
             f"planted {config.gate} strength {config.strength:g} seed {config.seed}"
         ),
         pool=pooling,
-        planted=(labels_rule, accuracies.as_text()),
+        planted=(_labels_rule(config, states_origin), accuracies.as_text()),
         progress=progress,
     )
+
+
+def _labels_rule(config: PlantConfig, states_origin: str) -> dict[str, Any]:
+    """Everything that decides the labels, as the fingerprint covers it.
+
+    Args:
+        config: of the planted cache.
+        states_origin: fingerprint of the given cache, or the word for Gaussian states.
+    """
+    gate = GATES[config.gate]
+    return {
+        "gate": config.gate,
+        "mechanism": gate.mechanism,
+        "parameters": {
+            name: _shortest(value) for name, value in gate.parameters.items()
+        },
+        "strength": _shortest(config.strength),
+        "seed": config.seed,
+        "states": states_origin,
+    }
 
 
 def _shortest(value: float) -> str:
