@@ -59,7 +59,7 @@ COMMANDS: dict[str, tuple[Any, Any]] = {
     "train": (TrainConfig, train),
 }
 """Commands of a step: the configuration and the function."""
-TABLES = {"title", "question", "text", "caches", "train", "report", "check"}
+RECIPE_KEYS = {"title", "question", "text", "caches", "train", "report", "check"}
 MACHINE = {
     "device",
     "engine",
@@ -72,23 +72,23 @@ MACHINE = {
     "memory_share",
 }
 """Settings of the machine, which change no number: ``gaam study --set`` has them."""
-DECIDED = {"out", "runs", "rank", "since", "top", *MACHINE}
+NOT_IN_RECIPE = {"out", "runs", "rank", "since", "top", *MACHINE}
 """Settings that no recipe has: of the study, of the machine, or leaving out rows."""
-REPORT = {
+REPORT_SETTINGS = {
     *inspect.signature(report).parameters,
     "name",
     "title",
     "all",
-} - DECIDED
+} - NOT_IN_RECIPE
 """Settings of a report in a recipe."""
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
 """Hundredths by which a mean accuracy or a difference may vary between machines."""
 SETTINGS = ("select", "pool", "layers", "train_rows", "shots", "epochs", "dtype")
-KEYS = ["report", "cache", "tested_on", "attention", "head", *SETTINGS]
+KEY_COLUMNS = ["report", "cache", "tested_on", "attention", "head", *SETTINGS]
 """Columns that identify a row; tuned settings do not."""
-SAME = ("baseline", "seeds", "failed", "parameters")
+EQUAL_COLUMNS = ("baseline", "seeds", "failed", "parameters")
 """Columns that must be equal."""
-TOLERATED = {
+TOLERANCE_BY_COLUMN = {
     "accuracy": "accuracy",
     "sd": "accuracy",
     "low": "accuracy",
@@ -100,7 +100,7 @@ TOLERATED = {
 
 Intervals of differences are not among them: their width depends on p values near 0.05.
 """
-COLUMNS = {
+ROW_COLUMNS = {
     "dataset": "dataset",
     "encoder": "encoder",
     "attention": "attention",
@@ -126,7 +126,7 @@ COLUMNS = {
 
 Before them, ``rows.csv`` has the report, the cache, the split and the label.
 """
-OF_SEED = [
+SEED_COLUMNS = [
     "fingerprint",
     "attention",
     "head",
@@ -207,7 +207,7 @@ def read_study(
         overrides["dataset"] = dataset
     try:
         recipe = tomllib.loads((folder / FILE).read_text("utf-8"))
-        _check_names("setting", recipe, TABLES)
+        _check_names("setting", recipe, RECIPE_KEYS)
         _check_names("tolerance", recipe.get("check", {}), TOLERANCES)
         steps = tuple(_read_steps(recipe, out, out / folder.name / "runs", overrides))
         _check_reports(recipe.get("report", ()))
@@ -227,7 +227,7 @@ def _check_reports(report_tables: Iterable[Mapping[str, Any]]) -> None:
     names: set[str] = set()
     for report_table in report_tables:
         name = report_table["name"]
-        _check_names("setting", _read_options(name, report_table), REPORT)
+        _check_names("setting", _read_options(name, report_table), REPORT_SETTINGS)
         if name in names:
             raise ConfigError(f"two reports have the name '{name}'")
         names.add(name)
@@ -271,7 +271,7 @@ def _read_steps(
         _check_names("command", [command], COMMANDS)
         folders = _take_folders(command, name, options, caches, out)
 
-        forbidden = sorted((DECIDED | {"cache"}) & set(options))
+        forbidden = sorted((NOT_IN_RECIPE | {"cache"}) & set(options))
         if forbidden:
             raise ConfigError(
                 f"not a setting of a study: {', '.join(forbidden)}",
@@ -317,10 +317,10 @@ def _read_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {key.replace("-", "_"): value for key, value in options.items()}
 
 
-def _check_names(kind: str, names: Iterable[Any], known: Iterable[str]) -> None:
+def _check_names(kind: str, names: Iterable[Any], allowed: Iterable[str]) -> None:
     for name in names:
-        if name not in known:
-            raise plugins.unknown(kind, str(name), sorted(known))
+        if name not in allowed:
+            raise plugins.unknown(kind, str(name), sorted(allowed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,7 +440,7 @@ def _compare_with_record(study: Study, results_folder: Path) -> tuple[list[str],
     """The differences from the recorded rows, and the number of rows."""
     import pandas
 
-    dtypes = dict.fromkeys([*KEYS, *SAME], str)
+    dtypes = dict.fromkeys([*KEY_COLUMNS, *EQUAL_COLUMNS], str)
     recorded = pandas.read_csv(study.folder / ROWS, dtype=dtypes)
     current = pandas.read_csv(results_folder / ROWS, dtype=dtypes)
     tolerances = TOLERANCES | study.recipe.get("check", {})
@@ -514,7 +514,7 @@ class _Reports:
                 "tested_on": table.where,
                 "label": shown_row.label,
             }
-            for column, report_column in COLUMNS.items():
+            for column, report_column in ROW_COLUMNS.items():
                 row[column] = values.get(report_column)
             self.rows.append(row)
 
@@ -547,7 +547,7 @@ def _make_reports(study: Study, runs: Runs) -> tuple[dict[str, Any], dict[str, b
         reports.add_report(runs, report_table)
 
     frame = runs.to_frame()
-    seeds = frame.loc[~frame["tuning_seed"], OF_SEED]
+    seeds = frame.loc[~frame["tuning_seed"], SEED_COLUMNS]
     seeds["fingerprint"] = seeds["fingerprint"].str[:12]
 
     # Six digits are exact for the accuracies of up to 100,000 rows.
@@ -585,27 +585,27 @@ def compare(
             found=", ".join(sorted(caches)),
         )
 
-    both = before.merge(
-        after, how="outer", on=KEYS, indicator=True, suffixes=("", "_now")
+    merged = before.merge(
+        after, how="outer", on=KEY_COLUMNS, indicator=True, suffixes=("", "_now")
     )
-    title = both[KEYS].apply(
+    title = merged[KEY_COLUMNS].apply(
         lambda row: " ".join(str(value) for value in row.dropna()), axis=1
     )
-    is_pair = both["_merge"] == "both"
-    missing = title[both["_merge"] == "left_only"]
-    added = title[both["_merge"] == "right_only"]
+    is_pair = merged["_merge"] == "both"
+    missing = title[merged["_merge"] == "left_only"]
+    added = title[merged["_merge"] == "right_only"]
     differences = [f"{row_title}: is not there" for row_title in missing]
     differences += [f"{row_title}: is not recorded" for row_title in added]
-    for column in (*SAME, *TOLERATED):
-        recorded = both[column]
-        current = both[f"{column}_now"]
+    for column in (*EQUAL_COLUMNS, *TOLERANCE_BY_COLUMN):
+        recorded = merged[column]
+        current = merged[f"{column}_now"]
         is_equal = (recorded == current) | (recorded.isna() & current.isna()) | ~is_pair
-        if column in TOLERATED:
+        if column in TOLERANCE_BY_COLUMN:
             # 1e-9 allows for the rounding of decimal numbers.
-            limit = tolerances[TOLERATED[column]] / 100 + 1e-9
+            limit = tolerances[TOLERANCE_BY_COLUMN[column]] / 100 + 1e-9
             is_equal |= (recorded - current).abs() <= limit
         differences += [
             f"{title[index]}: {column} {current[index]}, recorded: {recorded[index]}"
-            for index in both.index[~is_equal]
+            for index in merged.index[~is_equal]
         ]
     return differences

@@ -480,7 +480,7 @@ def _shuffled_sets(
     generator = np.random.default_rng(seed)
     if math.comb(len(pool), count) <= MOST_LISTED:
         all_sets = list(combinations(sorted(pool), count))
-        return [all_sets[place] for place in generator.permutation(len(all_sets))]
+        return [all_sets[number] for number in generator.permutation(len(all_sets))]
 
     # a dictionary keeps the order in which sets were drawn
     drawn: dict[Layers, None] = {}

@@ -154,8 +154,8 @@ def _some_cells(value_HD: NDArray[Any]) -> "Tensor":
 
     cell_K = value_HD.astype(np.float64).ravel()
     count = min(len(cell_K), MOST_CELLS)
-    places = np.linspace(0, len(cell_K) - 1, count).astype(int)
-    return torch.from_numpy(cell_K[places])
+    some_K = np.linspace(0, len(cell_K) - 1, count).astype(int)
+    return torch.from_numpy(cell_K[some_K])
 
 
 def planted_gate(cache: Mapping[str, Any]) -> str | None:

@@ -282,8 +282,10 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     if not run.evaluated:
         return items([f"not evaluated: no rows were kept for it; exported: {exported}"])
     [table] = build_tables([run], every_candidate=True)
-    places = [run.seeds.index(seed) for seed in config.seeds]
-    predictions = Predictions.from_logits(run.logits[places], run.cache["class_names"])
+    exported_seeds = [run.seeds.index(seed) for seed in config.seeds]
+    predictions = Predictions.from_logits(
+        run.logits[exported_seeds], run.cache["class_names"]
+    )
     predicted_N = predictions.probabilities_NC.argmax(-1)
     accuracy = percent(stats.accuracy(predicted_N, run.labels))
 

@@ -115,8 +115,8 @@ def _temperatures(run: RunResult | None, seeds: Sequence[int]) -> list[float]:
     temperatures: list[float] = []
     if run is not None and run.validation:
         for seed in seeds:
-            place = run.seeds.index(seed)
-            temperature = run.validation.temperature(place)
+            index = run.seeds.index(seed)
+            temperature = run.validation.temperature(index)
             if temperature is not None:
                 temperatures.append(temperature)
     if len(temperatures) < len(seeds):
@@ -186,8 +186,8 @@ def _select_seed(
         )
     if seed is None:
         return config, weights
-    place = config.seeds.index(seed)
-    weights_of_seed = {name: tensor[[place]] for name, tensor in weights.items()}
+    index = config.seeds.index(seed)
+    weights_of_seed = {name: tensor[[index]] for name, tensor in weights.items()}
     return replace(config, seeds=(seed,)), weights_of_seed
 
 
@@ -204,11 +204,11 @@ def _read_run(run: RunResult) -> tuple[DecoderConfig, dict[str, Tensor]]:
         gaam=__version__,
         plan=plan,
     )
-    places = [run.seeds.index(seed) for seed in run.finished]
+    finished = [run.seeds.index(seed) for seed in run.finished]
     weights = {}
     with run.tensors(WEIGHTS_FILE) as file:
         for name in file.keys():  # noqa: SIM118 no mapping
-            weights[name] = torch.from_numpy(file.get_tensor(name)[places])
+            weights[name] = torch.from_numpy(file.get_tensor(name)[finished])
     return config, weights
 
 

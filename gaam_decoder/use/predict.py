@@ -359,16 +359,17 @@ def _check_rows(
         ConfigError: a column with the name of a result.
         DataError: no rows, or rows of a table with different fields.
     """
-    added = result_names(top)
+    added_columns = set(result_names(top))
     total = 0
     names = None
     schema = rows.types
     for records, _ in rows.chunks():
         names = names or records[0].keys()
-        taken = {name for row in records for name in row}.intersection(added)
-        if taken:
+        columns = {name for row in records for name in row}
+        clashes = columns & added_columns
+        if clashes:
             raise ConfigError(
-                f"there is a column '{min(taken)}' already", where=rows.origin
+                f"there is a column '{min(clashes)}' already", where=rows.origin
             )
         if kind in TABLES and any(row.keys() != names for row in records):
             raise DataError(
@@ -471,18 +472,19 @@ def _rows_of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Ro
     has_objects = kind_of(path) in JSON_OBJECTS
 
     def chunks() -> Iterator[tuple[Records, LocatedRows]]:
-        columns = choose_columns(table, reading, None, str(path))
-        wanted = columns
+        input_columns = choose_columns(table, reading, None, str(path))
+        columns = input_columns
         if not has_objects:
-            wanted = columns._replace(kept=tuple(table.names))
-        located = iter(table.records(wanted))
-        while chunk := list(islice(located, CHUNK_ROWS)):
-            inputs = [_input_of_row(place, row, columns, path) for place, row in chunk]
-            places = [place for place, _ in chunk]
+            columns = input_columns._replace(kept=tuple(table.names))
+        located_rows = iter(table.records(columns))
+        while chunk := list(islice(located_rows, CHUNK_ROWS)):
+            inputs = []
             records = []
-            for _, row in chunk:
+            for place, row in chunk:
+                inputs.append(_input_of_row(place, row, input_columns, path))
                 names = row if has_objects else table.names
                 records.append({name: row[name] for name in names})
+            places = [place for place, _ in chunk]
             yield records, LocatedRows(inputs, places)
 
     types = pq.read_schema(path) if kind_of(path) == ".parquet" else None
@@ -607,17 +609,18 @@ def _check_plans(cache_plan: Plan, run_plan: Plan | None, where: str) -> None:
             "nobody here knows whether they are alike"
         )
         return
-    found = ["states of one of them were imported"]
-    if run_plan is not None and not cache_plan.imported:
-        now, then = comparable(
+    if run_plan is None or cache_plan.imported:
+        deviations = ["states of one of them were imported"]
+    else:
+        cache_encoding, run_encoding = comparable(
             {"encoder": _encoding_of_rows(cache_plan)},
             {"encoder": _encoding_of_rows(run_plan)},
         )
-        found = differences(now["encoder"], then["encoder"])
-    if found:
+        deviations = differences(cache_encoding["encoder"], run_encoding["encoder"])
+    if deviations:
         raise CacheError(
             "rows of the cache are not known to be encoded as those of the run",
-            found="\n".join(found[:8]),
+            found="\n".join(deviations[:8]),
             where=where,
             hint=(
                 "encode the rows as those of the run were: gaam predict RUN --file FILE"

@@ -334,9 +334,9 @@ class Predictor:
                 logits_SBC: Tensor = vmap(logits_of_seed)(self._stacked_weights)
                 return logits_SBC
             logits = []
-            for place in range(len(self.seeds)):
+            for index in range(len(self.seeds)):
                 weights = {
-                    name: tensor[place]
+                    name: tensor[index]
                     for name, tensor in self._stacked_weights.items()
                 }
                 logits.append(logits_of_seed(weights))
