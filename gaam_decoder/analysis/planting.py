@@ -221,7 +221,7 @@ def _write_cache(
     progress: Callable[[int, int, str], None] | None,
 ) -> ImportSummary:
     """Write the cache, with a record of what decides its labels."""
-    storage_dtype = config.storage_dtype or "float32"
+    storage_dtype: str = config.storage_dtype or "float32"
     encoder_name = "Gaussian states"
     pooling = GAUSSIAN
     states_origin = GAUSSIAN
@@ -492,9 +492,11 @@ def draw_labels(
     """
     generator = np.random.default_rng([seed, LABELS, split_number])
     u_N1 = generator.random((len(probability_NC), 1))
-    label_N: NDArray[np.int64] = (u_N1 >= np.cumsum(probability_NC, 1)).sum(1)
+    num_passed_N = (u_N1 >= np.cumsum(probability_NC, 1)).sum(1)
     # rounding may leave the last cumulative probability below 1
-    return np.minimum(label_N, probability_NC.shape[1] - 1)
+    last_class = probability_NC.shape[1] - 1
+    label_N: NDArray[np.int64] = np.minimum(num_passed_N, last_class)
+    return label_N
 
 
 def linear_accuracy(

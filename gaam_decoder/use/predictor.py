@@ -301,7 +301,7 @@ class Predictor:
         for states_NLD in chunks:
             read_NLD = states_NLD[:, list(self._config.layers)]
             x_NLD = torch.from_numpy(np.ascontiguousarray(read_NLD, np.float32))
-            for x_BLD in x_NLD.split(self._batch_size(x_NLD)):
+            for x_BLD in torch.split(x_NLD, self._batch_size(x_NLD)):
                 logits_SBC = self._logits(x_BLD.to(self._device))
                 parts.append(logits_SBC.cpu().numpy())
         logits_SNC = np.concatenate(parts, axis=1)
