@@ -153,8 +153,8 @@ def plant(
         strength=config.strength,
         seed=config.seed,
     )
-    train = _draw_split(teacher, train_states, config.seed, 0)
-    test = _draw_split(teacher, test_states, config.seed, 1)
+    train = _draw_split(teacher, train_states, config.seed, split_number=0)
+    test = _draw_split(teacher, test_states, config.seed, split_number=1)
     accuracies = _accuracies(train, test)
     written = _write_cache(config, source, train, test, accuracies, progress)
     return PlantSummary(
@@ -174,7 +174,7 @@ def plant(
 
 
 def _draw_split(
-    teacher: "Teacher", states: States, seed: int, split_number: int
+    teacher: "Teacher", states: States, seed: int, *, split_number: int
 ) -> _Split:
     """Ask the teacher about every row of a split, and draw its label."""
     probability_NC = teacher.probabilities(states)
