@@ -98,7 +98,7 @@ class PredictConfig:
     overwrite: bool = False
     """Replace ``out`` if it exists."""
     temperature: bool = False
-    """Divide the logits of each seed by the temperature that fits its validation rows."""
+    """Divide each seed's logits by the temperature that fits its validation rows."""
     top: int = 1
     """Number of the likeliest classes to name."""
     text_columns: tuple[str, ...] = ()
@@ -143,7 +143,9 @@ class PredictConfig:
         if self.cache is None:
             raise ConfigError(
                 "nothing to predict",
-                expected="texts, - for stdin, --file FILE, or --cache CACHE --split test",
+                expected=(
+                    "texts, - for stdin, --file FILE, or --cache CACHE --split test"
+                ),
             )
         if self.encoder is not None:
             raise ConfigError(
