@@ -1127,7 +1127,7 @@ def predict(
         **file_format,
     )
     # a table on a terminal and a bar on the same one would be mixed
-    prints_table = out is None and not config.of_texts
+    prints_table = out is None and not config.has_argument_texts
     is_quiet = quiet or (prints_table and sys.stdout.isatty())
     # a stream that a caller put in place may have no buffer
     stdout: Any = getattr(sys.stdout, "buffer", sys.stdout)

@@ -1,4 +1,4 @@
-"""Train small attention decoders on a cache, over many seeds, and say what came of it.
+"""Train small attention decoders on a cache over many seeds, and report the results.
 
     import gaam_decoder
 
@@ -8,8 +8,8 @@
     gaam_decoder.load("runs/gaam-linear-...").predict(["a text"])
     runs.to_frame()  # pandas: a row per run and seed
 
-Import it before torch. Nothing in this package imports transformers; what ``load`` returns asks
-``gaam_cache`` to encode.
+Import it before torch. Nothing in this package imports transformers: what ``load``
+returns asks ``gaam_cache`` to encode.
 """
 # ruff: noqa: F401 names that ``__all__`` holds, for type checkers
 
@@ -32,26 +32,52 @@ if TYPE_CHECKING:
     from gaam_decoder.use.load import load
     from gaam_decoder.use.predict import PredictConfig, predict
 
-if "OMP_WAIT_POLICY" not in os.environ:
-    # Threads of a step that spin while they wait make small steps ten times slower and more where
-    # another process uses the cores, and gain nothing where none does. GNU OpenMP reads this once,
-    # when torch is imported: it counts where that has not been done yet.
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-
-_HOMES = {
-    **dict.fromkeys(("PlantConfig", "TrainConfig"), "config"),
-    **dict.fromkeys(("PredictConfig", "predict"), "use.predict"),
-    **dict.fromkeys(("Report", "report"), "reports.report"),
-    **dict.fromkeys(("Runs", "load_runs"), "runs.loading"),
-    **dict.fromkeys(("check_failures", "train"), "training.sweep"),
+_MODULES = {
+    "PlantConfig": "config",
+    "PredictConfig": "use.predict",
+    "Report": "reports.report",
     "RunResult": "runs.result",
+    "Runs": "runs.loading",
+    "TrainConfig": "config",
     "ablate": "analysis.ablate",
+    "check_failures": "training.sweep",
     "estimate": "training.estimate",
     "export_run": "use.export",
     "load": "use.load",
+    "load_runs": "runs.loading",
     "plant": "analysis.planting",
+    "predict": "use.predict",
+    "report": "reports.report",
     "stats": "stats",
+    "train": "training.sweep",
 }
-__all__ = list(_HOMES)
+"""Public name -> the module that defines it, or that is it."""
 
-gaam_cache.offer(__name__, _HOMES)
+__all__ = [
+    "PlantConfig",
+    "PredictConfig",
+    "Report",
+    "RunResult",
+    "Runs",
+    "TrainConfig",
+    "ablate",
+    "check_failures",
+    "estimate",
+    "export_run",
+    "load",
+    "load_runs",
+    "plant",
+    "predict",
+    "report",
+    "stats",
+    "train",
+]
+
+# Threads that spin while they wait make small steps ten times slower and more where
+# another process uses the cores, and gain nothing where none does. GNU OpenMP reads the
+# variable once, when torch is imported: later it has no effect.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+# each name imports its module on first use
+gaam_cache.offer(__name__, _MODULES)

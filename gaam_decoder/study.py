@@ -17,17 +17,20 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import gaam_cache
-import gaam_decoder
 from gaam_cache.common import plugins, settings
 from gaam_cache.common.errors import CacheError, ConfigError, GaamError, NotFoundError
 from gaam_cache.common.markdown import plain
 from gaam_cache.common.messages import duration
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.settings import data_path
+from gaam_cache.config import ExtractConfig
+from gaam_cache.extraction.estimate import estimate as estimate_extraction
+from gaam_cache.extraction.extract import extract
 from gaam_cache.store.files import write_file
+from gaam_decoder.analysis.planting import plant
+from gaam_decoder.config import PlantConfig, TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.columns import OF_STUDY, sheet
 from gaam_decoder.reports.drawing import overviews, svg_files
@@ -35,8 +38,15 @@ from gaam_decoder.reports.formats._templates import rendered
 from gaam_decoder.reports.formats.csv import flat
 from gaam_decoder.reports.formats.markdown import pipe
 from gaam_decoder.reports.notes import conclusion
+from gaam_decoder.reports.report import report
 from gaam_decoder.reports.table import Table
+from gaam_decoder.runs.loading import Runs, load_runs
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.training.estimate import estimate as estimate_training
+from gaam_decoder.training.sweep import check_failures, train
+
+if TYPE_CHECKING:
+    import pandas
 
 FILE = "study.toml"
 ROWS = "rows.csv"
@@ -44,12 +54,12 @@ SEEDS = "seeds.csv"
 PAGE = "README.md"
 NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*", re.ASCII)
 COMMANDS: dict[str, tuple[Any, Any]] = {
-    "extract": (gaam_cache.ExtractConfig, gaam_cache.extract),
-    "plant": (gaam_decoder.PlantConfig, gaam_decoder.plant),
-    "train": (gaam_decoder.TrainConfig, gaam_decoder.train),
+    "extract": (ExtractConfig, extract),
+    "plant": (PlantConfig, plant),
+    "train": (TrainConfig, train),
 }
 """Commands of a step: the configuration and the function."""
-TABLES = {"title", "question", "text", "caches", "train", "report", "check"}
+RECIPE_KEYS = {"title", "question", "text", "caches", "train", "report", "check"}
 MACHINE = {
     "device",
     "engine",
@@ -62,23 +72,23 @@ MACHINE = {
     "memory_share",
 }
 """Settings of the machine, which change no number: ``gaam study --set`` has them."""
-DECIDED = {"out", "runs", "rank", "since", "top", *MACHINE}
+NOT_IN_RECIPE = {"out", "runs", "rank", "since", "top", *MACHINE}
 """Settings that no recipe has: of the study, of the machine, or leaving out rows."""
-REPORT = {
-    *inspect.signature(gaam_decoder.report).parameters,
+REPORT_SETTINGS = {
+    *inspect.signature(report).parameters,
     "name",
     "title",
     "all",
-} - DECIDED
+} - NOT_IN_RECIPE
 """Settings of a report in a recipe."""
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
 """Hundredths by which a mean accuracy or a difference may vary between machines."""
 SETTINGS = ("select", "pool", "layers", "train_rows", "shots", "epochs", "dtype")
-KEYS = ["report", "cache", "tested_on", "attention", "head", *SETTINGS]
+KEY_COLUMNS = ["report", "cache", "tested_on", "attention", "head", *SETTINGS]
 """Columns that identify a row; tuned settings do not."""
-SAME = ("baseline", "seeds", "failed", "parameters")
+EQUAL_COLUMNS = ("baseline", "seeds", "failed", "parameters")
 """Columns that must be equal."""
-TOLERATED = {
+TOLERANCE_BY_COLUMN = {
     "accuracy": "accuracy",
     "sd": "accuracy",
     "low": "accuracy",
@@ -90,7 +100,7 @@ TOLERATED = {
 
 Intervals of differences are not among them: their width depends on p values near 0.05.
 """
-COLUMNS = {
+ROW_COLUMNS = {
     "dataset": "dataset",
     "encoder": "encoder",
     "attention": "attention",
@@ -116,7 +126,7 @@ COLUMNS = {
 
 Before them, ``rows.csv`` has the report, the cache, the split and the label.
 """
-OF_SEED = [
+SEED_COLUMNS = [
     "fingerprint",
     "attention",
     "head",
@@ -177,7 +187,7 @@ class Study:
 
 
 def read_study(
-    what: str | Path,
+    study: str | Path,
     *,
     out: Path = Path("studies"),
     dataset: str | None = None,
@@ -186,29 +196,23 @@ def read_study(
     """Read a study and check its settings, so that few errors appear after hours.
 
     Args:
-        what: the folder of the study, or the name of one in ``data/studies``.
+        study: the folder of the study, or the name of one in ``data/studies``.
         out: the folder of all studies' results.
         dataset: replaces the data set of every extraction.
         machine: settings of ``MACHINE``.
     """
-    folder = _find_folder(what)
+    folder = _find_folder(study)
     overrides = dict(machine or {})
     if dataset:
         overrides["dataset"] = dataset
     try:
         recipe = tomllib.loads((folder / FILE).read_text("utf-8"))
-        _check_names("setting", recipe, TABLES)
+        _check_names("setting", recipe, RECIPE_KEYS)
         _check_names("tolerance", recipe.get("check", {}), TOLERANCES)
         steps = tuple(_read_steps(recipe, out, out / folder.name / "runs", overrides))
-        reports = recipe.get("report", ())
-        for report in reports:
-            _check_names("setting", _read_options(report["name"], report), REPORT)
-        names = [report["name"] for report in reports]
-        is_complete = steps and recipe.get("title")
-        if not is_complete or len(set(names)) < len(names):
-            raise ConfigError(
-                "a study has a title, a cache, and reports of different names"
-            )
+        _check_reports(recipe.get("report", ()))
+        if not steps or not recipe.get("title"):
+            raise ConfigError("a study has a title and a cache")
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise ConfigError(
             f"{FILE} is no recipe of a study",
@@ -216,6 +220,17 @@ def read_study(
             where=str(folder / FILE),
         ) from error
     return Study(folder, recipe, steps, absolute_path(out))
+
+
+def _check_reports(report_tables: Iterable[Mapping[str, Any]]) -> None:
+    """Check the names of the reports of a recipe, and those of their settings."""
+    names: set[str] = set()
+    for report_table in report_tables:
+        name = report_table["name"]
+        _check_names("setting", _read_options(name, report_table), REPORT_SETTINGS)
+        if name in names:
+            raise ConfigError(f"two reports have the name '{name}'")
+        names.add(name)
 
 
 def _find_folder(study: str | Path) -> Path:
@@ -256,7 +271,7 @@ def _read_steps(
         _check_names("command", [command], COMMANDS)
         folders = _take_folders(command, name, options, caches, out)
 
-        forbidden = sorted((DECIDED | {"cache"}) & set(options))
+        forbidden = sorted((NOT_IN_RECIPE | {"cache"}) & set(options))
         if forbidden:
             raise ConfigError(
                 f"not a setting of a study: {', '.join(forbidden)}",
@@ -302,10 +317,10 @@ def _read_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {key.replace("-", "_"): value for key, value in options.items()}
 
 
-def _check_names(kind: str, names: Iterable[Any], known: Iterable[str]) -> None:
+def _check_names(kind: str, names: Iterable[Any], allowed: Iterable[str]) -> None:
     for name in names:
-        if name not in known:
-            raise plugins.unknown(kind, str(name), sorted(known))
+        if name not in allowed:
+            raise plugins.unknown(kind, str(name), sorted(allowed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,8 +352,8 @@ def estimate(study: Study) -> Outcome:
 
 def _estimate_step(step: Step) -> str:
     estimators: dict[str, Any] = {
-        "extract": gaam_cache.estimate,
-        "train": gaam_decoder.estimate,
+        "extract": estimate_extraction,
+        "train": estimate_training,
     }
     if step.command not in estimators:
         return "not estimated"
@@ -360,7 +375,7 @@ def carry_out(
     """Run the missing commands of a study, and write its reports.
 
     Args:
-        study: what to run.
+        study: a recipe that ``read_study`` checked.
         check: compare the results with the recorded ones.
         record: record the results beside the recipe.
         say: called with every command line.
@@ -379,7 +394,7 @@ def carry_out(
 
     # The folder may have runs of an earlier recipe: only those of this one count.
     results_folder = study.out / study.folder.name
-    runs = gaam_decoder.load_runs(results_folder / "runs")
+    runs = load_runs(results_folder / "runs")
     names = {run.path.name for run in trained}
     runs[:] = [run for run in runs if run.path.name in names]
 
@@ -416,7 +431,7 @@ def _run_steps(
         run_command = COMMANDS[step.command][1]
         result = run_command(step.config, progress=progress)
         if step.command == "train":
-            gaam_decoder.check_failures(result, step.config.seeds)
+            check_failures(result, step.config.seeds)
             trained += result
     return trained
 
@@ -425,7 +440,7 @@ def _compare_with_record(study: Study, results_folder: Path) -> tuple[list[str],
     """The differences from the recorded rows, and the number of rows."""
     import pandas
 
-    dtypes = dict.fromkeys([*KEYS, *SAME], str)
+    dtypes = dict.fromkeys([*KEY_COLUMNS, *EQUAL_COLUMNS], str)
     recorded = pandas.read_csv(study.folder / ROWS, dtype=dtypes)
     current = pandas.read_csv(results_folder / ROWS, dtype=dtypes)
     tolerances = TOLERANCES | study.recipe.get("check", {})
@@ -444,16 +459,16 @@ class _Reports:
     page_values: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Values for the template of the page, by the id of a table."""
 
-    def add_report(self, runs: Any, report: Mapping[str, Any]) -> None:
-        """Make one report, which has a table for every cache."""
-        options = _read_options(report["name"], report)
+    def add_report(self, runs: Runs, report_table: Mapping[str, Any]) -> None:
+        """Make one report of the recipe, which has a table for every cache."""
+        options = _read_options(report_table["name"], report_table)
         options["every_candidate"] = options.pop("all", False)
         report_name = options.pop("name")
         report_title = options.pop("title", report_name)
         if "cache" in options:
             options["cache"] = self.study.out / "caches" / options["cache"]
 
-        tables = gaam_decoder.report(runs, **options).tables
+        tables = report(runs, **options).tables
         for number, table in enumerate(tables, start=1):
             name = report_name
             title = report_title
@@ -465,7 +480,7 @@ class _Reports:
             self.tables.append(table)
             self.answers.append(f"{title}: {conclusion(table, advice=False)}")
             self._add_picture(table, name)
-            self._add_page_values(table, name, title, with_pairs="pairs" in report)
+            self._add_page_values(table, name, title, with_pairs="pairs" in options)
             self._add_rows(table, report_name)
 
     def _add_picture(self, table: Table, name: str) -> None:
@@ -499,7 +514,7 @@ class _Reports:
                 "tested_on": table.where,
                 "label": shown_row.label,
             }
-            for column, report_column in COLUMNS.items():
+            for column, report_column in ROW_COLUMNS.items():
                 row[column] = values.get(report_column)
             self.rows.append(row)
 
@@ -523,16 +538,16 @@ class _Reports:
         return re.sub(r"\n{3,}", "\n\n", page).encode()
 
 
-def _make_reports(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _make_reports(study: Study, runs: Runs) -> tuple[dict[str, Any], dict[str, bytes]]:
     """All reports as JSON values, and the files of the results by name."""
     import pandas
 
     reports = _Reports(study)
-    for report in study.recipe.get("report", ()):
-        reports.add_report(runs, report)
+    for report_table in study.recipe.get("report", ()):
+        reports.add_report(runs, report_table)
 
     frame = runs.to_frame()
-    seeds = frame.loc[~frame["tuning_seed"], OF_SEED]
+    seeds = frame.loc[~frame["tuning_seed"], SEED_COLUMNS]
     seeds["fingerprint"] = seeds["fingerprint"].str[:12]
 
     # Six digits are exact for the accuracies of up to 100,000 rows.
@@ -543,7 +558,11 @@ def _make_reports(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, by
     return {"answers": reports.answers, "rows": reports.rows}, files
 
 
-def compare(before: Any, after: Any, tolerances: Mapping[str, float]) -> list[str]:
+def compare(
+    before: "pandas.DataFrame",
+    after: "pandas.DataFrame",
+    tolerances: Mapping[str, float],
+) -> list[str]:
     """Compare rows with recorded ones; each difference is one line.
 
     Settings, seeds and counts must be equal. Accuracies and differences may differ by
@@ -566,27 +585,27 @@ def compare(before: Any, after: Any, tolerances: Mapping[str, float]) -> list[st
             found=", ".join(sorted(caches)),
         )
 
-    both = before.merge(
-        after, how="outer", on=KEYS, indicator=True, suffixes=("", "_now")
+    merged = before.merge(
+        after, how="outer", on=KEY_COLUMNS, indicator=True, suffixes=("", "_now")
     )
-    title = both[KEYS].apply(
+    title = merged[KEY_COLUMNS].apply(
         lambda row: " ".join(str(value) for value in row.dropna()), axis=1
     )
-    is_pair = both["_merge"] == "both"
-    missing = title[both["_merge"] == "left_only"]
-    added = title[both["_merge"] == "right_only"]
+    is_pair = merged["_merge"] == "both"
+    missing = title[merged["_merge"] == "left_only"]
+    added = title[merged["_merge"] == "right_only"]
     differences = [f"{row_title}: is not there" for row_title in missing]
     differences += [f"{row_title}: is not recorded" for row_title in added]
-    for column in (*SAME, *TOLERATED):
-        recorded = both[column]
-        current = both[f"{column}_now"]
+    for column in (*EQUAL_COLUMNS, *TOLERANCE_BY_COLUMN):
+        recorded = merged[column]
+        current = merged[f"{column}_now"]
         is_equal = (recorded == current) | (recorded.isna() & current.isna()) | ~is_pair
-        if column in TOLERATED:
+        if column in TOLERANCE_BY_COLUMN:
             # 1e-9 allows for the rounding of decimal numbers.
-            limit = tolerances[TOLERATED[column]] / 100 + 1e-9
+            limit = tolerances[TOLERANCE_BY_COLUMN[column]] / 100 + 1e-9
             is_equal |= (recorded - current).abs() <= limit
         differences += [
             f"{title[index]}: {column} {current[index]}, recorded: {recorded[index]}"
-            for index in both.index[~is_equal]
+            for index in merged.index[~is_equal]
         ]
     return differences

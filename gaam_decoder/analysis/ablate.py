@@ -1,4 +1,7 @@
-"""Does importance matter? Retrain on the most, the least and randomly chosen layers."""
+"""Does importance matter? Retrain on the most, the least and randomly chosen layers.
+
+Names of arrays end in their axes: S seeds, N test rows.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +16,7 @@ from numpy.typing import NDArray
 from gaam_cache.common.errors import ConfigError, NumericsError
 from gaam_cache.common.paths import absolute_path
 from gaam_decoder import stats
-from gaam_decoder.analysis import importance as of_layers
-from gaam_decoder.analysis.importance import Importance, importance_of
+from gaam_decoder.analysis.importance import FLAT, Importance, importance_of
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import spelled_out
 from gaam_decoder.number_lists import PER_CLASS, spell_numbers
@@ -26,60 +28,81 @@ from gaam_decoder.specs import Spec, parse_attention
 from gaam_decoder.training.sweep import train
 
 RANDOM_SETS = 10
-"""Sets of random layers, where there are as many."""
+"""Default number of random layer sets."""
 MOST_LISTED = 5000
-"""Sets up to which all are listed, and those that are taken drawn from the list."""
+"""Up to so many possible sets are listed and shuffled; of more, sets are drawn."""
 FOLDER = "ablation"
-"""Of the runs on few layers, beside the run: a report of that folder alone has them."""
+"""Folder of the new runs, beside the run. Only a report of this folder shows them."""
+COMPARED = (("high", "low"), ("high", "random"), ("low", "random"))
+"""Names of the layer sets whose difference is tested: the first minus the second."""
+
+Layers = tuple[int, ...]  # numbers in the encoder, ascending
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerSet:
     """The same experiment on some of the layers."""
 
-    name: str  # all, high, low, or random 1 and so on
-    layers: tuple[int, ...]  # numbers in the encoder, from 1
+    name: str  # all, high, low, or 'random 1' and so on
+    layers: Layers
     hits: dict[int, NDArray[np.bool_]]
-    """For every seed that finished whether each test row was right, (N,)."""
-    failed: dict[int, str]
+    """Whether each test row was right, (N,), for every finished seed."""
+    failed: dict[int, str]  # reason for every failed seed
     runs: tuple[str, ...]  # folders of the runs that hold these seeds
 
     @property
+    def is_random(self) -> bool:
+        return self.name.startswith("random")
+
+    @property
     def accuracy(self) -> dict[int, float]:
-        """Of every seed that finished, a fraction."""
+        """Accuracy of every finished seed, a fraction."""
         return {seed: float(hit_N.mean()) for seed, hit_N in self.hits.items()}
 
     @property
     def mean_accuracy(self) -> float | None:
-        """Over seeds; None where none finished."""
-        values = list(self.accuracy.values())
-        return float(np.mean(values)) if values else None
+        """Mean over seeds; None if no seed finished."""
+        accuracies = list(self.accuracy.values())
+        return float(np.mean(accuracies)) if accuracies else None
 
     def to_dict(self) -> dict[str, Any]:
-        value_S = np.array(list(self.accuracy.values()))
+        """JSON values."""
+        accuracy_S = np.array(list(self.accuracy.values()))
         return {
             "name": self.name,
             "layers": list(self.layers),
             "mean_accuracy": self.mean_accuracy,
-            "std": stats.standard_deviation(value_S),
+            "std": stats.standard_deviation(accuracy_S),
             "per_seed": [
-                {"seed": s, "accuracy": a} for s, a in sorted(self.accuracy.items())
+                {"seed": seed, "accuracy": accuracy}
+                for seed, accuracy in sorted(self.accuracy.items())
             ],
             "failed_seeds": [
-                {"seed": s, "reason": why} for s, why in sorted(self.failed.items())
+                {"seed": seed, "reason": reason}
+                for seed, reason in sorted(self.failed.items())
             ],
             "runs": list(self.runs),
         }
 
+    def in_words(self) -> str:
+        """One line for people."""
+        result = "no seed finished"
+        mean = self.mean_accuracy
+        if mean is not None:
+            result = f"{100 * mean:.2f}%, {len(self.hits)} seeds"
+        if self.failed:
+            result += f", {len(self.failed)} FAILED"
+        return f"  {self.name:<7} layers {spell_numbers(self.layers):<9}  {result}"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ablation:
-    """What became of a mechanism on few layers."""
+    """The results of a mechanism on few layers."""
 
-    run: str
+    run: str  # folder of the run that was ablated
     ranked_by: str  # mechanism whose attention map ranked the layers
-    attention: str  # mechanism that was trained on them
-    seed: int
+    attention: str  # mechanism that was trained on the layer sets
+    seed: int  # decided the random layers
     importance: Importance
     layer_sets: tuple[LayerSet, ...]
 
@@ -87,72 +110,85 @@ class Ablation:
     def random_sets(self) -> tuple[LayerSet, ...]:
         """The sets of random layers on which a seed finished."""
         return tuple(
-            one for one in self.layer_sets if one.name.startswith("random") and one.hits
+            layer_set
+            for layer_set in self.layer_sets
+            if layer_set.is_random and layer_set.hits
         )
 
-    def claims(self) -> dict[tuple[str, str], stats.Claim]:
-        """Differences over seeds and test rows, corrected for one another, by the two names.
+    @property
+    def random_means(self) -> list[float]:
+        """The mean accuracy of every set of ``random_sets``."""
+        means = [layer_set.mean_accuracy for layer_set in self.random_sets]
+        return [mean for mean in means if mean is not None]
 
-        ``random`` stands for the average over all random sets, seed by seed and row by row.
+    def claims(self) -> dict[tuple[str, str], stats.Claim]:
+        """Differences between layer sets, over seeds and test rows, by their names.
+
+        ``random`` is the average over all random sets, seed by seed and row by row.
+        Holm corrects the differences for one another.
         """
-        hits: dict[str, Mapping[int, NDArray[Any]]]
-        hits = {one.name: one.hits for one in self.layer_sets}
-        hits["random"] = _average([one.hits for one in self.random_sets])
-        made = {}
-        for first, second in (("high", "low"), ("high", "random"), ("low", "random")):
-            seeds = sorted(hits[first].keys() & hits[second].keys())
+        hits_by_name: dict[str, Mapping[int, NDArray[Any]]] = {
+            layer_set.name: layer_set.hits for layer_set in self.layer_sets
+        }
+        random_hits = [layer_set.hits for layer_set in self.random_sets]
+        hits_by_name["random"] = _average(random_hits)
+
+        claims: dict[tuple[str, str], stats.Claim] = {}
+        for first, second in COMPARED:
+            first_hits = hits_by_name[first]
+            second_hits = hits_by_name[second]
+            seeds = sorted(first_hits.keys() & second_hits.keys())
             if seeds:
-                both = [
-                    np.stack([hits[name][seed] for seed in seeds])
-                    for name in (first, second)
-                ]
-                made[first, second] = stats.claim(
-                    *[one.astype(np.float64) for one in both]
+                claims[first, second] = stats.claim(
+                    _stack(first_hits, seeds), _stack(second_hits, seeds)
                 )
-        return dict(zip(made, stats.holm_corrected(list(made.values())), strict=True))
+        corrected = stats.holm_corrected(list(claims.values()))
+        return dict(zip(claims, corrected, strict=True))
 
     def sets_below(self, name: str) -> int:
         """How many random sets have a lower mean accuracy than the set of that name."""
-        [mean] = [one.mean_accuracy for one in self.layer_sets if one.name == name]
-        means = [one.mean_accuracy for one in self.random_sets]
-        return sum(
-            mean is not None and other is not None and other < mean for other in means
-        )
+        [mean] = [
+            layer_set.mean_accuracy
+            for layer_set in self.layer_sets
+            if layer_set.name == name
+        ]
+        if mean is None:
+            return 0
+        return sum(random_mean < mean for random_mean in self.random_means)
 
     def check(self) -> None:
-        """NumericsError where no seed finished on the layers of a set."""
-        for one in self.layer_sets:
-            if not one.hits:
-                message = f"every seed failed on the layers {spell_numbers(one.layers)}"
-                found = next(iter(one.failed.values()), None)
-                hint = "train the run again with a lower --lr and ablate that"
+        """Check that at least one seed finished on every layer set.
+
+        Raises:
+            NumericsError: no seed finished on the layers of a set.
+        """
+        for layer_set in self.layer_sets:
+            if not layer_set.hits:
+                layers = spell_numbers(layer_set.layers)
                 raise NumericsError(
-                    message, found=found, where=", ".join(one.runs), hint=hint
+                    f"every seed failed on the layers {layers}",
+                    found=next(iter(layer_set.failed.values()), None),
+                    where=", ".join(layer_set.runs),
+                    hint="train the run again with a lower --lr and ablate that",
                 )
 
     def to_dict(self) -> dict[str, Any]:
-        names = ("run", "ranked_by", "attention", "seed")
-        means = [one.mean_accuracy for one in self.random_sets]
-        return {name: getattr(self, name) for name in names} | {
+        """JSON values; accuracies are fractions."""
+        differences = [
+            _claim_values(first, second, claim)
+            for (first, second), claim in self.claims().items()
+        ]
+        return {
+            "run": self.run,
+            "ranked_by": self.ranked_by,
+            "attention": self.attention,
+            "seed": self.seed,
             "importance": self.importance.to_dict(),
-            "layer_sets": [one.to_dict() for one in self.layer_sets],
-            "differences": [
-                {
-                    "first": first,
-                    "second": second,
-                    "difference": claim.difference,
-                    "ci95": claim.interval_corrected or claim.interval,
-                    "p": claim.p,
-                    "p_holm": claim.p_holm,
-                    "verdict": claim.verdict,
-                    "seeds": claim.num_seeds,
-                    "test_rows": claim.num_rows,
-                }
-                for (first, second), claim in self.claims().items()
-            ],
+            "layer_sets": [layer_set.to_dict() for layer_set in self.layer_sets],
+            "differences": differences,
             "random": {
-                "sets": len(means),
-                "mean_accuracies": means,
+                "sets": len(self.random_sets),
+                "mean_accuracies": self.random_means,
                 "below_high": self.sets_below("high"),
                 "below_low": self.sets_below("low"),
             },
@@ -160,70 +196,87 @@ class Ablation:
 
     def in_words(self) -> str:
         """Lines for people; accuracies in percent, differences in percentage points."""
-        other = (
-            ""
-            if self.attention == self.ranked_by
-            else f", retrained with {self.attention}"
-        )
-        lines = [f"layers ranked by the importance factor of {self.ranked_by}{other}"]
-        ranked = (one for one in self.layer_sets if not one.name.startswith("random"))
-        lines += [*map(_set_in_words, ranked), *self._random_in_words()]
+        title = f"layers ranked by the importance factor of {self.ranked_by}"
+        if self.attention != self.ranked_by:
+            title += f", retrained with {self.attention}"
+        lines = [title]
+        lines += [
+            layer_set.in_words()
+            for layer_set in self.layer_sets
+            if not layer_set.is_random
+        ]
+        lines.append(self._random_in_words())
+
         lines.append(
             "differences over seeds and test rows, in points, corrected by Holm"
         )
-        for (first, second), claim in self.claims().items():
+        claims = self.claims()
+        for (first, second), claim in claims.items():
             lines.append(f"  {f'{first} - {second}':<14}  {_claim_in_words(claim)}")
-        if any(claim.num_seeds < stats.LEAST_SEEDS for claim in self.claims().values()):
+        if any(claim.num_seeds < stats.LEAST_SEEDS for claim in claims.values()):
             lines.append(
                 f"with fewer than {stats.LEAST_SEEDS} seeds nothing can be claimed"
             )
         return "\n".join(lines)
 
-    def _random_in_words(self) -> list[str]:
-        means = [
-            one.mean_accuracy
-            for one in self.random_sets
-            if one.mean_accuracy is not None
-        ]
+    def _random_in_words(self) -> str:
+        means = self.random_means
         if not means:
-            return ["  random  no seed finished"]
-        number = len(means)
-        line = f"  random  {number} sets: {100 * np.mean(means):.2f}%"
-        line += f", from {100 * min(means):.2f} to {100 * max(means):.2f}%"
-        places = ", ".join(
-            f"{name} is above {self.sets_below(name)} of {number}"
+            return "  random  no seed finished"
+        count = len(means)
+        ranks = ", ".join(
+            f"{name} is above {self.sets_below(name)} of {count}"
             for name in ("high", "low")
         )
-        return [f"{line}; {places}"]
+        return (
+            f"  random  {count} sets: {100 * np.mean(means):.2f}%, "
+            f"from {100 * min(means):.2f} to {100 * max(means):.2f}%; {ranks}"
+        )
 
 
 def _average(
-    hits: Sequence[dict[int, NDArray[np.bool_]]],
+    hits_of_sets: Sequence[Mapping[int, NDArray[np.bool_]]],
 ) -> dict[int, NDArray[np.float64]]:
-    """For every seed that finished in all sets, the share of them that was right, (N,)."""
-    seeds = set.intersection(*(set(one) for one in hits)) if hits else set()
-    return {seed: np.mean([one[seed] for one in hits], axis=0) for seed in seeds}
+    """Share of the sets that were right on each test row, (N,).
+
+    Only seeds that finished in all sets have a share.
+    """
+    if not hits_of_sets:
+        return {}
+    seeds = set.intersection(*(set(hits) for hits in hits_of_sets))
+    return {
+        seed: np.mean([hits[seed] for hits in hits_of_sets], axis=0) for seed in seeds
+    }
 
 
-def _set_in_words(one: LayerSet) -> str:
-    line = f"  {one.name:<7} layers {spell_numbers(one.layers):<9}  "
-    mean = one.mean_accuracy
-    line += (
-        "no seed finished"
-        if mean is None
-        else f"{100 * mean:.2f}%, {len(one.hits)} seeds"
-    )
-    if one.failed:
-        line += f", {len(one.failed)} FAILED"
-    return line
+def _stack(
+    hits: Mapping[int, NDArray[Any]], seeds: Sequence[int]
+) -> NDArray[np.float64]:
+    """The hits of these seeds as numbers, (S, N)."""
+    return np.stack([hits[seed] for seed in seeds]).astype(np.float64)
+
+
+def _claim_values(first: str, second: str, claim: stats.Claim) -> dict[str, Any]:
+    """The difference of two layer sets as JSON values."""
+    return {
+        "first": first,
+        "second": second,
+        "difference": claim.difference,
+        "ci95": claim.interval_corrected or claim.interval,
+        "p": claim.p,
+        "p_holm": claim.p_holm,
+        "verdict": claim.verdict,
+        "seeds": claim.num_seeds,
+        "test_rows": claim.num_rows,
+    }
 
 
 def _claim_in_words(claim: stats.Claim) -> str:
     text = f"{100 * claim.difference:+z.2f}"
     interval = claim.interval_corrected or claim.interval
     if interval is not None:
-        low, high = (f"{100 * bound:+z.2f}" for bound in interval)
-        text += f" ({low} to {high})"
+        low, high = interval
+        text += f" ({100 * low:+z.2f} to {100 * high:+z.2f})"
     return f"{text}  {claim.verdict or 'no claim'}"
 
 
@@ -238,45 +291,39 @@ def ablate(
     device: str = "auto",
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Ablation:
-    """Retrain a finished run's decoder on its most and least important layers and on random ones.
+    """Retrain the decoder of a finished run on few layers.
 
-    Recipe and seeds are those of the run. The new runs lie in the folder ``ablation`` beside it,
-    where no report of the run's own folder recommends one; what is there already is not trained
+    These are its most and its least important layers, and random ones. Recipe and seeds
+    are those of the run. The new runs lie in the folder ``ablation`` beside it, so that
+    no report of the run's own folder recommends them. Existing runs are not trained
     again.
 
-    >>> found = gaam_decoder.ablate(run.path, num_layers=2, random_sets=1)
-    >>> [one.name for one in found.layer_sets]
+    >>> ablation = gaam_decoder.ablate(run.path, num_layers=2, random_sets=1)
+    >>> [layer_set.name for layer_set in ablation.layer_sets]
     ['all', 'high', 'low', 'random 1']
 
     Args:
         path: folder of the run.
         num_layers: layers of each set.
-        random_sets: how many sets of random layers there are, or fewer where there are no more.
+        random_sets: number of random layer sets, or fewer if there are no more.
         seed: decides the random layers.
         cache: folder of the cache, if it has moved.
-        attn: what to train where the options of the run's own mechanism do not fit that few layers
-            (``gaam:heads=1`` for a run of ``gaam:heads=8``).
+        attn: mechanism to train, if the options of the run's own mechanism do not fit
+            so few layers (``gaam:heads=1`` for a run of ``gaam:heads=8``).
         device: auto, cpu, cuda, cuda:N or mps.
-        progress: called with (seed-epochs done, in all, what is going on).
+        progress: called with (seed-epochs done, in all, current step).
 
     Raises:
-        ConfigError: no attention map, a constant one, too few layers, or options that do not fit.
-        NotFoundError, CacheError: no such run or cache, or one that it was not trained on.
+        ConfigError: no attention map, a constant one, too few layers, or options that
+            do not fit.
+        NotFoundError: no such run or cache.
+        CacheError: the run or cache is damaged, or the run was trained on another one.
     """
     run = one_run(absolute_path(path))
-    importance, fold = importance_of([run]), run.recipe.get("fold")
-    if importance is None or fold:
-        why = f"fold {fold}" if fold else "every seed failed"
-        if run.finished and not fold:
-            why = (
-                "no attention map to take importance from, which final models lack too"
-            )
-        raise ConfigError(
-            f"the layers of '{run.attention}' cannot be ranked", found=why
-        )
-    chosen = choose_layers(importance, num_layers, seed, random_sets)
-    trained = attn or _fitting(run)
-    config = _config(run, trained, list(chosen.values()), cache, device)
+    importance = _rank_layers(run)
+    chosen_layers = choose_layers(importance, num_layers, seed, random_sets)
+    attention = attn or _attention_for_few_layers(run)
+    config = _config(run, attention, list(chosen_layers.values()), cache, device)
     try:
         runs = train(config, progress=progress)
     except ConfigError as error:
@@ -285,43 +332,73 @@ def ablate(
                 "to do", "choose --num-layers, or what to train by --attn"
             )
         raise
-    sets = [_layer_set("all", importance.layers, [run], run.seeds)]
-    for name, layers in chosen.items():
-        of_layers = [one for one in runs if one.layer_numbers == layers]
-        sets.append(_layer_set(name, layers, of_layers, run.seeds))
+
+    layer_sets = [_layer_set("all", importance.layers, [run], run.seeds)]
+    for name, layers in chosen_layers.items():
+        runs_on_layers = [
+            trained for trained in runs if trained.layer_numbers == layers
+        ]
+        layer_sets.append(_layer_set(name, layers, runs_on_layers, run.seeds))
     return Ablation(
         run=str(run.path),
         ranked_by=run.attention,
-        attention=trained,
+        attention=attention,
         seed=seed,
         importance=importance,
-        layer_sets=tuple(sets),
+        layer_sets=tuple(layer_sets),
     )
 
 
-def _fitting(run: RunResult) -> str:
-    """The run's mechanism, without a number of heads that was chosen to fit its layers."""
+def _rank_layers(run: RunResult) -> Importance:
+    """The importance of every layer of a run.
+
+    Raises:
+        ConfigError: the run has none, or tested only one fold.
+    """
+    importance = importance_of([run])
+    fold = run.recipe.get("fold")
+    if importance is not None and not fold:
+        return importance
+    if fold:
+        reason = f"fold {fold}"
+    elif run.finished:
+        reason = "no attention map to take importance from, which final models lack too"
+    else:
+        reason = "every seed failed"
+    raise ConfigError(f"the layers of '{run.attention}' cannot be ranked", found=reason)
+
+
+def _attention_for_few_layers(run: RunResult) -> str:
+    """The run's mechanism, without a default number of heads.
+
+    The default depends on the number of layers, so another number of layers may need
+    another one. A number that a person chose stays.
+    """
     spec = parse_attention(run.attention)
-    rest = Spec(
-        spec.name, tuple(option for option in spec.options if option[0] != "heads")
+    other_options = tuple(option for option in spec.options if option[0] != "heads")
+    without_heads = Spec(spec.name, other_options)
+    with_default_heads = spelled_out(
+        without_heads, len(run.layer_numbers), run.cache["hidden_size"]
     )
-    chosen = spelled_out(rest, len(run.layer_numbers), run.cache["hidden_size"])
-    return str(rest if chosen == spec else spec)
+    return str(without_heads if with_default_heads == spec else spec)
 
 
 def _config(
     run: RunResult,
     attention: str,
-    layer_sets: Sequence[tuple[int, ...]],
+    layer_sets: Sequence[Layers],
     cache: str | Path | None,
     device: str,
 ) -> TrainConfig:
     """The recipe and seeds of a run, on other layers."""
-    implied = ("plugins", "shard_rows")
-    recipe: dict[str, Any] = {k: v for k, v in run.recipe.items() if k not in implied}
-    if (shots := recipe.pop("shots", None)) is not None:
-        recipe["train_rows"] = f"{shots}{PER_CLASS}"
-    recipe |= {
+    settings: dict[str, Any] = dict(run.recipe)
+    # the mechanism and the cache imply these
+    settings.pop("plugins", None)
+    settings.pop("shard_rows", None)
+    shots = settings.pop("shots", None)
+    if shots is not None:
+        settings["train_rows"] = f"{shots}{PER_CLASS}"
+    settings |= {
         "attn": (attention,),
         "head": run.head,
         "layers": [spell_numbers(layers) for layers in layer_sets],
@@ -331,68 +408,97 @@ def _config(
         "device": device,
         "probe": False,
     }
-    return TrainConfig(**recipe)
+    return TrainConfig(**settings)
 
 
 def choose_layers(
     importance: Importance, count: int, seed: int, random_sets: int = RANDOM_SETS
-) -> dict[str, tuple[int, ...]]:
-    """The ``count`` layers with the highest and the lowest mean importance factor, and random ones.
+) -> dict[str, Layers]:
+    """Choose the most important layers, the least important ones, and random ones.
 
-    Random layers are others than both where these make enough sets, else any; no set is there
-    twice.
+    Importance is the mean importance factor. Random layers are others than these two
+    sets where those make enough random sets, else any layers. No set occurs twice.
+
+    Args:
+        importance: of every layer.
+        count: layers of each set.
+        seed: decides the random layers.
+        random_sets: number of random sets, or fewer if there are no more.
+
+    Returns:
+        The layers by the name of their set: high, low, 'random 1' and so on.
 
     Raises:
-        ConfigError: there are too few layers, or none is more important than another.
+        ConfigError: too few layers, or none is more important than another.
     """
-    layers, factor = np.array(importance.layers), np.array(importance.factor)
-    if not 1 <= count <= len(layers) // 2 or math.comb(len(layers), count) < 3:
-        most = f"1 to {len(layers) // 2}: the highest and the lowest must not overlap"
+    layers = np.array(importance.layers)
+    factors = np.array(importance.factor)
+    num_layers = len(layers)
+    if not 1 <= count <= num_layers // 2 or math.comb(num_layers, count) < 3:
+        expected = "a run on three or more layers"
+        if num_layers > 2:
+            expected = (
+                f"1 to {num_layers // 2}: the highest and the lowest must not overlap"
+            )
         raise ConfigError(
             "--num-layers is out of range",
-            expected=most if len(layers) > 2 else "a run on three or more layers",
-            found=f"{count} of {len(layers)} layers",
+            expected=expected,
+            found=f"{count} of {num_layers} layers",
         )
-    if np.ptp(factor) <= of_layers.FLAT:
-        found = f"a mean importance factor of {factor[0]:.3f} everywhere"
-        raise ConfigError("no layer is more important than another", found=found)
-    order = np.argsort(-factor, kind="stable")
+    if np.ptp(factors) <= FLAT:
+        raise ConfigError(
+            "no layer is more important than another",
+            found=f"a mean importance factor of {factors[0]:.3f} everywhere",
+        )
+
+    order = np.argsort(-factors, kind="stable")
     high = tuple(sorted(layers[order[:count]].tolist()))
     low = tuple(sorted(layers[order[-count:]].tolist()))
+    other_layers = layers[np.sort(order[count:-count])]
+    has_enough_sets = math.comb(len(other_layers), count) >= random_sets
+    pool = other_layers if has_enough_sets else layers
+
     chosen = {"high": high, "low": low}
-    others = np.sort(order[count:-count])
-    enough = math.comb(len(others), count) >= random_sets
-    pool = layers[others] if enough else layers
-    every = [
-        one
-        for one in _sets(pool.tolist(), count, random_sets, seed)
-        if one not in (high, low)
-    ]
-    for number, random in enumerate(every[:random_sets], start=1):
-        chosen[f"random {number}"] = random
+    candidates = _shuffled_sets(pool.tolist(), count, random_sets + 2, seed)
+    random = [candidate for candidate in candidates if candidate not in (high, low)]
+    for number, random_layers in enumerate(random[:random_sets], start=1):
+        chosen[f"random {number}"] = random_layers
     return chosen
 
 
-def _sets(pool: list[int], count: int, wanted: int, seed: int) -> list[tuple[int, ...]]:
-    """Different sets of so many layers, in a random order; two more than wanted, or all."""
+def _shuffled_sets(
+    pool: Sequence[int], count: int, fewest: int, seed: int
+) -> list[Layers]:
+    """Different sets of layers in a random order.
+
+    Args:
+        pool: layers to choose from.
+        count: layers of each set.
+        fewest: number of sets, or all if there are no more; there may be more.
+        seed: decides the order.
+    """
     generator = np.random.default_rng(seed)
     if math.comb(len(pool), count) <= MOST_LISTED:
-        every = list(combinations(sorted(pool), count))
-        return [every[place] for place in generator.permutation(len(every))]
-    drawn: dict[tuple[int, ...], None] = {}
-    while len(drawn) < wanted + 2:
-        drawn[tuple(sorted(generator.choice(pool, count, replace=False).tolist()))] = (
-            None
-        )
+        all_sets = list(combinations(sorted(pool), count))
+        return [all_sets[number] for number in generator.permutation(len(all_sets))]
+
+    # a dictionary keeps the order in which sets were drawn
+    drawn: dict[Layers, None] = {}
+    while len(drawn) < fewest:
+        layers = generator.choice(pool, count, replace=False)
+        drawn[tuple(sorted(layers.tolist()))] = None
     return list(drawn)
 
 
 def _layer_set(
-    name: str, layers: tuple[int, ...], runs: Sequence[RunResult], seeds: Sequence[int]
+    name: str, layers: Layers, runs: Sequence[RunResult], seeds: Sequence[int]
 ) -> LayerSet:
-    run_of_seed = {seed: run for seed, run in first_runs(runs).items() if seed in seeds}
-    hits, failed = {}, {}
-    for seed, run in run_of_seed.items():
+    """The results of some seeds on a set of layers."""
+    hits = {}
+    failed = {}
+    for seed, run in first_runs(runs).items():
+        if seed not in seeds:
+            continue
         if seed in run.failed:
             failed[seed] = run.failed[seed]
         else:

@@ -42,10 +42,10 @@ class Importance:
             "factor_sd": self.factor_sd,
         }
         layers = []
-        for place, layer in enumerate(self.layers):
+        for index, layer in enumerate(self.layers):
             record: dict[str, float | None] = {"layer": layer}
             for name, values in figures.items():
-                record[name] = None if values is None else values[place]
+                record[name] = None if values is None else values[index]
             layers.append(record)
         return {"seeds": list(self.seeds), "layers": layers}
 
@@ -58,7 +58,8 @@ def layer_map(map_S: Floats) -> NDArray[np.float64]:
     """
     weights = map_S.astype(np.float64)
     if weights.ndim == 4:
-        return weights.mean((1, 2))[..., None]
+        mean_SL: NDArray[np.float64] = weights.mean((1, 2))
+        return mean_SL[..., None]
     return weights
 
 
@@ -70,9 +71,9 @@ def importance_factor(map_S: Floats) -> NDArray[np.float64]:
     map_SLD = layer_map(map_S)
     low_S11 = map_SLD.min((1, 2), keepdims=True)
     range_S11 = map_SLD.max((1, 2), keepdims=True) - low_S11
-    flat_S11 = range_S11 <= FLAT * np.abs(map_SLD).max((1, 2), keepdims=True)
-    divisor_S11 = np.where(flat_S11, 1.0, range_S11)
-    return np.where(flat_S11, 0.0, (map_SLD - low_S11) / divisor_S11)
+    is_flat_S11 = range_S11 <= FLAT * np.abs(map_SLD).max((1, 2), keepdims=True)
+    divisor_S11 = np.where(is_flat_S11, 1.0, range_S11)
+    return np.where(is_flat_S11, 0.0, (map_SLD - low_S11) / divisor_S11)
 
 
 def layer_contribution(map_S: Floats) -> NDArray[np.float64]:
@@ -82,9 +83,11 @@ def layer_contribution(map_S: Floats) -> NDArray[np.float64]:
     """
     sum_SL = layer_map(map_S).sum(2)
     total_S1 = sum_SL.sum(1, keepdims=True)
-    empty_S1 = total_S1 == 0
-    share_SL = sum_SL / np.where(empty_S1, 1.0, total_S1)
-    return 100 * np.where(empty_S1, 1 / sum_SL.shape[1], share_SL)
+    is_empty_S1 = total_S1 == 0
+    share_SL = sum_SL / np.where(is_empty_S1, 1.0, total_S1)
+    equal_share = 1 / sum_SL.shape[1]
+    percent_SL: NDArray[np.float64] = 100 * np.where(is_empty_S1, equal_share, share_SL)
+    return percent_SL
 
 
 def importance_of(runs: Sequence[RunResult]) -> Importance | None:
@@ -92,15 +95,15 @@ def importance_of(runs: Sequence[RunResult]) -> Importance | None:
 
     None if the mechanism has no attention map, no seed finished, or nothing was tested.
     """
-    maps = by_seed(runs, lambda run: run.attention_map)
-    if not maps:
+    map_by_seed = by_seed(runs, lambda run: run.attention_map)
+    if not map_by_seed:
         return None
-    map_S = np.stack(list(maps.values()))
+    map_S = np.stack(list(map_by_seed.values()))
     contribution_SL = layer_contribution(map_S)
     factor_SL = importance_factor(map_S).mean(2)
     return Importance(
         layers=runs[0].layer_numbers,
-        seeds=tuple(maps),
+        seeds=tuple(map_by_seed),
         contribution=tuple(contribution_SL.mean(0).tolist()),
         contribution_sd=_sd(contribution_SL),
         factor=tuple(factor_SL.mean(0).tolist()),
@@ -115,10 +118,12 @@ def factor_by_seed(
 
     The runs differ in their seeds alone. None if the mechanism has no attention map.
     """
-    maps = by_seed(runs, lambda run: run.attention_map)
-    if not maps or not set(seeds) <= maps.keys():
+    map_by_seed = by_seed(runs, lambda run: run.attention_map)
+    if not map_by_seed or not set(seeds) <= map_by_seed.keys():
         return None
-    return importance_factor(np.stack([maps[seed] for seed in seeds])).mean(2)
+    map_S = np.stack([map_by_seed[seed] for seed in seeds])
+    factor_SL: NDArray[np.float64] = importance_factor(map_S).mean(2)
+    return factor_SL
 
 
 def _sd(value_SL: NDArray[np.float64]) -> tuple[float, ...] | None:

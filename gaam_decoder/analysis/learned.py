@@ -1,11 +1,12 @@
-"""Where learned parameters end up, and the curve of a learned gate: functions of finished runs.
+"""Where learned parameters end up, and the curve of a learned gate.
 
-S seeds, H heads, D hidden size, K = H * D cells, P points.
+The functions read finished runs. S seeds, H heads, D hidden size, K = H * D cells,
+P points.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,22 +16,29 @@ from gaam_decoder import stats
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import by_seed, first_runs
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gaam_decoder.attention import DensityGate
+
 Floats = NDArray[np.floating[Any]]
 RESIDUALS: Floats = np.linspace(-4, 4, 161)
-"""Where curves are read: over G layers no value is further than sqrt(G - 1) from their mean."""
-MOST_CELLS = 1024  # of one seed, evenly spaced: a mean of more has the same curve
+"""Points of a curve. Over G layers, no standardised value is beyond sqrt(G - 1)."""
+MOST_CELLS = 1024
+"""Cells of one seed that a mean curve reads, evenly spaced; more change nothing."""
 MECHANISMS = "gaam_decoder.attention"
-OFFSET = "offset"  # every density learns it, (H, D): a recorded gate of features has it
+OFFSET = "offset"
+"""Name of the parameter that every density learns, (H, D), beside its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
     """One gate: the same for all features, with one head and no offset."""
 
-    mechanism: str  # the one that can express it exactly
-    parameters: Mapping[str, float]  # as the mechanism stores them, by name
+    mechanism: str  # it can express the gate exactly
+    parameters: Mapping[str, float]  # by the names in the mechanism
     formula: str
-    attn: str  # what to train, as --attn takes it
+    attn: str  # value of --attn that trains the mechanism
 
 
 GATES: dict[str, Gate] = {
@@ -42,7 +50,7 @@ GATES: dict[str, Gate] = {
         "1 / (1 + r^2 / 0.25)",
         "student-t:heads=1",
     ),
-    # from k = 2, where a second peak does not begin to show, training hardly gets away
+    # from k = 2, where the gate has one peak, training hardly gets away: it starts at 3
     "two-peaks": Gate(
         "chi2",
         {"excess": 2.0, "xi": 0.5},
@@ -51,90 +59,136 @@ GATES: dict[str, Gate] = {
     ),
     "none": Gate("none", {}, "1: the mean over layers decides", "none"),
 }
-"""Widths at which, on Gaussian states of 16 layers, a linear map of the states explains less than
-5% of the variance of what a gate with one peak lets through, and 19% of one with two; a Gaussian
-gate leaves 4% of the Laplace, 2% of the Student-t and half of the two-peaked one unexplained
-(``tests/decoder/analysis/test_plant.py``). None of them is where training starts."""
+"""The gates that ``plant`` knows, by name.
+
+Their widths make gates differ. On Gaussian states of 16 layers, a linear map of the
+states explains less than 5% of the variance of the output of a gate with one peak, and
+19% for two peaks. A Gaussian gate leaves 4% of the Laplace gate unexplained, 2% of the
+Student-t gate and half of the two-peaked gate (``tests/decoder/analysis/test_plant.py``
+measures it). Training starts from other parameters.
+"""
 
 
 def parameter_range(
     values: Floats, start: Sequence[float] | None = None
 ) -> dict[str, Any]:
-    """Where one parameter ended up over its heads, features and all finished seeds, as JSON values.
+    """The range of one parameter over heads, features and seeds, as JSON values.
 
-    ``values`` (S, ...) have an entry per finished seed; ``start`` is the smallest and largest value
-    before training.
+    Args:
+        values: of every finished seed, (S, ...).
+        start: smallest and largest value before training.
     """
-    flat = values.astype(np.float64).reshape(len(values), -1)
+    value_SK = values.astype(np.float64).reshape(len(values), -1)
+    median_S = np.median(value_SK, axis=1)
     return {
         "start": list(start) if start else None,
-        "min": float(flat.min()),
-        "median": float(np.median(flat)),
-        "max": float(flat.max()),
-        "seed_medians_sd": stats.standard_deviation(np.median(flat, axis=1)),
+        "min": float(value_SK.min()),
+        "median": float(np.median(value_SK)),
+        "max": float(value_SK.max()),
+        "seed_medians_sd": stats.standard_deviation(median_S),
     }
 
 
 def learned_ranges(runs: Sequence[RunResult]) -> dict[str, dict[str, Any]]:
-    """``parameter_range`` of every learned parameter, of runs that differ in their seeds alone.
+    """``parameter_range`` of every learned parameter, by name.
 
-    Empty where the mechanism learns nothing that means something by itself, or no seed finished.
+    The runs differ in their seeds alone. Empty if the mechanism learns nothing that
+    means something by itself, or if no seed finished.
     """
     ranges = {}
     for name in runs[0].learned:
-        if found := by_seed(runs, lambda run, name=name: run.learned.get(name)):  # type: ignore[misc]
-            start = runs[0].learned_start.get(name)
-            ranges[name] = parameter_range(np.stack(list(found.values())), start)
+        values_by_seed = _values_by_seed(runs, name)
+        if values_by_seed:
+            values = np.stack(list(values_by_seed.values()))
+            ranges[name] = parameter_range(values, runs[0].learned_start.get(name))
     return ranges
 
 
+def _values_by_seed(runs: Sequence[RunResult], name: str) -> dict[int, NDArray[Any]]:
+    """The values of one learned parameter, for each finished seed."""
+    return by_seed(runs, lambda run: run.learned.get(name))
+
+
 def learned_curves(runs: Sequence[RunResult]) -> Floats | None:
-    """Mean gate over heads and features of every seed at ``RESIDUALS``, (S, P).
+    """The mean gate over heads and features of every seed, (S, P).
 
-    Peak 1 and centred at 0: where a gate lies (``offset``) is in units of the states, and whatever
-    all weights are multiplied by, the head undoes. Of runs that differ in their seeds alone; None
-    where the mechanism is no density.
+    The curve is read at ``RESIDUALS``. It has peak 1 and is centred at 0: ``offset`` is
+    in units of the states, and the head undoes a factor of all weights. The runs differ
+    in their seeds alone. None if the mechanism is no density.
     """
-    from gaam_decoder.attention._density import DensityGate
-
-    name = runs[0].attention.partition(":")[0]
-    known = name in plugins.names(MECHANISMS)
-    cls: Any = plugins.load(MECHANISMS, name, kind="mechanism") if known else object
-    if not issubclass(cls, DensityGate):
+    density_gate = _density_gate(runs[0])
+    if density_gate is None:
         return None
     import torch
 
-    r_P1, curves = torch.from_numpy(RESIDUALS)[:, None], []
+    residual_P1 = torch.from_numpy(RESIDUALS)[:, None]
+    curves = []
     with torch.inference_mode():
         for seed, run in first_runs(runs).items():
-            if seed not in run.failed:
-                values = {}
-                for name, value_SHD in run.learned.items():
-                    cell_K = value_SHD[run.seeds.index(seed)].astype(np.float64).ravel()
-                    last, most = len(cell_K) - 1, min(len(cell_K), MOST_CELLS)
-                    some = np.linspace(0, last, most).astype(int)
-                    values[name] = torch.from_numpy(cell_K[some])
-                curves.append(cls.curve(r_P1, values).mean(1).numpy())
+            if seed in run.failed:
+                continue
+            parameters = {
+                name: _some_cells(value_SHD[run.seeds.index(seed)])
+                for name, value_SHD in run.learned.items()
+            }
+            curve_PK = density_gate.curve(residual_P1, parameters)
+            curves.append(curve_PK.mean(1).numpy())
     return np.stack(curves)
 
 
+def _density_gate(run: RunResult) -> "type[DensityGate] | None":
+    """The class of a run's mechanism; None if it is unknown here, or no density."""
+    # late: runs are listed without torch
+    from gaam_decoder.attention import DensityGate
+
+    name = run.attention.partition(":")[0]
+    if name not in plugins.names(MECHANISMS):
+        return None
+    mechanism: type = plugins.load(MECHANISMS, name, kind="mechanism")
+    return mechanism if issubclass(mechanism, DensityGate) else None
+
+
+def _some_cells(value_HD: NDArray[Any]) -> "Tensor":
+    """The values of evenly spaced cells, at most ``MOST_CELLS``, in float64."""
+    import torch
+
+    cell_K = value_HD.astype(np.float64).ravel()
+    count = min(len(cell_K), MOST_CELLS)
+    some_K = np.linspace(0, len(cell_K) - 1, count).astype(int)
+    return torch.from_numpy(cell_K[some_K])
+
+
 def planted_gate(cache: Mapping[str, Any]) -> str | None:
-    """The gate that was planted, by what a run says of its cache; None where none is known."""
-    about = cache.get("planted")
-    gate = about.get("gate") if isinstance(about, dict) else None
+    """Name of the gate that was planted in a run's cache; None if none is known.
+
+    Args:
+        cache: the run's record of its cache.
+    """
+    planted = cache.get("planted")
+    if not isinstance(planted, dict):
+        return None
+    gate = planted.get("gate")
     return gate if isinstance(gate, str) and gate in GATES else None
 
 
-def planted_curve(gate: str) -> Floats:
-    """The planted gate, a key of ``GATES``, at ``RESIDUALS``, (P,)."""
+def planted_curve(gate_name: str) -> Floats:
+    """A planted gate at ``RESIDUALS``, (P,).
+
+    Args:
+        gate_name: a key of ``GATES``.
+    """
     import torch
 
-    about = GATES[gate]
-    if not about.parameters:
+    gate = GATES[gate_name]
+    if not gate.parameters:
         return np.ones_like(RESIDUALS)
-    cls: Any = plugins.load(MECHANISMS, about.mechanism, kind="mechanism")
-    values = {
-        name: torch.tensor(value).double() for name, value in about.parameters.items()
+    mechanism: type[DensityGate] = plugins.load(
+        MECHANISMS, gate.mechanism, kind="mechanism"
+    )
+    parameters = {
+        name: torch.tensor(value).double() for name, value in gate.parameters.items()
     }
-    curve_P: Floats = cls.density(torch.from_numpy(RESIDUALS), **values).numpy()
+    curve_P: Floats = mechanism.density(
+        torch.from_numpy(RESIDUALS), **parameters
+    ).numpy()
     return curve_P

@@ -1,15 +1,16 @@
 """The positive control: a cache whose labels depend on the states through a known gate.
 
-A teacher reads the states as a mechanism of ``attention/`` does, with parameters that are known;
-a random linear head and a softmax say how probable every class is; labels are drawn from that. A
-decoder of the same mechanism with a linear head can express the teacher exactly.
+A teacher reads the states as a mechanism of ``attention/`` does, with known parameters.
+A random linear head and a softmax turn that into a probability of every class, and the
+labels are draws of these probabilities. A decoder of the same mechanism with a linear
+head can express the teacher exactly.
 
 N rows, L layers, D hidden size, C classes, F = L * D features behind the gate.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from scipy.special import log_softmax, softmax
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import visible
 from gaam_cache.common.paths import shown_path
-from gaam_cache.importing.states import write
+from gaam_cache.importing.states import ImportSummary, write
 from gaam_cache.store.files import check_writable, short_digest
 from gaam_cache.store.plan import GAUSSIAN
 from gaam_cache.store.reader import EmbeddingCache, open_cache
@@ -31,213 +32,349 @@ from gaam_decoder.specs import Spec, build
 
 Floats = NDArray[np.float64]
 States = NDArray[Any]  # (N, L, D), as the cache will store it
-ROWS, LAYERS, WIDTH = 6000, 16, 8
-"""Of Gaussian states where nobody says: 4,000 rows to learn from, on which a linear head (512
-numbers) is within 2 points of its teacher, and enough layers for 1, 2, 4 and 8 heads."""
-BLOCK_ROWS = (
-    512  # computed with at once; of Gaussian states each block has a seed of its own
-)
+ROWS = 6000
+"""Default number of Gaussian states. From 4,000 training rows, a linear head (512
+numbers) comes within 2 points of its teacher."""
+LAYERS = 16  # enough for 1, 2, 4 and 8 heads
+WIDTH = 8
+BLOCK_ROWS = 512
+"""Rows to compute with at once. Each block of Gaussian states has a seed of its own."""
 MEAN = 3.0
-"""Distance of the mean of every feature of Gaussian states from 0, in standard deviations: a gate
-multiplies it, which no linear decoder can follow."""
-STATES, CHOICE, HEAD, LABELS = 1, 2, 3, 4  # random streams of a seed
-ROUNDING = (
-    1e-12  # spread of a feature beside its mean that is none: float64 rounds at 1e-16
-)
-MOST_FITTED = 2**27  # numbers that are fitted at most: 1 GB
-ROWS_PER_FEATURE = (
-    2  # with fewer a linear map of rows says what they are, and nothing of others
-)
-PENALTY = (
-    1e-6  # beside the mean loss: one optimum, and too little to be seen in an accuracy
-)
+"""Distance of the mean of every feature of Gaussian states from 0, in standard
+deviations. A gate multiplies this mean, which no linear decoder can follow."""
+# random streams of a seed
+STATES = 1
+CHOICE = 2
+HEAD = 3
+LABELS = 4
+ROUNDING = 1e-12
+"""A feature with less spread than this, relative to its mean, is constant: float64
+rounds at 1e-16."""
+MOST_FITTED = 2**27  # numbers that a fit reads at most: 1 GB
+ROWS_PER_FEATURE = 2
+"""With fewer rows a linear map memorises them, and says nothing of other rows."""
+PENALTY = 1e-6
+"""Beside the mean loss. The optimum becomes unique, and no accuracy changes visibly."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlantSummary:
-    """What was planted. Accuracies are fractions of the test rows."""
+    """The planted cache. Accuracies are fractions of the test rows."""
 
     path: str
     fingerprint: str
     gate: str
-    mechanism: str  # that can express the gate exactly, with one head and a linear head
+    mechanism: str
+    """It can express the gate exactly, with one head and a linear head."""
     strength: float
     num_layers: int
     hidden_size: int
     storage_dtype: str
     rows: dict[str, int]
-    teacher_accuracy: (
-        float  # expected of the teacher, and the most that any decoder can expect
-    )
+    teacher_accuracy: float
+    """Expected accuracy of the teacher, the most that any decoder can expect."""
     teacher_accuracy_drawn: float  # of the teacher, on the labels that were drawn
-    linear_accuracy: (
-        float | None
-    )  # expected of the best linear decoder; None: not known
+    linear_accuracy: float | None
+    """Expected accuracy of the best linear decoder; None: not known."""
 
     to_dict = asdict
 
     def in_words(self) -> str:
-        about, best, linear = GATES[self.gate], self.teacher_accuracy, "not known"
+        """Lines for people."""
+        gate = GATES[self.gate]
+        rows = ", ".join(f"{name} {count:,}" for name, count in self.rows.items())
+        linear = "not known"
         if self.linear_accuracy is not None:
-            gap = 100 * (best - self.linear_accuracy)
+            gap = 100 * (self.teacher_accuracy - self.linear_accuracy)
             linear = f"{100 * self.linear_accuracy:.1f}%, {gap:z.1f} points less"
-        return f"""\
-the cache in '{visible(shown_path(self.path))}' is complete
-  gate         {self.gate}: {about.formula}; --attn {about.attn} can express it
-  states       {self.num_layers} layers x {self.hidden_size}, stored as {self.storage_dtype}
-  rows         {", ".join(f"{name} {count:,}" for name, count in self.rows.items())}
-  accuracy     teacher {100 * best:.1f}% expected, {100 * self.teacher_accuracy_drawn:.1f}% on the \
-labels that were drawn;
-               the best linear decoder of the states: {linear}
-  fingerprint  {short_digest(self.fingerprint)}"""
+        lines = [
+            f"the cache in '{visible(shown_path(self.path))}' is complete",
+            f"  gate         {self.gate}: {gate.formula}; "
+            f"--attn {gate.attn} can express it",
+            f"  states       {self.num_layers} layers x {self.hidden_size}, "
+            f"stored as {self.storage_dtype}",
+            f"  rows         {rows}",
+            f"  accuracy     teacher {100 * self.teacher_accuracy:.1f}% expected, "
+            f"{100 * self.teacher_accuracy_drawn:.1f}% on the labels that were drawn;",
+            f"               the best linear decoder of the states: {linear}",
+            f"  fingerprint  {short_digest(self.fingerprint)}",
+        ]
+        return "\n".join(lines)
+
+
+class _Split(NamedTuple):
+    """States of one split, the teacher's probabilities, and labels drawn from them."""
+
+    states: States
+    probability_NC: Floats
+    label_N: NDArray[np.int64]
 
 
 def plant(
     config: PlantConfig, *, progress: Callable[[int, int, str], None] | None = None
 ) -> PlantSummary:
-    """Make a cache whose labels depend on the states through a known gate, or complete one.
+    """Make a cache whose labels depend on the states through a known gate.
 
-    Everything is decided by the configuration; every number is computed from the states as the
-    cache stores them. The chosen rows of a given cache are read into memory. ``progress`` is called
-    with (rows done, rows in all, what is going on).
+    An incomplete cache of the same configuration is completed. The configuration
+    decides everything, and every number is computed from the states as the cache stores
+    them. The chosen rows of a given cache are read into memory.
 
     >>> config = gaam_decoder.PlantConfig(out="planted", rows=90)
     >>> gaam_decoder.plant(config).mechanism
     'laplace'
 
+    Args:
+        config: gate, strength, seed and shape of the cache.
+        progress: called with (rows done, rows in all, current step).
+
     Raises:
-        ConfigError: more rows than the given cache has, or the folder holds something else.
-        NotFoundError, CacheError: the given cache is not there, incomplete or damaged.
-        NumericsError: a state of the given cache that cannot be stored in the type asked for.
+        ConfigError: more rows than the given cache has, or the folder holds something
+            else.
+        NotFoundError: the given cache is not there.
+        CacheError: the given cache is incomplete or damaged.
+        NumericsError: a state of the given cache does not fit into the storage type.
     """
     check_writable(config.out, option="--out")
-    source = open_cache(config.from_cache) if config.from_cache is not None else None
-    train, test = states = _states(config, source)
-    of_gate, seed = GATES[config.gate], config.seed
-    if train.shape[1] < 3 and config.gate != "none":
+    source = None
+    if config.from_cache is not None:
+        source = open_cache(config.from_cache)
+    train_states, test_states = _states(config, source)
+    if train_states.shape[1] < 3 and config.gate != "none":
         raise ConfigError(
-            f"the gate '{config.gate}' standardises over layers, and of two every value is 1 or -1",
+            f"the gate '{config.gate}' standardises over layers, "
+            "and of two every value is 1 or -1",
             expected="states of 3 layers or more, or --gate none",
         )
-    options: dict[str, Any] = {"classes": config.classes, "strength": config.strength}
-    teacher = make_teacher(config.gate, train, seed=seed, **options)
-    p = [teacher.probabilities(of_split) for of_split in states]
-    label = [draw_labels(p_NC, seed, split) for split, p_NC in enumerate(p)]
-    accuracy = {
-        "teacher_accuracy": float(p[1].max(1).mean()),
-        "teacher_accuracy_drawn": float((p[1].argmax(1) == label[1]).mean()),
-        "linear_accuracy": linear_accuracy(train, p[0], test, p[1]),
-    }
-    recorded = {
-        "gate": config.gate,
-        "mechanism": of_gate.mechanism,
-        "parameters": {
-            name: _shortest(value) for name, value in of_gate.parameters.items()
-        },
-        "strength": _shortest(config.strength),
-        "seed": seed,
-        "states": source.fingerprint if source else GAUSSIAN,
-    }
-    figures = {
-        name: f"{value:.4f}" for name, value in accuracy.items() if value is not None
-    }
-    made = write(
+
+    teacher = make_teacher(
+        config.gate,
+        train_states,
+        classes=config.classes,
+        strength=config.strength,
+        seed=config.seed,
+    )
+    train = _draw_split(teacher, train_states, config.seed, split_number=0)
+    test = _draw_split(teacher, test_states, config.seed, split_number=1)
+    accuracies = _accuracies(train, test)
+    written = _write_cache(config, source, train, test, accuracies, progress)
+    return PlantSummary(
+        path=written.path,
+        fingerprint=written.fingerprint,
+        gate=config.gate,
+        mechanism=GATES[config.gate].mechanism,
+        strength=config.strength,
+        num_layers=written.num_layers,
+        hidden_size=written.hidden_size,
+        storage_dtype=written.storage_dtype,
+        rows=dict(written.rows),
+        teacher_accuracy=accuracies.teacher,
+        teacher_accuracy_drawn=accuracies.teacher_drawn,
+        linear_accuracy=accuracies.linear,
+    )
+
+
+def _draw_split(
+    teacher: "Teacher", states: States, seed: int, *, split_number: int
+) -> _Split:
+    """Ask the teacher about every row of a split, and draw its label."""
+    probability_NC = teacher.probabilities(states)
+    label_N = draw_labels(probability_NC, seed, split_number)
+    return _Split(states, probability_NC, label_N)
+
+
+class _Accuracies(NamedTuple):
+    """Accuracies on the test rows, as fractions."""
+
+    teacher: float  # expected
+    teacher_drawn: float  # on the labels that were drawn
+    linear: float | None  # expected of the best linear decoder; None: not known
+
+    def as_text(self) -> dict[str, str]:
+        """The known accuracies, as the cache records them."""
+        named = {
+            "teacher_accuracy": self.teacher,
+            "teacher_accuracy_drawn": self.teacher_drawn,
+            "linear_accuracy": self.linear,
+        }
+        return {
+            name: f"{value:.4f}" for name, value in named.items() if value is not None
+        }
+
+
+def _accuracies(train: _Split, test: _Split) -> _Accuracies:
+    is_right_N = test.probability_NC.argmax(1) == test.label_N
+    return _Accuracies(
+        teacher=float(test.probability_NC.max(1).mean()),
+        teacher_drawn=float(is_right_N.mean()),
+        linear=linear_accuracy(
+            train.states, train.probability_NC, test.states, test.probability_NC
+        ),
+    )
+
+
+def _write_cache(
+    config: PlantConfig,
+    source: EmbeddingCache | None,
+    train: _Split,
+    test: _Split,
+    accuracies: _Accuracies,
+    progress: Callable[[int, int, str], None] | None,
+) -> ImportSummary:
+    """Write the cache, with a record of what decides its labels."""
+    storage_dtype: str = config.storage_dtype or "float32"
+    encoder_name = "Gaussian states"
+    pooling = GAUSSIAN
+    states_origin = GAUSSIAN
+    if source is not None:
+        storage_dtype = config.storage_dtype or source.plan.storage_dtype
+        encoder_name = f"states of {source.plan.encoder_label}"
+        pooling = source.plan.pooling[0]
+        states_origin = source.fingerprint
+    return write(
         config.out,
-        {"train": (train, label[0]), "test": (test, label[1])},
+        {
+            "train": (train.states, train.label_N),
+            "test": (test.states, test.label_N),
+        },
         class_names=[str(number) for number in range(config.classes)],
-        storage_dtype=config.storage_dtype
-        or (source.plan.storage_dtype if source else "float32"),
+        storage_dtype=storage_dtype,
         axes="nld",
-        encoder_name=f"states of {source.plan.encoder_label}"
-        if source
-        else "Gaussian states",
-        dataset_name=f"planted {config.gate} strength {config.strength:g} seed {seed}",
-        pool=source.plan.pooling[0] if source else GAUSSIAN,
-        planted=(recorded, figures),
+        encoder_name=encoder_name,
+        dataset_name=(
+            f"planted {config.gate} strength {config.strength:g} seed {config.seed}"
+        ),
+        pool=pooling,
+        planted=(_labels_rule(config, states_origin), accuracies.as_text()),
         progress=progress,
     )
-    kept = ("path", "fingerprint", "num_layers", "hidden_size", "storage_dtype")
-    about = {name: getattr(made, name) for name in kept} | accuracy
-    about |= {
+
+
+def _labels_rule(config: PlantConfig, states_origin: str) -> dict[str, Any]:
+    """Everything that decides the labels, as the fingerprint covers it.
+
+    Args:
+        config: of the planted cache.
+        states_origin: fingerprint of the given cache, or the word for Gaussian states.
+    """
+    gate = GATES[config.gate]
+    return {
         "gate": config.gate,
-        "mechanism": of_gate.mechanism,
-        "strength": config.strength,
+        "mechanism": gate.mechanism,
+        "parameters": {
+            name: _shortest(value) for name, value in gate.parameters.items()
+        },
+        "strength": _shortest(config.strength),
+        "seed": config.seed,
+        "states": states_origin,
     }
-    return PlantSummary(rows=dict(made.rows), **about)
 
 
 def _shortest(value: float) -> str:
-    """The shortest text that is that number again."""
-    return short if float(short := f"{value:g}") == value else repr(value)
+    """The shortest text from which Python reads the same number."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, States]:
-    """Of the training and of the test rows, drawn or taken from a cache."""
-    there = sum(len(cache[name]) for name in cache) if cache else 0
-    rows = config.rows or (there if cache else ROWS)
-    train = rows - rows // 3
-    if rows < (least := 3 * config.classes):
-        expected = f"--rows of at least {least:,}, of which a third is 'test'"
+    """States of the training rows and of the test rows, drawn or taken from a cache."""
+    rows_of_cache = 0
+    if cache is not None:
+        rows_of_cache = sum(len(split) for split in cache.values())
+    default_rows = ROWS if cache is None else rows_of_cache
+    num_rows = config.rows or default_rows
+    num_train = num_rows - num_rows // 3
+
+    fewest_rows = 3 * config.classes
+    if num_rows < fewest_rows:
         raise ConfigError(
-            "more classes than rows", expected=expected, found=f"{rows:,}"
+            "more classes than rows",
+            expected=f"--rows of at least {fewest_rows:,}, of which a third is 'test'",
+            found=f"{num_rows:,}",
         )
-    if cache is None:
-        shape = rows, config.layers or LAYERS, config.width or WIDTH
-        dtype = config.storage_dtype
-        x_NLD = gaussian_states(shape, config.seed).astype(dtype or "float32")
-        return x_NLD[:train], x_NLD[train:]
-    if rows > there:
-        message, expected = (
+    if cache is not None and num_rows > rows_of_cache:
+        raise ConfigError(
             "the cache has fewer rows than --rows",
-            f"--rows of at most {there:,}",
+            expected=f"--rows of at most {rows_of_cache:,}",
+            found=f"--rows {num_rows:,}",
         )
-        raise ConfigError(message, expected=expected, found=f"--rows {rows:,}")
-    order_N = np.random.default_rng([config.seed, CHOICE]).permutation(there)
-    parts: tuple[list[States], list[States]] = [], []
-    first = 0
-    for split in cache.values():  # rows are counted over all of them in order
-        for part, row_N in zip(
-            parts, (order_N[:train], order_N[train:rows]), strict=True
-        ):
-            mine = np.sort(
-                row_N[(row_N >= first) & (row_N < first + len(split))] - first
-            )
-            taken = split.embeddings[mine]
-            with np.errstate(
-                over="ignore"
-            ):  # what overflows is refused where it is stored
-                part.append(taken.astype(config.storage_dtype or taken.dtype))
-        first += len(split)
-    return np.concatenate(parts[0]), np.concatenate(parts[1])
+
+    if cache is None:
+        shape = (num_rows, config.layers or LAYERS, config.width or WIDTH)
+        x_NLD = gaussian_states(shape, config.seed)
+        x_NLD = x_NLD.astype(config.storage_dtype or "float32")
+        return x_NLD[:num_train], x_NLD[num_train:]
+    generator = np.random.default_rng([config.seed, CHOICE])
+    order_N = generator.permutation(rows_of_cache)
+    train_rows = order_N[:num_train]
+    test_rows = order_N[num_train:num_rows]
+    return (
+        _take_rows(cache, train_rows, config.storage_dtype),
+        _take_rows(cache, test_rows, config.storage_dtype),
+    )
+
+
+def _take_rows(
+    cache: EmbeddingCache, row_N: NDArray[np.int64], dtype: str | None
+) -> States:
+    """States of rows whose numbers count through all splits, in ascending order.
+
+    Args:
+        cache: where the rows are.
+        row_N: numbers of the rows.
+        dtype: the type of the result; None: that of the cache.
+    """
+    parts: list[States] = []
+    first_row = 0
+    for split in cache.values():
+        end_row = first_row + len(split)
+        is_in_split_N = (row_N >= first_row) & (row_N < end_row)
+        row_of_split = np.sort(row_N[is_in_split_N] - first_row)
+        x_NLD = split.embeddings[row_of_split]
+        # a state that overflows is refused where it is stored
+        with np.errstate(over="ignore"):
+            parts.append(x_NLD.astype(dtype or x_NLD.dtype))
+        first_row = end_row
+    return np.concatenate(parts)
 
 
 def gaussian_states(shape: tuple[int, int, int], seed: int) -> NDArray[np.float32]:
-    """``x = mean + z``, (N, L, D): z standard normal, the mean of every feature 3 or -3.
+    """``x = mean + z``: z is standard normal, the mean of every feature is 3 or -3.
 
-    The first rows are the same however many there are.
+    The first rows do not depend on the number of rows.
+
+    Shape:
+        (N, L, D).
     """
     signs_D = np.random.default_rng([seed, STATES]).integers(0, 2, shape[2])
     x_NLD = np.empty(shape, np.float32)
     for block, start in enumerate(range(0, len(x_NLD), BLOCK_ROWS)):
-        part = x_NLD[start : start + BLOCK_ROWS]
+        block_NLD = x_NLD[start : start + BLOCK_ROWS]
         generator = np.random.default_rng([seed, STATES, block])
-        part[:] = generator.standard_normal(part.shape, dtype=np.float32)
-    return x_NLD + (MEAN * (2.0 * signs_D - 1)).astype(np.float32)
+        block_NLD[:] = generator.standard_normal(block_NLD.shape, dtype=np.float32)
+    mean_D = MEAN * (2.0 * signs_D - 1)
+    return x_NLD + mean_D.astype(np.float32)
 
 
 def blocks(states: States) -> Iterator[Floats]:
-    """All rows, some hundred at once."""
+    """All rows in float64, block by block."""
     for start in range(0, len(states), BLOCK_ROWS):
         yield states[start : start + BLOCK_ROWS].astype(np.float64)
 
 
-def planted_mechanism(gate: str, num_layers: int, hidden_size: int) -> Attention:
-    """The mechanism of a key of ``GATES`` with one head and its parameters, in float64."""
-    about = GATES[gate]
-    spec = Spec(about.mechanism, (("heads", 1),) if about.parameters else ())
+def planted_mechanism(gate_name: str, num_layers: int, hidden_size: int) -> Attention:
+    """The mechanism of a gate with one head and the gate's parameters, in float64.
+
+    Args:
+        gate_name: a key of ``GATES``.
+        num_layers: L.
+        hidden_size: D.
+    """
+    gate = GATES[gate_name]
+    options = (("heads", 1),) if gate.parameters else ()
+    spec = Spec(gate.mechanism, options)
     module: Attention = build(spec, "mechanism", num_layers, hidden_size).double()
     with torch.no_grad():
-        for name, value in about.parameters.items():
+        for name, value in gate.parameters.items():
             module.get_parameter(name).fill_(value)
     return module
 
@@ -246,9 +383,10 @@ def planted_mechanism(gate: str, num_layers: int, hidden_size: int) -> Attention
 class Teacher:
     """``p(c | x) = softmax(strength * (W vec(attention(x)) - mean) / spread)_c``.
 
-    W is drawn once: normal numbers divided by the standard deviation of their feature over the
-    training rows, those of which are the means of classes and the spread of all logits too. Where
-    no gate is planted all layers share one W: the mean over the layers decides.
+    W is drawn once: normal numbers, divided by the standard deviation of their feature
+    over the training rows. Over these rows, too, ``mean`` is the mean of every class's
+    logit, and ``spread`` the standard deviation of all logits. Where no gate is
+    planted, all layers share one W: the mean over the layers decides.
     """
 
     attention: Attention
@@ -257,107 +395,169 @@ class Teacher:
 
     def logits(self, x_NLD: Floats) -> Floats:
         """(N, L, D) -> (N, C)."""
-        return _behind(self.attention, x_NLD) @ self.weight_CF.T + self.bias_C
+        return _gated_features(self.attention, x_NLD) @ self.weight_CF.T + self.bias_C
 
     def probabilities(self, states: States) -> Floats:
-        """Of every row, (N, C)."""
-        return softmax(np.concatenate([self.logits(x) for x in blocks(states)]), 1)
+        """Probability of every class for every row, (N, C)."""
+        logits_NC = np.concatenate([self.logits(x_NLD) for x_NLD in blocks(states)])
+        probability_NC: Floats = softmax(logits_NC, 1)
+        return probability_NC
 
 
-def _behind(attention: Attention, x_NLD: Floats) -> Floats:
-    """What the head reads, (N, F)."""
+def _gated_features(attention: Attention, x_NLD: Floats) -> Floats:
+    """The input of the linear head, (N, F)."""
     with torch.inference_mode():
         y_NLD: Floats = attention(torch.from_numpy(x_NLD)).numpy()
     return y_NLD.reshape(len(y_NLD), -1)
 
 
 def make_teacher(
-    gate: str, train: States, *, classes: int, strength: float, seed: int
+    gate_name: str, train: States, *, classes: int, strength: float, seed: int
 ) -> Teacher:
-    """Draw a teacher whose logits have the standard deviation ``strength`` over the training rows.
+    """Draw a teacher.
 
-    A ConfigError says that these are all the same behind the gate.
+    Args:
+        gate_name: a key of ``GATES``.
+        train: states of the training rows, (N, L, D).
+        classes: C.
+        strength: standard deviation of the teacher's logits over the training rows.
+        seed: decides the linear head.
+
+    Raises:
+        ConfigError: the training rows are all the same behind the gate.
     """
     _, num_layers, hidden_size = train.shape
-    attention = planted_mechanism(gate, num_layers, hidden_size)
-    shared = not GATES[gate].parameters
-    mean_F, spread_F = _moments(attention, train, shared)
+    attention = planted_mechanism(gate_name, num_layers, hidden_size)
+    is_shared = not GATES[gate_name].parameters
+    mean_F, spread_F = _moments(attention, train, is_shared)
     differs_F = spread_F > ROUNDING * np.abs(mean_F)
     if not differs_F.any():
-        found = f"{len(train):,} rows that are all the same behind the gate '{gate}'"
-        raise ConfigError("no teacher can tell the rows apart", found=found)
-    generator = np.random.default_rng([seed, HEAD])
-    weight_CF = generator.standard_normal((classes, len(mean_F)))
-    weight_CF = np.divide(
-        weight_CF, spread_F, out=np.zeros_like(weight_CF), where=differs_F
-    )
-    if shared:
-        weight_CF, mean_F = (
-            np.tile(weight_CF / num_layers, num_layers),
-            np.tile(mean_F, num_layers),
+        raise ConfigError(
+            "no teacher can tell the rows apart",
+            found=(
+                f"{len(train):,} rows that are all the same behind the gate "
+                f"'{gate_name}'"
+            ),
         )
+
+    generator = np.random.default_rng([seed, HEAD])
+    normal_CF = generator.standard_normal((classes, len(mean_F)))
+    weight_CF = np.divide(
+        normal_CF, spread_F, out=np.zeros_like(normal_CF), where=differs_F
+    )
+    if is_shared:
+        weight_CF = np.tile(weight_CF / num_layers, num_layers)
+        mean_F = np.tile(mean_F, num_layers)
+
+    # the logits have mean 0; their standard deviation gives the factor to the strength
     centred = Teacher(attention, weight_CF, -(weight_CF @ mean_F))
-    square = sum(float(np.square(centred.logits(x)).sum()) for x in blocks(train))
-    factor = strength / max((square / (len(train) * classes)) ** 0.5, 1e-300)
+    square_sum = sum(
+        float(np.square(centred.logits(x_NLD)).sum()) for x_NLD in blocks(train)
+    )
+    spread = (square_sum / (len(train) * classes)) ** 0.5
+    factor = strength / max(spread, 1e-300)
     return Teacher(attention, factor * weight_CF, factor * centred.bias_C)
 
 
 def _moments(
-    attention: Attention, train: States, shared: bool
+    attention: Attention, train: States, is_shared: bool
 ) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of what is weighted, (F,), or (D,) of means over the layers."""
+    """Mean and standard deviation of every feature that the teacher weights, (F,).
 
-    def read(x_NLD: Floats) -> Floats:
-        return x_NLD.mean(1) if shared else _behind(attention, x_NLD)
+    If all layers share their weights, the features are means over the layers, (D,).
+    """
 
-    first_F = read(next(blocks(train)))[0]  # what is subtracted first keeps digits
-    total_F, square_F = np.zeros_like(first_F), np.zeros_like(first_F)
+    def features(x_NLD: Floats) -> Floats:
+        return x_NLD.mean(1) if is_shared else _gated_features(attention, x_NLD)
+
+    # sums of differences from the first row keep more digits
+    first_F = features(next(blocks(train)))[0]
+    sum_F = np.zeros_like(first_F)
+    square_sum_F = np.zeros_like(first_F)
     for x_NLD in blocks(train):
-        moved_NF = read(x_NLD) - first_F
-        total_F += moved_NF.sum(0)
-        square_F += np.square(moved_NF).sum(0)
-    mean_F = total_F / len(train)
-    return first_F + mean_F, np.sqrt(np.maximum(square_F / len(train) - mean_F**2, 0))
+        difference_NF = features(x_NLD) - first_F
+        sum_F += difference_NF.sum(0)
+        square_sum_F += np.square(difference_NF).sum(0)
+    mean_F = sum_F / len(train)
+    variance_F = np.maximum(square_sum_F / len(train) - mean_F**2, 0)
+    return first_F + mean_F, np.sqrt(variance_F)
 
 
-def draw_labels(p_NC: Floats, seed: int, split: int) -> NDArray[np.int64]:
-    """One class of every row, as probable as it says; every split has draws of its own."""
-    u_N1 = np.random.default_rng([seed, LABELS, split]).random((len(p_NC), 1))
-    label_N: NDArray[np.int64] = (u_N1 >= np.cumsum(p_NC, 1)).sum(1)
-    return np.minimum(label_N, p_NC.shape[1] - 1)
+def draw_labels(
+    probability_NC: Floats, seed: int, split_number: int
+) -> NDArray[np.int64]:
+    """Draw one class for every row by its probabilities, (N,).
+
+    Every split has random numbers of its own.
+    """
+    generator = np.random.default_rng([seed, LABELS, split_number])
+    u_N1 = generator.random((len(probability_NC), 1))
+    num_passed_N = (u_N1 >= np.cumsum(probability_NC, 1)).sum(1)
+    # rounding may leave the last cumulative probability below 1
+    last_class = probability_NC.shape[1] - 1
+    label_N: NDArray[np.int64] = np.minimum(num_passed_N, last_class)
+    return label_N
 
 
 def linear_accuracy(
     train: States, p_train_NC: Floats, test: States, p_test_NC: Floats
 ) -> float | None:
-    """Accuracy to expect on the test rows of the best linear decoder of the states.
+    """Accuracy to expect on the test rows from the best linear decoder of the states.
 
-    It is fitted by L-BFGS to the teacher's own probabilities of the training rows. None where rows
-    are too few for that, or too many for the memory.
+    It is fitted by L-BFGS to the teacher's own probabilities of the training rows. None
+    if the rows are too few for that, or too many for the memory.
     """
-    count, features = len(train), train.shape[1] * train.shape[2]
-    if count < ROWS_PER_FEATURE * features or count * features > MOST_FITTED:
+    num_rows = len(train)
+    num_features = train.shape[1] * train.shape[2]
+    is_too_few = num_rows < ROWS_PER_FEATURE * num_features
+    if is_too_few or num_rows * num_features > MOST_FITTED:
         return None
-    z_NF = np.concatenate([x.reshape(len(x), -1) for x in blocks(train)])
-    mean_F, spread_F = z_NF.mean(0), z_NF.std(0)
+
+    z_NF = _flat_rows(train)
+    mean_F = z_NF.mean(0)
+    spread_F = z_NF.std(0)
     scale_F = np.divide(1.0, spread_F, out=np.zeros_like(spread_F), where=spread_F > 0)
     z_NF -= mean_F
     z_NF *= scale_F
-    classes = p_train_NC.shape[1]
+    weight_CF, bias_C = _fit_linear(z_NF, p_train_NC)
 
-    def loss(flat: Floats) -> tuple[float, Floats]:
-        weight_CF1 = flat.reshape(classes, features + 1)
-        log_p_NC = log_softmax(z_NF @ weight_CF1[:, :-1].T + weight_CF1[:, -1], 1)
-        wrong_NC = (np.exp(log_p_NC) - p_train_NC) / count
-        slope_CF1 = np.concatenate([wrong_NC.T @ z_NF, wrong_NC.sum(0)[:, None]], 1)
-        value = -(p_train_NC * log_p_NC).sum() / count + PENALTY / 2 * float(
-            flat @ flat
-        )
-        return value, (slope_CF1 + PENALTY * weight_CF1).ravel()
+    z_NF = (_flat_rows(test) - mean_F) * scale_F
+    logits_NC = z_NF @ weight_CF.T + bias_C
+    predicted_N1 = logits_NC.argmax(1)[:, None]
+    return float(np.take_along_axis(p_test_NC, predicted_N1, 1).mean())
 
-    start, options = np.zeros(classes * (features + 1)), {"maxiter": 500}
-    found = minimize(loss, start, method="L-BFGS-B", jac=True, options=options).x
-    weight_CF1 = found.reshape(classes, features + 1)
-    z_NF = np.concatenate([x.reshape(len(x), -1) for x in blocks(test)])
-    logits_NC = (z_NF - mean_F) * scale_F @ weight_CF1[:, :-1].T + weight_CF1[:, -1]
-    return float(np.take_along_axis(p_test_NC, logits_NC.argmax(1)[:, None], 1).mean())
+
+def _flat_rows(states: States) -> Floats:
+    """Every row as one vector of all layers, (N, F)."""
+    return np.concatenate([x_NLD.reshape(len(x_NLD), -1) for x_NLD in blocks(states)])
+
+
+def _fit_linear(z_NF: Floats, p_NC: Floats) -> tuple[Floats, Floats]:
+    """Fit a linear map to probabilities by their cross-entropy, with a small penalty.
+
+    Returns:
+        The weights, (C, F), and the biases, (C,).
+    """
+    num_rows, num_features = z_NF.shape
+    num_classes = p_NC.shape[1]
+
+    def loss_and_gradient(flat: Floats) -> tuple[float, Floats]:
+        # the last column is the bias
+        weight_CF1 = flat.reshape(num_classes, num_features + 1)
+        logits_NC = z_NF @ weight_CF1[:, :-1].T + weight_CF1[:, -1]
+        log_p_NC = log_softmax(logits_NC, 1)
+        error_NC = (np.exp(log_p_NC) - p_NC) / num_rows
+        slope_CF1 = np.concatenate([error_NC.T @ z_NF, error_NC.sum(0)[:, None]], 1)
+        cross_entropy = -(p_NC * log_p_NC).sum() / num_rows
+        loss = cross_entropy + PENALTY / 2 * float(flat @ flat)
+        return loss, (slope_CF1 + PENALTY * weight_CF1).ravel()
+
+    fit = minimize(
+        loss_and_gradient,
+        np.zeros(num_classes * (num_features + 1)),
+        method="L-BFGS-B",
+        jac=True,
+        options={"maxiter": 500},
+    )
+    weight_CF1 = fit.x.reshape(num_classes, num_features + 1)
+    return weight_CF1[:, :-1], weight_CF1[:, -1]

@@ -1,14 +1,13 @@
 """Sentences about a table: its conclusion, its warnings and its notes.
 
 Each note is a function of the table that returns a sentence or None. The conclusion
-names the decoder to use; ``predict``, ``export`` and ``load`` ask ``recommended``.
+names the decoder that ``recommended`` chooses.
 """
 
 import math
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from gaam_cache.common.messages import brief
 from gaam_cache.store.files import short_digest
@@ -17,6 +16,11 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.compare import DEFAULT_BASELINE, counts_in_words, is_of
 from gaam_decoder.reports.entries import DEFAULT, Entry
 from gaam_decoder.reports.groups import in_words
+from gaam_decoder.reports.recommend import (
+    Recommendation,
+    is_behind_probe,
+    recommended,
+)
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.runs.groups import EQUAL_ROWS
 from gaam_decoder.runs.loading import Selection
@@ -51,13 +55,6 @@ TEMPERATURE = (
     "diagram are of logits divided by it, all else, AUROC too, of logits as they are"
 )
 Note = Callable[[Table], str | None]
-
-
-class Recommendation(NamedTuple):
-    """The row to use, and a clause that says so and why."""
-
-    row: Entry
-    advice: str
 
 
 def notes(table: Table) -> list[str]:
@@ -533,7 +530,7 @@ def _clauses_on_mechanisms(
 ) -> tuple[list[str], bool]:
     """What is shown of mechanisms, and whether that names the decoder to use."""
     claims = {row.label: comparison.claim for row, comparison in table.compared}
-    behind = [row.label for row, _ in table.compared if _is_behind_probe(row)]
+    behind = [row.label for row, _ in table.compared if is_behind_probe(row)]
     all_behind = len(behind) == len(claims)
     advised = bool(choice and choice.row.fitted and behind and all_behind)
     worse_than_probe = f"worse than {PROBE}"
@@ -571,14 +568,6 @@ def _clauses_on_decoders(
     if choice and choice.row.fitted and all_worse:
         return [f"{parts[0]}, which is the one to use"], True
     return parts, False
-
-
-def _is_behind_probe(row: Entry) -> bool:
-    return row.probed is not None and row.probed.claim.verdict == "worse"
-
-
-def _is_ahead_of_probe(row: Entry) -> bool:
-    return row.probed is not None and row.probed.claim.verdict == "better"
 
 
 def _clauses(
@@ -635,68 +624,6 @@ def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
     elif groups:
         text += f"; {table.num_groups:,} groups cannot tell, about {groups:,} would"
     return text
-
-
-def recommended(table: Table) -> Recommendation | None:
-    """The row to use and why; None where the table does not allow an answer.
-
-    All rows must have the same states, and no row may be optimistic. The answer is the
-    best row if it is shown to be better than the baseline. Else it is the row that
-    nothing is shown to be better than: logistic regression where it is the best, or the
-    baseline.
-    """
-    rows = [
-        row for row in table.rows if row.chosen.mean is not None and not row.shuffled
-    ]
-    inputs = {(row.drawn, row.recipe.get("layers")) for row in rows}
-    if len(inputs) != 1 or any(row.unchosen or row.optimistic for row in rows):
-        return None
-
-    best = rows[0]
-    if best.compared and best.compared.claim.verdict == "better":
-        reason = f"best mean, shown to be better than '{table.baseline}'"
-        return Recommendation(best, f"use {best.label}: {reason}")
-
-    reference = _unbeaten_reference(table, rows)
-    if reference is None:
-        return None
-    probed = [row for row in table.rows if row.probed]
-    if reference.fitted and all(_is_behind_probe(row) for row in probed):
-        reason = "shown to be better than every other decoder"
-        return Recommendation(reference, f"use {reference.label}: {reason}")
-
-    reasons = []
-    if best is reference:
-        reasons.append("best mean")
-    fewest_parameters = min(row.parameters["total"] for row in rows)
-    if reference.parameters["total"] == fewest_parameters:
-        reasons.append("fewest parameters")
-    if not reasons:
-        return None
-    reason = f"{', '.join(reasons)}, nothing is shown to be better than it"
-    return Recommendation(reference, f"use {reference.label}: {reason}")
-
-
-def _unbeaten_reference(table: Table, rows: Sequence[Entry]) -> Entry | None:
-    """Logistic regression where it is the best row, else the only row of the baseline.
-
-    None where a row is shown to be better than it, and where nothing was compared.
-    """
-    best = rows[0]
-    if best.fitted:
-        probed = [row for row in table.rows if row.probed]
-        if not probed or any(_is_ahead_of_probe(row) for row in probed):
-            return None
-        return best
-
-    if any(comparison.claim.verdict == "better" for _, comparison in table.compared):
-        return None
-    if not table.compared and not any(row.probed for row in table.rows):
-        return None
-    baselines = [
-        row for row in rows if row.attention == table.baseline and not row.fitted
-    ]
-    return baselines[0] if len(baselines) == 1 else None
 
 
 def _clause_without_comparison(table: Table) -> str:

@@ -47,12 +47,13 @@ SLOTS = {
     "license": "of this decoder, such as apache-2.0",
     "language": "of the rows that it learned from, such as en",
 }
-# the hub's task before '-classification', and an example of a row
+"""Fields of the card that people fill in."""
 ROWS = {
     "text": ("text", "a text"),
     "audio": ("audio", "a.wav"),
     "vision": ("image", "a.png"),
 }
+"""By kind of the rows: the hub's task before '-classification', and a row."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 USE = """\
 ```python
@@ -101,7 +102,7 @@ def export_run(
 ) -> DecoderExport:
     """Make a folder of a run that holds no path and no name of this machine.
 
-    >>> made = gaam_decoder.export_run(runs[0].path, "news-decoder")
+    >>> export = gaam_decoder.export_run(runs[0].path, "news-decoder")
 
     Args:
         path: folder of the run.
@@ -128,7 +129,7 @@ def export_run(
     Predictor(config, weights, device="cpu")
 
     with replace_folder(folder, out, _is_export, overwrite=overwrite) as new_folder:
-        tensors = {name: one.cpu().contiguous() for name, one in weights.items()}
+        tensors = {name: tensor.cpu().contiguous() for name, tensor in weights.items()}
         content = save(tensors, {"format": "pt"})
         settings = {
             **FORMAT,
@@ -151,30 +152,10 @@ def _is_export(folder: Path) -> bool:
 def card(run: RunResult, config: DecoderConfig) -> str:
     """The card of a decoder, in Markdown."""
     plan = config.plan.portable()
-    task, row = ROWS.get(plan.kind, ("", "a row"))
-    usage = f'predict(["{row}"])'
-    if plan.imported:
-        usage = (
-            "predict_states(states)  "
-            "# (rows, layers, hidden size), as the cache has them"
-        )
-
-    mechanism_name = config.attention.partition(":")[0]
-    metadata = {
-        "library_name": "gaam",
-        "tags": sorted({"gaam", "attention-decoder", mechanism_name}),
-        "pipeline_tag": f"{task}-classification" if task else "",
-        "base_model": _on_hub(config.plan.encoder),
-        "datasets": list(filter(None, [_on_hub(config.plan.dataset)])),
-    }
-    class_count = len(plan.class_names)
-    classes = [brief(name) for name in plan.class_names[:MOST_CLASSES]]
-    if class_count > MOST_CLASSES:
-        classes.append(f"and {class_count - MOST_CLASSES:,} more, in config.json")
     rows = NOUNS.get(plan.kind, "rows")
     described = Card(
         kind="model",
-        metadata=metadata,
+        metadata=_metadata(config),
         entries_to_fill_in=SLOTS,
         title=f"{plain(config.attention)} on {plain(brief(plan.dataset_label))}",
         summary=(
@@ -182,14 +163,48 @@ def card(run: RunResult, config: DecoderConfig) -> str:
             "encoder; made with gaam."
         ),
         facts=_settings_in_words(run, config, plan),
-        classes_title=f"{class_count:,} classes:",
-        classes=items(classes),
+        classes_title=f"{len(plan.class_names):,} classes:",
+        classes=items(_classes_in_words(plan)),
         evaluation=_evaluation(run, config),
-        usage=USE.format(usage),
+        usage=USE.format(_usage(plan)),
         limits=_limits_in_words(run, plan),
         licences=("the data", "the encoder", "this decoder"),
     )
     return described.to_markdown()
+
+
+def _metadata(config: DecoderConfig) -> dict[str, Any]:
+    """What the hub reads of the card."""
+    mechanism_name = config.attention.partition(":")[0]
+    task, _ = ROWS.get(config.plan.kind, ("", ""))
+    dataset = _hub_id(config.plan.dataset)
+    return {
+        "library_name": "gaam",
+        "tags": sorted({"gaam", "attention-decoder", mechanism_name}),
+        "pipeline_tag": f"{task}-classification" if task else "",
+        "base_model": _hub_id(config.plan.encoder),
+        "datasets": [dataset] if dataset else [],
+    }
+
+
+def _usage(plan: Plan) -> str:
+    """A call that predicts with the decoder."""
+    if plan.imported:
+        return (
+            "predict_states(states)  "
+            "# (rows, layers, hidden size), as the cache has them"
+        )
+    _, row = ROWS.get(plan.kind, ("", "a row"))
+    return f'predict(["{row}"])'
+
+
+def _classes_in_words(plan: Plan) -> list[str]:
+    """Names of the classes, the first of many."""
+    classes = [brief(name) for name in plan.class_names[:MOST_CLASSES]]
+    num_hidden = len(plan.class_names) - MOST_CLASSES
+    if num_hidden > 0:
+        classes.append(f"and {num_hidden:,} more, in {CONFIG_FILE}")
+    return classes
 
 
 def _settings_in_words(run: RunResult, config: DecoderConfig, plan: Plan) -> list[str]:
@@ -244,7 +259,7 @@ def _limits_in_words(run: RunResult, plan: Plan) -> list[str]:
     return limits
 
 
-def _on_hub(source: dict[str, Any]) -> str:
+def _hub_id(source: dict[str, Any]) -> str:
     """The id of an encoder or data set that came from the hub, else nothing."""
     is_from_hub = source.get("path") is None and source.get("revision") is not None
     if not is_from_hub or not HUB_ID.fullmatch(source["name"]):
@@ -258,8 +273,10 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     if not run.evaluated:
         return items([f"not evaluated: no rows were kept for it; exported: {exported}"])
     [table] = build_tables([run], every_candidate=True)
-    places = [run.seeds.index(seed) for seed in config.seeds]
-    predictions = Predictions.of(run.logits[places], run.cache["class_names"])
+    exported_seeds = [run.seeds.index(seed) for seed in config.seeds]
+    predictions = Predictions.from_logits(
+        run.logits[exported_seeds], run.cache["class_names"]
+    )
     predicted_N = predictions.probabilities_NC.argmax(-1)
     accuracy = percent(stats.accuracy(predicted_N, run.labels))
 

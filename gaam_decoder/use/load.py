@@ -22,19 +22,18 @@ from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.version import __version__
 from gaam_cache.store.files import DAMAGE, digest_of, read_json, regular_file, unsealed
 from gaam_cache.store.plan import Plan, read_plan
-from gaam_decoder.reports.notes import Recommendation, recommended
-from gaam_decoder.reports.report import report
+from gaam_decoder.reports.recommend import Recommendation, recommended
+from gaam_decoder.reports.table import Table, build_tables
 from gaam_decoder.runs.folders import find_cache, is_run, run_folders
-from gaam_decoder.runs.loading import one_run
+from gaam_decoder.runs.loading import load_runs, one_run
 from gaam_decoder.runs.result import WEIGHTS_FILE, RunResult
 from gaam_decoder.specs import KINDS, own_spec, parse_spec
 from gaam_decoder.use.predictor import DecoderConfig, Predictor
 
-OWN_FILES = CONFIG_FILE, MODEL_FILE, CARD_FILE = (
-    "config.json",
-    "model.safetensors",
-    "README.md",
-)
+CONFIG_FILE = "config.json"
+MODEL_FILE = "model.safetensors"
+CARD_FILE = "README.md"
+OWN_FILES = (CONFIG_FILE, MODEL_FILE, CARD_FILE)
 ONLY_TESTED = ("test_split", "fold", "groups", "split_seed", "allow_train_as_test")
 """Settings of tested runs that a final model lacks, or has with other values."""
 FORMAT = {"format": "gaam-decoder", "format_version": 2}
@@ -79,7 +78,7 @@ def load(
     if attn is not None:
         # registers the name of the mechanism
         own_spec(attn, "mechanism")
-    computes = devices.resolve_device(device)
+    torch_device = devices.resolve_device(device)
     folder = absolute_path(path)
     run, config, weights = open_decoder(folder, seed, cache)
     if config.recipe.get("shuffle_labels"):
@@ -87,13 +86,13 @@ def load(
             f"'{folder.name}' learned from shuffled labels: "
             "its predictions mean nothing"
         )
-    dtype = None
+    dtype = config.dtype
     try:
-        devices.check_arithmetic(config.dtype, computes)
+        devices.check_arithmetic(dtype, torch_device)
     except ConfigError:
         _warn(
-            f"evaluated in float32: {computes.type} is not used for {config.dtype}, "
-            "as it was"
+            f"evaluated in float32, not in {dtype} as in the run: "
+            f"{torch_device.type} is not used for {dtype}"
         )
         dtype = "float32"
     return Predictor(
@@ -101,7 +100,7 @@ def load(
         weights,
         temperatures=_temperatures(run, config.seeds) if temperature else (),
         dtype=dtype,
-        device=str(computes),
+        device=str(torch_device),
         encoder=encoder,
         batch_tokens=batch_tokens,
     )
@@ -113,18 +112,19 @@ def _temperatures(run: RunResult | None, seeds: Sequence[int]) -> list[float]:
     Raises:
         ConfigError: no validation rows, or a seed without a temperature.
     """
-    temperatures: list[float | None] = []
+    temperatures: list[float] = []
     if run is not None and run.validation:
         for seed in seeds:
-            place = run.seeds.index(seed)
-            temperatures.append(run.validation.temperature(place))
-    fitted = [number for number in temperatures if number is not None]
-    if not fitted or len(fitted) < len(temperatures):
+            index = run.seeds.index(seed)
+            temperature = run.validation.temperature(index)
+            if temperature is not None:
+                temperatures.append(temperature)
+    if len(temperatures) < len(seeds):
         raise ConfigError(
-            "there is nothing that a temperature is fitted on",
+            "no temperature can be fitted without validation logits",
             expected="a run of --select val with finite validation logits",
         )
-    return fitted
+    return temperatures
 
 
 def _warn(text: str) -> None:
@@ -147,11 +147,11 @@ def open_decoder(
         cache_record: dict[str, Any] = {"fingerprint": config.plan.fingerprint}
     else:
         has_several = not is_run(folder) and run_folders(folder)
-        run = one_run(_recommended(folder) if has_several else folder)
+        run = one_run(_recommended_run(folder) if has_several else folder)
         if run.tuning_only:
             _warn(
-                f"'{run.path.name}' was trained to choose a rate: "
-                "what was chosen is another run"
+                f"'{run.path.name}' was trained to choose a learning rate only: "
+                "the run with the chosen rate is another one"
             )
         folder = run.path
         cache_record = run.cache
@@ -161,19 +161,34 @@ def open_decoder(
         plan = read_plan(find_cache(cache_record, folder, cache))
         config = replace(config, plan=plan)
     where = str(folder)
+    config, weights = _select_seed(config, weights, seed, where)
+    _check_code(config, "mechanism", config.attention, where)
+    _check_code(config, "head", config.head, where)
+    return run, config, weights
+
+
+def _select_seed(
+    config: DecoderConfig,
+    weights: dict[str, Tensor],
+    seed: int | None,
+    where: str,
+) -> tuple[DecoderConfig, dict[str, Tensor]]:
+    """The decoder of one seed; of all seeds if ``seed`` is None.
+
+    Raises:
+        ConfigError: the seed did not finish, or no seed did.
+    """
     if not config.seeds or seed not in (None, *config.seeds):
         raise ConfigError(
             f"no seed {'' if seed is None else seed}",
             expected=f"one that finished: {', '.join(map(str, config.seeds))}",
             where=where,
         )
-    if seed is not None:
-        place = config.seeds.index(seed)
-        weights = {name: tensor[[place]] for name, tensor in weights.items()}
-        config = replace(config, seeds=(seed,))
-    _check_code(config, "mechanism", config.attention, where)
-    _check_code(config, "head", config.head, where)
-    return run, config, weights
+    if seed is None:
+        return config, weights
+    index = config.seeds.index(seed)
+    weights_of_seed = {name: tensor[[index]] for name, tensor in weights.items()}
+    return replace(config, seeds=(seed,)), weights_of_seed
 
 
 def _read_run(run: RunResult) -> tuple[DecoderConfig, dict[str, Tensor]]:
@@ -189,11 +204,11 @@ def _read_run(run: RunResult) -> tuple[DecoderConfig, dict[str, Tensor]]:
         gaam=__version__,
         plan=plan,
     )
-    places = [run.seeds.index(seed) for seed in run.finished]
+    finished = [run.seeds.index(seed) for seed in run.finished]
     weights = {}
     with run.tensors(WEIGHTS_FILE) as file:
         for name in file.keys():  # noqa: SIM118 no mapping
-            weights[name] = torch.from_numpy(file.get_tensor(name)[places])
+            weights[name] = torch.from_numpy(file.get_tensor(name)[finished])
     return config, weights
 
 
@@ -240,43 +255,55 @@ def _check_known(name: str, kind: str, recorded: str | None, where: str) -> None
     )
 
 
-def _recommended(folder: Path) -> Path:
-    """The run that the report of a folder recommends, or its final model.
+def _recommended_run(folder: Path) -> Path:
+    """The run of the decoder that a report of a folder recommends, or its final model.
 
     A final model learned from all rows, including the test rows of the others. It is
     the only usable run of a decoder that was trained on folds.
     """
-    tables = report(folder).tables
-    entries = [entry for table in tables for entry in table.rows if not entry.shuffled]
-    choice = recommended(tables[0]) if len(tables) == 1 else None
-    if choice is None and len(entries) == 1:
-        reason = f"use {entries[0].attention}: the only decoder"
-        choice = Recommendation(entries[0], reason)
-    if choice is None:
-        raise _no_single_one([entry.runs[0] for entry in entries])
-    entry, reason = choice
+    tables = build_tables(load_runs(folder))
+    choice = _recommended_decoder(tables)
+    evaluated_runs = choice.row.runs
     finals = [
         run
         for run in tables[0].runs
-        if not run.evaluated and _is_final_of(run, entry.runs)
+        if not run.evaluated and _is_final_of(run, evaluated_runs)
     ]
-    candidates = finals or list(entry.runs)
+    candidates = finals or list(evaluated_runs)
     if len(candidates) != 1:
         raise _no_single_one(candidates)
     [run] = candidates
     final = " (its final model, which learned from all training rows)" if finals else ""
-    _warn(f"{reason}{final}: {shown_path(run.path)}")
+    _warn(f"{choice.advice}{final}: {shown_path(run.path)}")
     return run.path
+
+
+def _recommended_decoder(tables: Sequence[Table]) -> Recommendation:
+    """The decoder that one table recommends, or the only one that there is.
+
+    Raises:
+        ConfigError: several tables, or several decoders without a recommendation.
+    """
+    if len(tables) == 1:
+        choice = recommended(tables[0])
+        if choice is not None:
+            return choice
+    entries = [entry for table in tables for entry in table.rows if not entry.shuffled]
+    if len(entries) != 1:
+        raise _no_single_one([entry.runs[0] for entry in entries])
+    [entry] = entries
+    return Recommendation(entry, f"use {entry.attention}: the only decoder")
 
 
 def _no_single_one(runs: Sequence[RunResult]) -> ConfigError:
     """The error for a folder without a single recommended run."""
-    shown = ", ".join(run.path.name for run in runs[:6])
-    hint = (
-        "name one of them; of folds, gaam train --final makes a model that can be used"
-    )
     return ConfigError(
-        "the report of these runs recommends no single one", found=shown, hint=hint
+        "the report of these runs recommends no single one",
+        found=", ".join(run.path.name for run in runs[:6]),
+        hint=(
+            "name one of them; of folds, gaam train --final makes a model that can be "
+            "used"
+        ),
     )
 
 
@@ -289,11 +316,14 @@ def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:
         return False
     if run.states != first.states:
         return False
-    recipes = [
-        {name: value for name, value in recipe.items() if name not in ONLY_TESTED}
-        for recipe in (run.recipe, first.recipe)
-    ]
-    return recipes[0] == recipes[1]
+    return _training_settings(run) == _training_settings(first)
+
+
+def _training_settings(run: RunResult) -> dict[str, Any]:
+    """The recipe of a run, without the settings that say what tests it."""
+    return {
+        name: value for name, value in run.recipe.items() if name not in ONLY_TESTED
+    }
 
 
 def read_export(folder: Path) -> tuple[DecoderConfig, dict[str, Tensor]]:

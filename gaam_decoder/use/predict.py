@@ -47,14 +47,17 @@ from gaam_decoder.use.predictor import (
 )
 
 Records = list[dict[str, Any]]
-Report = Callable[[int, int, str], None]  # rows done, rows in all, what is going on
+Report = Callable[[int, int, str], None]  # rows done, rows in all, current step
 STDIN = "-"  # the text that stands for the lines of stdin
 TABLES = {".csv": CSVWriter, ".parquet": pq.ParquetWriter}
-# text before, between and behind the records
+"""Results with typed columns, and what writes them."""
 JSON = {".jsonl": ("", "\n", "\n"), ".json": ("[", ", ", "]\n")}
-SUFFIXES = (*TABLES, ".jsonl")  # of files of results
-JSON_OBJECTS = (".jsonl", ".json")  # files of rows with fields of their own
-ALIKE = (
+"""Results in JSON: the text before, between and behind the records."""
+SUFFIXES = (*TABLES, ".jsonl")
+"""Suffixes that ``out`` may have."""
+JSON_OBJECTS = (".jsonl", ".json")
+"""Suffixes of files whose rows have fields of their own."""
+SHAPE_FIELDS = (
     "kind",
     "decoders",
     "storage_dtype",
@@ -62,6 +65,7 @@ ALIKE = (
     "hidden_size",
     "first_layer",
 )
+"""Fields of a plan that decide the states of a row, beside its identity."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,75 +81,100 @@ class PredictConfig:
             go together.
     """
 
-    run: Path  # folder of a finished run, or of what was exported of one
+    run: Path
+    """Folder of a finished run, of runs, or of an exported decoder."""
     texts: tuple[str, ...] = field(
         default=(), metadata={"parse": parse_words, UNCHECKED: True}
     )
     """Texts, or paths of sounds or pictures; '-' alone: the lines of stdin."""
-    file: Path | None = (
-        None  # A table: CSV, JSON lines, Parquet; or a text a line (.txt)
-    )
-    cache: Path | None = (
-        None  # whose rows are predicted; with texts or a file that of the run
-    )
-    split: str | None = None  # of the cache; default: 'test'
-    out: Path | None = None  # CSV, JSON lines or Parquet; default: stdout
-    overwrite: bool = False  # replace ``out`` if it is there
-    temperature: bool = (
-        False  # divide each seed's logits by what fits the rows that chose
-    )
-    top: int = 1  # how many of the likeliest classes are named
-    text_columns: tuple[
-        str, ...
-    ] = ()  # columns joined by a space; default: those of the run
-    attn: str | type | None = (
-        None  # a mechanism of one's own: its class, or FILE.py:CLASS
-    )
-    encoding: str | None = (
-        None  # of characters in a file; default: that of the run's rows
-    )
+    file: Path | None = None
+    """A table: CSV, JSON lines, Parquet; or a text on every line (.txt)."""
+    cache: Path | None = None
+    """A cache whose rows are predicted; beside texts or a file: that of the run."""
+    split: str | None = None
+    """Split of that cache; default: 'test'."""
+    out: Path | None = None
+    """CSV, JSON lines or Parquet; default: stdout."""
+    overwrite: bool = False
+    """Replace ``out`` if it exists."""
+    temperature: bool = False
+    """Divide each seed's logits by the temperature that fits its validation rows."""
+    top: int = 1
+    """Number of the likeliest classes to name."""
+    text_columns: tuple[str, ...] = ()
+    """Columns that are joined by a space; default: those of the run."""
+    attn: str | type | None = None
+    """A mechanism of your own: its class, or FILE.py:CLASS."""
+    encoding: str | None = None
+    """Encoding of characters in the file; default: that of the run's rows."""
     delimiter: str | None = field(default=None, metadata={UNCHECKED: True})
     """Delimiter of a CSV file; default: that of the run's rows."""
-    encoder: str | None = None  # where the encoder of the run is, if it has moved
-    device: str = "auto"  # auto, cpu, cuda, cuda:N or mps
+    encoder: str | None = None
+    """Folder or id of the encoder of the run, if it has moved."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:N or mps."""
 
     def __post_init__(self) -> None:
+        """Refuse values that cannot work, before anything is read."""
         settle(self)
         check_device(self.device)
         check_at_least(self, 1, "top")
+        self._check_rows()
+        self._check_out()
+
+    def _check_rows(self) -> None:
+        """Check that exactly one source of rows is named, and its settings with it."""
         if self.texts and self.file is not None:
-            found = f"{shortened(self.texts[0])!r} and --file {self.file}"
-            raise ConfigError("predict takes texts or a file, not both", found=found)
-        if self.file is None and (self.encoding, self.delimiter) != (None, None):
+            raise ConfigError(
+                "predict takes texts or a file, not both",
+                found=f"{shortened(self.texts[0])!r} and --file {self.file}",
+            )
+        has_file_settings = self.encoding is not None or self.delimiter is not None
+        if self.file is None and has_file_settings:
             raise ConfigError(
                 "encoding and delimiter need a file", expected="--file FILE"
             )
-        if self.split is not None and not self.of_cache:
+        if self.split is not None and not self.predicts_cache:
             raise ConfigError(
                 "--split needs --cache", expected="--cache CACHE without other rows"
             )
-        if self.encoder is not None and self.of_cache and self.cache is not None:
-            expected = "texts, - for stdin, or --file FILE beside it"
-            raise ConfigError("--encoder needs rows to encode", expected=expected)
-        if self.of_cache and self.cache is None:
-            expected = "texts, - for stdin, --file FILE, or --cache CACHE --split test"
-            raise ConfigError("nothing to predict", expected=expected)
-        if self.out is not None and (self.of_texts or self.out.suffix not in SUFFIXES):
-            expected = (
-                "rows of a file, stdin or cache, "
-                f"and a name ending in {', '.join(SUFFIXES)}"
-            )
+        if not self.predicts_cache:
+            return
+        if self.cache is None:
             raise ConfigError(
-                "--out cannot be written", expected=expected, found=str(self.out)
+                "nothing to predict",
+                expected=(
+                    "texts, - for stdin, --file FILE, or --cache CACHE --split test"
+                ),
+            )
+        if self.encoder is not None:
+            raise ConfigError(
+                "--encoder needs rows to encode",
+                expected="texts, - for stdin, or --file FILE beside it",
+            )
+
+    def _check_out(self) -> None:
+        """Check that the results can be written to ``out``."""
+        if self.out is None:
+            return
+        if self.has_argument_texts or self.out.suffix not in SUFFIXES:
+            raise ConfigError(
+                "--out cannot be written",
+                expected=(
+                    "rows of a file, stdin or cache, "
+                    f"and a name ending in {', '.join(SUFFIXES)}"
+                ),
+                found=str(self.out),
             )
 
     @property
-    def of_cache(self) -> bool:
+    def predicts_cache(self) -> bool:
+        """Whether the rows are those of a cache."""
         return not self.texts and self.file is None
 
     @property
-    def of_texts(self) -> bool:
-        """Whether they stand on the command line."""
+    def has_argument_texts(self) -> bool:
+        """Whether the texts are arguments of the command, not lines of stdin."""
         return bool(self.texts) and self.texts != (STDIN,)
 
 
@@ -153,12 +182,14 @@ class PredictConfig:
 class Predicted:
     """The predictions for texts, or a summary of those that were written."""
 
-    records: Records | None = (
-        None  # of each text predicted, probability, agreement; None of a file
-    )
-    out: Path | None = None  # A file of results; None: they went to stdout
+    records: Records | None = None
+    """Results of each text; None if they were written."""
+    out: Path | None = None
+    """The file of the results; None: they went to stdout."""
     rows: int
-    seeds: int  # that were averaged
+    """Number of rows."""
+    seeds: int
+    """Number of seeds that were averaged."""
 
     def to_dict(self) -> Any:
         """JSON values: the records of texts, or a summary of a file."""
@@ -194,11 +225,14 @@ class Predicted:
 class Rows(NamedTuple):
     """Rows to predict; every call of ``chunks`` reads them again."""
 
-    origin: str  # their name in messages
+    origin: str
+    """Their name in messages."""
     chunks: Callable[[], Iterator[tuple[Records, Any]]]
     """Records, and their inputs: texts, paths, or a slice of ``states``."""
-    types: pa.Schema | None = None  # of the columns, if a file has them
-    states: Any = None  # of a cache
+    types: pa.Schema | None = None
+    """Types of the columns, if a file has them."""
+    states: Any = None
+    """States of a cache, (N, L, D); None if the rows are to be encoded."""
 
 
 def predict(
@@ -218,7 +252,7 @@ def predict(
     >>> config = gaam_decoder.PredictConfig(
     ...     run=runs[0].path, cache="cache", out="predicted.csv"
     ... )
-    >>> found = gaam_decoder.predict(config)
+    >>> predicted = gaam_decoder.predict(config)
 
     Args:
         config: rows, run and output.
@@ -230,31 +264,8 @@ def predict(
     out = config.out
     if out is not None and out.exists() and not config.overwrite:
         raise ConfigError(f"'{out}' is there already", expected="another --out")
-    predictor = load(
-        config.run,
-        cache=None if config.of_cache else config.cache,
-        temperature=config.temperature,
-        attn=config.attn,
-        encoder=config.encoder,
-        device=config.device,
-    )
-    num_classes = len(predictor.class_names)
-    if config.top > num_classes:
-        raise ConfigError(
-            "--top is out of range",
-            expected=f"at most {num_classes:,}, the number of classes",
-            found=str(config.top),
-        )
-
-    if config.of_cache:
-        rows = _of_cache(config, predictor)
-    elif config.file is not None:
-        rows = _of_file(config, predictor, config.file)
-    elif config.of_texts:
-        rows = _of_texts(config.texts, "the command line")
-    else:
-        rows = _of_texts(_lines_of(stdin), "stdin")
-
+    predictor = _load_predictor(config)
+    rows = _find_rows(config, predictor, stdin)
     kind = _result_kind(config, as_list)
     report = progress or _ignore_progress
     num_seeds = len(predictor.seeds)
@@ -262,7 +273,7 @@ def predict(
         # read every row once, so that an unusable row is refused before any prediction
         total, schema = _check_rows(rows, kind, config.top, report)
         results = _results(predictor, rows, config.top, total, report)
-        if config.of_texts:
+        if config.has_argument_texts:
             records = list(chain.from_iterable(results))
             return Predicted(records=records, rows=total, seeds=num_seeds)
         if schema is not None:
@@ -275,6 +286,43 @@ def predict(
             hint="--out FILE.jsonl",
         ) from error
     return Predicted(rows=total, out=out, seeds=num_seeds)
+
+
+def _load_predictor(config: PredictConfig) -> Predictor:
+    """The predictor of the run.
+
+    Raises:
+        ConfigError: ``top`` is more than its number of classes.
+    """
+    predictor = load(
+        config.run,
+        cache=None if config.predicts_cache else config.cache,
+        temperature=config.temperature,
+        attn=config.attn,
+        encoder=config.encoder,
+        device=config.device,
+    )
+    num_classes = len(predictor.class_names)
+    if config.top > num_classes:
+        raise ConfigError(
+            "--top is out of range",
+            expected=f"at most {num_classes:,}, the number of classes",
+            found=str(config.top),
+        )
+    return predictor
+
+
+def _find_rows(
+    config: PredictConfig, predictor: Predictor, stdin: BinaryIO | None
+) -> Rows:
+    """The rows that the configuration names."""
+    if config.predicts_cache:
+        return _rows_of_cache(config, predictor)
+    if config.file is not None:
+        return _rows_of_file(config, predictor, config.file)
+    if config.has_argument_texts:
+        return _rows_of_texts(config.texts, "the command line")
+    return _rows_of_texts(_read_lines(stdin), "stdin")
 
 
 def _ignore_progress(done: int, total: int, text: str) -> None:
@@ -313,16 +361,17 @@ def _check_rows(
         ConfigError: a column with the name of a result.
         DataError: no rows, or rows of a table with different fields.
     """
-    added = result_names(top)
+    added_columns = set(result_names(top))
     total = 0
     names = None
     schema = rows.types
     for records, _ in rows.chunks():
         names = names or records[0].keys()
-        taken = {name for row in records for name in row}.intersection(added)
-        if taken:
+        columns = {name for row in records for name in row}
+        clashes = columns & added_columns
+        if clashes:
             raise ConfigError(
-                f"there is a column '{min(taken)}' already", where=rows.origin
+                f"there is a column '{min(clashes)}' already", where=rows.origin
             )
         if kind in TABLES and any(row.keys() != names for row in records):
             raise DataError(
@@ -376,7 +425,7 @@ def _write_results(
     with tempfile.TemporaryDirectory(dir=directory, prefix=".predict-") as folder:
         path = Path(folder, "results")
         with path.open("w+b") as file:
-            _write(file, kind, results, schema)
+            _write_records(file, kind, results, schema)
             file.seek(0)
             if out is None and write is not None:
                 while chunk := file.read(2**20):
@@ -385,7 +434,7 @@ def _write_results(
             path.replace(out)
 
 
-def _of_texts(texts: Sequence[str], origin: str) -> Rows:
+def _rows_of_texts(texts: Sequence[str], origin: str) -> Rows:
     """Rows of texts, a record with the field ``text`` each."""
 
     def chunks() -> Iterator[tuple[Records, Sequence[str]]]:
@@ -396,7 +445,7 @@ def _of_texts(texts: Sequence[str], origin: str) -> Rows:
     return Rows(origin, chunks)
 
 
-def _lines_of(stdin: BinaryIO | None) -> Sequence[str]:
+def _read_lines(stdin: BinaryIO | None) -> Sequence[str]:
     """The lines of stdin, in UTF-8."""
     try:
         text = (stdin.read() if stdin else b"").decode("utf-8-sig")
@@ -405,7 +454,7 @@ def _lines_of(stdin: BinaryIO | None) -> Sequence[str]:
         raise DataError("stdin is not UTF-8", found=str(error)) from error
 
 
-def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
+def _rows_of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
     """Rows of a file, read as the rows of the run's cache were."""
     plan = predictor.plan
     if plan is None:
@@ -417,49 +466,54 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
         raise NotFoundError(
             f"no file '{path}'", found="a folder" if path.is_dir() else None
         )
-
-    # what the command line leaves open is as it was for the data set of the run
-    dataset = plan.dataset
-    delimiter = config.delimiter or dataset.get("delimiter")
-    encoding = _encoding(config, path, dataset.get("encoding"))
-    if plan.kind == "text":
-        text_columns = config.text_columns or dataset.get("text_columns") or ("text",)
-        if kind_of(path) == ".txt":
-            text_columns = ()
-        reading = ExtractConfig(
-            encoding=encoding, delimiter=delimiter, text_columns=tuple(text_columns)
-        )
-    else:
-        reading = ExtractConfig(
-            encoding=encoding,
-            delimiter=delimiter,
-            file_column=dataset.get("file_column"),
-        )
+    encoding = _encoding(config, path, plan.dataset.get("encoding"))
+    reading = _reading_of_file(config, plan, path, encoding)
     table = open_table(path, reading)
 
     # rows of JSON keep all their fields, which may differ from row to row
     has_objects = kind_of(path) in JSON_OBJECTS
 
     def chunks() -> Iterator[tuple[Records, LocatedRows]]:
-        columns = choose_columns(table, reading, None, str(path))
-        wanted = columns
+        input_columns = choose_columns(table, reading, None, str(path))
+        columns = input_columns
         if not has_objects:
-            wanted = columns._replace(kept=tuple(table.names))
-        located = iter(table.records(wanted))
-        while chunk := list(islice(located, CHUNK_ROWS)):
-            inputs = [_input_of(place, row, columns, path) for place, row in chunk]
-            places = [place for place, _ in chunk]
+            columns = input_columns._replace(kept=tuple(table.names))
+        located_rows = iter(table.records(columns))
+        while chunk := list(islice(located_rows, CHUNK_ROWS)):
+            inputs = []
             records = []
-            for _, row in chunk:
+            for place, row in chunk:
+                inputs.append(_input_of_row(place, row, input_columns, path))
                 names = row if has_objects else table.names
                 records.append({name: row[name] for name in names})
+            places = [place for place, _ in chunk]
             yield records, LocatedRows(inputs, places)
 
     types = pq.read_schema(path) if kind_of(path) == ".parquet" else None
     return Rows(str(path), chunks, types)
 
 
-def _input_of(place: str, row: Any, columns: Columns, path: Path) -> str:
+def _reading_of_file(
+    config: PredictConfig, plan: Plan, path: Path, encoding: str | None
+) -> ExtractConfig:
+    """How to read a file; what the configuration leaves open is as for the run."""
+    dataset = plan.dataset
+    delimiter = config.delimiter or dataset.get("delimiter")
+    if plan.kind != "text":
+        return ExtractConfig(
+            encoding=encoding,
+            delimiter=delimiter,
+            file_column=dataset.get("file_column"),
+        )
+    text_columns = config.text_columns or dataset.get("text_columns") or ("text",)
+    if kind_of(path) == ".txt":
+        text_columns = ()
+    return ExtractConfig(
+        encoding=encoding, delimiter=delimiter, text_columns=tuple(text_columns)
+    )
+
+
+def _input_of_row(place: str, row: Any, columns: Columns, path: Path) -> str:
     """The text of a row, or the path of its sound or picture.
 
     Raises:
@@ -478,30 +532,39 @@ def _input_of(place: str, row: Any, columns: Columns, path: Path) -> str:
     return text
 
 
-def _encoding(config: PredictConfig, path: Path, of_run: str | None) -> str | None:
+def _encoding(
+    config: PredictConfig, path: Path, run_encoding: str | None
+) -> str | None:
     """The encoding of a file: as configured, by its mark, or that of the run's rows.
 
     If the rows of the run were not UTF-8, a warning names the encoding of the file.
     """
-    if config.encoding is not None or of_run is None or kind_of(path) == ".parquet":
+    # a Parquet file records its own encoding
+    is_settled = config.encoding is not None or kind_of(path) == ".parquet"
+    if is_settled or run_encoding is None:
         return config.encoding
     mark = byte_order_mark(path)
-    if mark is None or reads_mark(of_run, mark):
-        text = f"'{path.name}' is read as {of_run}, as the rows of the run were"
-        encoding = of_run
+    if mark is None or reads_mark(run_encoding, mark):
+        text = f"'{path.name}' is read as {run_encoding}, as the rows of the run were"
+        encoding = run_encoding
     else:
         text = (
             f"'{path.name}' begins with the mark of {mark} and is read so, "
-            f"though the rows of the run were {of_run}"
+            f"though the rows of the run were {run_encoding}"
         )
         encoding = mark
-    warnings.warn(f"{text} (--set encoding=NAME)", GaamWarning, stacklevel=4)
+    _warn(f"{text} (--set encoding=NAME)")
     return encoding
 
 
-def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
+def _warn(text: str) -> None:
+    """Warn the caller of ``predict``, five calls above this one."""
+    warnings.warn(text, GaamWarning, stacklevel=6)
+
+
+def _rows_of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
     """Rows of a cache, whose states were made as those of the run's cache."""
-    assert config.cache is not None
+    assert config.cache is not None, "the configuration refuses rows from nowhere"
     cache = open_cache(config.cache)
     where = f"{config.cache.absolute()}, fingerprint {short_digest(cache.fingerprint)}"
     if cache.fingerprint != predictor.fingerprint:
@@ -543,24 +606,23 @@ def _check_plans(cache_plan: Plan, run_plan: Plan | None, where: str) -> None:
         CacheError: encoders or settings differ, or only one of the two was imported.
     """
     if run_plan is None and cache_plan.imported:
-        warnings.warn(
+        _warn(
             "states of run and cache were imported: "
-            "nobody here knows whether they are alike",
-            GaamWarning,
-            stacklevel=3,
+            "nobody here knows whether they are alike"
         )
         return
-    found = ["states of one of them were imported"]
-    if run_plan is not None and not cache_plan.imported:
-        now, then = comparable(
+    if run_plan is None or cache_plan.imported:
+        deviations = ["states of one of them were imported"]
+    else:
+        cache_encoding, run_encoding = comparable(
             {"encoder": _encoding_of_rows(cache_plan)},
             {"encoder": _encoding_of_rows(run_plan)},
         )
-        found = differences(now["encoder"], then["encoder"])
-    if found:
+        deviations = differences(cache_encoding["encoder"], run_encoding["encoder"])
+    if deviations:
         raise CacheError(
             "rows of the cache are not known to be encoded as those of the run",
-            found="\n".join(found[:8]),
+            found="\n".join(deviations[:8]),
             where=where,
             hint=(
                 "encode the rows as those of the run were: gaam predict RUN --file FILE"
@@ -570,12 +632,12 @@ def _check_plans(cache_plan: Plan, run_plan: Plan | None, where: str) -> None:
 
 def _encoding_of_rows(plan: Plan) -> dict[str, Any]:
     """Everything of a plan that decides the states of a row."""
-    shape = {name: getattr(plan, name) for name in ALIKE}
+    shape = {name: getattr(plan, name) for name in SHAPE_FIELDS}
     # further poolings beside that of the run decide no number
     return shape | plan.identity | {"pooling": None}
 
 
-def _write(
+def _write_records(
     file: BinaryIO, kind: str, chunks: Iterator[Records], schema: pa.Schema | None
 ) -> None:
     """Write CSV or Parquet with these columns, JSON lines, or a JSON list."""

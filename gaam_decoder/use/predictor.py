@@ -1,14 +1,12 @@
-"""Predict classes of new rows with the decoders of a finished run, several seeds as one model.
+"""Predict classes of rows with the decoders of a finished run, averaged over seeds.
 
 S seeds, N rows or B of a batch, L layers, D hidden size, C classes.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,46 +16,46 @@ from torch.func import functional_call, vmap
 
 from gaam_cache.common import devices
 from gaam_cache.common.errors import CacheError, ConfigError, DataError, NumericsError
-from gaam_cache.extraction.rows import LOADING_LOCK
+from gaam_cache.extraction.rows import LOADING_LOCK, LocatedRows, RowEncoder
 from gaam_cache.store.plan import Plan
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.specs import parse_attention, parse_head
 from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, LOWER, rows_at_once
 
-if TYPE_CHECKING:
-    from gaam_cache.extraction.rows import LocatedRows, RowEncoder
-
-CHUNK_ROWS = (
-    2048  # rows that are encoded together, as many as a shard of a cache has at most
-)
-CPU_BATCH_SIZE = (
-    16  # of the decoders: with the head conv twice as fast as 32, on one core
-)
-_TURN = (
-    threading.Lock()
-)  # while a decoder runs: threads share a module that gets a seed's weights
+CHUNK_ROWS = 2048
+"""Rows to encode at once, as many as a shard of a cache has at most."""
+CPU_BATCH_SIZE = 16
+"""Rows of one batch on a CPU: with the head conv twice as fast as 32, on one core."""
+_MODULE_LOCK = threading.Lock()
+"""Held while a decoder computes: threads share a module that gets a seed's weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderConfig:
-    """Everything that a decoder to be used is, but for its weights."""
+    """Everything that a decoder is made of, without its weights."""
 
     attention: str
     head: str
-    recipe: dict[str, Any]  # that it was trained by
-    layers: tuple[
-        int, ...
-    ]  # places of the layers that it reads, of those that a row has, from 0
-    seeds: tuple[int, ...]  # those whose decoders are here
+    recipe: dict[str, Any]  # of its training
+    layers: tuple[int, ...]
+    """Positions of the layers that it reads, among the layers of a row, from 0."""
+    seeds: tuple[int, ...]  # a decoder for each
     key: str  # of the run: mechanism, recipe and cache
     gaam: str  # the version that made this
     plan: Plan  # of the cache that it learned from
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
-        """What ``to_dict`` gives; TypeError or ValueError where it is something else."""
-        tuples = {name: tuple(value[name]) for name in ("layers", "seeds")}
-        return cls(**value | tuples | {"plan": Plan.from_dict(value["plan"])})
+        """Undo ``to_dict``.
+
+        Raises:
+            KeyError, TypeError, ValueError: the value is something else.
+        """
+        fields = dict(value)
+        fields["layers"] = tuple(value["layers"])
+        fields["seeds"] = tuple(value["seeds"])
+        fields["plan"] = Plan.from_dict(value["plan"])
+        return cls(**fields)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; they name no path."""
@@ -65,40 +63,49 @@ class DecoderConfig:
 
     @property
     def dtype(self) -> str:
-        """Of matrix products, as the run was evaluated."""
-        same = self.recipe.get("eval_dtype") != "float32"
-        return str(self.recipe.get("dtype", "float32")) if same else "float32"
+        """Type of the matrix products in which the run was evaluated."""
+        if self.recipe.get("eval_dtype") == "float32":
+            return "float32"
+        return str(self.recipe.get("dtype", "float32"))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Predictions:
-    """Classes of rows, and how sure the decoders of all seeds are of them."""
+    """Classes of N rows, and how sure the decoders of all seeds are of them."""
 
-    probabilities_NC: NDArray[np.float64]  # mean over the seeds, (N, C)
-    agreement_N: NDArray[
-        np.float64
-    ]  # share of the seeds that by themselves say the same, (N,)
+    probabilities_NC: NDArray[np.float64]  # mean over the seeds
+    agreement_N: NDArray[np.float64]
+    """Share of the seeds that predict the same class by themselves."""
     class_names: tuple[str, ...]
 
     @classmethod
-    def of(
+    def from_logits(
         cls,
         logits_SNC: NDArray[np.float32],
         class_names: Sequence[str],
         *,
         temperatures: Sequence[float] = (),
     ) -> Self:
-        """``p = 1/S sum_s softmax(logits_s / T_s)``; the class is the first ``argmax p``."""
+        """``p = 1/S sum_s softmax(logits_s / T_s)``.
+
+        The predicted class is the first ``argmax p``.
+
+        Args:
+            logits_SNC: of every seed, row and class.
+            class_names: names of the C classes.
+            temperatures: T of every seed; empty: 1.
+        """
         z_SNC = logits_SNC.astype(np.float64)
         z_SNC -= z_SNC.max(-1, keepdims=True)
         if temperatures:
             z_SNC /= np.array(temperatures)[:, None, None]
         exp_SNC = np.exp(z_SNC)
         mean_NC = (exp_SNC / exp_SNC.sum(-1, keepdims=True)).mean(0)
-        same_SN = logits_SNC.argmax(-1) == mean_NC.argmax(-1)
-        names = tuple(class_names)
+        agrees_SN = logits_SNC.argmax(-1) == mean_NC.argmax(-1)
         return cls(
-            probabilities_NC=mean_NC, agreement_N=same_SN.mean(0), class_names=names
+            probabilities_NC=mean_NC,
+            agreement_N=agrees_SN.mean(0),
+            class_names=tuple(class_names),
         )
 
     def __len__(self) -> int:
@@ -106,44 +113,53 @@ class Predictions:
 
     @property
     def labels(self) -> list[str]:
-        return [
-            self.class_names[number]
-            for number in self.probabilities_NC.argmax(-1).tolist()
-        ]
+        """Name of the most probable class of every row."""
+        numbers = self.probabilities_NC.argmax(-1).tolist()
+        return [self.class_names[number] for number in numbers]
 
     def rows(self, top: int = 1) -> list[dict[str, Any]]:
-        """Of every row what ``result_names`` says."""
+        """The results of every row, by ``result_names``, for its likeliest classes."""
         order_NK = np.argsort(-self.probabilities_NC, axis=-1, kind="stable")[:, :top]
-        p_NK = np.take_along_axis(self.probabilities_NC, order_NK, -1).astype(object)
-        pairs = np.stack([np.array(self.class_names, object)[order_NK], p_NK], -1)
-        values = np.insert(pairs.reshape(len(self), -1), 2, self.agreement_N, axis=1)
-        return [
-            dict(zip(result_names(top), row, strict=True)) for row in values.tolist()
-        ]
+        probability_NK = np.take_along_axis(self.probabilities_NC, order_NK, -1)
+        names = result_names(top)
+        records = []
+        for classes, probabilities, agreement in zip(
+            order_NK.tolist(),
+            probability_NK.tolist(),
+            self.agreement_N.tolist(),
+            strict=True,
+        ):
+            values: list[Any] = []
+            for number, probability in zip(classes, probabilities, strict=True):
+                values += [self.class_names[number], probability]
+            # the agreement is about the likeliest class, so it stands behind that
+            values.insert(2, agreement)
+            records.append(dict(zip(names, values, strict=True)))
+        return records
 
 
 def result_names(top: int) -> list[str]:
-    """predicted, probability, agreement, predicted_2, probability_2, ... up to ``top``."""
-    more = [
-        f"{name}_{k}"
-        for k in range(2, top + 1)
-        for name in ("predicted", "probability")
-    ]
-    return ["predicted", "probability", "agreement", *more]
+    """predicted, probability, agreement, predicted_2, probability_2, ... to ``top``."""
+    names = ["predicted", "probability", "agreement"]
+    for rank in range(2, top + 1):
+        names += [f"predicted_{rank}", f"probability_{rank}"]
+    return names
 
 
 class Predictor:
-    """``logits_s = head_s(attention_s(x))`` of decoders s, and the encoder that makes x of rows.
+    """The decoders of all seeds, and the encoder that makes states of new rows.
 
-    The encoder is opened when it is needed: states need none. Several threads may use one, as those
-    of a server do: they take turns.
+    The encoder is opened at its first use: states need none. Several threads may use
+    one predictor, as those of a server do: they take turns.
 
     Attributes:
         class_names: in the order of the columns of probabilities.
-        seeds: whose decoders are averaged.
-        temperatures: by which the logits of each are divided; empty: by none.
+        seeds: seeds whose decoders are averaged.
+        temperatures: divisors of the logits of every seed; empty: not divided.
+        pooling: pooling of the states that the decoders read.
         fingerprint: of the cache that they learned from.
-        plan: of that cache, by which rows are encoded; None where others made the states.
+        plan: of that cache, which says how rows are encoded; None if its states were
+            imported.
     """
 
     def __init__(
@@ -154,38 +170,40 @@ class Predictor:
         temperatures: Sequence[float] = (),
         dtype: str | None = None,
         device: str = "auto",
-        **opens: Any,
+        encoder: str | None = None,
+        batch_tokens: int | None = None,
     ) -> None:
         """Use ``gaam_decoder.load``."""
         plan = config.plan
-        self.class_names, self.fingerprint = plan.class_names, plan.fingerprint
-        self.seeds, self.temperatures = config.seeds, tuple(temperatures)
+        self.class_names = plan.class_names
+        self.seeds = config.seeds
+        self.temperatures = tuple(temperatures)
         self.pooling: str = config.recipe["pool"]
+        self.fingerprint = plan.fingerprint
         self.plan = None if plan.imported else plan
-        self._config, self._lower = config, LOWER.get(dtype or config.dtype)
-        self._opens = {"device": device, **opens}
-        self._opened: RowEncoder | None = None
-        self._opening, self._device = threading.Lock(), devices.resolve_device(device)
-        spec = DecoderSpec(
-            attention=parse_attention(config.attention),
-            head=parse_head(config.head),
-            num_layers=len(config.layers),
-            hidden_size=plan.hidden_size,
-            num_classes=len(plan.class_names),
-        )
+        self._config = config
+        self._lower_dtype = LOWER.get(dtype or config.dtype)
+        self._device_name = device
+        self._device = devices.resolve_device(device)
+        self._encoder_place = encoder
+        self._batch_tokens = batch_tokens
+        self._row_encoder: RowEncoder | None = None
+        self._opening = threading.Lock()
+
+        spec = _decoder_spec(config)
+        # the module of one seed: its weights are replaced at every call
         with LOADING_LOCK:
             self._decoder = build_decoder(spec, seed=0).eval().to(self._device)
-        own = self._decoder.state_dict()  # without buffers that are no part of it
-        shapes = {(name, len(self.seeds), *one.shape) for name, one in own.items()}
-        if shapes != {(name, *one.shape) for name, one in weights.items()}:
-            raise CacheError(
-                f"the weights are not those of {spec.attention} + {spec.head}"
-            )
+        parameters = self._decoder.state_dict()
+        if _shapes(weights) != _stacked_shapes(parameters, len(self.seeds)):
+            decoder = f"{spec.attention} + {spec.head}"
+            raise CacheError(f"the weights are not those of {decoder}")
         if self._decoder.attention.depends_on_batch:
-            raise ConfigError(
-                f"'{spec.attention}' predicts a row by the rows beside it"
-            )
-        self._stacked = {name: weights[name].to(one) for name, one in own.items()}
+            message = f"'{spec.attention}' predicts a row by the rows beside it"
+            raise ConfigError(message)
+        self._stacked_weights = {
+            name: weights[name].to(parameter) for name, parameter in parameters.items()
+        }
 
     def predict(self, rows: Sequence[Any]) -> list[str]:
         """The name of the most probable class of every row; see ``predictions``."""
@@ -200,10 +218,11 @@ class Predictor:
     ) -> Predictions:
         """Encode N rows as those of the cache, and predict their classes.
 
-        Rows are texts; or sounds and pictures, each a path, the bytes of a file, a picture of
-        Pillow, or ``(samples, rate)`` with samples (T,) or, of several channels, (T, C).
-
-        Messages say that they are from ``origin``.
+        Args:
+            rows: texts; or sounds and pictures, each a path, the bytes of a file, a
+                picture of Pillow, or ``(samples, rate)`` with samples (T,) or, of
+                several channels, (T, C).
+            origin: name of the source of the rows, for messages.
 
         Raises:
             ConfigError: another encoder than that of the run.
@@ -213,98 +232,165 @@ class Predictor:
             raise ConfigError(
                 "rows are a list", expected="[text, ...]", found="one string"
             )
-        chunks = (rows[at : at + CHUNK_ROWS] for at in range(0, len(rows), CHUNK_ROWS))
-        return self._predictions(self._encoded(chunks, origin), origin)
+        chunks = (
+            rows[start : start + CHUNK_ROWS]
+            for start in range(0, len(rows), CHUNK_ROWS)
+        )
+        return self._predict_all(self._encode(chunks, origin), origin)
 
     def stream(
         self, chunks: Iterable[Sequence[str] | LocatedRows], *, origin: str = "the rows"
     ) -> Iterator[Predictions]:
-        """The same of chunk after chunk of some 2,048 rows; the next is read ahead."""
+        """Predict chunk after chunk of some 2,048 rows; the next is read ahead.
+
+        Args:
+            chunks: rows, as ``predictions`` takes them.
+            origin: name of the source of the rows, for messages.
+        """
         return (
-            self._predictions([x_NLD], origin)
-            for x_NLD in self._encoded(chunks, origin)
+            self._predict_all([x_NLD], origin) for x_NLD in self._encode(chunks, origin)
         )
 
     def predict_states(self, states: Any) -> Predictions:
-        """Predict from states, such as ``cache["test"].embeddings``, which are read by slices.
+        """Predict from states.
+
+        Args:
+            states: of all layers of the cache and of the run's pooling, such as
+                ``cache["test"].embeddings``, which are read slice by slice.
 
         Shape:
-            (N, L, D), floating-point: all layers of the cache, of the run's pooling.
+            (N, L, D), floating-point.
+
+        Raises:
+            DataError: states of another shape or type, or a state that is not finite.
         """
         if isinstance(states, torch.Tensor):
             states = states.detach().float().cpu()
-        states = states if hasattr(states, "shape") else np.asarray(states)
-        shape = self._config.plan.num_layers, self._config.plan.hidden_size
+        if not hasattr(states, "shape"):
+            states = np.asarray(states)
+        plan = self._config.plan
+        shape = (plan.num_layers, plan.hidden_size)
         if len(states.shape) != 3 or tuple(states.shape[1:]) != shape:
-            expected = f"(rows, {shape[0]}, {shape[1]}): all layers of the cache"
             raise DataError(
-                "states of another shape", expected=expected, found=str(states.shape)
+                "states of another shape",
+                expected=f"(rows, {shape[0]}, {shape[1]}): all layers of the cache",
+                found=str(states.shape),
             )
+        return self._predict_all(_state_chunks(states), "the states")
 
-        def chunks() -> Iterator[NDArray[Any]]:
-            for first in range(0, len(states), CHUNK_ROWS):
-                part_NLD = np.asarray(states[first : first + CHUNK_ROWS])
-                if part_NLD.dtype.kind != "f":
-                    raise DataError(
-                        f"states are {part_NLD.dtype}, no floating-point numbers"
-                    )
-                part_NLD = part_NLD.astype(np.float32, copy=False)
-                if not (finite_N := np.isfinite(part_NLD).all((1, 2))).all():
-                    where = f"row {first + int(finite_N.argmin()) + 1}"
-                    raise DataError("a state is not finite in float32", where=where)
-                yield part_NLD
-
-        return self._predictions(chunks(), "the states")
-
-    def _encoded(
+    def _encode(
         self, chunks: Iterable[Sequence[str] | LocatedRows], origin: str
     ) -> Iterator[NDArray[np.float32]]:
-        from gaam_cache.extraction.rows import RowEncoder
-
+        """States of every chunk of rows, (N, L, D)."""
         with self._opening:
-            if self._opened is None:
-                self._opened = RowEncoder.open(self._config.plan, **self._opens)
-        return self._opened.stream(chunks, pooling=self.pooling, origin=origin)
+            if self._row_encoder is None:
+                self._row_encoder = RowEncoder.open(
+                    self._config.plan,
+                    encoder=self._encoder_place,
+                    device=self._device_name,
+                    batch_tokens=self._batch_tokens,
+                )
+        return self._row_encoder.stream(chunks, pooling=self.pooling, origin=origin)
 
     @torch.inference_mode()
-    def _predictions(self, chunks: Iterable[NDArray[Any]], origin: str) -> Predictions:
-        parts = [np.empty((len(self.seeds), 0, len(self.class_names)), np.float32)]
+    def _predict_all(self, chunks: Iterable[NDArray[Any]], origin: str) -> Predictions:
+        """Predict the rows of all chunks of states, each (N, L, D)."""
+        # without any row, there are logits of no row
+        no_rows = np.empty((len(self.seeds), 0, len(self.class_names)), np.float32)
+        parts = [no_rows]
         for states_NLD in chunks:
-            own_NLD = states_NLD[:, list(self._config.layers)]
-            x_NLD = torch.from_numpy(np.ascontiguousarray(own_NLD, np.float32))
-            numbers = max(1, x_NLD[:1].numel() * len(self.seeds))
-            most = CPU_BATCH_SIZE if self._device.type == "cpu" else EVAL_BATCH_SIZE
-            size = min(most, rows_at_once(self._device.type, numbers))
-            parts += [
-                self._logits(x.to(self._device)).cpu().numpy()
-                for x in x_NLD.split(size)
-            ]
+            read_NLD = states_NLD[:, list(self._config.layers)]
+            x_NLD = torch.from_numpy(np.ascontiguousarray(read_NLD, np.float32))
+            for x_BLD in torch.split(x_NLD, self._batch_size(x_NLD)):
+                logits_SBC = self._logits(x_BLD.to(self._device))
+                parts.append(logits_SBC.cpu().numpy())
         logits_SNC = np.concatenate(parts, axis=1)
         if not np.isfinite(logits_SNC).all():
             raise NumericsError("the logits of a row are not finite", where=origin)
-        return Predictions.of(
+        return Predictions.from_logits(
             logits_SNC, self.class_names, temperatures=self.temperatures
         )
 
-    def _logits(self, x_BLD: Tensor) -> Tensor:
-        """(S, B, C), float32, as the training evaluates them."""
+    def _batch_size(self, x_NLD: Tensor) -> int:
+        """Rows of one batch, by the memory that a row takes for all seeds."""
+        numbers_of_row = max(1, x_NLD[:1].numel() * len(self.seeds))
+        is_cpu = self._device.type == "cpu"
+        largest = CPU_BATCH_SIZE if is_cpu else EVAL_BATCH_SIZE
+        return min(largest, rows_at_once(self._device.type, numbers_of_row))
 
-        def logits_of(one: dict[str, Tensor]) -> Tensor:
+    def _logits(self, x_BLD: Tensor) -> Tensor:
+        """Logits of every seed, (S, B, C), in float32, as training evaluates them."""
+
+        def logits_of_seed(weights: dict[str, Tensor]) -> Tensor:
+            has_lower_dtype = self._lower_dtype is not None
             with torch.autocast(
-                self._device.type, self._lower, enabled=self._lower is not None
+                self._device.type, self._lower_dtype, enabled=has_lower_dtype
             ):
-                logits_BC: Tensor = functional_call(self._decoder, one, (x_BLD,))
+                logits_BC: Tensor = functional_call(self._decoder, weights, (x_BLD,))
             return logits_BC.float()
 
-        # on a CPU one after the other: stacked convolutions take four times as long; products of
-        # fewer bits would be rounded elsewhere than in the training, which stacks them
-        apart = self._device.type == "cpu" and self._lower is None
-        stackable = self._decoder.attention.stackable and self._decoder.head.stackable
-        with _TURN:
-            if len(self.seeds) > 1 and stackable and not apart:
-                return vmap(logits_of)(self._stacked)
-            each = (
-                {n: of[at] for n, of in self._stacked.items()}
-                for at in range(len(self.seeds))
-            )
-            return torch.stack(list(map(logits_of, each)))
+        with _MODULE_LOCK:
+            if self._stacks_seeds():
+                logits_SBC: Tensor = vmap(logits_of_seed)(self._stacked_weights)
+                return logits_SBC
+            logits = []
+            for index in range(len(self.seeds)):
+                weights = {
+                    name: tensor[index]
+                    for name, tensor in self._stacked_weights.items()
+                }
+                logits.append(logits_of_seed(weights))
+            return torch.stack(logits)
+
+    def _stacks_seeds(self) -> bool:
+        """Whether all seeds are computed at once.
+
+        On a CPU, stacked convolutions take four times as long as one seed after the
+        other. But training stacks products of a lower dtype, and one after the other
+        they would be rounded differently.
+        """
+        if len(self.seeds) < 2:
+            return False
+        if self._device.type == "cpu" and self._lower_dtype is None:
+            return False
+        return self._decoder.attention.stackable and self._decoder.head.stackable
+
+
+def _decoder_spec(config: DecoderConfig) -> DecoderSpec:
+    """The mechanism and head of a decoder, and their sizes."""
+    return DecoderSpec(
+        attention=parse_attention(config.attention),
+        head=parse_head(config.head),
+        num_layers=len(config.layers),
+        hidden_size=config.plan.hidden_size,
+        num_classes=len(config.plan.class_names),
+    )
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _stacked_shapes(
+    parameters: Mapping[str, Tensor], num_seeds: int
+) -> dict[str, tuple[int, ...]]:
+    """Shapes of the parameters of one seed when all seeds are stacked."""
+    return {name: (num_seeds, *shape) for name, shape in _shapes(parameters).items()}
+
+
+def _state_chunks(states: Any) -> Iterator[NDArray[np.float32]]:
+    """States in float32, some rows at a time.
+
+    Raises:
+        DataError: states that are no floating-point numbers, or not finite.
+    """
+    for first_row in range(0, len(states), CHUNK_ROWS):
+        x_NLD = np.asarray(states[first_row : first_row + CHUNK_ROWS])
+        if x_NLD.dtype.kind != "f":
+            raise DataError(f"states are {x_NLD.dtype}, no floating-point numbers")
+        x_NLD = x_NLD.astype(np.float32, copy=False)
+        is_finite_N = np.isfinite(x_NLD).all((1, 2))
+        if not is_finite_N.all():
+            row = first_row + int(is_finite_N.argmin()) + 1
+            raise DataError("a state is not finite in float32", where=f"row {row}")
+        yield x_NLD

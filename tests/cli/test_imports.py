@@ -16,7 +16,11 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("gaam_cache", "gaam_decoder")
 READ_BY_DECODERS = {"common", "config", "store", "workers"}
 """Rooms of the cache that decoders read."""
-ASKED_BY_DECODERS = {"use": {"extraction", "sources"}, "analysis": {"importing"}}
+ASKED_BY_DECODERS = {
+    "use": {"extraction", "sources"},
+    "analysis": {"importing"},
+    "study.py": {"extraction"},
+}
 """Rooms of decoders that ask the cache to do something, and which rooms do it."""
 
 

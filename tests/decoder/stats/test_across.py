@@ -46,7 +46,12 @@ def test_the_variance_between_data_sets_is_that_of_statsmodels() -> None:
         variance_K = generator.uniform(0.1, 2, 8)
         difference_K = generator.normal(0.3, 1.5, 8)
         reference = meta_analysis.combine_effects(
-            difference_K, variance_K, method_re="iterated", use_t=True, atol=1e-8, maxiter=500
+            difference_K,
+            variance_K,
+            method_re="iterated",
+            use_t=True,
+            atol=1e-8,
+            maxiter=500,
         )
         assert between_variance(difference_K, variance_K) == pytest.approx(
             reference.tau2, abs=1e-6

@@ -51,7 +51,7 @@ class StandIn:
             [np.sin(seen_N + seed + np.arange(number)) for seed in self.seeds]
         )
         logits_SNC = logits_SNC.astype(np.float32)
-        return Predictions.of(
+        return Predictions.from_logits(
             logits_SNC, self.class_names, temperatures=self.temperatures
         )
 
