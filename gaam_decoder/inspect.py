@@ -19,8 +19,8 @@ from gaam_decoder.runs.folders import (
     unfinished_folders,
 )
 from gaam_decoder.runs.loading import Progress, Runs, find_runs, once
-from gaam_decoder.runs.result import RunResult, read_run
-from gaam_decoder.runs.tuning import on_training_rows
+from gaam_decoder.runs.read import read_run
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.training.checkpoint import look
 
 OUT_OF_REACH = "out of reach"
@@ -120,9 +120,9 @@ def is_runs(path: Path) -> bool:
 
 def _finished_entry(run: RunResult) -> dict[str, Any]:
     text = run.in_words()
-    if on_training_rows(run.recipe):
+    if run.recipe.on_training_rows:
         text += ", tested on its own training rows"
-    text += f", {run.cache['dataset']} {run.cache['fingerprint'][:8]}"
+    text += f", {run.cache.dataset} {run.cache.fingerprint[:8]}"
     accuracy = float(run.accuracy.mean()) if run.accuracy.size else None
     values = run.to_dict() | {"what": text, "accuracy": accuracy}
     return _entry(run.path, "finished", values)

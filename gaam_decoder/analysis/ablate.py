@@ -264,7 +264,7 @@ def ablate(
         NotFoundError, CacheError: no such run or cache, or one that it was not trained on.
     """
     run = one_run(absolute_path(path))
-    importance, fold = importance_of([run]), run.recipe.get("fold")
+    importance, fold = importance_of([run]), run.recipe.fold
     if importance is None or fold:
         why = f"fold {fold}" if fold else "every seed failed"
         if run.finished and not fold:
@@ -305,7 +305,7 @@ def _fitting(run: RunResult) -> str:
     rest = Spec(
         spec.name, tuple(option for option in spec.options if option[0] != "heads")
     )
-    chosen = spelled_out(rest, len(run.layer_numbers), run.cache["hidden_size"])
+    chosen = spelled_out(rest, len(run.layer_numbers), run.cache.hidden_size)
     return str(rest if chosen == spec else spec)
 
 
@@ -318,7 +318,7 @@ def _config(
 ) -> TrainConfig:
     """The recipe and seeds of a run, on other layers."""
     implied = ("plugins", "shard_rows")
-    recipe: dict[str, Any] = {k: v for k, v in run.recipe.items() if k not in implied}
+    recipe: dict[str, Any] = {k: v for k, v in run.settings.items() if k not in implied}
     if (shots := recipe.pop("shots", None)) is not None:
         recipe["train_rows"] = f"{shots}{PER_CLASS}"
     recipe |= {

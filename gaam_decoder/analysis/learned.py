@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common import plugins
 from gaam_decoder import stats
+from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import by_seed, first_runs
 
@@ -118,10 +119,9 @@ def learned_curves(runs: Sequence[RunResult]) -> Floats | None:
     return np.stack(curves)
 
 
-def planted_gate(cache: Mapping[str, Any]) -> str | None:
+def planted_gate(cache: CacheRecord) -> str | None:
     """The gate that was planted, by what a run says of its cache; None where none is known."""
-    about = cache.get("planted")
-    gate = about.get("gate") if isinstance(about, dict) else None
+    gate = cache.planted.get("gate") if cache.planted else None
     return gate if isinstance(gate, str) and gate in GATES else None
 
 

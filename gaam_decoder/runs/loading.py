@@ -17,6 +17,7 @@ from gaam_cache.store.files import ElsewhereError
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_cache.workers.leases import holdings
 from gaam_decoder.number_lists import parse_layer_sets, parse_rates
+from gaam_decoder.runs.files import TEST_FILE
 from gaam_decoder.runs.folders import (
     LEASE_FOLDER,
     is_run,
@@ -24,7 +25,8 @@ from gaam_decoder.runs.folders import (
     unfinished_folders,
 )
 from gaam_decoder.runs.frame import frame_of_runs
-from gaam_decoder.runs.result import TEST_FILE, RunResult, read_run
+from gaam_decoder.runs.read import read_run
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_spec
 
 if TYPE_CHECKING:
@@ -176,7 +178,7 @@ def _cache_filter(value: Any) -> Filter:
     digits = str(value).lower()
     if os.path.lexists(folder / PLAN_FILE):
         digits = read_plan(folder).fingerprint
-    return lambda run: run.cache["fingerprint"].startswith(digits)
+    return lambda run: run.cache.fingerprint.startswith(digits)
 
 
 def _matching_specs(
@@ -197,13 +199,13 @@ def _number_filter(name: str, values: list[Any]) -> Filter:
     try:
         if name == "lr":
             rates = parse_rates(values)
-            return lambda run: run.recipe.get("lr") in rates
+            return lambda run: run.fit is None and run.recipe.lr in rates
         layer_sets = parse_layer_sets(values)
     except ValueError as error:
         raise ConfigError(
             f"{OPTIONS[name]} is out of range", expected=str(error), found=str(values)
         ) from error
-    return lambda run: parse_layer_sets(run.recipe.get("layers"))[0] in layer_sets
+    return lambda run: run.recipe.layers in layer_sets
 
 
 def one_form(spec: str, there: set[str], option: str) -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,16 +18,17 @@ from torch import Tensor
 
 from gaam_cache.common import devices
 from gaam_cache.common.version import __version__
-from gaam_cache.store.plan import PLANTED_KEY
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.heads._fitted import Fit
 from gaam_decoder.number_lists import PER_CLASS, spell_numbers
 from gaam_decoder.recipe import OF_STEPS, Recipe
+from gaam_decoder.runs.files import SAME
 from gaam_decoder.runs.folders import remove_unfinished, run_name
 from gaam_decoder.runs.groups import relations
-from gaam_decoder.runs.result import SAME, SeedResult, padded, write_run
+from gaam_decoder.runs.records import CacheRecord, DrawnRows
+from gaam_decoder.runs.write import SeedResult, padded, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData
 from gaam_decoder.training.experiments import Experiment
@@ -70,7 +71,7 @@ def publish(
     """
     remove_unfinished(config.runs, experiment.key)
     recipe = experiment.recipe
-    relations_of_train = relations(cache, recipe.train_split, recipe.groups)
+    relations_of_train = relations(cache, recipe.train_split, recipe.named_groups)
     test = _test_rows(recipe, data, cache, relations_of_train)
     validation = _validation_rows(recipe, data, cache, results, relations_of_train)
 
@@ -80,7 +81,7 @@ def publish(
     validation_subset = data.selection if recipe.select == "val" else None
     if recipe.drawn:
         validation_rows = 0 if validation_subset is None else len(validation_subset)
-        description["drawn"] = {"learn": len(data.train), "choose": validation_rows}
+        description["drawn"] = asdict(DrawnRows(len(data.train), validation_rows))
     if test.same and recipe.fold is None:
         learned_N = data.train.rows
         if validation_subset is not None:
@@ -184,7 +185,7 @@ def _describe(
         "attention": str(recipe.attention),
         "head": str(recipe.head),
         "recipe": recipe.to_dict(),
-        "cache": _describe_cache(cache),
+        "cache": CacheRecord.from_plan(cache.plan, cache.root).to_dict(),
         "environment": {
             "python": platform.python_version(),
             "torch": torch.__version__,
@@ -200,32 +201,6 @@ def _describe(
         "parameters": decoder.num_parameters(),
         "learned_start": learned_start,
     }
-
-
-def _describe_cache(cache: EmbeddingCache) -> dict[str, Any]:
-    """What a run records of its cache; entries that are None are left out."""
-    plan = cache.plan
-    # a run records itself which of its rows are copies
-    dataset = {
-        name: value for name, value in plan.dataset.items() if name != "equal_rows"
-    }
-    entries = {
-        "fingerprint": cache.fingerprint,
-        "states": plan.states if plan.reference else None,
-        "path": str(cache.root),
-        "encoder": plan.encoder_label,
-        "dataset": plan.dataset_label,
-        "layers": cache.num_layers,
-        "hidden_size": cache.hidden_size,
-        "rows": plan.rows,
-        "shared_texts": plan.shared_texts,
-        "class_names": list(cache.class_names),
-        "plan": plan.to_dict() | {"dataset": dataset},
-        "fitted_on": plan.identity.get("fitted_on"),
-        PLANTED_KEY: plan.planted,
-        "first_layer": None if cache.first_layer == 1 else cache.first_layer,
-    }
-    return {name: value for name, value in entries.items() if value is not None}
 
 
 def _config_toml(

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import safetensors.torch
 import torch
@@ -22,11 +21,14 @@ from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.version import __version__
 from gaam_cache.store.files import DAMAGE, digest_of, read_json, regular_file, unsealed
 from gaam_cache.store.plan import Plan, read_plan
+from gaam_decoder.recipe import recorded_plugins
 from gaam_decoder.reports.notes import Recommendation, recommended
 from gaam_decoder.reports.report import report
+from gaam_decoder.runs.files import WEIGHTS_FILE
 from gaam_decoder.runs.folders import find_cache, is_run, run_folders
 from gaam_decoder.runs.loading import one_run
-from gaam_decoder.runs.result import WEIGHTS_FILE, RunResult
+from gaam_decoder.runs.records import CacheRecord
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import KINDS, own_spec, parse_spec
 from gaam_decoder.use.predictor import DecoderConfig, Predictor
 
@@ -82,7 +84,7 @@ def load(
     computes = devices.resolve_device(device)
     folder = absolute_path(path)
     run, config, weights = open_decoder(folder, seed, cache)
-    if config.recipe.get("shuffle_labels"):
+    if config.recipe.shuffle_labels:
         _warn(
             f"'{folder.name}' learned from shuffled labels: "
             "its predictions mean nothing"
@@ -144,7 +146,9 @@ def open_decoder(
     run = None
     if (folder / CONFIG_FILE).is_file() and not is_run(folder):
         config, weights = read_export(folder)
-        cache_record: dict[str, Any] = {"fingerprint": config.plan.fingerprint}
+        # The plan of an exported decoder names no path: it is another plan.
+        record = CacheRecord.from_plan(config.plan, folder)
+        cache_record = replace(record, plan=None)
     else:
         has_several = not is_run(folder) and run_folders(folder)
         run = one_run(_recommended(folder) if has_several else folder)
@@ -178,11 +182,12 @@ def open_decoder(
 
 def _read_run(run: RunResult) -> tuple[DecoderConfig, dict[str, Tensor]]:
     """The configuration of a run, and the weights of its finished seeds."""
-    plan = Plan.from_dict(run.cache["plan"])
+    plan = Plan.from_dict(run.cache.plan or {})
     config = DecoderConfig(
         attention=run.attention,
         head=run.head,
         recipe=run.recipe,
+        settings=run.settings,
         layers=tuple(number - plan.first_layer for number in run.layer_numbers),
         seeds=run.finished,
         key=run.key,
@@ -199,7 +204,7 @@ def _read_run(run: RunResult) -> tuple[DecoderConfig, dict[str, Tensor]]:
 
 def _check_code(config: DecoderConfig, kind: str, text: str, where: str) -> None:
     """Check that a mechanism or head has the code that the run was trained with."""
-    recorded_code = config.recipe.get("plugins", {})
+    recorded_code = recorded_plugins(config.settings)
     own_name = text.partition(":")[0]
     _check_known(own_name, kind, recorded_code.get(f"{kind} {own_name}"), where)
 
@@ -291,7 +296,7 @@ def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:
         return False
     recipes = [
         {name: value for name, value in recipe.items() if name not in ONLY_TESTED}
-        for recipe in (run.recipe, first.recipe)
+        for recipe in (run.settings, first.settings)
     ]
     return recipes[0] == recipes[1]
 

@@ -21,7 +21,8 @@ from gaam_cache.common.errors import CacheError, ConfigError, DataError, Numeric
 from gaam_cache.extraction.rows import LOADING_LOCK
 from gaam_cache.store.plan import Plan
 from gaam_decoder.decoder import DecoderSpec, build_decoder
-from gaam_decoder.specs import parse_attention, parse_head
+from gaam_decoder.recipe import Recipe
+from gaam_decoder.specs import Settings, parse_attention, parse_head
 from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, LOWER, rows_at_once
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class DecoderConfig:
 
     attention: str
     head: str
-    recipe: dict[str, Any]  # that it was trained by
+    recipe: Recipe  # that it was trained by
+    settings: Settings  # the recipe as run.json spells it
     layers: tuple[
         int, ...
     ]  # places of the layers that it reads, of those that a row has, from 0
@@ -57,17 +59,22 @@ class DecoderConfig:
     def from_dict(cls, value: dict[str, Any]) -> Self:
         """What ``to_dict`` gives; TypeError or ValueError where it is something else."""
         tuples = {name: tuple(value[name]) for name in ("layers", "seeds")}
-        return cls(**value | tuples | {"plan": Plan.from_dict(value["plan"])})
+        recipe = Recipe.from_dict(
+            value["recipe"], attention=value["attention"], head=value["head"], groups={}
+        )
+        parsed = {"recipe": recipe, "settings": value["recipe"]}
+        return cls(**value | tuples | parsed | {"plan": Plan.from_dict(value["plan"])})
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; they name no path."""
-        return vars(self) | {"plan": self.plan.portable().to_dict()}
+        values = vars(self) | {"recipe": self.settings}
+        del values["settings"]
+        return values | {"plan": self.plan.portable().to_dict()}
 
     @property
     def dtype(self) -> str:
         """Of matrix products, as the run was evaluated."""
-        same = self.recipe.get("eval_dtype") != "float32"
-        return str(self.recipe.get("dtype", "float32")) if same else "float32"
+        return "float32" if self.recipe.eval_dtype == "float32" else self.recipe.dtype
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -160,7 +167,7 @@ class Predictor:
         plan = config.plan
         self.class_names, self.fingerprint = plan.class_names, plan.fingerprint
         self.seeds, self.temperatures = config.seeds, tuple(temperatures)
-        self.pooling: str = config.recipe["pool"]
+        self.pooling: str = config.recipe.pool
         self.plan = None if plan.imported else plan
         self._config, self._lower = config, LOWER.get(dtype or config.dtype)
         self._opens = {"device": device, **opens}
