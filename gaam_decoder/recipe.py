@@ -64,11 +64,11 @@ class Fold(NamedTuple):
     """A fold of a cross-validation: its number, from 1, and the number of folds."""
 
     number: int
-    of: int
+    total: int
 
     def __str__(self) -> str:
         """Such as ``1/5``."""
-        return f"{self.number}/{self.of}"
+        return f"{self.number}/{self.total}"
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -5,7 +5,7 @@ Errors are ValueError and TypeError: the reader of the file adds its name.
 
 import types
 import typing
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -24,7 +24,8 @@ def read_record(cls: type[Record], values: object, name: str) -> Record:
     if not isinstance(values, Mapping):
         raise TypeError(f"'{name}' is no JSON object")
     check_names(cls, values, name)
-    hints = _hints_of(cls)
+    # mypy takes a type variable for unhashable.
+    hints = _hints_of(typing.cast(Any, cls))
     arguments = {
         key: read_value(value, hints[key], f"{name}.{key}")
         for key, value in values.items()
@@ -71,15 +72,9 @@ def read_value(value: Any, hint: Any, name: str) -> Any:
         return read_value(value, parts[0], name)
     if origin is Literal and value in parts:
         return value
-    if origin is dict and isinstance(value, dict):
-        return {
-            key: read_value(entry, parts[1], f"{name}.{key}")
-            for key, entry in value.items()
-        }
-    if origin is list and isinstance(value, list):
-        return [read_value(entry, parts[0], name) for entry in value]
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(read_value(entry, parts[0], name) for entry in value)
+    container = _read_container(value, origin, parts, name)
+    if container is not None:
+        return container
     if isinstance(hint, type) and is_dataclass(hint):
         return read_record(hint, value, name)
     if hint is float and type(value) in (int, float):
@@ -90,6 +85,21 @@ def read_value(value: Any, hint: Any, name: str) -> Any:
     raise TypeError(f"'{name}' is {value!r}, not {_type_in_words(hint)}")
 
 
+def _read_container(
+    value: Any, origin: Any, parts: tuple[Any, ...], name: str
+) -> dict[str, Any] | list[Any] | tuple[Any, ...] | None:
+    """Read the entries of an object or array; None where it should be no such value."""
+    if origin is dict and isinstance(value, dict):
+        return {
+            key: read_value(entry, parts[1], f"{name}.{key}")
+            for key, entry in value.items()
+        }
+    if origin in (list, tuple) and isinstance(value, list | tuple):
+        entries = [read_value(entry, parts[0], name) for entry in value]
+        return entries if origin is list else tuple(entries)
+    return None
+
+
 def _type_in_words(hint: Any) -> str:
     if typing.get_origin(hint) is Literal:
         return f"one of {', '.join(map(str, typing.get_args(hint)))}"
@@ -97,6 +107,6 @@ def _type_in_words(hint: Any) -> str:
 
 
 @cache
-def _hints_of(cls: Hashable) -> dict[str, Any]:
+def _hints_of(cls: type) -> dict[str, Any]:
     hints: dict[str, Any] = typing.get_type_hints(cls)
     return hints

@@ -92,31 +92,31 @@ def plugin_options(cls: type) -> OptionTypes:
     return options
 
 
-def own_spec(what: Any, kind: str) -> Spec:
+def own_spec(plugin: Any, kind: str) -> Spec:
     """Read the spec of a plug-in, or of a user's own class.
 
     Args:
-        what: a text for ``parse_spec``, ``FILE.py:CLASS:key=value,...``, a class, or a
-            spec.
+        plugin: a text for ``parse_spec``, ``FILE.py:CLASS:key=value,...``, a class, or
+            a spec.
         kind: one of ``KINDS``.
     """
     package = KINDS[kind][0]
-    if isinstance(what, Spec):
+    if isinstance(plugin, Spec):
         # A worker process does not know yet the class of a user's file.
-        if what.file and plugins.origin(package, what.name) is None:
-            plugins.register_class(package, f"{what.file}:{what.name}", kind=kind)
-        return what
+        if plugin.file and plugins.origin(package, plugin.name) is None:
+            plugins.register_class(package, f"{plugin.file}:{plugin.name}", kind=kind)
+        return plugin
 
     options = ""
-    if isinstance(what, str):
-        match = re.fullmatch(r"(.+\.py(?::\w+)?)(:.*)?", what.strip())
+    if isinstance(plugin, str):
+        match = re.fullmatch(r"(.+\.py(?::\w+)?)(:.*)?", plugin.strip())
         if match is None:
-            return parse_spec(what, kind)
-        what = match[1]
+            return parse_spec(plugin, kind)
+        plugin = match[1]
         options = match[2] or ""
-    elif not isinstance(what, type):
+    elif not isinstance(plugin, type):
         raise ValueError("a string, or a list of strings")
-    name, file = plugins.register_class(package, what, kind=kind)
+    name, file = plugins.register_class(package, plugin, kind=kind)
     return replace(parse_spec(f"{name}{options}", kind), file=file)
 
 

@@ -524,7 +524,7 @@ class _TableMaker:
         if fold:
             first = parts[0][0]
             split = _split(first, [_split_seed(first)])
-            where = f"fold {fold.number} of {fold.of}{split}"
+            where = f"fold {fold.number} of {fold.total}{split}"
         return self._tested(where, key, [[part] for part in parts], [])
 
     def _tested(
@@ -592,7 +592,7 @@ def _partition(run: RunResult) -> Partition:
         return run.states, ""
     groups = run.recipe.groups
     digest = str(groups.digest if groups else None)
-    return run.states, str(fold.of), run.recipe.train_split, digest
+    return run.states, str(fold.total), run.recipe.train_split, digest
 
 
 def _split(run: RunResult, seeds: list[int]) -> str:

@@ -68,12 +68,12 @@ def reading(path: Path) -> Iterator[None]:
         raise damaged_run(path, reason) from error
 
 
-def damaged_run(path: Path, found: str) -> CacheError:
+def damaged_run(path: Path, reason: str) -> CacheError:
     """The error about a file of a run that is damaged."""
     folder = shlex.quote(str(path.parent))
     return CacheError(
         f"the run '{path.parent.name}' is damaged",
-        found=found,
+        found=reason,
         where=str(path),
         hint=f"copy the run again from an intact copy; else move {folder} out of the "
         "folder of runs, and run the 'gaam train' command that made it again",

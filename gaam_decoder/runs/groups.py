@@ -102,4 +102,5 @@ def numbers_of_tests(run: RunResult, name: str) -> Numbers | None:
         return None
     if run.test_rows is None:
         return number_N
-    return number_N[run.test_rows]
+    tested_N: Numbers = number_N[run.test_rows]
+    return tested_N

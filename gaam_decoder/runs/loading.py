@@ -208,22 +208,22 @@ def _number_filter(name: str, values: list[Any]) -> Filter:
     return lambda run: run.recipe.layers in layer_sets
 
 
-def one_form(spec: str, there: set[str], option: str) -> str:
+def one_form(spec: str, specs: set[str], option: str) -> str:
     """The one spec of existing runs that ``spec`` names.
 
     ``gaam`` also names ``gaam:heads=1``, because gaam may have chosen the heads to fit.
 
     Args:
         spec: a name, or a name with options.
-        there: the specs of the runs.
+        specs: those of the runs.
         option: the option of the command line, for the message.
 
     Raises:
         ConfigError: several specs of the runs have that name.
     """
-    if spec in there:
+    if spec in specs:
         return spec
-    forms = sorted(form for form in there if form.partition(":")[0] == spec)
+    forms = sorted(form for form in specs if form.partition(":")[0] == spec)
     if len(forms) > 1:
         raise ConfigError(
             f"{option} {spec} is ambiguous", expected=f"one of: {', '.join(forms)}"
@@ -266,9 +266,9 @@ def load_runs(
         ConfigError: a filter is invalid.
         CacheError: a run is damaged.
     """
-    places = [path] if isinstance(path, (str, Path, RunResult)) else path
-    in_memory = [place for place in places if isinstance(place, RunResult)]
-    paths = once([place for place in places if not isinstance(place, RunResult)])
+    named = [path] if isinstance(path, (str, Path, RunResult)) else path
+    in_memory = [entry for entry in named if isinstance(entry, RunResult)]
+    paths = once([entry for entry in named if not isinstance(entry, RunResult)])
     sound, damaged, unfinished = find_runs(paths)
     if damaged:
         # 'gaam verify' lists them all; the first is enough to stop here.
@@ -377,16 +377,16 @@ def one_run(path: Path) -> RunResult:
 
 def _no_run_error(path: Path) -> NotFoundError:
     if path.is_symlink() and not path.exists():
-        found = str(ElsewhereError.from_link(path))
+        reason = str(ElsewhereError.from_link(path))
     elif path.is_dir():
-        found = "no run in it"
+        reason = "no run in it"
     else:
-        found = "no such folder"
+        reason = "no such folder"
     folders = [item for item in path.absolute().parent.glob("*") if item.is_dir()]
     neighbours = {folder.name for folder in folders} - {path.name}
     return NotFoundError(
         f"no finished run at '{shown_path(path)}'",
         expected="a run",
-        found=found,
+        found=reason,
         hint=did_you_mean(path.name, neighbours) or "make one with 'gaam train'",
     )

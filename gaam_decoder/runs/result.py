@@ -50,14 +50,14 @@ class Validation:
     same: dict[str, NDArray[np.int32]] = field(default_factory=dict)
     """As in ``RunResult.same``, of the same shape as the labels."""
 
-    def of_seed(self, place: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def of_seed(self, index: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Validation logits and labels of the seed with this index."""
-        label_V = self.labels if self.labels.ndim == 1 else self.labels[place]
+        label_V = self.labels if self.labels.ndim == 1 else self.labels[index]
         is_row_V = label_V >= 0
-        return self.logits[place][is_row_V], label_V[is_row_V]
+        return self.logits[index][is_row_V], label_V[is_row_V]
 
     def same_of_seed(
-        self, place: int, names: Collection[str]
+        self, index: int, names: Collection[str]
     ) -> list[NDArray[np.int32]]:
         """Numbers of a seed's validation rows, for each relation that the run has."""
         numbers = []
@@ -66,16 +66,16 @@ class Validation:
                 continue
             number_V = self.same[name]
             if number_V.ndim > 1:
-                number_V = number_V[place]
+                number_V = number_V[index]
             numbers.append(number_V[number_V >= 0])
         return numbers
 
-    def temperature(self, place: int) -> float | None:
+    def temperature(self, index: int) -> float | None:
         """Temperature fitted on the validation rows of the seed with this index.
 
         It is 1 where every prediction is right, and None where a logit is not finite.
         """
-        logits_VC, label_V = self.of_seed(place)
+        logits_VC, label_V = self.of_seed(index)
         if not np.isfinite(logits_VC).all():
             return None
 

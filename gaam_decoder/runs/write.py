@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,9 @@ from gaam_decoder.runs.records import FileRecord, SeedRecord
 if TYPE_CHECKING:
     from torch import Tensor
 
+_ORDER_OF_FILES = (WEIGHTS_FILE, TEST_FILE, LOG_FILE, CONFIG_FILE, VALIDATION_FILE)
+"""The order in which run.json lists the files."""
+
 
 @dataclass(kw_only=True, slots=True)
 class SeedResult:
@@ -56,16 +59,26 @@ class SeedResult:
     """(V, C); NaN where the seed failed."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TestedRows:
+    """The test rows of a run; a final model has none."""
+
+    labels: Tensor
+    """(N,)."""
+    rows: NDArray[np.int64] | None = None
+    """Of a fold, their numbers in the training split, (N,)."""
+    relations: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """As ``RunResult.same``, each (N,)."""
+
+
 def write_run(
     runs: Path,
     name: str,
     results: Sequence[SeedResult],
-    labels: Tensor,
-    about: dict[str, Any],
-    rows: NDArray[np.int64] | None = None,
-    held: Mapping[str, NDArray[Any]] | None = None,
+    test: TestedRows,
+    validation: Mapping[str, NDArray[Any]] | None,
     *,
-    same: Mapping[str, NDArray[Any]] | None = None,
+    description: Mapping[str, Any],
     config: str,
 ) -> Path:
     """Publish a finished run by one rename; an existing run of that name stays.
@@ -74,42 +87,30 @@ def write_run(
         runs: the folder of runs.
         name: the name of the run's folder.
         results: one for each seed.
-        labels: test labels, (N,).
-        about: the content of run.json, but for its version, date, seeds and files.
-        rows: of a fold, numbers of the test rows in the train split, (N,).
-        held: labels, rows and ``same.NAME`` of the validation rows, if there are any.
-        same: relations between the test rows, as in ``RunResult.same``.
+        test: the test rows.
+        validation: labels, rows and ``same.NAME`` of the validation rows, if there are
+            any.
+        description: the content of run.json, but for its version, date, seeds and
+            files.
         config: the content of config.toml.
     """
-    test = _test_tensors(results, labels, rows, same or {})
-    weights = {
-        key: _stack(result.weights[key] for result in results)
-        for key in results[0].weights
-    }
+    contents = _tensor_files(results, test, validation)
     log = "".join(
         f"{json.dumps(entry)}\n" for result in results for entry in result.log
     )
-    seed_order = {"seeds": json.dumps([result.seed for result in results])}
-    contents = {
-        WEIGHTS_FILE: save(weights, seed_order),
-        TEST_FILE: save(test, seed_order),
-        LOG_FILE: log.encode(),
-        # A path in it may be no valid UTF-8.
-        CONFIG_FILE: config.encode(errors="replace"),
-    }
-    have_validation = all(result.validation_logits is not None for result in results)
-    if held is not None and have_validation:
-        logits = _stack(result.validation_logits for result in results)
-        contents[VALIDATION_FILE] = save({"logits": logits, **held}, seed_order)
+    contents[LOG_FILE] = log.encode()
+    # A path in it may be no valid UTF-8.
+    contents[CONFIG_FILE] = config.encode(errors="replace")
 
     # run.json comes last, because it records the digests of all other files.
     files = {
-        file: asdict(FileRecord(len(content), digest_of(content)))
-        for file, content in contents.items()
+        file: asdict(FileRecord(len(contents[file]), digest_of(contents[file])))
+        for file in _ORDER_OF_FILES
+        if file in contents
     }
     record = {
         "run_version": RUN_VERSION,
-        **about,
+        **description,
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seeds": [_seed_record(result) for result in results],
         "files": files,
@@ -118,20 +119,39 @@ def write_run(
     return _publish(runs, name, contents)
 
 
-def _test_tensors(
+def _tensor_files(
     results: Sequence[SeedResult],
-    labels: Tensor,
-    rows: NDArray[np.int64] | None,
-    same: Mapping[str, NDArray[Any]],
+    test: TestedRows,
+    validation: Mapping[str, NDArray[Any]] | None,
+) -> dict[str, bytes]:
+    """The content of the files of tensors, by file name."""
+    weights = {
+        key: _stack(result.weights[key] for result in results)
+        for key in results[0].weights
+    }
+    seed_order = {"seeds": json.dumps([result.seed for result in results])}
+    contents = {
+        WEIGHTS_FILE: save(weights, seed_order),
+        TEST_FILE: save(_test_tensors(results, test), seed_order),
+    }
+    have_validation = all(result.validation_logits is not None for result in results)
+    if validation is not None and have_validation:
+        logits = _stack(result.validation_logits for result in results)
+        contents[VALIDATION_FILE] = save({"logits": logits, **validation}, seed_order)
+    return contents
+
+
+def _test_tensors(
+    results: Sequence[SeedResult], test: TestedRows
 ) -> dict[str, NDArray[Any]]:
     """The content of the test file."""
     tensors = {
         "logits": _stack(result.test_logits for result in results),
-        "labels": labels.cpu().numpy(),
+        "labels": test.labels.cpu().numpy(),
     }
-    if rows is not None:
-        tensors["rows"] = rows
-    for name, number_N in same.items():
+    if test.rows is not None:
+        tensors["rows"] = test.rows
+    for name, number_N in test.relations.items():
         tensors[SAME + name] = number_N
 
     # Seeds that failed have no map: NaN takes its place.

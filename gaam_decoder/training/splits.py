@@ -48,7 +48,7 @@ def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
     row_N = np.arange(len(labels))
     test_N: Rows | None = None
     if recipe.fold is not None:
-        folds = _folds(labels, names, recipe.fold.of, recipe.split_seed)
+        folds = _folds(labels, names, recipe.fold.total, recipe.split_seed)
         test_N = folds[recipe.fold.number - 1]
         row_N = np.setdiff1d(row_N, test_N)
 
