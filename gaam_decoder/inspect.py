@@ -19,8 +19,8 @@ from gaam_decoder.runs.folders import (
     unfinished_folders,
 )
 from gaam_decoder.runs.loading import Progress, Runs, find_runs, once
-from gaam_decoder.runs.result import RunResult, read_run
-from gaam_decoder.runs.tuning import on_training_rows
+from gaam_decoder.runs.read import read_run
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.training.checkpoint import look
 
 OUT_OF_REACH = "out of reach"
@@ -31,18 +31,18 @@ BAD = ("damaged", OUT_OF_REACH)
 class Inspection:
     """The state of a run, or of all runs in folders: finished, damaged, unfinished."""
 
-    about: dict[str, Any]
+    values: dict[str, Any]
     """JSON values, of one run, or of several with the kind 'runs'."""
 
     @property
     def complete(self) -> bool:
         """Whether no run is unfinished and no training is at work."""
-        return bool(self.about.get("complete", True))
+        return bool(self.values.get("complete", True))
 
     @property
     def damage(self) -> list[dict[str, Any]]:
         """The runs that are damaged or out of reach, with 'path', 'what', 'repair'."""
-        return [entry for entry in self.about.get("runs", ()) if entry["state"] in BAD]
+        return [entry for entry in self.values.get("runs", ()) if entry["state"] in BAD]
 
     @property
     def good(self) -> bool:
@@ -50,13 +50,13 @@ class Inspection:
         return not self.damage
 
     def to_dict(self) -> dict[str, Any]:
-        return self.about
+        return self.values
 
     def in_words(self) -> str:
-        about: dict[str, Any] = visible_values(self.about)
-        if about["kind"] == "runs":
-            return _folders_in_words(about)
-        return _run_in_words(about)
+        values: dict[str, Any] = visible_values(self.values)
+        if values["kind"] == "runs":
+            return _folders_in_words(values)
+        return _run_in_words(values)
 
 
 def inspect(path: Path) -> Inspection:
@@ -67,7 +67,7 @@ def inspect(path: Path) -> Inspection:
         return inspection
     importance = importance_of([read_run(path)])
     importance_values = importance and importance.to_dict()
-    return Inspection(inspection.about["runs"][0] | {"importance": importance_values})
+    return Inspection(inspection.values["runs"][0] | {"importance": importance_values})
 
 
 def list_runs(
@@ -99,7 +99,7 @@ def list_runs(
         for work in look(folder)
     ]
     at_work = any(not lease.dead for lease in leases)
-    about = {
+    values = {
         "kind": "runs",
         "folders": [str(folder) for folder in folders],
         "good": not damaged,
@@ -109,8 +109,8 @@ def list_runs(
         "at_work": [asdict(lease) for lease in leases],
     }
     if runs.selection:
-        about["selection"] = runs.selection.to_dict()
-    return Inspection(about)
+        values["selection"] = runs.selection.to_dict()
+    return Inspection(values)
 
 
 def is_runs(path: Path) -> bool:
@@ -120,9 +120,9 @@ def is_runs(path: Path) -> bool:
 
 def _finished_entry(run: RunResult) -> dict[str, Any]:
     text = run.in_words()
-    if on_training_rows(run.recipe):
+    if run.recipe.on_training_rows:
         text += ", tested on its own training rows"
-    text += f", {run.cache['dataset']} {run.cache['fingerprint'][:8]}"
+    text += f", {run.cache.dataset} {run.cache.fingerprint[:8]}"
     accuracy = float(run.accuracy.mean()) if run.accuracy.size else None
     values = run.to_dict() | {"what": text, "accuracy": accuracy}
     return _entry(run.path, "finished", values)
@@ -146,24 +146,26 @@ def _entry(path: Path, state: str, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _folders_in_words(about: dict[str, Any]) -> str:
+def _folders_in_words(values: dict[str, Any]) -> str:
     """Each run with its state, then workers without a run, then the counts."""
-    workers = {lease["name"]: Holding(**lease).in_words() for lease in about["at_work"]}
+    workers = {
+        lease["name"]: Holding(**lease).in_words() for lease in values["at_work"]
+    }
     lines: list[str] = []
-    for entry in about["runs"]:
+    for entry in values["runs"]:
         # 'gaam verify' shows only the runs that need attention.
-        if about["whole"] and entry["state"] == "finished":
+        if values["whole"] and entry["state"] == "finished":
             continue
         lines += _entry_in_words(entry, workers)
     lines += [f"  {name}: {worker}" for name, worker in workers.items()]
 
-    states = Counter(entry["state"] for entry in about["runs"])
+    states = Counter(entry["state"] for entry in values["runs"])
     counts = ", ".join(f"{count:,} {state}" for state, count in states.items())
-    if about["whole"]:
+    if values["whole"]:
         counts += ", every byte hashed"
     lines.append(counts)
 
-    selection = about.get("selection")
+    selection = values.get("selection")
     if selection:
         filters = " ".join(selection["asked"])
         lines.append(
@@ -203,28 +205,28 @@ def _unfinished_in_words(entry: dict[str, Any], workers: dict[str, str]) -> list
     return lines
 
 
-def _run_in_words(about: dict[str, Any]) -> str:
-    parameters = about["parameters"]
+def _run_in_words(values: dict[str, Any]) -> str:
+    parameters = values["parameters"]
     lines = [
-        f"run {about['path']}",
-        f"  what  {about['what']}",
-        f"  encoder  {about['cache']['encoder']}",
+        f"run {values['path']}",
+        f"  what  {values['what']}",
+        f"  encoder  {values['cache']['encoder']}",
         f"  parameters  {parameters['total']:,}, "
         f"{parameters['attention']:,} in attention",
     ]
     for name in ("recipe", "engine"):
         settings = [
-            f"{key}={value}" for key, value in about[name].items() if value is not None
+            f"{key}={value}" for key, value in values[name].items() if value is not None
         ]
         lines.append(f"  {name}  {', '.join(settings)}")
-    lines += [_seed_in_words(seed) for seed in about["seeds"]]
-    if about["importance"]:
+    lines += [_seed_in_words(seed) for seed in values["seeds"]]
+    if values["importance"]:
         lines.append(
             "  importance: share of the summed attention map; mean factor (0 to 1)"
         )
-        for layer in about["importance"]["layers"]:
-            values = f"{layer['contribution']:5.1f}%; {layer['factor']:.3f}"
-            lines.append(f"    layer {layer['layer']:<4} {values}")
+        for layer in values["importance"]["layers"]:
+            shares = f"{layer['contribution']:5.1f}%; {layer['factor']:.3f}"
+            lines.append(f"    layer {layer['layer']:<4} {shares}")
     return "\n".join(lines)
 
 

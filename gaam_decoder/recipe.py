@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from gaam_cache.common import plugins
 from gaam_cache.store.files import digest_of
-from gaam_decoder.number_lists import Layers, spell_numbers
-from gaam_decoder.specs import KINDS, Spec, head_class, row_title
+from gaam_decoder.number_lists import Layers, parse_numbers, spell_numbers
+from gaam_decoder.records import check_names, read_field, read_record, read_value
+from gaam_decoder.specs import (
+    KINDS,
+    Settings,
+    Spec,
+    decoder_title,
+    head_class,
+    read_spec,
+)
 
 OF_STEPS = (
     "loss",
@@ -31,6 +41,19 @@ OF_STEPS = (
     "optimizer",
 )
 """Settings of training in steps, which a head that is fitted at once ignores."""
+VALUES_OF_FITS: Mapping[str, Any] = {
+    "loss": "cross-entropy",
+    "epochs": 1,
+    "batch_size": 1,
+    "dtype": "float32",
+    "lr": 0.0,
+    "weight_decay": 0.0,
+    "schedule": "constant",
+    "clip_grad_norm": None,
+}
+"""Values of settings of steps that all recipes of fitted heads share, as JSON."""
+PLUGINS = "plugins"
+"""The key of a recipe in run.json that names the code of other packages."""
 NO_TEST = "none"
 """The test split of a final model, which learns from all rows and is not tested."""
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -41,11 +64,30 @@ class Fold(NamedTuple):
     """A fold of a cross-validation: its number, from 1, and the number of folds."""
 
     number: int
-    of: int
+    total: int
 
     def __str__(self) -> str:
         """Such as ``1/5``."""
-        return f"{self.number}/{self.of}"
+        return f"{self.number}/{self.total}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what ``__str__`` wrote."""
+        match = re.fullmatch(r"([1-9]\d{0,8})/([1-9]\d{0,8})", text, re.ASCII)
+        if match is None or int(match[1]) > int(match[2]):
+            raise ValueError(f"'fold' is {text!r}, not a fold such as 1/5")
+        return cls(int(match[1]), int(match[2]))
+
+
+@dataclass(frozen=True)
+class GroupsRecord:
+    """What a run records of its groups: where the names are from, not the names."""
+
+    digest: str
+    """As ``Groups.digest``."""
+    source: str = ""
+    """As ``Groups.source``; empty where run.json does not say it."""
+    kind: Literal["column", "file"] | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +129,8 @@ class Recipe:
     allow_train_as_test: bool
     dtype: Dtype
     fold: Fold | None
-    groups: Groups | None
+    groups: Groups | GroupsRecord | None
+    """A record where the recipe was read from run.json."""
     # Settings since 0.1.0: the defaults are what earlier recipes did, so that their
     # keys stay the same.
     loss_scale: Literal["none", "dynamic"] = "none"
@@ -107,12 +150,33 @@ class Recipe:
 
     def __str__(self) -> str:
         """The decoder, with the settings that a sweep varies, for people."""
-        return row_title(self.attention, self.head, final=self.final, **self.to_dict())
+        return decoder_title(
+            self.attention, self.head, self.to_dict(), final=self.final
+        )
 
     @property
     def final(self) -> bool:
         """Whether there are no test rows; a cache with a split ``none`` is refused."""
         return self.fold is None and self.test_split == NO_TEST
+
+    @property
+    def named_groups(self) -> Groups | None:
+        """The groups, if there are any; a recipe of run.json cannot be trained."""
+        assert not isinstance(self.groups, GroupsRecord), "run.json holds no names"
+        return self.groups
+
+    @property
+    def on_training_rows(self) -> bool:
+        """Whether it tests on the rows that it trains on."""
+        if self.fold is not None:
+            return False
+        # With allow_train_as_test, two splits may hold the same rows.
+        return self.test_split == self.train_split or self.allow_train_as_test
+
+    @property
+    def tested_split(self) -> str:
+        """The split with the test rows; folds test on rows of the training split."""
+        return self.train_split if self.fold is not None else self.test_split
 
     @property
     def drawn(self) -> bool:
@@ -139,18 +203,11 @@ class Recipe:
         """
         if not self.fitted:
             return self
-        usual = {name: DEFAULTS[name] for name in OF_STEPS if name in DEFAULTS}
-        fixed = {
-            "loss": Spec("cross-entropy"),
-            "epochs": 1,
-            "batch_size": 1,
-            "dtype": "float32",
-            "lr": 0.0,
-            "weight_decay": 0.0,
-            "schedule": "constant",
-            "clip_grad_norm": None,
+        changes: dict[str, Any] = {
+            name: DEFAULTS[name] for name in OF_STEPS if name in DEFAULTS
         }
-        changes: dict[str, Any] = usual | fixed
+        changes |= VALUES_OF_FITS
+        changes["loss"] = Spec(VALUES_OF_FITS["loss"])
         return replace(self, **changes)
 
     def without_test(self) -> Recipe:
@@ -167,7 +224,7 @@ class Recipe:
             split_seed=self.split_seed if draws_rows else 0,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Settings:
         """The settings that matter, for run.json; without the decoder and defaults."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         values["loss"] = str(self.loss)
@@ -192,6 +249,49 @@ class Recipe:
         if foreign:
             values["plugins"] = foreign
         return values
+
+    @classmethod
+    def from_dict(
+        cls,
+        settings: Mapping[str, Any],
+        *,
+        attention: str,
+        head: str,
+        groups: Mapping[str, Any],
+    ) -> Self:
+        """Read what ``to_dict`` wrote: the recipe in its ``settled`` form.
+
+        Plug-ins are not loaded: those of a recorded recipe need not be installed.
+
+        Args:
+            settings: the recipe in run.json.
+            attention: the mechanism.
+            head: the head.
+            groups: ``kind`` and ``source`` of the groups; empty where there are none.
+
+        Raises:
+            ValueError, TypeError: an unknown, missing or wrong setting.
+        """
+        values = dict(settings)
+        read_value(values.pop(PLUGINS, {}), dict[str, str], f"recipe.{PLUGINS}")
+        is_fitted = values.keys().isdisjoint(OF_STEPS)
+        if is_fitted:
+            values |= VALUES_OF_FITS
+        values |= {"attention": attention, "head": head}
+        values.setdefault("groups", None)
+        check_names(cls, values, "recipe")
+
+        parsed: dict[str, Any] = {}
+        for name, value in values.items():
+            if name in _PARSERS and value is not None:
+                text = read_value(value, str, f"recipe.{name}")
+                parsed[name] = _PARSERS[name](text)
+            else:
+                parsed[name] = read_field(cls, name, value, f"recipe.{name}")
+        if groups:
+            record = {"digest": values["groups"], **groups}
+            parsed["groups"] = read_record(GroupsRecord, record, "groups")
+        return cls(**parsed)
 
     def code(self) -> dict[str, str]:
         """Where the code of each part is from, by ``plugins.code``."""
@@ -220,3 +320,18 @@ DEFAULTS: dict[str, Any] = {
     if entry.default is not MISSING
 }
 """Settings since 0.1.0; a recipe names them only where they have another value."""
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "attention": read_spec,
+    "head": read_spec,
+    "loss": read_spec,
+    "optimizer": read_spec,
+    "layers": parse_numbers,
+    "fold": Fold.parse,
+    "groups": GroupsRecord,
+}
+"""How the settings are read that run.json holds as text."""
+
+
+def recorded_plugins(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The code of other packages that a recorded recipe names, by kind and name."""
+    return dict(settings.get(PLUGINS, {}))

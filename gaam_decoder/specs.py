@@ -38,6 +38,11 @@ TITLE_SETTINGS = {
     "shuffle": "full",
 }
 """Settings that a title shows, in order, with the usual value, which it omits."""
+Settings = dict[str, Any]
+"""Settings of a recipe by name, as JSON values, as ``Recipe.to_dict`` gives them.
+
+Titles and tables show them by name; code that uses one reads the ``Recipe``.
+"""
 OptionTypes = dict[str, tuple[Any, Any]]
 """Type and default of each option, by name."""
 
@@ -87,31 +92,31 @@ def plugin_options(cls: type) -> OptionTypes:
     return options
 
 
-def own_spec(what: Any, kind: str) -> Spec:
+def own_spec(plugin: Any, kind: str) -> Spec:
     """Read the spec of a plug-in, or of a user's own class.
 
     Args:
-        what: a text for ``parse_spec``, ``FILE.py:CLASS:key=value,...``, a class, or a
-            spec.
+        plugin: a text for ``parse_spec``, ``FILE.py:CLASS:key=value,...``, a class, or
+            a spec.
         kind: one of ``KINDS``.
     """
     package = KINDS[kind][0]
-    if isinstance(what, Spec):
+    if isinstance(plugin, Spec):
         # A worker process does not know yet the class of a user's file.
-        if what.file and plugins.origin(package, what.name) is None:
-            plugins.register_class(package, f"{what.file}:{what.name}", kind=kind)
-        return what
+        if plugin.file and plugins.origin(package, plugin.name) is None:
+            plugins.register_class(package, f"{plugin.file}:{plugin.name}", kind=kind)
+        return plugin
 
     options = ""
-    if isinstance(what, str):
-        match = re.fullmatch(r"(.+\.py(?::\w+)?)(:.*)?", what.strip())
+    if isinstance(plugin, str):
+        match = re.fullmatch(r"(.+\.py(?::\w+)?)(:.*)?", plugin.strip())
         if match is None:
-            return parse_spec(what, kind)
-        what = match[1]
+            return parse_spec(plugin, kind)
+        plugin = match[1]
         options = match[2] or ""
-    elif not isinstance(what, type):
+    elif not isinstance(plugin, type):
         raise ValueError("a string, or a list of strings")
-    name, file = plugins.register_class(package, what, kind=kind)
+    name, file = plugins.register_class(package, plugin, kind=kind)
     return replace(parse_spec(f"{name}{options}", kind), file=file)
 
 
@@ -156,6 +161,33 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
         )
     options = _without_defaults(values, known, getattr(cls, "brings", {}))
     return Spec(name, tuple(sorted(options.items())))
+
+
+def read_spec(text: str) -> Spec:
+    """Read a recorded spec without its plug-in, which need not be installed.
+
+    Options get the types that their texts suggest.
+    """
+    name, _, tail = text.partition(":")
+    options = []
+    for part in tail.split(",") if tail else ():
+        key, _, value = part.partition("=")
+        options.append((key, _read_option(value)))
+    return Spec(name, tuple(options))
+
+
+def _read_option(text: str) -> str | bool | int | float:
+    """The value whose text this is; the text itself where several values have it."""
+    if text in ("true", "false"):
+        return text == "true"
+    for number_type in (int, float):
+        try:
+            number = number_type(text)
+        except ValueError:
+            continue
+        if str(number) == text:
+            return number
+    return text
 
 
 def _parse_option(text: str, option_type: Any, *, label: str) -> Any:
@@ -214,21 +246,22 @@ def parse_built(text: Any, kind: str) -> Spec:
     return spec
 
 
-def row_title(
-    attention: object, head: object, *, final: bool = False, **recipe: Any
+def decoder_title(
+    attention: object,
+    head: object,
+    settings: Mapping[str, Any],
+    *,
+    final: bool = False,
 ) -> str:
-    """The name of a decoder for people, with the settings that a sweep varies.
-
-    ``recipe`` has the values of ``Recipe.to_dict``.
-    """
+    """The name of a decoder for people, with the settings that a sweep varies."""
     title = f"{attention} + {head}"
     for name, usual in TITLE_SETTINGS.items():
-        value = recipe.get(name)
+        value = settings.get(name)
         if value in (None, usual):
             continue
         text = f"{value:g}" if isinstance(value, float) else str(value)
         title += f", {name.replace('_', ' ')} {text}"
-    if recipe.get("shuffle_labels"):
+    if settings.get("shuffle_labels"):
         title += ", labels shuffled"
     if final:
         title += ", final model"

@@ -474,7 +474,7 @@ class _Reports:
             title = report_title
             if len(tables) > 1:
                 name = f"{report_name}-{number}"
-                title = f"{report_title}, {table.cache['encoder']}"
+                title = f"{report_title}, {table.cache.encoder}"
                 if table.apart:
                     title += f", {table.apart}"
             self.tables.append(table)
@@ -505,12 +505,12 @@ class _Reports:
     def _add_rows(self, table: Table, report_name: str) -> None:
         entries = table.to_dict()["rows"]
         for shown_row, entry in zip(table.shown, entries, strict=True):
-            values = flat(entry) | table.cache
+            values = flat(entry) | table.cache.to_dict()
             values["seeds"] = spell_numbers(entry["seeds"])
             values["failed"] = values["failed_seeds"]
-            row = {
+            row: dict[str, Any] = {
                 "report": report_name,
-                "cache": table.cache["fingerprint"][:12],
+                "cache": table.cache.fingerprint[:12],
                 "tested_on": table.where,
                 "label": shown_row.label,
             }

@@ -356,7 +356,7 @@ def _rank_layers(run: RunResult) -> Importance:
         ConfigError: the run has none, or tested only one fold.
     """
     importance = importance_of([run])
-    fold = run.recipe.get("fold")
+    fold = run.recipe.fold
     if importance is not None and not fold:
         return importance
     if fold:
@@ -378,7 +378,7 @@ def _attention_for_few_layers(run: RunResult) -> str:
     other_options = tuple(option for option in spec.options if option[0] != "heads")
     without_heads = Spec(spec.name, other_options)
     with_default_heads = spelled_out(
-        without_heads, len(run.layer_numbers), run.cache["hidden_size"]
+        without_heads, len(run.layer_numbers), run.cache.hidden_size
     )
     return str(without_heads if with_default_heads == spec else spec)
 
@@ -391,7 +391,7 @@ def _config(
     device: str,
 ) -> TrainConfig:
     """The recipe and seeds of a run, on other layers."""
-    settings: dict[str, Any] = dict(run.recipe)
+    settings: dict[str, Any] = dict(run.settings)
     # the mechanism and the cache imply these
     settings.pop("plugins", None)
     settings.pop("shard_rows", None)

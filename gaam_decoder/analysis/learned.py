@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common import plugins
 from gaam_decoder import stats
+from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import by_seed, first_runs
 
@@ -158,13 +159,13 @@ def _some_cells(value_HD: NDArray[Any]) -> "Tensor":
     return torch.from_numpy(cell_K[some_K])
 
 
-def planted_gate(cache: Mapping[str, Any]) -> str | None:
+def planted_gate(cache: CacheRecord) -> str | None:
     """Name of the gate that was planted in a run's cache; None if none is known.
 
     Args:
         cache: the run's record of its cache.
     """
-    planted = cache.get("planted")
+    planted = cache.planted
     if not isinstance(planted, dict):
         return None
     gate = planted.get("gate")

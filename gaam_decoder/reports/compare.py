@@ -19,6 +19,7 @@ from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.reports.entries import Comparison, Entry
 from gaam_decoder.runs.tuning import TUNED
+from gaam_decoder.specs import Settings
 from gaam_decoder.stats.scored import Scored, claim_by_score
 
 DEFAULT_BASELINE = "none"
@@ -31,8 +32,8 @@ MEAN_ALL = ("layers", *DRAWN_BY)
 ALL = "all"  # the value of such a setting
 ALL_HEADS = "all heads"
 
-Settings = tuple[tuple[str, str], ...]  # sorted names and values
-RowsBySettings = dict[Settings, list[Entry]]
+SettingPairs = tuple[tuple[str, str], ...]  # sorted names and values
+RowsBySettings = dict[SettingPairs, list[Entry]]
 Places = tuple[int, int]  # of two rows in their group
 
 
@@ -85,7 +86,7 @@ def _over_folds(
     ratio = 1 / (row.folds - 1)
     if row.drawn is not None:
         first = row.runs[0]
-        split_rows = first.cache["rows"][first.recipe["train_split"]]
+        split_rows = first.cache.rows[first.recipe.train_split]
         ratio = split_rows / row.folds / row.drawn
     return stats.corrected_resampled_t(by_part, ratio, most=row.chosen.unit.highest)
 
@@ -201,9 +202,7 @@ def counts_in_words(counts: Mapping[str, int]) -> str:
     )
 
 
-def same_recipe(
-    first: dict[str, Any], second: dict[str, Any], apart: Iterable[str] = ()
-) -> bool:
+def same_recipe(first: Settings, second: Settings, apart: Iterable[str] = ()) -> bool:
     """Whether two recipes agree in all settings except those in ``apart``.
 
     A missing setting is the same as None.
@@ -425,7 +424,7 @@ def _compare_groups(sets: RowsBySettings, axis: str, margin: float) -> list[Grou
     return groups
 
 
-def _group_name(settings: Settings, shared: set[tuple[str, str]]) -> str:
+def _group_name(settings: SettingPairs, shared: set[tuple[str, str]]) -> str:
     """The mechanism, and the settings that not all groups of the table share."""
     parts = []
     for name, value in settings:
@@ -489,7 +488,7 @@ def _group_by_settings(rows: Sequence[Entry], axis: str) -> RowsBySettings:
     }
 
 
-def _settings(row: Entry, axis: str) -> Settings:
+def _settings(row: Entry, axis: str) -> SettingPairs:
     """The settings of a row, without the axis and without tuned settings."""
     left_out = {axis}
     if row.tunings:

@@ -28,9 +28,9 @@ from gaam_decoder.runs.tuning import (
     Tuning,
     first_runs,
     mean_validation,
-    on_training_rows,
     reported,
 )
+from gaam_decoder.specs import Settings
 from gaam_decoder.stats.choice import ChoiceOf, choice_of
 from gaam_decoder.stats.groups import joined, row_groups
 from gaam_decoder.stats.scored import Scored, interval_by_score
@@ -162,7 +162,7 @@ class Entry:
     attention: str
     head: str
     select: str
-    recipe: dict[str, Any]
+    recipe: Settings
     """Of folds without the fold; a setting tuned in each fold is ``BY_FOLD``."""
     code: str
     """File and digest of a mechanism from a plugin, or empty."""
@@ -235,7 +235,7 @@ class Entry:
         if self.folds > 1:
             return math.inf
         first = self.runs[0]
-        rows: int = self.drawn or first.cache["rows"][first.setting("train_split")]
+        rows: int = self.drawn or first.cache.rows[first.recipe.train_split]
         groups = self.accuracy.scored.groups
         if groups is None:
             return rows
@@ -255,7 +255,7 @@ class Entry:
     @property
     def penalty_at_edge(self) -> bool:
         """Whether a fit selected the smallest or largest penalty of its grid."""
-        return any(run.fit.get("edge") for run in self.runs)
+        return any(run.fit and run.fit.edge for run in self.runs)
 
     @property
     def undertrained(self) -> bool:
@@ -267,7 +267,7 @@ class Entry:
         """Mean validation accuracy over seeds and folds; None if a seed has none."""
         runs_by_fold: dict[tuple[str, int], list[RunResult]] = {}
         for run in self.runs:
-            fold = (str(run.recipe.get("fold")), _split_seed(run))
+            fold = (str(run.recipe.fold), _split_seed(run))
             runs_by_fold.setdefault(fold, []).append(run)
 
         means: list[float] = []
@@ -379,7 +379,7 @@ def _run_values(run: RunResult) -> dict[str, Any]:
         "engine": run.engine,
     }
     if run.fit:
-        values["fit"] = run.fit
+        values["fit"] = run.fit.to_dict()
     return values
 
 
@@ -430,19 +430,19 @@ def _folds_by_partition(
     """Runs of folds by partition, by what all folds of a row share, and by fold."""
     by_partition: dict[Partition, dict[str, FoldRuns]] = {}
     for run in runs:
-        fold = run.recipe.get("fold")
-        if not fold:
+        fold = run.recipe.fold
+        if fold is None:
             continue
 
         # Folds of one row may differ in their split seed and in tuned settings.
         left_out = {"fold", "split_seed"}
         if run.key in tunings:
             left_out.update(TUNED)
-        shared = [(k, str(v)) for k, v in run.recipe.items() if k not in left_out]
+        shared = [(k, str(v)) for k, v in run.settings.items() if k not in left_out]
         name = repr((run.attention, run.head, sorted(shared)))
 
         by_name = by_partition.setdefault(_partition(run), {})
-        seed_fold = (_split_seed(run), int(fold.partition("/")[0]))
+        seed_fold = (_split_seed(run), fold.number)
         by_name.setdefault(name, {}).setdefault(seed_fold, []).append(run)
     return by_partition
 
@@ -466,14 +466,14 @@ def _runs_by_single_test(
     """Runs by the rows that test them and by key, without whole cross-validations."""
     by_test: dict[tuple[Any, ...], dict[str, list[RunResult]]] = {}
     for run in runs:
-        fold = run.recipe.get("fold")
+        fold = run.recipe.fold
         partition = _partition(run)
         seed = _split_seed(run)
         if fold is not None and (partition, seed) in whole_splits:
             continue
 
         # Labels alone may agree by accident, so the split is part of the key.
-        split = (run.recipe.get("test_split"), fold, partition, seed if fold else 0)
+        split = (run.recipe.test_split, fold, partition, seed if fold else 0)
         key = (*split, run.majority_accuracy, digest_of(run.labels.tobytes()))
         by_test.setdefault(key, {}).setdefault(run.key, []).append(run)
     return by_test
@@ -520,11 +520,11 @@ class _TableMaker:
     def single_test(self, key: tuple[Any, ...], parts: Sequence[Part]) -> Tested:
         """The table of all rows on one test split, or on one fold."""
         test_split, fold, *_ = key
-        where = f"test split '{test_split or 'test'}'"
+        where = f"test split '{test_split}'"
         if fold:
             first = parts[0][0]
             split = _split(first, [_split_seed(first)])
-            where = f"fold {fold.replace('/', ' of ')}{split}"
+            where = f"fold {fold.number} of {fold.total}{split}"
         return self._tested(where, key, [[part] for part in parts], [])
 
     def _tested(
@@ -542,11 +542,11 @@ class _TableMaker:
             [run for part in parts for run in part]
             for parts in zip(*decoders, strict=True)
         ]
-        fingerprint = first_decoder[0][0].cache["fingerprint"]
+        fingerprint = first_decoder[0][0].cache.fingerprint
         runs_of_cache = [
             run
             for run in (*self.runs, *self.beside)
-            if run.cache["fingerprint"] == fingerprint
+            if run.cache.fingerprint == fingerprint
         ]
         groups = table_groups(tests, runs_of_cache, repeats, self.grouped_by)
         rows = [
@@ -582,35 +582,36 @@ def _decoder_names(runs_by_fold: FoldRuns) -> set[str]:
 
 
 def _split_seed(run: RunResult) -> int:
-    return int(run.recipe.get("split_seed") or 0)
+    return run.recipe.split_seed
 
 
 def _partition(run: RunResult) -> Partition:
     """What folds of one cross-validation share, and its repeats."""
-    count = str(run.recipe.get("fold") or "").partition("/")[2]
-    if not count:
-        return run.states, count
-    train_split = str(run.recipe.get("train_split"))
-    groups = str(run.recipe.get("groups"))
-    return run.states, count, train_split, groups
+    fold = run.recipe.fold
+    if fold is None:
+        return run.states, ""
+    groups = run.recipe.groups
+    digest = str(groups.digest if groups else None)
+    return run.states, str(fold.total), run.recipe.train_split, digest
 
 
 def _split(run: RunResult, seeds: list[int]) -> str:
     """The split that the folds divide, and what else decides their rows."""
-    text = f" of the '{run.recipe.get('train_split', 'train')}' split"
+    text = f" of the '{run.recipe.train_split}' split"
     if seeds != [0]:
         text += f", split seed {spell_numbers(seeds)}"
-    if run.recipe.get("groups"):
+    if run.recipe.groups:
         text += f", {groups_kept(run)}"
     return text
 
 
 def groups_kept(run: RunResult) -> str:
     """Say which column or file keeps rows together, such as ``groups of 'speaker'``."""
-    source = str(run.groups.get("source", ""))
-    if not source:
+    groups = run.recipe.groups
+    source = groups.source if groups else ""
+    if not groups or not source:
         return "groups kept together"
-    if run.groups.get("kind") == "file":
+    if groups.kind == "file":
         return f"groups of the file '{brief(Path(source).name, 40)}' kept together"
     return f"groups of '{brief(source, 40)}' kept together"
 
@@ -637,10 +638,10 @@ def _row(
     late = {seed for run in counted for seed in run.still_learning}
     late &= set(scores.finished)
     too_short = bool(late) and stats.later_than_chance(
-        len(late), len(scores.finished), recipe["epochs"], len(parts)
+        len(late), len(scores.finished), first.recipe.epochs, len(parts)
     )
     choices = _choices(tuned_parts, row_tunings, score, groups.names)
-    drawn = [sum(run.drawn.values()) for run in counted if run.drawn]
+    drawn = [run.drawn.total for run in counted if run.drawn]
     return Entry(
         attention=first.attention,
         head=first.head,
@@ -660,7 +661,7 @@ def _row(
         },
         failed=_failed_seeds(runs_by_seed, seeds),
         fitted=bool(first.fit),
-        on_training_rows=on_training_rows(first.recipe),
+        on_training_rows=first.recipe.on_training_rows,
         drawn=min(drawn, default=None),
         still_learning=tuple(sorted(late)),
         too_short=too_short,
@@ -700,15 +701,15 @@ def _failed_seeds(
             if seed in run.failed:
                 reason = run.failed[seed]
                 if len(runs_by_seed) > 1:
-                    reason = f"fold {run.recipe['fold']}: {reason}"
+                    reason = f"fold {run.recipe.fold}: {reason}"
                 reasons[seed] = reason
                 break
     return reasons
 
 
-def _shared_recipe(parts: Sequence[Part]) -> tuple[dict[str, Any], str]:
+def _shared_recipe(parts: Sequence[Part]) -> tuple[Settings, str]:
     """The recipe of a row, and the code of its mechanism if a plugin has it."""
-    recipes = [dict(part[0].recipe) for part in parts]
+    recipes = [dict(part[0].settings) for part in parts]
     recipe = recipes[0]
 
     # The mechanism names its plugin; as a setting it would keep the row from
@@ -837,7 +838,7 @@ def _read_predictions(
         seed for seed in seeds if all(seed in logits for logits in logits_by_part)
     ]
     label_N = np.concatenate([part[0].labels for part in parts])
-    num_classes = len(parts[0][0].cache["class_names"])
+    num_classes = len(parts[0][0].cache.class_names)
     temperature_SP = _temperatures(parts, finished) if fit_temperature else None
 
     shape = (len(finished), len(label_N), num_classes)

@@ -160,10 +160,9 @@ def _numbers(
 
 def _unknown_column(name: str, run: RunResult) -> ConfigError:
     """The error for a requested column without numbers for the test rows."""
-    cached_columns = run.cache.get("plan", {}).get("columns", {})
-    columns = sorted(({*run.same} - NO_COLUMNS) | {*cached_columns})
+    columns = sorted(({*run.same} - NO_COLUMNS) | run.cache.columns)
     if name in columns:
-        cache_path = brief(run.cache["path"], 200)
+        cache_path = brief(run.cache.path, 200)
         return ConfigError(
             f"the runs do not hold the column '{brief(name)}', and their cache is gone",
             expected=f"the cache of the runs, where it was: {cache_path}",

@@ -164,7 +164,7 @@ def _failure_reasons(row: Entry) -> Iterator[str]:
     """Each reason why seeds of a row failed, once, with the folds where it occurred."""
     folds_by_reason: dict[str, set[str]] = {}
     for run in row.runs:
-        fold = str(run.recipe.get("fold") or "")
+        fold = str(run.recipe.fold or "")
         for seed, reason in run.failed.items():
             if seed in row.failed:
                 folds_by_reason.setdefault(reason, set()).add(fold)
@@ -237,11 +237,8 @@ def _groups_not_known(table: Table) -> str | None:
             "the runs do not name them"
         )
 
-    recipe = table.rows[0].runs[0].recipe
-    split = recipe.get("test_split", "test")
-    if recipe.get("fold"):
-        split = recipe.get("train_split", "train")
-    num_copies = table.cache.get("shared_texts", {}).get(split, {}).get(split, 0)
+    split = table.rows[0].runs[0].recipe.tested_split
+    num_copies = (table.cache.shared_texts or {}).get(split, {}).get(split, 0)
     if not num_copies or EQUAL_ROWS in table.groups.names:
         return None
     return (
@@ -260,7 +257,7 @@ def _predicts_one_class(row: Entry) -> bool:
 def _leaks(table: Table) -> str | None:
     """Test texts that training, or the encoder, has seen."""
     split_pairs = _train_and_test_splits(table)
-    shared_texts = table.cache.get("shared_texts", {})
+    shared_texts = table.cache.shared_texts or {}
     leaks = []
     for train, test in sorted(split_pairs):
         num_shared = shared_texts.get(test, {}).get(train, 0)
@@ -268,10 +265,10 @@ def _leaks(table: Table) -> str | None:
             continue
         other = "another of them" if train == test else f"'{brief(train)}'"
         leaks.append(
-            f"{num_shared:,} of the {table.cache['rows'][test]:,} rows of "
+            f"{num_shared:,} of the {table.cache.rows[test]:,} rows of "
             f"'{brief(test)}' have a text that {other} has too, which inflates accuracy"
         )
-    if table.cache.get("fitted_on") in {test for _, test in split_pairs}:
+    if table.cache.fitted_on in {test for _, test in split_pairs}:
         leaks.append("the states were fitted on the texts that test (not on labels)")
     return "; ".join(leaks)
 
@@ -283,9 +280,7 @@ def _train_and_test_splits(table: Table) -> set[tuple[str, str]]:
         if row.on_training_rows:
             continue
         recipe = row.runs[0].recipe
-        train = recipe.get("train_split", "train")
-        test = train if recipe.get("fold") else recipe.get("test_split", "test")
-        split_pairs.add((train, test))
+        split_pairs.add((recipe.train_split, recipe.tested_split))
     return split_pairs
 
 
@@ -334,12 +329,14 @@ def _few_validation_rows(row: Entry) -> bool:
         return False
 
     first_run = row.runs[0]
-    num_train = first_run.cache["rows"].get(first_run.setting("train_split"), 0)
-    expected = num_train * first_run.setting("val_fraction")
+    num_train = first_run.cache.rows.get(first_run.recipe.train_split, 0)
+    expected = num_train * first_run.recipe.val_fraction
     if row.folds > 1:
         # the test fold takes its share of the split first
         expected *= 1 - 1 / row.folds
-    fewest: float = min(run.drawn.get("choose") or expected for run in row.runs)
+    fewest: float = min(
+        (run.drawn.choose if run.drawn else 0) or expected for run in row.runs
+    )
     return 0 < fewest < FEW_ROWS
 
 
@@ -441,7 +438,7 @@ def explained(table: Table) -> Iterator[str]:
     yield from _explain_tuning(table)
     if table.temperature:
         yield TEMPERATURE
-    yield f"cache {short_digest(table.cache['fingerprint'])}, {brief(table.where)}"
+    yield f"cache {short_digest(table.cache.fingerprint)}, {brief(table.where)}"
     yield _explain_versions(table)
 
 

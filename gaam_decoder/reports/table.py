@@ -27,7 +27,8 @@ from gaam_decoder.reports.entries import (
 from gaam_decoder.reports.groups import TableGroups, columns_like_groups
 from gaam_decoder.reports.titles import apart
 from gaam_decoder.runs.loading import Selection
-from gaam_decoder.runs.result import RunResult, states_of
+from gaam_decoder.runs.records import CacheRecord
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, Tuning, choose, reported
 from gaam_decoder.stats.scores.base import Score
 
@@ -56,7 +57,7 @@ class Table:
     final models alone, which are not tested.
     """
 
-    cache: dict[str, Any]
+    cache: CacheRecord
     # how the cache differs from others of the report with the same title
     apart: str = ""
     # the test rows, in words
@@ -124,18 +125,17 @@ class Table:
     def of_cache(self) -> str:
         """The part of the title that names the cache."""
         rows = " + ".join(
-            f"{count:,} {brief(split, 40)}"
-            for split, count in self.cache["rows"].items()
+            f"{count:,} {brief(split, 40)}" for split, count in self.cache.rows.items()
         )
-        first_layer = self.cache.get("first_layer", 1)
-        num_layers = self.cache["layers"]
+        first_layer = self.cache.first_layer
+        num_layers = self.cache.layers
         layers = f"{num_layers} layers"
         if first_layer != 1:
             layers += f" ({first_layer} to {first_layer + num_layers - 1})"
         return (
-            f"{brief(self.cache['dataset'])} ({rows} rows) "
-            f"through {brief(self.cache['encoder'])}, "
-            f"{layers} x {self.cache['hidden_size']}"
+            f"{brief(self.cache.dataset)} ({rows} rows) "
+            f"through {brief(self.cache.encoder)}, "
+            f"{layers} x {self.cache.hidden_size}"
         )
 
     @property
@@ -176,15 +176,18 @@ class Table:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, without notes; accuracies are fractions."""
+        cache_values = self.cache.to_dict()
         return {
             "title": self.title(),
             "cache": {
-                name: self.cache[name] for name in CACHE_FIELDS if name in self.cache
+                name: cache_values[name]
+                for name in CACHE_FIELDS
+                if name in cache_values
             },
             "cache_differs_by": self.apart or None,
             "rows": [row.to_dict() for row in self.shown],
             "majority_accuracy": self.rows[0].majority_accuracy if self.rows else None,
-            "class_names": self.cache["class_names"],
+            "class_names": list(self.cache.class_names),
             "tested_on": self.where,
             "test_rows": self.num_test_rows,
             "groups": self._groups_as_json(),
@@ -424,10 +427,10 @@ def _place_of_states(tables: Sequence[Table], states: str) -> int:
 
 def _tell_caches_apart(tables: Sequence[Table]) -> list[Table]:
     """Add to titles that would be the same how their caches differ."""
-    caches_by_title: dict[str, dict[str, dict[str, Any]]] = {}
+    caches_by_title: dict[str, dict[str, CacheRecord]] = {}
     for table in tables:
         caches = caches_by_title.setdefault(table.of_cache, {})
-        caches[states_of(table.cache)] = table.cache
+        caches[table.cache.name_of_states] = table.cache
 
     additions: dict[str, str] = {}
     for caches in caches_by_title.values():
@@ -435,7 +438,7 @@ def _tell_caches_apart(tables: Sequence[Table]) -> list[Table]:
             words = apart(list(caches.values()))
             additions |= zip(caches, words, strict=True)
     return [
-        replace(table, apart=additions.get(states_of(table.cache), ""))
+        replace(table, apart=additions.get(table.cache.name_of_states, ""))
         for table in tables
     ]
 
@@ -537,7 +540,7 @@ def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, Any]:
         "head": run.head,
         "select": run.select,
         "parameters": run.parameters,
-        "recipe": run.recipe,
+        "recipe": run.settings,
         "evaluated": False,
         # no more of the path: others see the report
         "folder": "/".join(run.path.parts[-2:]),

@@ -14,7 +14,7 @@ from gaam_cache.common.messages import brief
 from gaam_cache.config import ExtractConfig
 from gaam_cache.store.files import digest_of, short_digest
 from gaam_cache.store.plan import NOT_SETTINGS
-from gaam_decoder.runs.result import states_of
+from gaam_decoder.runs.records import CacheRecord
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 # characters of a value that a title quotes; it shows a longer one by its digest
@@ -46,7 +46,7 @@ DEFAULTS = {option.name: option.default for option in fields(ExtractConfig)}
 WordsByName = Mapping[str, Sequence[str]]  # of each setting, the words of every cache
 
 
-def apart(caches: Sequence[Mapping[str, Any]]) -> list[str]:
+def apart(caches: Sequence[CacheRecord]) -> list[str]:
     """The addition to the title of each of several caches with the same title.
 
     ``caches`` are as runs hold them. Where no setting tells them apart, a digest of
@@ -73,7 +73,7 @@ def apart(caches: Sequence[Mapping[str, Any]]) -> list[str]:
     additions = []
     readable_additions = _additions(words_by_name, readable, len(caches))
     for text, cache in zip(readable_additions, caches, strict=True):
-        digest = f"cache {short_digest(states_of(cache))}"
+        digest = f"cache {short_digest(cache.name_of_states)}"
         additions.append(f"{text}, {digest}" if text else digest)
     return additions
 
@@ -131,9 +131,9 @@ def _is_usual(words: str, words_of_caches: Sequence[str]) -> bool:
     return 2 * words_of_caches.count(words) > len(words_of_caches)
 
 
-def _settings(cache: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _settings(cache: CacheRecord) -> Iterator[tuple[str, Any]]:
     """All settings that decide states and rows of a cache, by dotted names."""
-    plan: Mapping[str, Any] = cache.get("plan", {})
+    plan: Mapping[str, Any] = cache.plan or {}
     encoder = plan.get("encoder", {})
     yield "revision", encoder.get("revision")
     for name, value in plan.get("dataset", {}).items():

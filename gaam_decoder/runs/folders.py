@@ -3,16 +3,18 @@
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from gaam_cache.common.errors import CacheError, GaamError
 from gaam_cache.common.paths import absolute_path
 from gaam_cache.store.files import digest_of, short_digest
 from gaam_cache.store.plan import Plan, describe_state_deviation, read_plan
 from gaam_cache.workers.leases import is_alive
-from gaam_decoder.runs.result import ALL_FILES, RUN_FILE, RunResult, read_run
+from gaam_decoder.runs.files import ALL_FILES, RUN_FILE
+from gaam_decoder.runs.read import read_run
+from gaam_decoder.runs.records import CacheRecord
+from gaam_decoder.runs.result import RunResult
 
 # The endings that run_name() gives.
 _ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")
@@ -84,12 +86,12 @@ def remove_unfinished(runs: Path, key: str) -> None:
 
 
 def find_cache(
-    about: Mapping[str, Any], path: Path, cache: str | Path | None = None
+    record: CacheRecord, path: Path, cache: str | Path | None = None
 ) -> Path:
     """The folder of a run's cache.
 
     Args:
-        about: the record of the cache in run.json.
+        record: of the cache in run.json.
         path: the folder of the run.
         cache: the only folder to look at. By default the recorded folder is tried, then
             folders beside the folder of runs.
@@ -97,7 +99,7 @@ def find_cache(
     Raises:
         CacheError: none of the folders has the states that the run was trained on.
     """
-    folders = [absolute_path(cache)] if cache else _usual_folders(about, path)
+    folders = [absolute_path(cache)] if cache else _usual_folders(record, path)
     reasons: list[str] = []
     for folder in folders:
         try:
@@ -107,22 +109,22 @@ def find_cache(
                 raise
             reasons.append(error.message)
             continue
-        reason = _describe_difference(plan, about)
+        reason = _describe_difference(plan, record)
         if reason is None:
             return folder
         reasons.append(f"{folder}: {reason}")
     raise CacheError(
         "the cache that the run was trained on is not there",
-        expected=f"the fingerprint {short_digest(about['fingerprint'])}",
+        expected=f"the fingerprint {short_digest(record.fingerprint)}",
         found="\n".join(reasons),
         where=f"the run {path}",
         hint="name the folder of the cache with --cache",
     )
 
 
-def _usual_folders(about: Mapping[str, Any], path: Path) -> list[Path]:
+def _usual_folders(record: CacheRecord, path: Path) -> list[Path]:
     """Places of a run's cache: the recorded one, then others beside the runs."""
-    recorded = Path(about["path"])
+    recorded = Path(record.path)
     # A link may lead to the run: look beside the link and beside its target.
     real_path = Path(os.path.realpath(path))
     parents = dict.fromkeys((path.parent.parent, real_path.parent.parent))
@@ -132,13 +134,13 @@ def _usual_folders(about: Mapping[str, Any], path: Path) -> list[Path]:
     return folders
 
 
-def _describe_difference(plan: Plan, about: Mapping[str, Any]) -> str | None:
+def _describe_difference(plan: Plan, record: CacheRecord) -> str | None:
     """How a cache differs from the one that a run records; None where it does not."""
-    if plan.fingerprint != about["fingerprint"]:
+    if plan.fingerprint != record.fingerprint:
         return f"another cache, {short_digest(plan.fingerprint)}"
-    if "plan" not in about:
+    if record.plan is None:
         return None
-    difference = describe_state_deviation(plan, Plan.from_dict(about["plan"]))
+    difference = describe_state_deviation(plan, Plan.from_dict(record.plan))
     if difference is None:
         return None
     return f"the same encoder and rows, but {difference}"

@@ -11,9 +11,9 @@ from gaam_decoder.runs.tuning import (
     HELD,
     choose,
     first_runs,
-    on_training_rows,
     reported,
 )
+from gaam_decoder.specs import Settings
 
 if TYPE_CHECKING:
     import pandas
@@ -130,7 +130,7 @@ def _selection_accuracies(run: RunResult) -> dict[int, float | None]:
 
 def _shared_columns(run: RunResult, title: str) -> dict[str, Any]:
     """The columns that all seeds of a run share."""
-    settings = {name: value for name, value in run.recipe.items() if name in COLUMNS}
+    settings = {name: value for name, value in run.settings.items() if name in COLUMNS}
     columns = {
         "attention": run.attention,
         "head": run.head,
@@ -138,16 +138,16 @@ def _shared_columns(run: RunResult, title: str) -> dict[str, Any]:
         "created": run.created,
         "evaluated": run.evaluated,
         "majority_accuracy": run.majority_accuracy,
-        "dataset": run.cache["dataset"],
-        "encoder": run.cache["encoder"],
-        "fingerprint": run.cache["fingerprint"],
+        "dataset": run.cache.dataset,
+        "encoder": run.cache.encoder,
+        "fingerprint": run.cache.fingerprint,
     }
     columns |= settings
     return columns | {
         "run": run.path.name,
         "decoder": title,
         "path": str(run.path),
-        "on_training_rows": on_training_rows(run.recipe),
+        "on_training_rows": run.recipe.on_training_rows,
         "shuffled_labels": run.shuffled,
         "parameters": run.parameters["total"],
         "attention_parameters": run.parameters["attention"],
@@ -156,30 +156,30 @@ def _shared_columns(run: RunResult, title: str) -> dict[str, Any]:
 
 def _distinct_titles(runs: Sequence[RunResult]) -> dict[str, str]:
     """By key, the title and the settings in which runs of that title differ."""
-    recipes_by_title: dict[str, dict[str, dict[str, Any]]] = {}
+    settings_by_title: dict[str, dict[str, Settings]] = {}
     for run in runs:
         # Tuning seeds and reporting seeds of one decoder may differ in HELD.
-        recipe = run.recipe | {"cache": run.states[:12], HELD: None}
-        recipes_by_title.setdefault(run.title, {})[run.key] = recipe
+        settings = run.settings | {"cache": run.states[:12], HELD: None}
+        settings_by_title.setdefault(run.title, {})[run.key] = settings
 
     titles = {}
-    for title, recipes in recipes_by_title.items():
-        names = _differing_settings(list(recipes.values()))
-        for key, recipe in recipes.items():
-            settings = [
-                f"{name.replace('_', ' ')} {recipe[name]}"
+    for title, settings_by_key in settings_by_title.items():
+        names = _differing_settings(list(settings_by_key.values()))
+        for key, settings in settings_by_key.items():
+            words = [
+                f"{name.replace('_', ' ')} {settings[name]}"
                 for name in names
-                if name in recipe
+                if name in settings
             ]
-            titles[key] = ", ".join([title, *settings])
+            titles[key] = ", ".join([title, *words])
     return titles
 
 
-def _differing_settings(recipes: Sequence[Mapping[str, Any]]) -> list[str]:
+def _differing_settings(recipes: Sequence[Settings]) -> list[str]:
     """Names of the settings that are not equal in all recipes, sorted."""
-    names = {name for recipe in recipes for name in recipe}
+    names = {name for settings in recipes for name in settings}
     return [
         name
         for name in sorted(names)
-        if len({str(recipe.get(name)) for recipe in recipes}) > 1
+        if len({str(settings.get(name)) for settings in recipes}) > 1
     ]

@@ -70,15 +70,17 @@ def names_in_force(run: RunResult) -> list[str]:
     These are the groups of its training, the groups that split off the test rows, the
     clips of one file, and equal rows.
     """
-    plan = run.cache.get("plan", {})
-    names = {plan.get("dataset", {}).get("test_groups"), EQUAL_ROWS, CLIP_OF}
-    if run.groups.get("kind") == "column":
-        names.add(run.groups["source"])
-    elif run.groups and run.recipe.get("fold"):
+    names = {EQUAL_ROWS, CLIP_OF}
+    if run.cache.test_groups is not None:
+        names.add(run.cache.test_groups)
+    groups = run.recipe.groups
+    if groups is not None and groups.kind == "column":
+        names.add(groups.source)
+    elif groups is not None and groups.kind == "file" and run.recipe.fold:
         # A file names the training rows, and only folds test on those.
         names.add(GROUPS_FILE)
 
-    available = {*run.same, *plan.get("columns", {})}
+    available = run.cache.columns.union(run.same)
     if GROUPS_FILE in names:
         available.add(GROUPS_FILE)
     return sorted(names & available)
@@ -95,10 +97,10 @@ def numbers_of_tests(run: RunResult, name: str) -> Numbers | None:
         return recorded
     try:
         cache = open_cache(find_cache(run.cache, run.path))
-        split = run.setting("train_split" if run.recipe.get("fold") else "test_split")
-        number_N = _numbers_of_column(cache[split], name)
+        number_N = _numbers_of_column(cache[run.recipe.tested_split], name)
     except (GaamError, OSError):
         return None
     if run.test_rows is None:
         return number_N
-    return number_N[run.test_rows]
+    tested_N: Numbers = number_N[run.test_rows]
+    return tested_N

@@ -17,6 +17,7 @@ from gaam_cache.store.files import ElsewhereError
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_cache.workers.leases import holdings
 from gaam_decoder.number_lists import parse_layer_sets, parse_rates
+from gaam_decoder.runs.files import TEST_FILE
 from gaam_decoder.runs.folders import (
     LEASE_FOLDER,
     is_run,
@@ -24,7 +25,8 @@ from gaam_decoder.runs.folders import (
     unfinished_folders,
 )
 from gaam_decoder.runs.frame import frame_of_runs
-from gaam_decoder.runs.result import TEST_FILE, RunResult, read_run
+from gaam_decoder.runs.read import read_run
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_spec
 
 if TYPE_CHECKING:
@@ -176,7 +178,7 @@ def _cache_filter(value: Any) -> Filter:
     digits = str(value).lower()
     if os.path.lexists(folder / PLAN_FILE):
         digits = read_plan(folder).fingerprint
-    return lambda run: run.cache["fingerprint"].startswith(digits)
+    return lambda run: run.cache.fingerprint.startswith(digits)
 
 
 def _matching_specs(
@@ -197,31 +199,31 @@ def _number_filter(name: str, values: list[Any]) -> Filter:
     try:
         if name == "lr":
             rates = parse_rates(values)
-            return lambda run: run.recipe.get("lr") in rates
+            return lambda run: run.fit is None and run.recipe.lr in rates
         layer_sets = parse_layer_sets(values)
     except ValueError as error:
         raise ConfigError(
             f"{OPTIONS[name]} is out of range", expected=str(error), found=str(values)
         ) from error
-    return lambda run: parse_layer_sets(run.recipe.get("layers"))[0] in layer_sets
+    return lambda run: run.recipe.layers in layer_sets
 
 
-def one_form(spec: str, there: set[str], option: str) -> str:
+def one_form(spec: str, specs: set[str], option: str) -> str:
     """The one spec of existing runs that ``spec`` names.
 
     ``gaam`` also names ``gaam:heads=1``, because gaam may have chosen the heads to fit.
 
     Args:
         spec: a name, or a name with options.
-        there: the specs of the runs.
+        specs: those of the runs.
         option: the option of the command line, for the message.
 
     Raises:
         ConfigError: several specs of the runs have that name.
     """
-    if spec in there:
+    if spec in specs:
         return spec
-    forms = sorted(form for form in there if form.partition(":")[0] == spec)
+    forms = sorted(form for form in specs if form.partition(":")[0] == spec)
     if len(forms) > 1:
         raise ConfigError(
             f"{option} {spec} is ambiguous", expected=f"one of: {', '.join(forms)}"
@@ -264,9 +266,9 @@ def load_runs(
         ConfigError: a filter is invalid.
         CacheError: a run is damaged.
     """
-    places = [path] if isinstance(path, (str, Path, RunResult)) else path
-    in_memory = [place for place in places if isinstance(place, RunResult)]
-    paths = once([place for place in places if not isinstance(place, RunResult)])
+    named = [path] if isinstance(path, (str, Path, RunResult)) else path
+    in_memory = [entry for entry in named if isinstance(entry, RunResult)]
+    paths = once([entry for entry in named if not isinstance(entry, RunResult)])
     sound, damaged, unfinished = find_runs(paths)
     if damaged:
         # 'gaam verify' lists them all; the first is enough to stop here.
@@ -375,16 +377,16 @@ def one_run(path: Path) -> RunResult:
 
 def _no_run_error(path: Path) -> NotFoundError:
     if path.is_symlink() and not path.exists():
-        found = str(ElsewhereError.from_link(path))
+        reason = str(ElsewhereError.from_link(path))
     elif path.is_dir():
-        found = "no run in it"
+        reason = "no run in it"
     else:
-        found = "no such folder"
+        reason = "no such folder"
     folders = [item for item in path.absolute().parent.glob("*") if item.is_dir()]
     neighbours = {folder.name for folder in folders} - {path.name}
     return NotFoundError(
         f"no finished run at '{shown_path(path)}'",
         expected="a run",
-        found=found,
+        found=reason,
         hint=did_you_mean(path.name, neighbours) or "make one with 'gaam train'",
     )

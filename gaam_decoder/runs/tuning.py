@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_decoder.runs.files import TEST_FILE
 from gaam_decoder.runs.folders import ending
-from gaam_decoder.runs.result import TEST_FILE, RunResult
+from gaam_decoder.runs.result import RunResult
 
 SPELLED_OUT = {"lr": "learning rate", "weight_decay": "weight decay"}
 TUNED = tuple(SPELLED_OUT)
@@ -28,16 +29,6 @@ TunedValues = tuple[float, ...]
 RunsByValues = Mapping[TunedValues, Sequence[RunResult]]
 
 
-def on_training_rows(recipe: Mapping[str, Any]) -> bool:
-    """Whether a recipe tests on the rows that it trains on."""
-    if recipe.get("fold") is not None:
-        return False
-    test_split = recipe.get("test_split", "test")
-    train_split = recipe.get("train_split", "train")
-    # With allow_train_as_test, two splits may hold the same rows.
-    return test_split == train_split or bool(recipe.get("allow_train_as_test"))
-
-
 def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
     """The run that counts for every seed: the first that has it, finished or failed.
 
@@ -46,7 +37,7 @@ def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
     """
 
     def sort_key(run: RunResult) -> tuple[str, ...]:
-        digest = run.files.get(TEST_FILE, {}).get("sha256", "")
+        digest = run.files[TEST_FILE].sha256 if TEST_FILE in run.files else ""
         return ending(run.key, run.seeds), digest, run.path.name, str(run.path)
 
     runs_by_seed: dict[int, RunResult] = {}
@@ -121,7 +112,7 @@ class Tuning:
                 logits.append(run.finished_logits()[run.finished.index(seed)])
                 numbers.append(validation.same_of_seed(index, relations))
 
-            if runs[0].recipe.get(HELD) is None:
+            if runs[0].recipe.val_folds is None:
                 yield np.mean(hits, axis=0), logits, numbers[0]
                 continue
 
@@ -221,16 +212,16 @@ class Choice(NamedTuple):
     """Keys of candidates among which validation could not choose."""
 
 
-def family(recipe: Mapping[str, Any], attention: str, head: str, states: str) -> str:
+def family(settings: Mapping[str, Any], attention: str, head: str, states: str) -> str:
     """A text that is equal for all candidates of one decoder."""
     # Tuning seeds may hold out other rows than reporting seeds do.
     ignored = (*TUNED, HELD)
-    settings = [
+    pairs = [
         (name, str(value))
-        for name, value in recipe.items()
+        for name, value in settings.items()
         if name not in ignored and value is not None
     ]
-    return repr((states, attention, head, sorted(settings)))
+    return repr((states, attention, head, sorted(pairs)))
 
 
 def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> Choice:
@@ -273,8 +264,8 @@ def _group_candidates(runs: Sequence[RunResult]) -> list[RunsByValues]:
     """The candidates of every decoder: its runs by their values of ``TUNED``."""
     families: dict[str, dict[TunedValues, list[RunResult]]] = {}
     for run in runs:
-        name = family(run.recipe, run.attention, run.head, run.states)
-        values = tuple(float(run.recipe.get(setting, 0.0)) for setting in TUNED)
+        values = (run.recipe.lr, run.recipe.weight_decay)
+        name = family(run.settings, run.attention, run.head, run.states)
         families.setdefault(name, {}).setdefault(values, []).append(run)
 
     grouped: list[RunsByValues] = []
@@ -327,9 +318,9 @@ def _tune(
     deciding_seeds = sorted(tuning_seeds or common_seeds)
 
     # Where some seeds hold out parts in turn, only those decide.
-    in_turn = any(run.recipe.get(HELD) for run in all_runs)
+    in_turn = any(run.recipe.val_folds for run in all_runs)
     deciding_runs = {
-        values: [run for run in runs if bool(run.recipe.get(HELD)) == in_turn]
+        values: [run for run in runs if bool(run.recipe.val_folds) == in_turn]
         for values, runs in candidates.items()
     }
 

@@ -26,7 +26,7 @@ from gaam_cache.common.errors import GaamWarning
 from gaam_cache.common.messages import visible
 from gaam_cache.store.files import DAMAGE, digest_of, write_file
 from gaam_decoder.runs.folders import unfinished_folders
-from gaam_decoder.runs.result import SeedResult
+from gaam_decoder.runs.write import SeedResult
 
 if TYPE_CHECKING:
     from torch import Tensor

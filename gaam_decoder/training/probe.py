@@ -17,7 +17,7 @@ from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder, on_paper
 from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.runs.result import SeedResult
+from gaam_decoder.runs.write import SeedResult
 from gaam_decoder.specs import Spec, head_class
 from gaam_decoder.training.arithmetic.engine import (
     EVAL_BATCH_SIZE,

@@ -7,42 +7,33 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gaam_cache.common import devices
 from gaam_cache.common.version import __version__
-from gaam_cache.store.plan import PLANTED_KEY
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.heads._fitted import Fit
 from gaam_decoder.number_lists import PER_CLASS, spell_numbers
 from gaam_decoder.recipe import OF_STEPS, Recipe
+from gaam_decoder.runs.files import SAME
 from gaam_decoder.runs.folders import remove_unfinished, run_name
 from gaam_decoder.runs.groups import relations
-from gaam_decoder.runs.result import SAME, SeedResult, padded, write_run
+from gaam_decoder.runs.records import CacheRecord, DrawnRows
+from gaam_decoder.runs.write import SeedResult, TestedRows, padded, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData
 from gaam_decoder.training.experiments import Experiment
-from gaam_decoder.training.splits import Rows, parts_of
+from gaam_decoder.training.splits import parts_of
 
 Numbers = NDArray[Any]
-
-
-class TestRows(NamedTuple):
-    """The test rows of a run; a final model has none."""
-
-    label_N: Tensor
-    rows: Rows | None  # of a fold, their numbers in the training split
-    same: dict[str, Numbers]  # by relation, which of these rows belong together
-    majority: float | None  # accuracy of the most frequent class
 
 
 def publish(
@@ -70,30 +61,13 @@ def publish(
     """
     remove_unfinished(config.runs, experiment.key)
     recipe = experiment.recipe
-    relations_of_train = relations(cache, recipe.train_split, recipe.groups)
+    relations_of_train = relations(cache, recipe.train_split, recipe.named_groups)
     test = _test_rows(recipe, data, cache, relations_of_train)
     validation = _validation_rows(recipe, data, cache, results, relations_of_train)
 
-    # describe the run
     description = _describe(experiment, engine, data, cache)
-    description["majority_accuracy"] = test.majority
-    validation_subset = data.selection if recipe.select == "val" else None
-    if recipe.drawn:
-        validation_rows = 0 if validation_subset is None else len(validation_subset)
-        description["drawn"] = {"learn": len(data.train), "choose": validation_rows}
-    if test.same and recipe.fold is None:
-        learned_N = data.train.rows
-        if validation_subset is not None:
-            learned_N = np.concatenate([learned_N, validation_subset.rows])
-        description["learned_groups"] = {
-            name: len(np.unique(number_N[learned_N]))
-            for name, number_N in relations_of_train.items()
-        }
-    if recipe.groups is not None:
-        description["groups"] = {
-            "kind": recipe.groups.kind,
-            "source": recipe.groups.source,
-        }
+    description["majority_accuracy"] = _majority_accuracy(recipe, data, cache)
+    description |= _describe_rows(recipe, data, test, relations_of_train)
     if fit is not None:
         description["fit"] = fit.to_dict()
     elif config.choosing_seeds is not None:
@@ -104,11 +78,9 @@ def publish(
         config.runs,
         run_name(str(recipe.attention), str(recipe.head), experiment.key, seeds),
         results,
-        test.label_N,
-        description,
-        test.rows,
+        test,
         validation,
-        same=test.same,
+        description=description,
         config=_config_toml(recipe, seeds, engine, config, cache),
     )
 
@@ -118,27 +90,61 @@ def _test_rows(
     data: TrainData,
     cache: EmbeddingCache,
     relations_of_train: Mapping[str, Numbers],
-) -> TestRows:
-    """The test rows, and the accuracy of the most frequent training class on them."""
+) -> TestedRows:
     if data.test is None:
-        return TestRows(torch.empty(0, dtype=torch.int64), None, {}, None)
-    label_N = data.test.label_N.cpu()
-    learned_N = cache[recipe.train_split].labels
-
-    # a fold is tested on rows of the training split
-    if recipe.fold is not None:
-        rows = data.test.rows
-        relations_of_test = relations_of_train
-        learned_N = np.delete(learned_N, rows)
-    else:
-        rows = None
+        return TestedRows(labels=torch.empty(0, dtype=torch.int64))
+    relations_of_test = relations_of_train
+    if recipe.fold is None:
         relations_of_test = relations(cache, recipe.test_split, None)
-    same = {
-        name: number_N[data.test.rows] for name, number_N in relations_of_test.items()
-    }
+    return TestedRows(
+        labels=data.test.label_N.cpu(),
+        rows=None if recipe.fold is None else data.test.rows,
+        relations={
+            name: number_N[data.test.rows]
+            for name, number_N in relations_of_test.items()
+        },
+    )
+
+
+def _majority_accuracy(
+    recipe: Recipe, data: TrainData, cache: EmbeddingCache
+) -> float | None:
+    """Test accuracy of the most frequent training class; None without test rows."""
+    if data.test is None:
+        return None
+    learned_N = cache[recipe.train_split].labels
+    if recipe.fold is not None:
+        learned_N = np.delete(learned_N, data.test.rows)
     majority_class = np.bincount(learned_N).argmax()
-    majority = float(np.mean(label_N.numpy() == majority_class))
-    return TestRows(label_N, rows, same, majority)
+    return float(np.mean(data.test.label_N.cpu().numpy() == majority_class))
+
+
+def _describe_rows(
+    recipe: Recipe,
+    data: TrainData,
+    test: TestedRows,
+    relations_of_train: Mapping[str, Numbers],
+) -> dict[str, Any]:
+    """What a run records of the rows that were drawn, and of groups of rows."""
+    description: dict[str, Any] = {}
+    validation = data.selection if recipe.select == "val" else None
+    if recipe.drawn:
+        validation_rows = 0 if validation is None else len(validation)
+        description["drawn"] = asdict(DrawnRows(len(data.train), validation_rows))
+    if test.relations and recipe.fold is None:
+        learned_N = data.train.rows
+        if validation is not None:
+            learned_N = np.concatenate([learned_N, validation.rows])
+        description["learned_groups"] = {
+            name: len(np.unique(number_N[learned_N]))
+            for name, number_N in relations_of_train.items()
+        }
+    if recipe.groups is not None:
+        description["groups"] = {
+            "kind": recipe.groups.kind,
+            "source": recipe.groups.source,
+        }
+    return description
 
 
 def _validation_rows(
@@ -184,7 +190,7 @@ def _describe(
         "attention": str(recipe.attention),
         "head": str(recipe.head),
         "recipe": recipe.to_dict(),
-        "cache": _describe_cache(cache),
+        "cache": CacheRecord.from_plan(cache.plan, cache.root).to_dict(),
         "environment": {
             "python": platform.python_version(),
             "torch": torch.__version__,
@@ -200,32 +206,6 @@ def _describe(
         "parameters": decoder.num_parameters(),
         "learned_start": learned_start,
     }
-
-
-def _describe_cache(cache: EmbeddingCache) -> dict[str, Any]:
-    """What a run records of its cache; entries that are None are left out."""
-    plan = cache.plan
-    # a run records itself which of its rows are copies
-    dataset = {
-        name: value for name, value in plan.dataset.items() if name != "equal_rows"
-    }
-    entries = {
-        "fingerprint": cache.fingerprint,
-        "states": plan.states if plan.reference else None,
-        "path": str(cache.root),
-        "encoder": plan.encoder_label,
-        "dataset": plan.dataset_label,
-        "layers": cache.num_layers,
-        "hidden_size": cache.hidden_size,
-        "rows": plan.rows,
-        "shared_texts": plan.shared_texts,
-        "class_names": list(cache.class_names),
-        "plan": plan.to_dict() | {"dataset": dataset},
-        "fitted_on": plan.identity.get("fitted_on"),
-        PLANTED_KEY: plan.planted,
-        "first_layer": None if cache.first_layer == 1 else cache.first_layer,
-    }
-    return {name: value for name, value in entries.items() if value is not None}
 
 
 def _config_toml(
@@ -281,7 +261,7 @@ def _config_values(
         "layers": spell_numbers(recipe.layers) if recipe.layers else "all",
         "train_rows": train_rows,
         "fold": None if recipe.fold is None else recipe.fold.number,
-        "folds": None if recipe.fold is None else recipe.fold.of,
+        "folds": None if recipe.fold is None else recipe.fold.total,
         "groups": None if recipe.groups is None else recipe.groups.source,
         "final": False,
         "probe": False,

@@ -28,7 +28,7 @@ from gaam_decoder.losses._weighted import balanced
 from gaam_decoder.losses.base import Loss
 from gaam_decoder.optimizers.base import Optimizer
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.runs.result import SeedResult
+from gaam_decoder.runs.write import SeedResult
 from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.engine import (
     EVAL_BATCH_SIZE,

@@ -43,11 +43,12 @@ def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
     validates.
     """
     # a fold sets its test rows aside
-    names = None if recipe.groups is None else recipe.groups.names
+    groups = recipe.named_groups
+    names = None if groups is None else groups.names
     row_N = np.arange(len(labels))
     test_N: Rows | None = None
     if recipe.fold is not None:
-        folds = _folds(labels, names, recipe.fold.of, recipe.split_seed)
+        folds = _folds(labels, names, recipe.fold.total, recipe.split_seed)
         test_N = folds[recipe.fold.number - 1]
         row_N = np.setdiff1d(row_N, test_N)
 
@@ -344,7 +345,7 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
 
 def _check_groups_apart(recipe: Recipe, cache: EmbeddingCache) -> None:
     """Check that no group is in the training and the test split."""
-    groups = recipe.groups
+    groups = recipe.named_groups
     if recipe.fold or recipe.final or recipe.allow_train_as_test:
         return
     # a file names the rows of the training split alone

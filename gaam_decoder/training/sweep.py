@@ -27,7 +27,8 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import EACH, spell_numbers
 from gaam_decoder.runs.folders import LEASE_FOLDER, runs_of_key
 from gaam_decoder.runs.loading import Runs
-from gaam_decoder.runs.result import RunResult, read_run
+from gaam_decoder.runs.read import read_run
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.trackers import check_tracker, track_seeds
 from gaam_decoder.runs.tuning import (
     HELD,
@@ -37,7 +38,7 @@ from gaam_decoder.runs.tuning import (
     first_runs,
     tuning_in_words,
 )
-from gaam_decoder.specs import row_title
+from gaam_decoder.specs import decoder_title
 from gaam_decoder.training.arithmetic.engine import (
     Engine,
     choose_engine,
@@ -611,19 +612,19 @@ def what_came_of_it(
     tuned = [run for run in choice.runs if run.key in choice.tunings]
 
     # name decoders by the settings in which they differ
-    names = {name for run in tuned for name in run.recipe}
+    names = {name for run in tuned for name in run.settings}
     names -= {*TUNED, HELD, "fold", "split_seed"}
     differing = set()
     for name in names:
-        values = {str(run.recipe.get(name)) for run in tuned}
+        values = {str(run.settings.get(name)) for run in tuned}
         if len(values) > 1:
             differing.add(name)
 
     # the folds and repeats of a decoder share a line
     tunings: dict[str, dict[str, Tuning]] = {}
     for run in tuned:
-        recipe: dict[str, Any] = {name: run.recipe.get(name) for name in differing}
-        decoder = row_title(run.attention, run.head, **recipe)
+        settings = {name: run.settings.get(name) for name in differing}
+        decoder = decoder_title(run.attention, run.head, settings)
         tunings.setdefault(decoder, {})[run.key] = choice.tunings[run.key]
     lines = [
         f"{decoder}: {tuning_in_words([*tuning_by_key.values()])}"
@@ -639,7 +640,7 @@ def what_next(config: TrainConfig, runs: Sequence[RunResult]) -> list[str]:
     lines = [f"next: gaam report {shlex.quote(shown_path(config.runs))}{pairs}"]
 
     # a small data set gives more test rows by cross-validation
-    rows = runs[0].cache["rows"] if runs else {}
+    rows = runs[0].cache.rows if runs else {}
     train_rows = rows.get(config.train_split, 0)
     test_rows = rows.get(config.test_split, 0)
     is_small = 0 < test_rows < train_rows < FEW_ROWS

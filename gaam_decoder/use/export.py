@@ -215,7 +215,7 @@ def _settings_in_words(run: RunResult, config: DecoderConfig, plan: Plan) -> lis
     formula = f"{mechanism['summary']} {mechanism['formula'] or ''}".replace("``", "")
     recipe = ", ".join(
         f"{name}={value}"
-        for name, value in run.recipe.items()
+        for name, value in run.settings.items()
         if value not in (None, False)
     )
     torch_version = brief(str(run.environment.get("torch")))
@@ -224,7 +224,7 @@ def _settings_in_words(run: RunResult, config: DecoderConfig, plan: Plan) -> lis
         f"encoder: {brief(plan.encoder_label)}, {_encoder_source(plan)}",
         f"mechanism: {config.attention}: {formula}",
         f"head: {config.head}",
-        f"layers: {spell_numbers(run.layer_numbers)}, pooled by {run.recipe['pool']}, "
+        f"layers: {spell_numbers(run.layer_numbers)}, pooled by {run.recipe.pool}, "
         f"of {plan.hidden_size:,} features",
         f"{run.parameters['total']:,} parameters, "
         f"{run.parameters['attention']:,} in the mechanism",
@@ -247,8 +247,8 @@ def _encoder_source(plan: Plan) -> str:
 
 def _limits_in_words(run: RunResult, plan: Plan) -> list[str]:
     """What a visitor has to know before a use of the decoder."""
-    train = run.recipe["train_split"]
-    rows = sum(run.drawn.values()) or run.cache["rows"][train]
+    train = run.recipe.train_split
+    rows = run.drawn.total if run.drawn else run.cache.rows[train]
     limits = [
         f"learned from split '{brief(train)}', {rows:,} rows",
         "whatever it is given gets one of its classes; probabilities are not "
@@ -275,7 +275,7 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     [table] = build_tables([run], every_candidate=True)
     exported_seeds = [run.seeds.index(seed) for seed in config.seeds]
     predictions = Predictions.from_logits(
-        run.logits[exported_seeds], run.cache["class_names"]
+        run.logits[exported_seeds], run.cache.class_names
     )
     predicted_N = predictions.probabilities_NC.argmax(-1)
     accuracy = percent(stats.accuracy(predicted_N, run.labels))
@@ -283,7 +283,7 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     remarks = [f"as it is exported, {exported}, it has an accuracy of {accuracy}%"]
     if run.shuffled:
         remarks.append("LABELS WERE SHUFFLED: what it predicts means nothing")
-    fold = run.recipe.get("fold")
+    fold = run.recipe.fold
     if fold:
         remarks.append(
             f"learned without fold {fold}, tested on it; other folds are not here"

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import safetensors.torch
 import torch
@@ -22,11 +21,14 @@ from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.version import __version__
 from gaam_cache.store.files import DAMAGE, digest_of, read_json, regular_file, unsealed
 from gaam_cache.store.plan import Plan, read_plan
+from gaam_decoder.recipe import recorded_plugins
 from gaam_decoder.reports.recommend import Recommendation, recommended
 from gaam_decoder.reports.table import Table, build_tables
+from gaam_decoder.runs.files import WEIGHTS_FILE
 from gaam_decoder.runs.folders import find_cache, is_run, run_folders
 from gaam_decoder.runs.loading import load_runs, one_run
-from gaam_decoder.runs.result import WEIGHTS_FILE, RunResult
+from gaam_decoder.runs.records import CacheRecord
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import KINDS, own_spec, parse_spec
 from gaam_decoder.use.predictor import DecoderConfig, Predictor
 
@@ -81,7 +83,7 @@ def load(
     torch_device = devices.resolve_device(device)
     folder = absolute_path(path)
     run, config, weights = open_decoder(folder, seed, cache)
-    if config.recipe.get("shuffle_labels"):
+    if config.recipe.shuffle_labels:
         _warn(
             f"'{folder.name}' learned from shuffled labels: "
             "its predictions mean nothing"
@@ -144,7 +146,9 @@ def open_decoder(
     run = None
     if (folder / CONFIG_FILE).is_file() and not is_run(folder):
         config, weights = read_export(folder)
-        cache_record: dict[str, Any] = {"fingerprint": config.plan.fingerprint}
+        # The plan of an exported decoder names no path: it is another plan.
+        record = CacheRecord.from_plan(config.plan, folder)
+        cache_record = replace(record, plan=None)
     else:
         has_several = not is_run(folder) and run_folders(folder)
         run = one_run(_recommended_run(folder) if has_several else folder)
@@ -193,11 +197,12 @@ def _select_seed(
 
 def _read_run(run: RunResult) -> tuple[DecoderConfig, dict[str, Tensor]]:
     """The configuration of a run, and the weights of its finished seeds."""
-    plan = Plan.from_dict(run.cache["plan"])
+    plan = Plan.from_dict(run.cache.plan or {})
     config = DecoderConfig(
         attention=run.attention,
         head=run.head,
         recipe=run.recipe,
+        settings=run.settings,
         layers=tuple(number - plan.first_layer for number in run.layer_numbers),
         seeds=run.finished,
         key=run.key,
@@ -214,7 +219,7 @@ def _read_run(run: RunResult) -> tuple[DecoderConfig, dict[str, Tensor]]:
 
 def _check_code(config: DecoderConfig, kind: str, text: str, where: str) -> None:
     """Check that a mechanism or head has the code that the run was trained with."""
-    recorded_code = config.recipe.get("plugins", {})
+    recorded_code = recorded_plugins(config.settings)
     own_name = text.partition(":")[0]
     _check_known(own_name, kind, recorded_code.get(f"{kind} {own_name}"), where)
 
@@ -319,10 +324,10 @@ def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:
     return _training_settings(run) == _training_settings(first)
 
 
-def _training_settings(run: RunResult) -> dict[str, Any]:
+def _training_settings(run: RunResult) -> dict[str, object]:
     """The recipe of a run, without the settings that say what tests it."""
     return {
-        name: value for name, value in run.recipe.items() if name not in ONLY_TESTED
+        name: value for name, value in run.settings.items() if name not in ONLY_TESTED
     }
 
 

@@ -19,7 +19,8 @@ from gaam_cache.common.errors import CacheError, ConfigError, DataError, Numeric
 from gaam_cache.extraction.rows import LOADING_LOCK, LocatedRows, RowEncoder
 from gaam_cache.store.plan import Plan
 from gaam_decoder.decoder import DecoderSpec, build_decoder
-from gaam_decoder.specs import parse_attention, parse_head
+from gaam_decoder.recipe import Recipe
+from gaam_decoder.specs import Settings, parse_attention, parse_head
 from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, LOWER, rows_at_once
 
 CHUNK_ROWS = 2048
@@ -36,7 +37,8 @@ class DecoderConfig:
 
     attention: str
     head: str
-    recipe: dict[str, Any]  # of its training
+    recipe: Recipe  # of its training
+    settings: Settings  # the recipe as run.json spells it
     layers: tuple[int, ...]
     """Positions of the layers that it reads, among the layers of a row, from 0."""
     seeds: tuple[int, ...]  # a decoder for each
@@ -54,19 +56,25 @@ class DecoderConfig:
         fields = dict(value)
         fields["layers"] = tuple(value["layers"])
         fields["seeds"] = tuple(value["seeds"])
+        fields["recipe"] = Recipe.from_dict(
+            value["recipe"], attention=value["attention"], head=value["head"], groups={}
+        )
+        fields["settings"] = value["recipe"]
         fields["plan"] = Plan.from_dict(value["plan"])
         return cls(**fields)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; they name no path."""
-        return vars(self) | {"plan": self.plan.portable().to_dict()}
+        values = vars(self) | {"recipe": self.settings}
+        del values["settings"]
+        return values | {"plan": self.plan.portable().to_dict()}
 
     @property
     def dtype(self) -> str:
         """Type of the matrix products in which the run was evaluated."""
-        if self.recipe.get("eval_dtype") == "float32":
+        if self.recipe.eval_dtype == "float32":
             return "float32"
-        return str(self.recipe.get("dtype", "float32"))
+        return self.recipe.dtype
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -178,7 +186,7 @@ class Predictor:
         self.class_names = plan.class_names
         self.seeds = config.seeds
         self.temperatures = tuple(temperatures)
-        self.pooling: str = config.recipe["pool"]
+        self.pooling: str = config.recipe.pool
         self.fingerprint = plan.fingerprint
         self.plan = None if plan.imported else plan
         self._config = config

@@ -101,7 +101,7 @@ def test_a_run_is_trained_again_by_its_config_alone(
             "validation.safetensors",
         ):
             if file in run.files:
-                assert again.files[file]["sha256"] == run.files[file]["sha256"], (
+                assert again.files[file].sha256 == run.files[file].sha256, (
                     run,
                     file,
                 )

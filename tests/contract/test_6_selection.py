@@ -71,7 +71,7 @@ def chosen(of: RunResult) -> dict[str, Any]:
     predictor = gaam_decoder.load(of.path, temperature=of.validation is not None)
     return {
         "rate, decay": of.recipe,
-        "by validation of": of.tuning,
+        "by validation of": of.tuning_seeds,
         "penalty": of.fit,
         "epochs": of.epochs,
         "temperatures": predictor.temperatures,
@@ -182,7 +182,7 @@ def test_no_group_has_rows_on_two_sides(
     }  # fmt: skip
     chose, right = defaultdict(set), []
     for one in train(groups, tmp_path / "runs", **settings):
-        tested = [] if one.recipe["fold"] is None else one.test_rows
+        tested = [] if one.recipe.fold is None else one.test_rows
         found = one.validation
         assert (found is not None) == (settings["select"] == "val")
         held = [] if found is None else found.rows
@@ -200,7 +200,7 @@ def test_no_group_has_rows_on_two_sides(
             abs(len(held) - settings["val_fraction"] * (len(held) + len(learned)))
             <= 2 * COPIES
         )
-        chose[one.recipe["fold"], one.recipe["split_seed"]].add(tuple(held))
+        chose[one.recipe.fold, one.recipe.split_seed].add(tuple(held))
         right.append((found.logits.argmax(-1) == found.labels).mean())
     assert all(len(rows) == 1 for rows in chose.values())
     assert not right or np.mean(right) < 0.85

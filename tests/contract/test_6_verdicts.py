@@ -70,7 +70,7 @@ def answers(
 ) -> tuple[dict[tuple[str, str], Floats], NDArray[Any], list[int]]:
     """Logits (S, N, C) of every mechanism and head, labels, and where folds end."""
     runs = sorted(
-        gaam_decoder.load_runs(folder), key=lambda one: one.recipe["fold"] or 0
+        gaam_decoder.load_runs(folder), key=lambda one: one.recipe.fold or (0,)
     )
     parts: dict[tuple[str, str], list[Any]] = {}
     for one in runs:

@@ -67,7 +67,7 @@ def close(found: Any, expected: Any, atol: float = 1e-5) -> None:
 
 def check_rows(rows: list[dict[str, Any]], result: RunResult, atol: float) -> None:
     """Classes and probabilities that were asked for by ``--top 2`` are all there are."""
-    expected_NC, names = held(result), result.cache["class_names"]
+    expected_NC, names = held(result), result.cache.class_names
     assert len(rows) == len(expected_NC)
     for row, likely_C in zip(rows, expected_NC, strict=True):
         found = {

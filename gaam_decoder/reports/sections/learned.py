@@ -130,14 +130,14 @@ def _gates_section(table: Table, rows: Sequence[Entry]) -> Iterator[Section]:
         lead=lead,
         lines=(GATE,),
         make=lambda: _gates(gated[:MOST_LINES], gate),
-        values={"planted": table.cache.get("planted") if gate else None},
+        values={"planted": table.cache.planted if gate else None},
     )
 
 
 def _has_feature_gate(row: Entry, table: Table) -> bool:
     """Whether a gate has a centre for every feature, unlike gaussian-mixture."""
     offset = row.runs[0].learned.get(OFFSET, np.empty(0))
-    return bool(offset.shape[2:] == (table.cache["hidden_size"],))
+    return bool(offset.shape[2:] == (table.cache.hidden_size,))
 
 
 def _curves(table: Table) -> Parts:

@@ -53,8 +53,8 @@ def _published_dataset(
     content: Mapping[str, Any], table: Table
 ) -> dict[str, Any] | None:
     """The published data set with the name and the classes of the table's."""
-    classes = sorted(map(_plain, table.cache["class_names"]))
-    without_subset = table.cache["dataset"].partition(" (")[0]
+    classes = sorted(map(_plain, table.cache.class_names))
+    without_subset = table.cache.dataset.partition(" (")[0]
     name = _plain(Path(without_subset).stem)
     datasets: dict[str, dict[str, Any]] = content["datasets"]
     for dataset in datasets.values():
@@ -94,7 +94,7 @@ def _lines(
     ]
     theirs = ", ".join([dataset["encoder"], *sizes, "convolutional head"])
     lines = [
-        f"theirs: {theirs}; here: {brief(table.cache['encoder'])}, and the "
+        f"theirs: {theirs}; here: {brief(table.cache.encoder)}, and the "
         "rows and heads of this report; mha attends across the rows of a batch there, "
         "and over layers here (published=true: as theirs)"
     ]

@@ -85,7 +85,7 @@ def _recall(table: Table) -> Sheet:
             count = count_C[index]
             right = row.confusion[index, index]
             share = float(right / (len(row.finished) * count))
-            name = brief(str(table.cache["class_names"][index]), 40)
+            name = brief(str(table.cache.class_names[index]), 40)
             lines.append([row.label, name, f"{count:,}", percent(share)])
     caption = (
         f"recall by class, mean over seeds; of many the {MOST_CLASSES} most frequent, "

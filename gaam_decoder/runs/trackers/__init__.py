@@ -16,7 +16,7 @@ from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, GaamWarning
 
 if TYPE_CHECKING:
-    from gaam_decoder.runs.result import SeedResult
+    from gaam_decoder.runs.write import SeedResult
 
 CURVES = ("loss", "train_accuracy", "accuracy", "selection_loss", "lr")
 Curves = Mapping[int, Sequence[tuple[int, Mapping[str, float]]]]

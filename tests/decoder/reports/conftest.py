@@ -15,10 +15,26 @@ import pytest
 from gaam_cache.common import plugins
 from gaam_cache.common.messages import visible
 from gaam_decoder import RunResult
+from gaam_decoder.recipe import OF_STEPS, Recipe
 from gaam_decoder.reports.drawing import Picture
 from gaam_decoder.reports.table import Table
+from gaam_decoder.runs.records import CacheRecord, DrawnRows, FitRecord
 
 FORMATS = plugins.names("gaam_decoder.reports.formats")
+# What the settings of a run in a test do not say.
+OTHER_SETTINGS: dict[str, Any] = {
+    "loss": "cross-entropy",
+    "batch_size": 32,
+    "weight_decay": 0.0,
+    "schedule": "constant",
+    "clip_grad_norm": None,
+    "split_seed": 0,
+    "pool": "mean",
+    "allow_train_as_test": False,
+    "dtype": "float32",
+    "fold": None,
+}
+FIT = FitRecord(setting="C", value=1.0, lowest=0.1, highest=9.0, tried=3, kept=1)
 AG_NEWS = ["World", "Sports", "Business", "Sci/Tech"]
 
 
@@ -38,6 +54,9 @@ def build_run(
     validation: float | dict[int, float] | None = None,
     tuning_seeds: tuple[int, ...] = (),
     same: dict[str, np.ndarray] | None = None,
+    drawn: DrawnRows | None = None,
+    fit: FitRecord | None = None,
+    group_source: dict[str, str] | None = None,
     **recipe: Any,
 ) -> RunResult:
     """A run whose seed s is right on row n where ``right[s, n]`` says so.
@@ -46,6 +65,9 @@ def build_run(
         validation: accuracy of the epoch that was kept, on what was held out; of some seeds.
         tuning_seeds: those that were trained to choose.
         same: numbers of groups, by the name of a kept column.
+        fit: of a head that is fitted at once; it has no settings of steps.
+        group_source: ``kind`` and ``source`` of the groups.
+        recipe: settings, as run.json has them.
     """
     right_SN = np.asarray(right, bool)
     num_seeds, num_rows = right_SN.shape
@@ -55,23 +77,34 @@ def build_run(
     settings = {"select": "val", "epochs": 3, "lr": 0.001, "layers": None}
     settings |= {"train_split": "train", "test_split": "test", "val_fraction": 0.1}
     settings |= recipe
+    others = OTHER_SETTINGS
+    if fit is not None:
+        others, settings = (
+            {name: value for name, value in values.items() if name not in OF_STEPS}
+            for values in (others, settings)
+        )
     run = RunResult(
         path=Path(path or f"{attention}-{head}"),
         key=repr((attention, head, sorted(settings.items(), key=str), cache)),
         attention=attention,
         head=head,
-        recipe=settings,
-        cache={
-            "fingerprint": "f" * 64,
-            "path": "/nowhere/cache",
-            "encoder": "an-encoder",
-            "dataset": "a-dataset",
-            "layers": 6,
-            "hidden_size": 8,
-            "rows": {"train": 4000, "test": num_rows},
-            "class_names": list(classes),
-        }
-        | (cache or {}),
+        recipe=Recipe.from_dict(
+            others | settings, attention=attention, head=head, groups=group_source or {}
+        ),
+        settings=settings,
+        cache=CacheRecord(
+            **{
+                "fingerprint": "f" * 64,
+                "path": "/nowhere/cache",
+                "encoder": "an-encoder",
+                "dataset": "a-dataset",
+                "layers": 6,
+                "hidden_size": 8,
+                "rows": {"train": 4000, "test": num_rows},
+                "class_names": classes,
+            }
+            | (cache or {})
+        ),
         environment={
             "python": "3.11",
             "torch": "2.13",
@@ -85,9 +118,10 @@ def build_run(
         failed=failed or {},
         epochs=dict.fromkeys(seeds, 1),
         seconds=dict.fromkeys(seeds, 0.5),
+        fit=fit,
+        drawn=drawn,
+        tuning_seeds=tuning_seeds,
     )
-    if tuning_seeds:
-        run.tuning["seeds"] = list(tuning_seeds)
     if validation is not None:
         given = (
             validation
@@ -128,13 +162,7 @@ def answers(
 
 def build_probe(accuracy: float, **changes: Any) -> RunResult:
     """Logistic regression on the same states, which has neither seeds nor steps."""
-    run = build_run("none", answers(1, accuracy, 5), head="lbfgs", **changes)
-    run.fit.update(
-        setting="C", value=1.0, lowest=0.1, highest=9.0, tried=3, kept=1, unconverged=[]
-    )
-    for name in ("lr", "epochs"):
-        del run.recipe[name]
-    return run
+    return build_run("none", answers(1, accuracy, 5), head="lbfgs", fit=FIT, **changes)
 
 
 def written(format: str, tables: Sequence[Table]) -> str:

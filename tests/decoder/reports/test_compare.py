@@ -15,7 +15,8 @@ from gaam_decoder import RunResult, stats
 from gaam_decoder.reports.compare import same_recipe
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.table import Table, build_tables
-from tests.decoder.reports.conftest import answers, build_probe, build_run
+from gaam_decoder.runs.records import DrawnRows
+from tests.decoder.reports.conftest import FIT, answers, build_probe, build_run
 
 NAMES = ("none", "gaam", "mha", "dot")
 SIZES: list[dict[str, int]] = [{}, {"train_rows": 8}, {"train_rows": 100}, {"shots": 2}]
@@ -100,20 +101,14 @@ def of_size(attention: str, size: dict[str, int], **more: Any) -> RunResult:
         1 if more.get("head") == "lbfgs" else 8, accuracy, rows + len(attention)
     )
     path = f"{attention}-{rows}-{len(size)}-{more.get('head', '')}"
-    run = build_run(attention, right, path=path, split_seed=0, **size, **more)
-    if size:
-        run.drawn.update(learn=rows - 2, choose=2)
-    return run
+    drawn = DrawnRows(learn=rows - 2, choose=2) if size else None
+    return build_run(
+        attention, right, path=path, split_seed=0, drawn=drawn, **size, **more
+    )
 
 
 def probe(size: dict[str, int]) -> RunResult:
-    run = of_size("none", size, head="lbfgs")
-    run.fit.update(
-        setting="C", value=1.0, lowest=0.1, highest=9.0, tried=3, kept=1, unconverged=[]
-    )
-    for name in ("lr", "epochs"):
-        del run.recipe[name]
-    return run
+    return of_size("none", size, head="lbfgs", fit=FIT)
 
 
 def test_rows_are_compared_with_the_baseline_and_the_probe_of_their_size() -> None:

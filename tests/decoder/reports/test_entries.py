@@ -20,9 +20,13 @@ SCORES = all_scores()
 
 def kept_together(right: Any, kind: str, source: str) -> RunResult:
     """A run with groups, of which a recipe knows the digest."""
-    run = build_run("none", right, fold="2/4", groups=digest_of(source.encode()))
-    run.groups.update(kind=kind, source=source)
-    return run
+    return build_run(
+        "none",
+        right,
+        fold="2/4",
+        groups=digest_of(source.encode()),
+        group_source={"kind": kind, "source": source},
+    )
 
 
 def test_runs_on_other_splits_or_folds_are_another_table() -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig, stats
+from gaam_decoder.recipe import GroupsRecord
 from gaam_decoder.reports.notes import caused, conclusion, warnings
 from gaam_decoder.reports.table import Table, build_tables
 from gaam_decoder.runs.loading import Runs
@@ -42,7 +44,8 @@ def table_of(runs: list[RunResult], groups: str | None = None) -> Table:
 
 def trained_with_groups(runs: list[RunResult]) -> None:
     for run in runs:
-        run.groups.update(kind="column", source="who")
+        groups = GroupsRecord("a digest", "who", "column")
+        vars(run)["recipe"] = replace(run.recipe, groups=groups)
 
 
 # what says that rows belong together without being asked for

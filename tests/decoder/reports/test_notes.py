@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from gaam_decoder.reports.recommend import recommended
 from gaam_decoder.reports.sections import sections
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, build_tables
 from tests.decoder.reports.conftest import (
+    FIT,
     FORMATS,
     answers,
     build_probe,
@@ -192,7 +194,7 @@ def test_below_the_table_stands_what_an_interval_and_a_dagger_mean() -> None:
     late = one(0.8)
     late.epochs.update(dict.fromkeys(late.seeds, 3))
     edge = build_probe(0.8)
-    edge.fit["edge"] = "highest"
+    vars(edge)["fit"] = replace(FIT, edge="highest")
     [table] = build_tables([late, *tuned("none", 2, 1e-2), one(0.7, name="mha"), edge])
     marked = [row.label for row in table.rows if row.undertrained]
     assert sorted(marked) == ["gaam", "none"], "a fit has no steps, and is not marked"

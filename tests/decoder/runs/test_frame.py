@@ -11,6 +11,7 @@ import numpy as np
 import pandas
 
 import gaam_decoder
+from gaam_cache.store.files import read_json
 from gaam_decoder import Runs, TrainConfig, load_runs
 from gaam_decoder.runs.tuning import first_runs
 
@@ -33,9 +34,13 @@ def test_every_seed_of_every_run_is_a_row_that_says_what_the_run_says(
     run = next(base.runs.glob("gaam*"))
     shutil.copytree(run, run.with_name(f"copy-{run.name}"))
     runs = load_runs(base.runs)
+    for run in runs:
+        content = read_json(run.path / "run.json")
+        assert run.recipe.to_dict() == run.settings == content["recipe"]
+        assert run.cache.to_dict() == content["cache"]
     table = runs.to_frame()
     assert (Runs().to_frame().dtypes == table.dtypes).all()
-    decoders = {run.key for run in runs if "val_folds" not in run.recipe}
+    decoders = {run.key for run in runs if run.recipe.val_folds is None}
     names = table.loc[table["key"].isin(decoders)].groupby("decoder", observed=True)[
         "key"
     ]

@@ -28,7 +28,7 @@ from gaam_decoder import Runs, TrainConfig, load_runs
 from gaam_decoder.attention.layer_mean import LayerMean
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.runs.folders import find_cache, runs_of_key
-from gaam_decoder.runs.result import read_run
+from gaam_decoder.runs.read import read_run
 from gaam_decoder.runs.tuning import by_seed, first_runs
 from tests.conftest import GOLDEN
 from tests.decoder.reports.conftest import answers, build_run
@@ -52,7 +52,7 @@ def test_files_of_0_1_are_read_and_are_those_that_are_written_now(
         for path in run.glob("*.safetensors"):
             with safe_open(path, "np") as file:
                 assert save(file.get_tensors(), file.metadata()) == path.read_bytes()
-    monkeypatch.setattr("gaam_decoder.runs.result.RUN_VERSION", 2)
+    monkeypatch.setattr("gaam_decoder.runs.read.RUN_VERSION", 2)
     with pytest.raises(OutOfReachError) as refusal:  # it is whole, and another gaam's
         read_run(made)
     assert "run version 2" in refusal.value.details["expected"]
@@ -144,11 +144,12 @@ def test_the_cache_of_a_run_is_found_where_it_was_or_beside_the_runs_and_never_a
     study: Path, tmp_path: Path
 ) -> None:
     run = load_runs(study / "runs")[0]
-    run = dataclasses.replace(run, cache=run.cache | {"path": str(tmp_path / "gone")})
+    moved = dataclasses.replace(run.cache, path=str(tmp_path / "gone"))
+    run = dataclasses.replace(run, cache=moved)
     assert find_cache(run.cache, run.path) == study / "cache"
     (study / "cache").rename(tmp_path / "moved")
     with pytest.raises(
-        CacheError, match=f"{run.cache['fingerprint'][:12]}(.|\n)*{tmp_path}/gone"
+        CacheError, match=f"{run.cache.fingerprint[:12]}(.|\n)*{tmp_path}/gone"
     ):
         find_cache(run.cache, run.path)
     assert find_cache(run.cache, run.path, tmp_path / "moved") == tmp_path / "moved"
@@ -189,7 +190,7 @@ def test_a_program_that_goes_to_another_folder_finds_all_that_it_named(
     assert Path.cwd() == Wanderer.away
     assert not list(Wanderer.away.iterdir())
     assert {run.path.parent for run in runs} == {here / "runs"}
-    assert {run.cache["path"] for run in runs} == {str(here / "cache")}
+    assert {run.cache.path for run in runs} == {str(here / "cache")}
     os.chdir(here)
     loaded = load_runs("runs")
     gone = tmp_path / "gone"

@@ -16,7 +16,7 @@ import pytest
 import gaam_decoder
 from gaam_cache.common.errors import GaamWarning
 from gaam_decoder import RunResult, TrainConfig
-from gaam_decoder.runs.result import TEST_FILE, VALIDATION_FILE, WEIGHTS_FILE
+from gaam_decoder.runs.files import TEST_FILE, VALIDATION_FILE, WEIGHTS_FILE
 from gaam_decoder.training import checkpoint
 
 TENSORS = (WEIGHTS_FILE, TEST_FILE, VALIDATION_FILE)

@@ -44,7 +44,7 @@ def test_of_a_grid_only_what_validation_chose_becomes_a_final_model(
     for rate in rates:
         kept = [
             e for run in tuned for e in run.log
-            if run.recipe["lr"] == rate and e["epoch"] == run.epochs[e["seed"]]
+            if run.recipe.lr == rate and e["epoch"] == run.epochs[e["seed"]]
         ]  # fmt: skip
         assert len(kept) == 2 * (folds or 1)
         of = (
@@ -55,7 +55,7 @@ def test_of_a_grid_only_what_validation_chose_becomes_a_final_model(
     if rates[-1] < 1e-5:  # too small for anything but the loss
         assert (len({of[0] for of in scores}), len(scores)) == (1, 3)
     (final,) = (run for run in runs if not run.evaluated)
-    assert (final.recipe["lr"], final.seeds) == (scores[max(scores)], (0, 1))
+    assert (final.recipe.lr, final.seeds) == (scores[max(scores)], (0, 1))
     assert [run for run in runs if run not in tuned][-1].path == final.path
     planned = [run for run in estimate.runs if "final model" in run.title]
     assert [(run.candidates, len(run.seeds)) for run in planned] == [(3, 2)]

@@ -43,9 +43,9 @@ def test_every_mechanism_without_parameters_has_one_run_with_one_seed(
     config = replace(config, attn=(attention,))
     (run,) = gaam_decoder.train(config)
     assert run.seeds == (0,)
-    assert run.fit["tried"] == len(run.log) == 40
-    assert run.epochs[0] == run.fit["kept"]
-    assert run.log[run.fit["kept"] - 1]["C"] == run.fit["value"]
+    assert run.fit.tried == len(run.log) == 40
+    assert run.epochs[0] == run.fit.kept
+    assert run.log[run.fit.kept - 1]["C"] == run.fit.value
     assert "C " in run.summary()
     assert "seed" not in run.summary().replace(str(run.path), "")
     assert gaam_decoder.train(config)[0].path == run.path
@@ -66,7 +66,7 @@ def test_it_learns_from_the_rows_of_the_other_heads(config: TrainConfig) -> None
         for one in (data.train, data.selection)
     ]
     fit = head.fit(parts[0], parts[1], lambda done, text: None)
-    assert fit.to_dict() == run.fit
+    assert fit.to_dict() == run.fit.to_dict()
     logits = head(torch.from_numpy(cache["test"].embeddings[:]).float()).detach()
     np.testing.assert_allclose(run.logits[0], logits, atol=1e-5)
 

@@ -54,7 +54,7 @@ def test_the_same_rows_under_another_name_are_the_same_rows(
         ):
             work(config)
     (run,) = gaam_decoder.train(replace(config, allow_train_as_test=True))
-    assert run.recipe["allow_train_as_test"] is True
+    assert run.recipe.allow_train_as_test is True
     assert len(gaam_decoder.train(replace(config, folds=2))) == 2
 
 

@@ -34,7 +34,7 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
 
 
 def trained(runs: list[RunResult]) -> list[tuple[str, float, tuple[int, ...]]]:
-    return [(run.attention, run.recipe["lr"], run.seeds) for run in runs]
+    return [(run.attention, run.recipe.lr, run.seeds) for run in runs]
 
 
 def test_the_grid_is_trained_by_the_seeds_that_choose_and_the_winner_by_the_others(
@@ -57,7 +57,7 @@ def test_the_grid_is_trained_by_the_seeds_that_choose_and_the_winner_by_the_othe
             sum(e["accuracy"] for e in kept),
             -sum(e["selection_loss"] for e in kept),
         )
-        winners.setdefault(run.attention, {})[score] = run.recipe["lr"]
+        winners.setdefault(run.attention, {})[score] = run.recipe.lr
     chosen = {name: of[max(of)] for name, of in winners.items()}
     assert trained(runs[6:]) == [
         (name, chosen[name], (0, 1, 2)) for name in map(str, config.attn)
@@ -94,7 +94,7 @@ def test_without_a_rate_three_more_seeds_choose_by_all_rows_of_train(
         probe=False,
     )  # fmt: skip
     chosen, *tried = gaam_decoder.train(config)
-    assert [run.recipe["lr"] for run in tried] == list(config.rates)
+    assert [run.recipe.lr for run in tried] == list(config.rates)
     for run in tried:
         assert run.seeds == (1000, 1001, 1002)
         assert run.validation is not None
@@ -119,11 +119,11 @@ def test_without_a_rate_three_more_seeds_choose_by_all_rows_of_train(
         for run in tried
         for kept in [[e for e in run.log if e["epoch"] == run.epochs[e["seed"]]]]
     }
-    assert chosen.recipe["lr"] == scores[max(scores)].recipe["lr"]
+    assert chosen.recipe.lr == scores[max(scores)].recipe.lr
     assert chosen.seeds == (0, 1)
     [table] = gaam_decoder.report(config.runs).tables
     assert [row.seeds for row in table.rows] == [(0, 1)]
-    [same] = gaam_decoder.train(replace(config, lr=chosen.recipe["lr"]))
+    [same] = gaam_decoder.train(replace(config, lr=chosen.recipe.lr))
     assert same.path == chosen.path
 
 

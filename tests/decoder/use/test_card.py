@@ -43,9 +43,9 @@ def test_a_card_holds_the_table_and_the_notes_of_a_report(
         : next(n for n, line in enumerate(reported) if "share of layers" in line)
     ]:
         assert not line.startswith(("|", "- ")) or line in text
-    assert all(f"- {name}" in text for name in run.cache["class_names"])
+    assert all(f"- {name}" in text for name in run.cache.class_names)
     assert all(f"- TODO: add '{slot}' to the metadata" in text for slot in SLOTS)
-    assert run.cache["fingerprint"][:8] in text
+    assert run.cache.fingerprint[:8] in text
     assert "lr=0.0003" in text
     head, plan = head_of(text), read_plan(tiny_cache)
     assert (head["library_name"], head["pipeline_tag"]) == (

@@ -67,7 +67,7 @@ def config(cache: Path, tmp_path: Path) -> TrainConfig:
 def check(run: RunResult, cache: Path) -> Predictor:
     """What it predicts from states of the test rows is what it holds."""
     predictor = gaam_decoder.load(run.path, device="cpu")
-    states = gaam_cache.open_cache(cache)["test"].pooled(run.recipe["pool"])
+    states = gaam_cache.open_cache(cache)["test"].pooled(run.recipe.pool)
     found = predictor.predict_states(states[:])
     expected_NC = softmax(run.finished_logits().astype(float), -1).mean(0)
     np.testing.assert_allclose(found.probabilities_NC, expected_NC, atol=1e-5, rtol=0)

@@ -1,0 +1,149 @@
+"""What run.json records of a run, beside its recipe."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from gaam_cache.store.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CacheRecord:
+    """The cache that a run was trained on."""
+
+    fingerprint: str
+    states: str | None = None
+    """``Plan.states`` where that is not the fingerprint."""
+    path: str
+    """The folder at the time of training."""
+    encoder: str
+    dataset: str
+    layers: int
+    """Number of layers."""
+    hidden_size: int
+    rows: dict[str, int]
+    """Number of rows, by split."""
+    shared_texts: dict[str, dict[str, int]] | None = None
+    """Number of rows of a split whose text another split has, by both splits."""
+    class_names: tuple[str, ...]
+    plan: dict[str, Any] | None = None
+    """The plan by which rows are encoded, as JSON values."""
+    fitted_on: str | None = None
+    """The split on whose texts an encoder was fitted."""
+    planted: dict[str, Any] | None = None
+    """``Plan.planted``."""
+    first_layer: int = 1
+    """0 where the input of layer 1 is kept, too."""
+
+    @classmethod
+    def from_plan(cls, plan: Plan, path: Path) -> Self:
+        """What a run records of the cache with this plan, in this folder."""
+        # A run records itself which of its rows are copies.
+        dataset = {
+            name: value for name, value in plan.dataset.items() if name != "equal_rows"
+        }
+        return cls(
+            fingerprint=plan.fingerprint,
+            states=plan.states if plan.reference else None,
+            path=str(path),
+            encoder=plan.encoder_label,
+            dataset=plan.dataset_label,
+            layers=plan.num_layers,
+            hidden_size=plan.hidden_size,
+            rows=plan.rows,
+            shared_texts=plan.shared_texts,
+            class_names=plan.class_names,
+            plan=plan.to_dict() | {"dataset": dataset},
+            fitted_on=plan.identity.get("fitted_on"),
+            planted=plan.planted,
+            first_layer=plan.first_layer,
+        )
+
+    @property
+    def name_of_states(self) -> str:
+        """``Plan.states``: caches with equal states have the same name."""
+        return self.states or self.fingerprint
+
+    @property
+    def columns(self) -> set[str]:
+        """Names of the kept columns; empty where the plan is unknown."""
+        return set((self.plan or {}).get("columns", {}))
+
+    @property
+    def test_groups(self) -> str | None:
+        """The column whose groups split off the test rows, if there is one."""
+        dataset: dict[str, Any] = (self.plan or {}).get("dataset", {})
+        return dataset.get("test_groups")
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values, without those that are not known."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        values["class_names"] = list(self.class_names)
+        if self.first_layer == 1:
+            values["first_layer"] = None
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnRows:
+    """Numbers of rows of a run that learned from a random part of the training rows."""
+
+    learn: int
+    choose: int
+    """Validation rows."""
+
+    @property
+    def total(self) -> int:
+        return self.learn + self.choose
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FitRecord:
+    """The fit of a head that is not trained in steps; its epochs are values tried."""
+
+    setting: str
+    """What was chosen, such as ``C``."""
+    value: float
+    lowest: float
+    highest: float
+    tried: int
+    """Number of values."""
+    kept: int
+    """Place of the chosen value in the log, from 1."""
+    unconverged: tuple[float, ...] = ()
+    """Values whose fit did not converge."""
+    edge: str | None = None
+    """``lowest`` or ``highest`` where the chosen value is that of several."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"unconverged": list(self.unconverged)}
+
+
+@dataclass(frozen=True, slots=True)
+class TuningRecord:
+    """The tuning of the decoder of which a run is a candidate."""
+
+    seeds: tuple[int, ...]
+    """The tuning seeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRecord:
+    """How the training of a seed ended."""
+
+    seed: int
+    failed: str | None
+    """Why it stopped early."""
+    epoch: int
+    """The selected epoch, from 1; 0 where the seed failed."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """The content of a file of a run."""
+
+    bytes: int
+    sha256: str
