@@ -488,16 +488,16 @@ class _Reports:
         }
 
     def _add_rows(self, table: Table, report_name: str) -> None:
-        entries = table.to_dict()["rows"]
-        for shown_row, entry in zip(table.shown, entries, strict=True):
-            values = flat(entry) | table.cache
-            values["seeds"] = spell_numbers(entry["seeds"])
+        values_of_entries = table.to_dict()["entries"]
+        for entry, entry_values in zip(table.shown, values_of_entries, strict=True):
+            values = flat(entry_values) | table.cache
+            values["seeds"] = spell_numbers(entry_values["seeds"])
             values["failed"] = values["failed_seeds"]
             row = {
                 "report": report_name,
                 "cache": table.cache["fingerprint"][:12],
                 "tested_on": table.where,
-                "label": shown_row.label,
+                "label": entry.label,
             }
             for column, report_column in COLUMNS.items():
                 row[column] = values.get(report_column)

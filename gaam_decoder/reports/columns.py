@@ -24,7 +24,7 @@ Numbers = Callable[[Entry], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table; a report leaves out a column that is empty in all rows."""
+    """A column of the table; a report leaves out one that is empty in all entries."""
 
     # its header; {score} stands for the score that is compared
     name: str
@@ -34,29 +34,29 @@ class Column:
     value: Callable[[Entry], str]
     # how the column is made
     note: str
-    # whether it shows a comparison, and is empty in rows that are not compared
+    # whether it shows a comparison, and is empty in entries that are not compared
     pair: bool = False
     # values for programs, by what to add to the header; None: the text of the cell
     numbers: Numbers | None = None
 
-    def text(self, row: Entry) -> str:
+    def text(self, entry: Entry) -> str:
         """The text of a cell, or nothing."""
-        if self.pair and row.compared is None:
+        if self.pair and entry.compared is None:
             return ""
-        return self.value(row)
+        return self.value(entry)
 
     def header(self, score: str) -> str:
         """Its name without units, where ``score`` is compared."""
         return self.name.format(score=score).partition(" (")[0].removesuffix(" %")
 
-    def cells(self, row: Entry, score: str) -> dict[str, Any]:
+    def cells(self, entry: Entry, score: str) -> dict[str, Any]:
         """Values for programs by header, or nothing; fractions instead of percent."""
-        if self.pair and row.compared is None:
+        if self.pair and entry.compared is None:
             return {}
         header = self.header(score)
         if self.numbers is None:
-            return {header: self.value(row)}
-        numbers = self.numbers(row)
+            return {header: self.value(entry)}
+        numbers = self.numbers(entry)
         return {f"{header}{suffix}": value for suffix, value in numbers.items()}
 
 
@@ -91,14 +91,14 @@ def p_value(p: float | None) -> str:
     return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
-def marks(row: Entry) -> str:
+def marks(entry: Entry) -> str:
     """Marks of a score that is no test accuracy, optimistic, or perhaps too low."""
     text = ""
-    if row.on_training_rows:
+    if entry.on_training_rows:
         text += f" ({ON_TRAINING_ROWS})"
-    if row.select == "test":
+    if entry.select == "test":
         text += " (optimistic)"
-    if row.undertrained:
+    if entry.undertrained:
         text += " †"
     return text
 
@@ -112,77 +112,77 @@ def verdict(claim: stats.Claim) -> str:
 
 def _number(value: Callable[[Entry], Any]) -> Numbers:
     """One value for programs, under the header alone."""
-    return lambda row: {"": value(row)}
+    return lambda entry: {"": value(entry)}
 
 
 def _bounds(interval_of: Callable[[Entry], Interval]) -> Numbers:
     """Both ends of an interval for programs."""
 
-    def numbers(row: Entry) -> dict[str, Any]:
-        low, high = interval_of(row) or (None, None)
+    def numbers(entry: Entry) -> dict[str, Any]:
+        low, high = interval_of(entry) or (None, None)
         return {" low": low, " high": high}
 
     return numbers
 
 
-def _claim(row: Entry) -> stats.Claim:
-    assert row.compared is not None
-    return row.compared.claim
+def _claim(entry: Entry) -> stats.Claim:
+    assert entry.compared is not None
+    return entry.compared.claim
 
 
-def _validation(row: Entry) -> float | None:
-    return row.validation if row.candidate else None
+def _validation(entry: Entry) -> float | None:
+    return entry.validation if entry.candidate else None
 
 
-def _validation_text(row: Entry) -> str:
-    accuracy = _validation(row)
+def _validation_text(entry: Entry) -> str:
+    accuracy = _validation(entry)
     return "" if accuracy is None else percent(accuracy)
 
 
-def _seeds_text(row: Entry) -> str:
-    text = str(len(row.seeds))
-    if row.failed:
-        text += f" ({len(row.failed)} failed)"
+def _seeds_text(entry: Entry) -> str:
+    text = str(len(entry.seeds))
+    if entry.failed:
+        text += f" ({len(entry.failed)} failed)"
     return text
 
 
-def _parameters_text(row: Entry) -> str:
-    return f"{row.parameters['attention']:,} / {row.parameters['total']:,}"
+def _parameters_text(entry: Entry) -> str:
+    return f"{entry.parameters['attention']:,} / {entry.parameters['total']:,}"
 
 
-def _mean_seconds(row: Entry) -> float | None:
-    if not row.finished:
+def _mean_seconds(entry: Entry) -> float | None:
+    if not entry.finished:
         return None
-    return float(np.mean([row.seconds[seed] for seed in row.finished]))
+    return float(np.mean([entry.seconds[seed] for seed in entry.finished]))
 
 
-def _seconds_text(row: Entry) -> str:
-    seconds = _mean_seconds(row)
+def _seconds_text(entry: Entry) -> str:
+    seconds = _mean_seconds(entry)
     return "-" if seconds is None else f"{seconds:.2f}"
 
 
-def _difference_text(row: Entry) -> str:
-    claim = _claim(row)
-    text = row.chosen.unit.difference(claim.difference)
+def _difference_text(entry: Entry) -> str:
+    claim = _claim(entry)
+    text = entry.chosen.unit.difference(claim.difference)
     return f"{text}*" if claim.significant else text
 
 
-def _p_training(row: Entry) -> float | None:
+def _p_training(entry: Entry) -> float | None:
     """The p-value of the t test over folds; None without a cross-validation."""
-    if row.compared is None or row.compared.other_training is None:
+    if entry.compared is None or entry.compared.other_training is None:
         return None
-    return row.compared.other_training.p
+    return entry.compared.other_training.p
 
 
-def _p_training_text(row: Entry) -> str:
-    if row.compared is None or row.compared.other_training is None:
+def _p_training_text(entry: Entry) -> str:
+    if entry.compared is None or entry.compared.other_training is None:
         return ""
-    return p_value(row.compared.other_training.p)
+    return p_value(entry.compared.other_training.p)
 
 
-def _what_would_decide(row: Entry) -> str:
+def _what_would_decide(entry: Entry) -> str:
     """How many seeds, rows or groups would decide; or why there is no claim."""
-    claim = _claim(row)
+    claim = _claim(entry)
     if claim.verdict != "undecided" or claim.p is None:
         return f"no claim: {claim.no_claim}" if claim.no_claim else ""
     if claim.seeds_to_decide is not None:
@@ -199,7 +199,7 @@ def _what_would_decide(row: Entry) -> str:
 DECODER = Column(
     "decoder",
     "decoder",
-    lambda row: row.label + marks(row),
+    lambda entry: entry.label + marks(entry),
     "mechanism, and what tells it from others; † is under-trained: the best epoch is "
     "the last in more seeds than by chance, or validation chose a rate or decay at the "
     "edge, as (edge) says; longer training, or another rate, may do better",
@@ -207,8 +207,8 @@ DECODER = Column(
 SETTINGS = Column(
     "settings",
     "",
-    lambda row: row.settings,
-    "settings that not all rows share; what validation chose is among them, (edge) "
+    lambda entry: entry.settings,
+    "settings that not all decoders share; what validation chose is among them, (edge) "
     "where it is the smallest or largest value that was tried, and that is not by "
     "chance: 95 of 100 draws of other validation rows choose the same; a weight decay "
     "of 0 is no edge",
@@ -223,48 +223,48 @@ VALIDATION = Column(
 SCORE = Column(
     "{score}",
     "{score}",
-    lambda row: row.chosen.unit.text(row.chosen.mean),
+    lambda entry: entry.chosen.unit.text(entry.chosen.mean),
     "mean over the seeds that finished, on the test rows",
-    numbers=_number(lambda row: row.chosen.mean),
+    numbers=_number(lambda entry: entry.chosen.mean),
 )
 SD = Column(
     "sd",
     "sd",
-    lambda row: row.chosen.unit.std(row.chosen.std),
+    lambda entry: entry.chosen.unit.std(entry.chosen.std),
     "standard deviation over seeds",
-    numbers=_number(lambda row: row.chosen.std),
+    numbers=_number(lambda entry: entry.chosen.std),
 )
 SEEDS_CI = Column(
     "95% CI seeds",
     "",
-    lambda row: row.chosen.unit.span(row.chosen.interval),
+    lambda entry: entry.chosen.unit.span(entry.chosen.interval),
     "confidence interval of the mean over seeds alone (Student's t), the test rows "
     "taken as given",
-    numbers=_bounds(lambda row: row.chosen.interval),
+    numbers=_bounds(lambda entry: entry.chosen.interval),
 )
 ROWS_CI = Column(
     "95% CI + rows",
     "95% CI",
-    lambda row: row.chosen.unit.span(row.chosen.two_level),
+    lambda entry: entry.chosen.unit.span(entry.chosen.two_level),
     "confidence interval of the mean over seeds and test rows, or groups of them; it "
     "does not predict the accuracy on another test set, which varies more",
-    numbers=_bounds(lambda row: row.chosen.two_level),
+    numbers=_bounds(lambda entry: entry.chosen.two_level),
 )
 SEEDS = Column(
     "seeds",
     "seeds",
     _seeds_text,
     "how many were trained; those that failed count in no mean and drop out of pairs",
-    numbers=lambda row: {"": len(row.seeds), " failed": len(row.failed)},
+    numbers=lambda entry: {"": len(entry.seeds), " failed": len(entry.failed)},
 )
 PARAMETERS = Column(
     "parameters (attn / total)",
     "parameters\nattn / total",
     _parameters_text,
     "of the mechanism, and with its head",
-    numbers=lambda row: {
-        " attn": row.parameters["attention"],
-        " total": row.parameters["total"],
+    numbers=lambda entry: {
+        " attn": entry.parameters["attention"],
+        " total": entry.parameters["total"],
     },
 )
 SECONDS = Column(
@@ -278,34 +278,34 @@ DIFFERENCE = Column(
     "difference",
     "diff",
     _difference_text,
-    "the row minus the baseline of the same head and recipe, paired by seed and test "
-    "row; * where p Holm is below 0.05",
+    "the decoder minus the baseline of the same head and recipe, paired by seed and "
+    "test row; * where p Holm is below 0.05",
     pair=True,
-    numbers=_number(lambda row: _claim(row).difference),
+    numbers=_number(lambda entry: _claim(entry).difference),
 )
 DIFFERENCE_CI = Column(
     "95% CI of it",
     "95% CI",
-    lambda row: row.chosen.unit.span(_claim(row).interval_corrected, signed=True),
+    lambda entry: entry.chosen.unit.span(_claim(entry).interval_corrected, signed=True),
     "confidence interval of the difference over seeds and test rows, or groups of "
     "them, corrected as p Holm is: it leaves out 0 exactly where there is a difference",
     pair=True,
-    numbers=_bounds(lambda row: _claim(row).interval_corrected),
+    numbers=_bounds(lambda entry: _claim(entry).interval_corrected),
 )
 P_HOLM = Column(
     "p Holm",
     "p\nHolm",
-    lambda row: p_value(_claim(row).p_holm),
+    lambda entry: p_value(_claim(entry).p_holm),
     "corrected for every comparison with the baseline of one table and head, also for "
     "those that filters left out of it; other caches, test rows and heads are families "
     "of their own",
     pair=True,
-    numbers=_number(lambda row: _claim(row).p_holm),
+    numbers=_number(lambda entry: _claim(entry).p_holm),
 )
 VERDICT = Column(
     "verdict",
     "verdict",
-    lambda row: verdict(_claim(row)),
+    lambda entry: verdict(_claim(entry)),
     "what is shown; (within margin): they differ, by less than --margin",
     pair=True,
 )
@@ -389,14 +389,16 @@ VERDICTS = {
 
 
 def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
-    """The shown rows of a table, as text.
+    """The shown entries of a table, as text.
 
-    Without ``columns`` it has those of ``COLUMNS`` that are not empty in all rows.
+    Without ``columns`` it has those of ``COLUMNS`` that are not empty in all entries.
     """
     shown = list(columns)
     if not shown:
         shown = [
-            column for column in COLUMNS if any(column.text(row) for row in table.shown)
+            column
+            for column in COLUMNS
+            if any(column.text(entry) for entry in table.shown)
         ]
 
     caption = of_score(table)
@@ -411,7 +413,7 @@ def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
     return Sheet(
         caption=caption,
         header=list(names.values()),
-        lines=[[column.text(row) for column in shown] for row in table.shown],
+        lines=[[column.text(entry) for column in shown] for entry in table.shown],
         first=[names[column] for column in shown[1:] if column in key_columns],
     )
 

@@ -1,7 +1,7 @@
-"""Turn runs into rows: one mechanism under one recipe over all its seeds.
+"""Turn runs into entries: one mechanism under one recipe over all its seeds.
 
-A row carries the scores of its predictions on the test rows. S finished seeds, P parts
-(1, or the folds of cross-validations), N test rows, C classes.
+An entry carries the scores of its predictions on the test rows. S finished seeds, P
+parts (1, or the folds of cross-validations), N test rows, C classes.
 """
 
 import math
@@ -71,7 +71,7 @@ def all_scores() -> dict[str, Score]:
 
 
 class Measured(NamedTuple):
-    """A score of the finished seeds of a row."""
+    """A score of the finished seeds of an entry."""
 
     unit: Score
     scored: Scored
@@ -96,16 +96,16 @@ def _measure(score: Score, scored: Scored, fitted: bool) -> Measured:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """A row minus another row over the finished seeds of both, as fractions."""
+    """An entry minus another entry over the finished seeds of both, as fractions."""
 
-    baseline: str  # mechanism of the other row
+    baseline: str  # mechanism of the other entry
     seeds: tuple[int, ...]
     dropped: tuple[int, ...]  # seeds that one of the two lacks, or that failed
     claim: stats.Claim
     other_training: stats.CorrectedT | None
     """Of folds: the difference that another training set would give."""
     other_grid: bool
-    """Whether the two rows were tuned over different candidates."""
+    """Whether the two entries were tuned over different candidates."""
 
     def to_dict(self) -> dict[str, Any]:
         other_training = self.other_training
@@ -205,19 +205,19 @@ class Entry:
     name: str = ""
     """Mechanism; and head, selection or check if these distinguish it from others."""
     settings: str = ""
-    """Settings that the rows of the table do not share, such as ``lr=0.001``."""
-    label: str = ""  # the name, with settings if another row has the same name
+    """Settings that the entries of the table do not share, such as ``lr=0.001``."""
+    label: str = ""  # the name, with settings if another entry has the same name
     compared: Comparison | None = None  # with its counterpart of the baseline
     probed: Comparison | None = None  # with the linear probe on the same states
     unchosen: bool = False  # whether it is a candidate of a tuning without a winner
-    shown: bool = True  # whether it is among the best rows that the user wants
+    shown: bool = True  # whether it is among the best entries that the user wants
     candidate: bool = False
     """Whether it stands beside other candidates of the same tuning."""
     grouped_by: tuple[str, ...] = ()  # relations that put test rows together
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What decides its numbers: two rows with the same key are the same row."""
+        """What decides its numbers: entries with the same key are the same entry."""
         return self.runs, self.seeds, self.choices
 
     @property
@@ -384,11 +384,11 @@ def _run_values(run: RunResult) -> dict[str, Any]:
 
 
 class Tested(NamedTuple):
-    """The rows of a future table: all are tested on the same rows of the data."""
+    """The entries of a future table: all are tested on the same rows of the data."""
 
     where: str  # the test rows in words
     key: tuple[Any, ...]  # identity of the test rows, whichever runs are there
-    rows: list[Entry]  # the best first
+    entries: list[Entry]  # the best first
     incomplete: list[str]  # decoders left out because they lack folds
     groups: TableGroups
     labels: NDArray[np.int64]  # of the test rows, (N,)
@@ -402,10 +402,10 @@ def entries_by_test(
     grouped_by: str | None = None,
     beside: Sequence[RunResult] = (),
 ) -> Iterator[Tested]:
-    """Group all runs into rows, by their test rows.
+    """Group all runs into entries, by their test rows.
 
-    Rows of different folds are different test rows. If a mechanism has all folds, its
-    test rows are put one after the other: every row of the split is tested once, by
+    The rows of different folds are different test rows. If a mechanism has all folds,
+    its test rows are put one after the other: every row of the split is tested once, by
     decoders that did not learn from it. Repeats of a cross-validation are one table
     too. Any other fold is a table of its own.
     """
@@ -427,14 +427,14 @@ def entries_by_test(
 def _folds_by_partition(
     runs: Sequence[RunResult], tunings: Mapping[str, Tuning]
 ) -> dict[Partition, dict[str, FoldRuns]]:
-    """Runs of folds by partition, by what all folds of a row share, and by fold."""
+    """Runs of folds by partition, by what all folds of an entry share, and by fold."""
     by_partition: dict[Partition, dict[str, FoldRuns]] = {}
     for run in runs:
         fold = run.recipe.get("fold")
         if not fold:
             continue
 
-        # Folds of one row may differ in their split seed and in tuned settings.
+        # Folds of one entry may differ in their split seed and in tuned settings.
         left_out = {"fold", "split_seed"}
         if run.key in tunings:
             left_out.update(TUNED)
@@ -448,15 +448,15 @@ def _folds_by_partition(
 
 
 def _whole_split_seeds(folds: Iterable[FoldRuns], numbers: range) -> list[int]:
-    """Split seeds with all folds, of the row that has most of them."""
-    seeds_of_rows: list[set[int]] = []
+    """Split seeds with all folds, of the entry that has most of them."""
+    seeds_of_entries: list[set[int]] = []
     for runs_by_fold in folds:
         seeds = {seed for seed, _ in runs_by_fold}
         whole: set[int] = {
             seed for seed in seeds if all((seed, n) in runs_by_fold for n in numbers)
         }
-        seeds_of_rows.append(whole)
-    most: set[int] = max(seeds_of_rows, key=lambda seeds: len(seeds))
+        seeds_of_entries.append(whole)
+    most: set[int] = max(seeds_of_entries, key=lambda seeds: len(seeds))
     return sorted(most)
 
 
@@ -481,7 +481,7 @@ def _runs_by_single_test(
 
 @dataclass(frozen=True)
 class _TableMaker:
-    """Makes the rows of each table from the runs of a report."""
+    """Makes the entries of each table from the runs of a report."""
 
     runs: Sequence[RunResult]
     tunings: Mapping[str, Tuning]
@@ -497,7 +497,7 @@ class _TableMaker:
         split_seeds: list[int],
         numbers: range,
     ) -> Tested:
-        """The table of all rows that have every fold of these split seeds."""
+        """The table of all entries that have every fold of these split seeds."""
         required = [(seed, number) for seed in split_seeds for number in numbers]
         complete = []
         lacking: set[str] = set()
@@ -518,7 +518,7 @@ class _TableMaker:
         return self._tested(where, ("folds", *partition), decoders, sorted(lacking))
 
     def single_test(self, key: tuple[Any, ...], parts: Sequence[Part]) -> Tested:
-        """The table of all rows on one test split, or on one fold."""
+        """The table of all entries on one test split, or on one fold."""
         test_split, fold, *_ = key
         where = f"test split '{test_split or 'test'}'"
         if fold:
@@ -549,8 +549,8 @@ class _TableMaker:
             if run.cache["fingerprint"] == fingerprint
         ]
         groups = table_groups(tests, runs_of_cache, repeats, self.grouped_by)
-        rows = [
-            _row(parts, self.tunings, self.score, self.temperature, groups)
+        entries = [
+            _make_entry(parts, self.tunings, self.score, self.temperature, groups)
             for parts in decoders
         ]
 
@@ -559,19 +559,19 @@ class _TableMaker:
         if repeats > 1:
             row_N = np.concatenate([part[0].test_rows for part in first_decoder])
             label_N = label_N[np.argsort(row_N, kind="stable")[::repeats]]
-        rows.sort(key=_rank)
-        return Tested(where, key, rows, incomplete, groups, label_N)
+        entries.sort(key=_rank)
+        return Tested(where, key, entries, incomplete, groups, label_N)
 
 
-def _rank(row: Entry) -> tuple[Any, ...]:
-    """Sort key of a row in its table: the best mean first, then by name."""
-    mean = math.inf if row.chosen.mean is None else row.chosen.mean
-    if math.isfinite(mean) and row.chosen.unit.larger_is_better:
+def _rank(entry: Entry) -> tuple[Any, ...]:
+    """Sort key of an entry in its table: the best mean first, then by name."""
+    mean = math.inf if entry.chosen.mean is None else entry.chosen.mean
+    if math.isfinite(mean) and entry.chosen.unit.larger_is_better:
         mean = -mean
-    some_layers = row.recipe.get("layers") is not None
-    size = row.drawn or math.inf
-    recipe = str(row.recipe)
-    return mean, some_layers, row.attention, row.head, row.select, size, recipe
+    some_layers = entry.recipe.get("layers") is not None
+    size = entry.drawn or math.inf
+    recipe = str(entry.recipe)
+    return mean, some_layers, entry.attention, entry.head, entry.select, size, recipe
 
 
 def _decoder_names(runs_by_fold: FoldRuns) -> set[str]:
@@ -615,14 +615,14 @@ def groups_kept(run: RunResult) -> str:
     return f"groups of '{brief(source, 40)}' kept together"
 
 
-def _row(
+def _make_entry(
     parts: Sequence[Part],
     tunings: Mapping[str, Tuning],
     score_name: str,
     temperature: bool,
     groups: TableGroups,
 ) -> Entry:
-    """Make one row from the runs of all its parts."""
+    """Make one entry from the runs of all its parts."""
     first = parts[0][0]
     score = score_of(score_name)
     runs_by_seed = [_reported_runs(part, tunings) for part in parts]
@@ -632,14 +632,14 @@ def _row(
     counted = _counted_runs(parts, seeds)
 
     tuned_parts = [part for part in parts if part[0].key in tunings]
-    row_tunings = tuple(tunings[part[0].key] for part in tuned_parts)
-    scores = _score_row(parts, sorted(seeds), num_repeats, score, temperature, groups)
+    entry_tunings = tuple(tunings[part[0].key] for part in tuned_parts)
+    scores = _score_entry(parts, sorted(seeds), num_repeats, score, temperature, groups)
     late = {seed for run in counted for seed in run.still_learning}
     late &= set(scores.finished)
     too_short = bool(late) and stats.later_than_chance(
         len(late), len(scores.finished), recipe["epochs"], len(parts)
     )
-    choices = _choices(tuned_parts, row_tunings, score, groups.names)
+    choices = _choices(tuned_parts, entry_tunings, score, groups.names)
     drawn = [sum(run.drawn.values()) for run in counted if run.drawn]
     return Entry(
         attention=first.attention,
@@ -649,7 +649,7 @@ def _row(
         shuffled=first.shuffled,
         recipe=recipe,
         code=code,
-        tunings=row_tunings,
+        tunings=entry_tunings,
         choices=choices,
         folds=len(parts) // num_repeats,
         repeats=num_repeats,
@@ -664,7 +664,7 @@ def _row(
         drawn=min(drawn, default=None),
         still_learning=tuple(sorted(late)),
         too_short=too_short,
-        at_edge=_settings_at_edge(row_tunings, choices),
+        at_edge=_settings_at_edge(entry_tunings, choices),
         runs=counted,
         grouped_by=groups.names,
         finished=scores.finished,
@@ -707,11 +707,11 @@ def _failed_seeds(
 
 
 def _shared_recipe(parts: Sequence[Part]) -> tuple[dict[str, Any], str]:
-    """The recipe of a row, and the code of its mechanism if a plugin has it."""
+    """The recipe of an entry, and the code of its mechanism if a plugin has it."""
     recipes = [dict(part[0].recipe) for part in parts]
     recipe = recipes[0]
 
-    # The mechanism names its plugin; as a setting it would keep the row from
+    # The mechanism names its plugin; as a setting it would keep the entry from
     # being compared with others.
     code = ""
     other_plugins = {}
@@ -735,7 +735,7 @@ def _shared_recipe(parts: Sequence[Part]) -> tuple[dict[str, Any], str]:
 
 
 def _counted_runs(parts: Sequence[Part], seeds: set[int]) -> tuple[RunResult, ...]:
-    """The runs with a seed of the row; of a part without any, all its runs."""
+    """The runs with a seed of the entry; of a part without any, all its runs."""
     counted: list[RunResult] = []
     for part in parts:
         counted += [run for run in part if set(run.seeds) & seeds] or part
@@ -786,8 +786,8 @@ def _settings_at_edge(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _RowScores:
-    """The scores of a row over the seeds that finished in all parts."""
+class _EntryScores:
+    """The scores of an entry over the seeds that finished in all parts."""
 
     finished: tuple[int, ...]
     right_SN: NDArray[np.bool_]
@@ -855,14 +855,14 @@ def _read_predictions(
     )
 
 
-def _score_row(
+def _score_entry(
     parts: Sequence[Part],
     seeds: Sequence[int],
     repeats: int,
     score: Score,
     fit_temperature: bool,
     groups: TableGroups,
-) -> _RowScores:
+) -> _EntryScores:
     """Score the predictions of every seed that finished in all parts."""
     predictions = _read_predictions(parts, seeds, repeats, fit_temperature)
     finished = predictions.finished
@@ -892,7 +892,7 @@ def _score_row(
     )
     compared = _compared_score(tally, accuracy, parts, repeats, groups)
     fitted = bool(parts[0][0].fit)
-    return _RowScores(
+    return _EntryScores(
         finished=finished,
         right_SN=right_SN,
         accuracy=_measure(tally.scores[DEFAULT], accuracy, fitted),
@@ -1018,7 +1018,7 @@ def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
 
 
 def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Floats | None:
-    """Temperatures of a row, (S, P); None if a seed has no validation rows."""
+    """Temperatures of an entry, (S, P); None if a seed has no validation rows."""
     if not seeds:
         return None
     value_SP = np.ones((len(seeds), len(parts)))

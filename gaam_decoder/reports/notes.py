@@ -54,9 +54,9 @@ Note = Callable[[Table], str | None]
 
 
 class Recommendation(NamedTuple):
-    """The row to use, and a clause that says so and why."""
+    """The entry to use, and a clause that says so and why."""
 
-    row: Entry
+    entry: Entry
     advice: str
 
 
@@ -68,13 +68,13 @@ def notes(table: Table) -> list[str]:
 def below(table: Table) -> list[str]:
     """The legend of intervals and marks, which stands unfolded below a table."""
     lines = []
-    if any(row.chosen.two_level for row in table.shown):
+    if any(entry.chosen.two_level for entry in table.shown):
         unit = "groups of test rows" if table.num_groups else "test rows"
         line = INTERVALS.format(unit)
         if table.compared:
             line += "; that of a difference is corrected (Holm)"
         lines.append(line)
-    if any(row.undertrained for row in table.shown):
+    if any(entry.undertrained for entry in table.shown):
         lines.append(UNDERTRAINED)
     return lines
 
@@ -82,10 +82,10 @@ def below(table: Table) -> list[str]:
 def caused(table: Table, most: int | None = None) -> list[str]:
     """The notes that these runs gave rise to, the gravest first.
 
-    ``most`` limits how many of ``NOTES`` are considered. A table without rows has only
-    the note on what filters left out.
+    ``most`` limits how many of ``NOTES`` are considered. A table without entries has
+    only the note on what filters left out.
     """
-    functions = NOTES[:most] if table.rows else NOTES[:1]
+    functions = NOTES[:most] if table.entries else NOTES[:1]
     messages = []
     for function in functions:
         message = function(table)
@@ -102,11 +102,11 @@ def warnings(table: Table) -> list[str]:
     ]
 
 
-def _note_on_rows(text: str, applies: Callable[[Entry], object]) -> Note:
-    """Make a note that lists the rows to which ``applies`` says yes."""
+def _note_on_entries(text: str, applies: Callable[[Entry], object]) -> Note:
+    """Make a note that lists the entries to which ``applies`` says yes."""
 
     def note(table: Table) -> str | None:
-        names = [row.label for row in table.rows if applies(row)]
+        names = [entry.label for entry in table.entries if applies(entry)]
         return f"{text}: {_listed(names, LISTED)}" if names else None
 
     return note
@@ -150,31 +150,31 @@ def _lost_baseline(selection: Selection) -> str:
 
 def _failures(table: Table) -> str | None:
     lines = []
-    for row in table.rows:
-        if not row.failed:
+    for entry in table.entries:
+        if not entry.failed:
             continue
         seeds = "every seed"
-        if row.finished:
-            seeds = f"seed {spell_numbers(sorted(row.failed))}"
-        reasons = sorted({brief(reason, 300) for reason in _failure_reasons(row)})
-        lines.append(f"{row.label} {seeds} failed: {'; '.join(reasons[:3])}")
+        if entry.finished:
+            seeds = f"seed {spell_numbers(sorted(entry.failed))}"
+        reasons = sorted({brief(reason, 300) for reason in _failure_reasons(entry)})
+        lines.append(f"{entry.label} {seeds} failed: {'; '.join(reasons[:3])}")
     if not lines:
         return None
     return f"what failed counts in no mean and no pair: {'; '.join(lines)}"
 
 
-def _failure_reasons(row: Entry) -> Iterator[str]:
-    """Each reason why seeds of a row failed, once, with the folds where it occurred."""
+def _failure_reasons(entry: Entry) -> Iterator[str]:
+    """Each reason why seeds of an entry failed, once, with its folds."""
     folds_by_reason: dict[str, set[str]] = {}
-    for run in row.runs:
+    for run in entry.runs:
         fold = str(run.recipe.get("fold") or "")
         for seed, reason in run.failed.items():
-            if seed in row.failed:
+            if seed in entry.failed:
                 folds_by_reason.setdefault(reason, set()).add(fold)
 
     for reason, folds in folds_by_reason.items():
         names = sorted(folds - {""})
-        if not names or row.folds == 1:
+        if not names or entry.folds == 1:
             yield reason
         elif len(names) == 1:
             yield f"fold {names[0]}: {reason}"
@@ -183,8 +183,10 @@ def _failure_reasons(row: Entry) -> Iterator[str]:
 
 
 def _no_control(table: Table) -> str | None:
-    trained = [row for row in table.rows if not (row.fitted or row.shuffled)]
-    controls = [row for row in trained if row.attention in CONTROLS and row.finished]
+    trained = [entry for entry in table.entries if not (entry.fitted or entry.shuffled)]
+    controls = [
+        entry for entry in trained if entry.attention in CONTROLS and entry.finished
+    ]
     if controls or not trained:
         return None
     return (
@@ -240,7 +242,7 @@ def _groups_not_known(table: Table) -> str | None:
             "the runs do not name them"
         )
 
-    recipe = table.rows[0].runs[0].recipe
+    recipe = table.entries[0].runs[0].recipe
     split = recipe.get("test_split", "test")
     if recipe.get("fold"):
         split = recipe.get("train_split", "train")
@@ -253,9 +255,9 @@ def _groups_not_known(table: Table) -> str | None:
     )
 
 
-def _predicts_one_class(row: Entry) -> bool:
-    predicted_C = row.confusion.sum(0)
-    if len(predicted_C) < 2 or not row.finished:
+def _predicts_one_class(entry: Entry) -> bool:
+    predicted_C = entry.confusion.sum(0)
+    if len(predicted_C) < 2 or not entry.finished:
         return False
     return bool((predicted_C > 0).sum() == 1)
 
@@ -282,10 +284,10 @@ def _leaks(table: Table) -> str | None:
 def _train_and_test_splits(table: Table) -> set[tuple[str, str]]:
     """Each training split with its test split; folds test on the training split."""
     split_pairs = set()
-    for row in table.rows:
-        if row.on_training_rows:
+    for entry in table.entries:
+        if entry.on_training_rows:
             continue
-        recipe = row.runs[0].recipe
+        recipe = entry.runs[0].recipe
         train = recipe.get("train_split", "train")
         test = train if recipe.get("fold") else recipe.get("test_split", "test")
         split_pairs.add((train, test))
@@ -295,59 +297,59 @@ def _train_and_test_splits(table: Table) -> set[tuple[str, str]]:
 def _not_compared(table: Table) -> str | None:
     baseline = table.baseline
     if baseline is None:
-        if len(table.rows) > 1:
+        if len(table.entries) > 1:
             return (
                 "no differences are shown: --baseline NAME chooses what to compare with"
             )
         return None
 
-    def lacks_counterpart(row: Entry) -> bool:
-        exempt = is_of(row, baseline) or row.shuffled or row.fitted
-        return not (row.compared or exempt)
+    def lacks_counterpart(entry: Entry) -> bool:
+        exempt = is_of(entry, baseline) or entry.shuffled or entry.fitted
+        return not (entry.compared or exempt)
 
     text = f"not compared, no '{brief(baseline)}' of the same head, recipe and seeds"
-    return _note_on_rows(text, lacks_counterpart)(table)
+    return _note_on_entries(text, lacks_counterpart)(table)
 
 
 def _against_probe(table: Table) -> str | None:
     """The verdicts against logistic regression; better comes first, even if empty."""
     labels_by_verdict: dict[str, list[str]] = {"better": []}
-    for row in table.rows:
-        if row.probed:
-            labels = labels_by_verdict.setdefault(row.probed.claim.verdict, [])
-            labels.append(row.label)
+    for entry in table.entries:
+        if entry.probed:
+            labels = labels_by_verdict.setdefault(entry.probed.claim.verdict, [])
+            labels.append(entry.label)
     if not any(labels_by_verdict.values()):
         return None
 
     parts = []
     for verdict, labels in labels_by_verdict.items():
-        parts.append(f"{verdict}: {_listed(labels, LISTED) or 'no row'}")
+        parts.append(f"{verdict}: {_listed(labels, LISTED) or 'no decoder'}")
     return (
         "against logistic regression on the same states, none + lbfgs "
         f"(Holm in its own family): {'; '.join(parts)}"
     )
 
 
-def _few_validation_rows(row: Entry) -> bool:
+def _few_validation_rows(entry: Entry) -> bool:
     """Whether few rows chose the epoch.
 
     Where a run does not record their number, their share of the training split says it.
     """
-    if row.select != "val":
+    if entry.select != "val":
         return False
 
-    first_run = row.runs[0]
+    first_run = entry.runs[0]
     num_train = first_run.cache["rows"].get(first_run.setting("train_split"), 0)
     expected = num_train * first_run.setting("val_fraction")
-    if row.folds > 1:
+    if entry.folds > 1:
         # the test fold takes its share of the split first
-        expected *= 1 - 1 / row.folds
-    fewest: float = min(run.drawn.get("choose") or expected for run in row.runs)
+        expected *= 1 - 1 / entry.folds
+    fewest: float = min(run.drawn.get("choose") or expected for run in entry.runs)
     return 0 < fewest < FEW_ROWS
 
 
 def _few_training_rows(table: Table) -> str | None:
-    num_train = min((row.train_rows for row, _ in table.compared), default=math.inf)
+    num_train = min((entry.train_rows for entry, _ in table.compared), default=math.inf)
     if num_train >= table.num_test_rows:
         return None
 
@@ -361,30 +363,30 @@ def _few_training_rows(table: Table) -> str | None:
     )
 
 
-def chance(row: Entry) -> float:
+def chance(entry: Entry) -> float:
     """Accuracy without information, a fraction: the share of the largest test class."""
-    return float(row.labels_per_class.max() / row.labels_per_class.sum())
+    return float(entry.labels_per_class.max() / entry.labels_per_class.sum())
 
 
-def _above_chance(row: Entry) -> bool:
+def _above_chance(entry: Entry) -> bool:
     """Whether a decoder learned shuffled labels."""
     # one seed is one permutation of the labels, which shows nothing
-    if not row.shuffled or len(row.finished) < 2:
+    if not entry.shuffled or len(entry.finished) < 2:
         return False
-    interval = row.accuracy.two_level
-    return interval is not None and interval[0] > chance(row)
+    interval = entry.accuracy.two_level
+    return interval is not None and interval[0] > chance(entry)
 
 
 # in order of weight
 NOTES: tuple[Note, ...] = (
     selected,
-    _note_on_rows(
-        f"{ON_TRAINING_ROWS}, no test accuracy", lambda row: row.on_training_rows
+    _note_on_entries(
+        f"{ON_TRAINING_ROWS}, no test accuracy", lambda entry: entry.on_training_rows
     ),
-    _note_on_rows(
-        f"select test: {SELECT_NOTES['test']}", lambda row: row.select == "test"
+    _note_on_entries(
+        f"select test: {SELECT_NOTES['test']}", lambda entry: entry.select == "test"
     ),
-    _note_on_rows(
+    _note_on_entries(
         "above chance with shuffled labels, so something leaks", _above_chance
     ),
     _failures,
@@ -394,34 +396,34 @@ NOTES: tuple[Note, ...] = (
     _like_groups,
     _groups_not_known,
     _leaks,
-    _note_on_rows("every seed predicts one and the same class", _predicts_one_class),
+    _note_on_entries("every seed predicts one and the same class", _predicts_one_class),
     _not_compared,
     _against_probe,
     _few_training_rows,
-    _note_on_rows(
+    _note_on_entries(
         "under-trained, the best epoch is the last (more --epochs)",
-        lambda row: row.too_short,
+        lambda entry: entry.too_short,
     ),
-    _note_on_rows(
+    _note_on_entries(
         "under-trained, lr or weight-decay is at the edge of its grid",
-        lambda row: row.at_edge,
+        lambda entry: entry.at_edge,
     ),
-    _note_on_rows(
+    _note_on_entries(
         "a fit chose the smallest or largest penalty that was tried",
-        lambda row: row.penalty_at_edge,
+        lambda entry: entry.penalty_at_edge,
     ),
-    _note_on_rows(
+    _note_on_entries(
         "validation does not separate the rate, or decay, from others; intervals of "
         "differences include this uncertainty",
-        lambda row: row.unsure,
+        lambda entry: entry.unsure,
     ),
-    _note_on_rows(
+    _note_on_entries(
         f"fewer than {FEW_ROWS} rows chose the epoch, which no interval covers",
         _few_validation_rows,
     ),
-    _note_on_rows(
+    _note_on_entries(
         "not tuned: no seed has a validation accuracy for every candidate",
-        lambda row: row.unchosen,
+        lambda entry: entry.unchosen,
     ),
 )
 NUM_GRAVE_NOTES = 10  # the first of NOTES, which are warnings
@@ -429,11 +431,11 @@ NUM_GRAVE_NOTES = 10  # the first of NOTES, which are warnings
 
 def explained(table: Table) -> Iterator[str]:
     """How the numbers were made, where reports differ; GUIDE.md says the rest."""
-    for select in sorted({row.select for row in table.rows} - {"test"}):
+    for select in sorted({entry.select for entry in table.entries} - {"test"}):
         explanation = SELECT_NOTES.get(select, "not known here")
         yield f"select {brief(select, 40)}: {explanation}"
-    if table.rows:
-        majority = percent(chance(table.rows[0]))
+    if table.entries:
+        majority = percent(chance(table.entries[0]))
         yield f"majority class alone: {majority}% of the tested rows"
     if table.incomplete:
         yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
@@ -469,12 +471,14 @@ def _explain_differences(table: Table) -> str:
 
 def _explain_tuning(table: Table) -> Iterator[str]:
     """What validation chose for each decoder, and which seeds chose."""
-    for row in table.rows:
-        if row.tunings:
-            yield f"{row.label}: {tuning_in_words(row.tunings)}"
+    for entry in table.entries:
+        if entry.tunings:
+            yield f"{entry.label}: {tuning_in_words(entry.tunings)}"
 
     seed_sets = Counter(
-        (tuning.seeds, tuning.apart) for row in table.rows for tuning in row.tunings
+        (tuning.seeds, tuning.apart)
+        for entry in table.entries
+        for tuning in entry.tunings
     )
     for seeds, apart in seed_sets:
         reports = "others report" if apart else "they report, too"
@@ -503,7 +507,7 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
         table: the table that it concludes from.
         advice: whether it names the decoder to use.
     """
-    if not table.rows:
+    if not table.entries:
         return "Nothing is said of accuracies, for nothing was evaluated"
 
     # the clauses may name the decoder to use already
@@ -511,7 +515,7 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
     advised = False
     if table.compared:
         parts, advised = _clauses_on_mechanisms(table, choice)
-    elif any(row.probed for row in table.rows):
+    elif any(entry.probed for entry in table.entries):
         parts, advised = _clauses_on_decoders(table, choice)
     else:
         parts = [_clause_without_comparison(table)]
@@ -532,10 +536,10 @@ def _clauses_on_mechanisms(
     table: Table, choice: Recommendation | None
 ) -> tuple[list[str], bool]:
     """What is shown of mechanisms, and whether that names the decoder to use."""
-    claims = {row.label: comparison.claim for row, comparison in table.compared}
-    behind = [row.label for row, _ in table.compared if _is_behind_probe(row)]
+    claims = {entry.label: comparison.claim for entry, comparison in table.compared}
+    behind = [entry.label for entry, _ in table.compared if _is_behind_probe(entry)]
     all_behind = len(behind) == len(claims)
-    advised = bool(choice and choice.row.fitted and behind and all_behind)
+    advised = bool(choice and choice.entry.fitted and behind and all_behind)
     worse_than_probe = f"worse than {PROBE}"
     if advised:
         worse_than_probe += ", which is the one to use"
@@ -565,20 +569,22 @@ def _clauses_on_decoders(
     table: Table, choice: Recommendation | None
 ) -> tuple[list[str], bool]:
     """The same without a baseline: decoders against logistic regression."""
-    claims = {row.label: row.probed.claim for row in table.rows if row.probed}
+    claims = {
+        entry.label: entry.probed.claim for entry in table.entries if entry.probed
+    }
     parts = _clauses(table, claims, PROBE, "decoder")
     all_worse = len(parts) == 1 and " worse than " in parts[0]
-    if choice and choice.row.fitted and all_worse:
+    if choice and choice.entry.fitted and all_worse:
         return [f"{parts[0]}, which is the one to use"], True
     return parts, False
 
 
-def _is_behind_probe(row: Entry) -> bool:
-    return row.probed is not None and row.probed.claim.verdict == "worse"
+def _is_behind_probe(entry: Entry) -> bool:
+    return entry.probed is not None and entry.probed.claim.verdict == "worse"
 
 
-def _is_ahead_of_probe(row: Entry) -> bool:
-    return row.probed is not None and row.probed.claim.verdict == "better"
+def _is_ahead_of_probe(entry: Entry) -> bool:
+    return entry.probed is not None and entry.probed.claim.verdict == "better"
 
 
 def _clauses(
@@ -638,37 +644,39 @@ def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
 
 
 def recommended(table: Table) -> Recommendation | None:
-    """The row to use and why; None where the table does not allow an answer.
+    """The entry to use and why; None where the table does not allow an answer.
 
-    All rows must have the same states, and no row may be optimistic. The answer is the
-    best row if it is shown to be better than the baseline. Else it is the row that
-    nothing is shown to be better than: logistic regression where it is the best, or the
-    baseline.
+    All entries must have the same states, and no entry may be optimistic. The answer is
+    the best entry if it is shown to be better than the baseline. Else it is the entry
+    that nothing is shown to be better than: logistic regression where it is the best,
+    or the baseline.
     """
-    rows = [
-        row for row in table.rows if row.chosen.mean is not None and not row.shuffled
+    entries = [
+        entry
+        for entry in table.entries
+        if entry.chosen.mean is not None and not entry.shuffled
     ]
-    inputs = {(row.drawn, row.recipe.get("layers")) for row in rows}
-    if len(inputs) != 1 or any(row.unchosen or row.optimistic for row in rows):
+    inputs = {(entry.drawn, entry.recipe.get("layers")) for entry in entries}
+    if len(inputs) != 1 or any(entry.unchosen or entry.optimistic for entry in entries):
         return None
 
-    best = rows[0]
+    best = entries[0]
     if best.compared and best.compared.claim.verdict == "better":
         reason = f"best mean, shown to be better than '{table.baseline}'"
         return Recommendation(best, f"use {best.label}: {reason}")
 
-    reference = _unbeaten_reference(table, rows)
+    reference = _unbeaten_reference(table, entries)
     if reference is None:
         return None
-    probed = [row for row in table.rows if row.probed]
-    if reference.fitted and all(_is_behind_probe(row) for row in probed):
+    probed = [entry for entry in table.entries if entry.probed]
+    if reference.fitted and all(_is_behind_probe(entry) for entry in probed):
         reason = "shown to be better than every other decoder"
         return Recommendation(reference, f"use {reference.label}: {reason}")
 
     reasons = []
     if best is reference:
         reasons.append("best mean")
-    fewest_parameters = min(row.parameters["total"] for row in rows)
+    fewest_parameters = min(entry.parameters["total"] for entry in entries)
     if reference.parameters["total"] == fewest_parameters:
         reasons.append("fewest parameters")
     if not reasons:
@@ -677,33 +685,35 @@ def recommended(table: Table) -> Recommendation | None:
     return Recommendation(reference, f"use {reference.label}: {reason}")
 
 
-def _unbeaten_reference(table: Table, rows: Sequence[Entry]) -> Entry | None:
-    """Logistic regression where it is the best row, else the only row of the baseline.
+def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
+    """Logistic regression where it is the best entry, else the only baseline entry.
 
-    None where a row is shown to be better than it, and where nothing was compared.
+    None where an entry is shown to be better than it, and where nothing was compared.
     """
-    best = rows[0]
+    best = entries[0]
     if best.fitted:
-        probed = [row for row in table.rows if row.probed]
-        if not probed or any(_is_ahead_of_probe(row) for row in probed):
+        probed = [entry for entry in table.entries if entry.probed]
+        if not probed or any(_is_ahead_of_probe(entry) for entry in probed):
             return None
         return best
 
     if any(comparison.claim.verdict == "better" for _, comparison in table.compared):
         return None
-    if not table.compared and not any(row.probed for row in table.rows):
+    if not table.compared and not any(entry.probed for entry in table.entries):
         return None
     baselines = [
-        row for row in rows if row.attention == table.baseline and not row.fitted
+        entry
+        for entry in entries
+        if entry.attention == table.baseline and not entry.fitted
     ]
     return baselines[0] if len(baselines) == 1 else None
 
 
 def _clause_without_comparison(table: Table) -> str:
-    first = table.rows[0]
+    first = table.entries[0]
     interval = first.chosen.two_level
     mean = first.chosen.mean
-    if len(table.rows) > 1 or interval is None or mean is None:
+    if len(table.entries) > 1 or interval is None or mean is None:
         return (
             "Nothing is compared with a baseline, "
             "so that nothing is said of differences"
@@ -719,13 +729,13 @@ def _clause_without_comparison(table: Table) -> str:
 
 def _conditions(table: Table) -> str:
     """The conditions of the conclusion, in brackets; notes say what else is weak."""
-    trained = [row for row in table.rows if not (row.fitted or row.shuffled)]
+    trained = [entry for entry in table.entries if not (entry.fitted or entry.shuffled)]
     conditions = []
-    if any(row.optimistic for row in trained):
+    if any(entry.optimistic for entry in trained):
         conditions.append("some of it from numbers that are optimistic")
 
-    untuned = [row for row in trained if not row.tunings]
-    if any(row.candidate for row in untuned):
+    untuned = [entry for entry in trained if not entry.tunings]
+    if any(entry.candidate for entry in untuned):
         conditions.append("not tuned: every candidate stands for itself")
     elif untuned and len(untuned) == len(trained):
         conditions.append(NOT_TUNED)
@@ -734,10 +744,10 @@ def _conditions(table: Table) -> str:
 
     if any(comparison.other_grid for _, comparison in table.compared):
         conditions.append("though not all had the same grid")
-    num_undertrained = sum(row.undertrained for row in table.rows)
+    num_undertrained = sum(entry.undertrained for entry in table.entries)
     if num_undertrained:
         conditions.append(
-            f"and {num_undertrained} of {len(table.rows)} rows under-trained"
+            f"and {num_undertrained} of {len(table.entries)} decoders under-trained"
         )
     return f" ({', '.join(conditions)})" if conditions else ""
 

@@ -1,4 +1,4 @@
-"""The tables of a report: rows of the same states and the same test rows, compared.
+"""The tables of a report: entries of the same states and the same test rows, compared.
 
 A ``Table`` holds what a report says; a ``Format`` decides how that looks.
 """
@@ -31,7 +31,7 @@ from gaam_decoder.runs.result import RunResult, states_of
 from gaam_decoder.runs.tuning import Choice, Tuning, choose, reported
 from gaam_decoder.stats.scores.base import Score
 
-SEPARATE = "rows of different caches or test rows are not to be compared"
+SEPARATE = "decoders of different caches or test rows are not to be compared"
 ON_TRAINING_ROWS = "tested on its own training rows"
 AT_EDGE = " (edge)"
 CACHE_FIELDS = (
@@ -44,16 +44,16 @@ CACHE_FIELDS = (
     "hidden_size",
     "rows",
 )
-# settings that the name of a row spells in words of their own
+# settings that the name of an entry spells in words of their own
 SPELLED_IN_NAME = {"select", "allow_train_as_test", "shuffle_labels"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """All rows of one cache and one set of test rows.
+    """All entries of one cache and one set of test rows.
 
-    Rows of different tables are never compared. A table has no rows where a cache has
-    final models alone, which are not tested.
+    Entries of different tables are never compared. A table has no entries where a cache
+    has final models alone, which are not tested.
     """
 
     cache: dict[str, Any]
@@ -62,14 +62,14 @@ class Table:
     # the test rows, in words
     where: str
     num_test_rows: int = 0
-    rows: tuple[Entry, ...] = ()
+    entries: tuple[Entry, ...] = ()
     # the mechanism that the others are compared with
     baseline: str | None = None
-    # decoders that are no rows, because some of their folds are missing
+    # decoders that are no entries, because some of their folds are missing
     incomplete: Sequence[str] = ()
     # comparisons that Holm corrects for, by head; those that filters left out count
     num_tests: Mapping[str, int] = field(default_factory=dict)
-    # pairs of rows that differ in one setting alone
+    # pairs of entries that differ in one setting alone
     pairs: Pairs | None = None
     # largest difference that does not matter, a fraction or in the score's unit
     margin: float
@@ -85,18 +85,18 @@ class Table:
     groups: TableGroups | None = None
     # kept columns that look like groups but are not used as such: their value counts
     like_groups: Mapping[str, int] = field(default_factory=dict)
-    # runs of the rows and of the final models
+    # runs of the entries and of the final models
     runs: tuple[RunResult, ...]
 
     @property
     def shown(self) -> list[Entry]:
-        """The rows that are shown."""
-        return [row for row in self.rows if row.shown]
+        """The entries that are shown."""
+        return [entry for entry in self.entries if entry.shown]
 
     @property
     def compared(self) -> list[tuple[Entry, Comparison]]:
-        """The rows that are compared with the baseline."""
-        return [(row, row.compared) for row in self.rows if row.compared]
+        """The entries that are compared with the baseline."""
+        return [(entry, entry.compared) for entry in self.entries if entry.compared]
 
     @property
     def unit(self) -> Score:
@@ -151,14 +151,14 @@ class Table:
         return "rows" if self.num_groups is None else "groups"
 
     def beside(self) -> list[str]:
-        """Lines on what the table does not show: further rows, and final models."""
+        """Lines on what the table does not show: further entries, and final models."""
         lines = []
-        num_hidden = len(self.rows) - len(self.shown)
+        num_hidden = len(self.entries) - len(self.shown)
         if num_hidden:
             lines.append(
-                f"{num_hidden} of {len(self.rows)} rows are not shown, but counted in "
-                "all that is said; what is shown because its test score is good is "
-                "better by luck too"
+                f"{num_hidden} of {len(self.entries)} decoders are not shown, but "
+                "counted in all that is said; what is shown because its test score is "
+                "good is better by luck too"
             )
         for model in self.finals:
             name = f"{brief(model['attention'])} + {brief(model['head'], 60)}"
@@ -182,8 +182,10 @@ class Table:
                 name: self.cache[name] for name in CACHE_FIELDS if name in self.cache
             },
             "cache_differs_by": self.apart or None,
-            "rows": [row.to_dict() for row in self.shown],
-            "majority_accuracy": self.rows[0].majority_accuracy if self.rows else None,
+            "entries": [entry.to_dict() for entry in self.shown],
+            "majority_accuracy": self.entries[0].majority_accuracy
+            if self.entries
+            else None,
             "class_names": self.cache["class_names"],
             "tested_on": self.where,
             "test_rows": self.num_test_rows,
@@ -193,9 +195,11 @@ class Table:
             "margin": self.margin,
             "score": self.score,
             "temperature": self.temperature,
-            "unchosen_rows": [i for i, row in enumerate(self.shown) if row.unchosen],
+            "unchosen_entries": [
+                i for i, entry in enumerate(self.shown) if entry.unchosen
+            ],
             "final_models": list(self.finals),
-            "rows_not_shown": len(self.rows) - len(self.shown),
+            "entries_not_shown": len(self.entries) - len(self.shown),
             "selection": self.selection.to_dict() if self.selection else None,
         }
 
@@ -248,7 +252,7 @@ def build_tables(
     pairs: str | None = None,
     groups: str | None = None,
 ) -> list[Table]:
-    """Make a table for each cache and set of test rows, a row for runs of other seeds.
+    """Make a table for each cache and test rows, an entry for runs of other seeds.
 
     Arguments and errors are those of ``report``. Runs that filters left out count for
     Holm alone: a person who filters after a look at the results gets no smaller p.
@@ -265,26 +269,31 @@ def build_tables(
     )
     choice, tested = _choose_and_group(runs, options)
 
-    # for Holm, the rows that filters left out of each table too
-    all_rows_by_test: dict[tuple[Any, ...], list[Entry]] = {}
+    # for Holm, the entries that filters left out of each table too
+    all_entries_by_test: dict[tuple[Any, ...], list[Entry]] = {}
     if options.left_out_runs:
         _, all_tested = _choose_and_group([*runs, *options.left_out_runs], options)
-        all_rows_by_test = {test.key: test.rows for test in all_tested}
-    all_rows = [all_rows_by_test.get(test.key, []) for test in tested]
+        all_entries_by_test = {test.key: test.entries for test in all_tested}
+    all_entries = [all_entries_by_test.get(test.key, []) for test in tested]
 
-    shown_rows = [test.rows for test in tested]
+    shown_entries = [test.entries for test in tested]
     chosen_baseline = compare.choose_baseline(
-        [row for rows in shown_rows for row in rows], baseline
+        [entry for entries in shown_entries for entry in entries], baseline
     )
     pairs_of_tables = compare.every_pair(
-        list(zip(shown_rows, all_rows, strict=True)), pairs, options.margin
+        list(zip(shown_entries, all_entries, strict=True)), pairs, options.margin
     )
     tables = [
         _build_table(
-            test, rows_of_test, table_pairs, chosen_baseline, choice.unchosen, options
+            test,
+            entries_of_test,
+            table_pairs,
+            chosen_baseline,
+            choice.unchosen,
+            options,
         )
-        for test, rows_of_test, table_pairs in zip(
-            tested, all_rows, pairs_of_tables, strict=True
+        for test, entries_of_test, table_pairs in zip(
+            tested, all_entries, pairs_of_tables, strict=True
         )
     ]
     return _tell_caches_apart(_add_final_models(tables, choice, options))
@@ -306,7 +315,7 @@ def _margin_of_score(unit: Score, margin: float | None) -> float:
 def _choose_and_group(
     runs: Sequence[RunResult], options: _TableOptions
 ) -> tuple[Choice, list[Tested]]:
-    """Choose the candidate of every row, and group the rows by their test rows."""
+    """Choose the candidate of every entry, and group the entries by their test rows."""
     keep_all = options.every_candidate
     choice = Choice(list(runs), {}, ()) if keep_all else choose(runs)
     tested = entries_by_test(
@@ -322,55 +331,55 @@ def _choose_and_group(
 
 def _build_table(
     test: Tested,
-    all_rows: Sequence[Entry],
+    all_entries: Sequence[Entry],
     pairs: Pairs,
     baseline: str | None,
     unchosen_runs: Sequence[str],
     options: _TableOptions,
 ) -> Table:
-    """Compare the rows of one set of test rows.
+    """Compare the entries of one set of test rows.
 
     Args:
-        test: the rows, and what tests them.
-        all_rows: those that filters left out too.
+        test: the entries, and what tests them.
+        all_entries: those that filters left out too.
         pairs: the pairs of the table.
         baseline: mechanism that the others are compared with.
         unchosen_runs: keys of candidates between which validation could not choose.
         options: what all tables share.
     """
-    rows = test.rows
+    entries = test.entries
 
-    def find_baseline(row: Entry, candidates: Sequence[Entry]) -> Entry | None:
-        return compare.counterpart(row, candidates, baseline)
+    def find_baseline(entry: Entry, candidates: Sequence[Entry]) -> Entry | None:
+        return compare.counterpart(entry, candidates, baseline)
 
-    compared = compare.compare_all(rows, all_rows, options.margin, find_baseline)
-    probed = compare.compare_all(rows, all_rows, options.margin, compare.probe_of)
+    compared = compare.compare_all(entries, all_entries, options.margin, find_baseline)
+    probed = compare.compare_all(entries, all_entries, options.margin, compare.probe_of)
 
-    # the baseline of a row that is shown stays beside it
-    best_rows = rows[: options.top]
-    baselines = [find_baseline(row, rows) for row in best_rows]
-    shown = [*best_rows, *baselines]
+    # the baseline of an entry that is shown stays beside it
+    best_entries = entries[: options.top]
+    baselines = [find_baseline(entry, entries) for entry in best_entries]
+    shown = [*best_entries, *baselines]
 
-    finished_rows = [
+    finished_entries = [
         replace(
-            row,
-            compared=compared.get(row.key),
-            probed=probed.get(row.key),
-            unchosen=row.runs[0].key in unchosen_runs,
-            candidate=options.every_candidate and len(rows) > 1,
-            shown=any(row is shown_row for shown_row in shown),
+            entry,
+            compared=compared.get(entry.key),
+            probed=probed.get(entry.key),
+            unchosen=entry.runs[0].key in unchosen_runs,
+            candidate=options.every_candidate and len(entries) > 1,
+            shown=any(entry is shown_entry for shown_entry in shown),
         )
-        for row in rows
+        for entry in entries
     ]
-    has_baseline = any(compare.is_of(row, baseline) for row in rows)
+    has_baseline = any(compare.is_of(entry, baseline) for entry in entries)
     return Table(
-        cache=rows[0].runs[0].cache,
+        cache=entries[0].runs[0].cache,
         where=test.where,
         num_test_rows=len(test.labels),
-        rows=_name_rows(finished_rows),
+        entries=_name_entries(finished_entries),
         baseline=baseline if has_baseline else None,
         incomplete=test.incomplete,
-        num_tests=compare.counts_by_head(rows, compared),
+        num_tests=compare.counts_by_head(entries, compared),
         pairs=pairs,
         margin=options.margin,
         score=options.score,
@@ -378,8 +387,10 @@ def _build_table(
         selection=options.selection,
         uncounted=options.num_unread_runs,
         groups=test.groups,
-        like_groups=columns_like_groups(test.groups, _share_right(rows), test.labels),
-        runs=tuple(run for row in rows for run in row.runs),
+        like_groups=columns_like_groups(
+            test.groups, _share_right(entries), test.labels
+        ),
+        runs=tuple(run for entry in entries for run in entry.runs),
     )
 
 
@@ -440,87 +451,89 @@ def _tell_caches_apart(tables: Sequence[Table]) -> list[Table]:
     ]
 
 
-def _share_right(rows: Sequence[Entry]) -> NDArray[np.float64]:
+def _share_right(entries: Sequence[Entry]) -> NDArray[np.float64]:
     """Share of decoders and seeds that are right on each test row, (N,)."""
-    trained = [row for row in rows if row.finished and not row.shuffled]
+    trained = [entry for entry in entries if entry.finished and not entry.shuffled]
     right_by_decoder = [
-        np.asarray(row.accuracy.scored.by_row) for row in trained or rows
+        np.asarray(entry.accuracy.scored.by_row) for entry in trained or entries
     ]
     share_N: NDArray[np.float64] = np.mean(
         [right_SN.mean(0) for right_SN in right_by_decoder], axis=0
     )
-    # a row without a finished seed has a mean of nothing
+    # an entry without a finished seed has a mean of nothing
     return np.nan_to_num(share_N)
 
 
-def _name_rows(rows: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The rows with short names, and with the settings in which they differ."""
-    names_heads = len({row.head for row in rows if not row.fitted}) > 1
-    settings = _settings_to_show(rows)
-    names = [_name_of(row, names_heads or row.fitted) for row in rows]
+def _name_entries(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The entries with short names, and with the settings in which they differ."""
+    names_heads = len({entry.head for entry in entries if not entry.fitted}) > 1
+    settings = _settings_to_show(entries)
+    names = [_name_of(entry, names_heads or entry.fitted) for entry in entries]
 
-    named_rows = []
+    named_entries = []
     labels = []
-    for row, name in zip(rows, names, strict=True):
-        spelled = _spell_settings(row, settings, rows)
+    for entry, name in zip(entries, names, strict=True):
+        spelled = _spell_settings(entry, settings, entries)
         marked = []
         for setting, text in spelled.items():
-            marked.append(text + AT_EDGE if setting in row.at_edge else text)
-        named_rows.append(replace(row, name=name, settings=", ".join(marked)))
+            marked.append(text + AT_EDGE if setting in entry.at_edge else text)
+        named_entries.append(replace(entry, name=name, settings=", ".join(marked)))
 
-        # a name that several rows have needs the settings behind it
+        # a name that several entries have needs the settings behind it
         label = name
         if names.count(name) > 1:
             label = f"{name} {', '.join(spelled.values())}".strip()
         labels.append(label)
     return tuple(
-        replace(row, label=label)
-        for row, label in zip(named_rows, compare.numbered(labels), strict=True)
+        replace(entry, label=label)
+        for entry, label in zip(named_entries, compare.numbered(labels), strict=True)
     )
 
 
-def _settings_to_show(rows: Sequence[Entry]) -> list[str]:
-    """Settings that were tuned or differ between rows, sorted."""
-    tuned = {name for row in rows for tuning in row.tunings for name in tuning.names}
-    known = {name for row in rows for name in row.recipe} - SPELLED_IN_NAME
-    return [name for name in sorted(known) if name in tuned or _varies(name, rows)]
+def _settings_to_show(entries: Sequence[Entry]) -> list[str]:
+    """Settings that were tuned or differ between entries, sorted."""
+    tuned = {
+        name for entry in entries for tuning in entry.tunings for name in tuning.names
+    }
+    known = {name for entry in entries for name in entry.recipe} - SPELLED_IN_NAME
+    return [name for name in sorted(known) if name in tuned or _varies(name, entries)]
 
 
-def _varies(setting: str, rows: Sequence[Entry]) -> bool:
-    """Whether rows differ in a setting, among those in which it plays a part."""
+def _varies(setting: str, entries: Sequence[Entry]) -> bool:
+    """Whether entries differ in a setting, among those in which it plays a part."""
     values = set()
-    for row in rows:
-        if setting in row.recipe or setting in DRAWN_BY or not row.fitted:
-            values.add(str(row.recipe.get(setting)))
+    for entry in entries:
+        if setting in entry.recipe or setting in DRAWN_BY or not entry.fitted:
+            values.add(str(entry.recipe.get(setting)))
     return len(values) > 1
 
 
-def _name_of(row: Entry, with_head: bool) -> str:
-    name = brief(row.attention)
+def _name_of(entry: Entry, with_head: bool) -> str:
+    name = brief(entry.attention)
     if with_head:
-        name += f" + {brief(row.head, 60)}"
-    if row.shuffled:
+        name += f" + {brief(entry.head, 60)}"
+    if entry.shuffled:
         name += " labels shuffled"
-    if row.select != "val":
-        name += f" select={row.select}"
+    if entry.select != "val":
+        name += f" select={entry.select}"
     return name
 
 
 def _spell_settings(
-    row: Entry, settings: Sequence[str], rows: Sequence[Entry]
+    entry: Entry, settings: Sequence[str], entries: Sequence[Entry]
 ) -> dict[str, str]:
-    """The settings of a row in words, by their names.
+    """The settings of an entry in words, by their names.
 
-    The code of a mechanism is among them where it differs between rows.
+    The code of a mechanism is among them where it differs between entries.
     """
     spelled = {}
     for name in settings:
-        value = row.recipe.get(name)
+        value = entry.recipe.get(name)
         if value is not None:
             spelled[name] = brief(f"{name}={value}")
-    codes = {other.code for other in rows if other.attention == row.attention}
+    codes = {other.code for other in entries if other.attention == entry.attention}
     if len(codes) > 1:
-        spelled["code"] = row.code
+        spelled["code"] = entry.code
     return spelled
 
 

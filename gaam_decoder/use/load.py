@@ -247,7 +247,9 @@ def _recommended(folder: Path) -> Path:
     the only usable run of a decoder that was trained on folds.
     """
     tables = report(folder).tables
-    entries = [entry for table in tables for entry in table.rows if not entry.shuffled]
+    entries = [
+        entry for table in tables for entry in table.entries if not entry.shuffled
+    ]
     choice = recommended(tables[0]) if len(tables) == 1 else None
     if choice is None and len(entries) == 1:
         reason = f"use {entries[0].attention}: the only decoder"

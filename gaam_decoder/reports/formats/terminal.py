@@ -92,7 +92,7 @@ def _write(
     """Write a table with its conclusion and notes."""
     for answer in answers(table, sections):
         _say(console, answer + ".")
-    if table.rows:
+    if table.entries:
         _write_main(table, console, columns)
 
     for line in table.beside():
@@ -126,7 +126,9 @@ def _write_main(table: Table, console: Console, columns: Sequence[Column]) -> No
 
     explanation = of_score(table)
     heads = {
-        row.head for row in table.rows if f"+ {brief(row.head, 60)}" not in row.name
+        entry.head
+        for entry in table.entries
+        if f"+ {brief(entry.head, 60)}" not in entry.name
     }
     for head in heads:
         explanation += f", head {brief(head)}"
@@ -170,15 +172,15 @@ def _drawn(sheet: Sheet) -> RichTable:
 def _main(table: Table, console: Console) -> RichTable:
     """Draw the table of decoders, with as many columns as the screen has room for."""
     names = []
-    for row in table.shown:
-        settings = row.settings.replace(AT_EDGE, "(edge)").replace(", ", " ")
-        names.append(f"{row.name} {settings}".rstrip() + marks(row))
+    for entry in table.shown:
+        settings = entry.settings.replace(AT_EDGE, "(edge)").replace(", ", " ")
+        names.append(f"{entry.name} {settings}".rstrip() + marks(entry))
     score = table.unit.column.replace("accuracy", "acc").replace(" ", "\n", 1)
 
     # Each column with its header; a column without any value is left out.
     texts_of: dict[Column, list[str]] = {}
     for column in SCREEN:
-        cells = [column.text(row) for row in table.shown]
+        cells = [column.text(entry) for entry in table.shown]
         if any(cells):
             texts_of[column] = [column.short.format(score=score), *cells]
 

@@ -30,7 +30,7 @@ from gaam_decoder.runs.tuning import TUNED, first_runs
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-RowOfLayer = dict[int, Entry]  # rows on one layer alone, by its number
+EntryOfLayer = dict[int, Entry]  # entries on one layer alone, by its number
 
 HELD_OUT = {"val": "validation accuracy, %", "test": "TEST accuracy, %"}
 # Three layers have six orders: every rank correlation is as good as chance.
@@ -63,19 +63,19 @@ class Learned(Writer):
     place = 12
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Make the sections, most of them without rows of several folds."""
-        rows = [row for row in table.rows if row.folds == 1]
-        yield from _importance_section(table, rows)
-        yield from _curves_section(table, rows)
+        """Make the sections, most of them without entries of several folds."""
+        entries = [entry for entry in table.entries if entry.folds == 1]
+        yield from _importance_section(table, entries)
+        yield from _curves_section(table, entries)
         yield from _parameters_section(table)
-        yield from _gates_section(table, rows)
+        yield from _gates_section(table, entries)
 
 
-def _importance_section(table: Table, rows: Sequence[Entry]) -> Iterator[Section]:
-    mechanisms = list(beside_alone(table.rows))
+def _importance_section(table: Table, entries: Sequence[Entry]) -> Iterator[Section]:
+    mechanisms = list(beside_alone(table.entries))
     if mechanisms:
         yield _beside_alone(table, mechanisms)
-    elif any(_importance(row) is not None for row in rows):
+    elif any(_importance(entry) is not None for entry in entries):
         yield Section(
             name="importance",
             heading="What mechanisms read of every layer",
@@ -83,9 +83,9 @@ def _importance_section(table: Table, rows: Sequence[Entry]) -> Iterator[Section
         )
 
 
-def _curves_section(table: Table, rows: Sequence[Entry]) -> Iterator[Section]:
-    trained = [row for row in rows if not row.fitted]
-    if any(run.log for row in trained for run in row.runs):
+def _curves_section(table: Table, entries: Sequence[Entry]) -> Iterator[Section]:
+    trained = [entry for entry in entries if not entry.fitted]
+    if any(run.log for entry in trained for run in entry.runs):
         yield Section(
             name="curves", heading="Learning curves", make=lambda: _curves(table)
         )
@@ -93,9 +93,9 @@ def _curves_section(table: Table, rows: Sequence[Entry]) -> Iterator[Section]:
 
 def _parameters_section(table: Table) -> Iterator[Section]:
     lines = []
-    for row in table.shown:
-        for name, ranges in row.learned.items():
-            lines.append([row.label, brief(name, 40), *_range_cells(ranges)])
+    for entry in table.shown:
+        for name, ranges in entry.learned.items():
+            lines.append([entry.label, brief(name, 40), *_range_cells(ranges)])
     if lines:
         title = "learned parameters after training, over heads, features and seeds"
         sheet = Sheet(title, PARAMETER_HEADER, lines)
@@ -116,12 +116,14 @@ def _range_cells(ranges: Mapping[str, Any]) -> list[str]:
     return cells
 
 
-def _gates_section(table: Table, rows: Sequence[Entry]) -> Iterator[Section]:
-    gated = [row for row in rows if row.finished and _has_feature_gate(row, table)]
+def _gates_section(table: Table, entries: Sequence[Entry]) -> Iterator[Section]:
+    gated = [
+        entry for entry in entries if entry.finished and _has_feature_gate(entry, table)
+    ]
     if not gated:
         return
     gate = planted_gate(table.cache)
-    lead = f"of {len(gated)} rows"
+    lead = f"of {len(gated)} decoders"
     if gate:
         lead += f", beside the planted one ({gate})"
     yield Section(
@@ -134,33 +136,33 @@ def _gates_section(table: Table, rows: Sequence[Entry]) -> Iterator[Section]:
     )
 
 
-def _has_feature_gate(row: Entry, table: Table) -> bool:
+def _has_feature_gate(entry: Entry, table: Table) -> bool:
     """Whether a gate has a centre for every feature, unlike gaussian-mixture."""
-    offset = row.runs[0].learned.get(OFFSET, np.empty(0))
+    offset = entry.runs[0].learned.get(OFFSET, np.empty(0))
     return bool(offset.shape[2:] == (table.cache["hidden_size"],))
 
 
 def _curves(table: Table) -> Parts:
-    selections = "".join({row.select for row in table.rows})
+    selections = "".join({entry.select for entry in table.entries})
     titles = {
         "loss": "training loss",
         "train_accuracy": "training accuracy, %",
         "accuracy": HELD_OUT.get(selections, "held-out accuracy, %"),
     }
     panels: dict[str, list[Line]] = {}
-    for row in table.rows:
-        log = _training_log(row)
+    for entry in table.entries:
+        log = _training_log(entry)
         for key, title in titles.items():
-            line = _curve(row.label, log, key)
+            line = _curve(entry.label, log, key)
             if line is not None:
                 panels.setdefault(title, []).append(line)
 
     header = ["decoder", *panels]
-    cells = [[row.label] for row in table.rows]
+    cells = [[entry.label] for entry in table.entries]
     for lines in panels.values():
         ends = {line.label: f"{line.y[0]:.4g} to {line.y[-1]:.4g}" for line in lines}
-        for row_cells in cells:
-            row_cells.append(ends.get(row_cells[0], "-"))
+        for line_cells in cells:
+            line_cells.append(ends.get(line_cells[0], "-"))
     sheet = Sheet("first to last epoch, mean over seeds", header, cells)
     drawn = [(title, lines[:MOST_LINES]) for title, lines in panels.items()]
     picture = Picture(
@@ -172,17 +174,17 @@ def _curves(table: Table) -> Parts:
     return (sheet,), (picture,) if drawn else ()
 
 
-def _training_log(row: Entry) -> "DataFrame":
+def _training_log(entry: Entry) -> "DataFrame":
     """The log of every seed, from the run that counts for it; empty for a fit."""
     import pandas
 
-    counting_run = {} if row.fitted else first_runs(row.runs)
-    entries = []
-    for run in row.runs:
-        entries += [
-            entry for entry in run.log if counting_run.get(entry["seed"]) is run
+    counting_run = {} if entry.fitted else first_runs(entry.runs)
+    records = []
+    for run in entry.runs:
+        records += [
+            record for record in run.log if counting_run.get(record["seed"]) is run
         ]
-    return pandas.DataFrame(entries)
+    return pandas.DataFrame(records)
 
 
 def _curve(label: str, log: "DataFrame", key: str) -> Line | None:
@@ -200,66 +202,68 @@ def _curve(label: str, log: "DataFrame", key: str) -> Line | None:
     return Line(label, list(mean_E.index), list(mean_E), band)
 
 
-def beside_alone(rows: Sequence[Entry]) -> Iterator[dict[str, Any]]:
+def beside_alone(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
     """Put the importance of layers beside the accuracy on each alone, as JSON values.
 
-    A row with attention maps needs rows on at least four of its layers, each on one
-    layer alone, with the same head and recipe except the layers; tuned settings may
-    differ. The rows of its own mechanism count, or without any, those of others.
+    An entry with attention maps needs entries on at least four of its layers, each on
+    one layer alone, with the same head and recipe except the layers; tuned settings may
+    differ. The entries of its own mechanism count, or without any, those of others.
     """
     usable = [
-        row for row in rows if row.finished and not row.shuffled and row.folds == 1
+        entry
+        for entry in entries
+        if entry.finished and not entry.shuffled and entry.folds == 1
     ]
-    singles = [row for row in usable if len(row.runs[0].layer_numbers) == 1]
-    for row in usable:
-        by_mechanism = _rows_alone(row, singles)
+    singles = [entry for entry in usable if len(entry.runs[0].layer_numbers) == 1]
+    for entry in usable:
+        by_mechanism = _entries_alone(entry, singles)
         factor_SL = None
         if by_mechanism:
-            factor_SL = factor_by_seed(row.runs, row.finished)
+            factor_SL = factor_by_seed(entry.runs, entry.finished)
         if factor_SL is None or not np.isfinite(factor_SL).all():
             continue
-        for mechanism, row_of_layer in by_mechanism.items():
-            values = _correlate(row, factor_SL, mechanism, row_of_layer)
+        for mechanism, entry_of_layer in by_mechanism.items():
+            values = _correlate(entry, factor_SL, mechanism, entry_of_layer)
             if values is not None:
                 yield values
 
 
-def _rows_alone(row: Entry, singles: Sequence[Entry]) -> dict[str, RowOfLayer]:
-    """Rows on single layers of a row, of each mechanism with enough layers."""
-    layers = row.runs[0].layer_numbers
+def _entries_alone(entry: Entry, singles: Sequence[Entry]) -> dict[str, EntryOfLayer]:
+    """Entries on single layers of an entry, of each mechanism with enough layers."""
+    layers = entry.runs[0].layer_numbers
     apart = {"layers"}
-    if row.tunings:
+    if entry.tunings:
         apart.update(TUNED)
-    by_mechanism: dict[str, RowOfLayer] = {}
+    by_mechanism: dict[str, EntryOfLayer] = {}
     for single in singles:
         (layer,) = single.runs[0].layer_numbers
-        is_same = single.head == row.head and same_recipe(
-            single.recipe, row.recipe, apart
+        is_same = single.head == entry.head and same_recipe(
+            single.recipe, entry.recipe, apart
         )
         if is_same and layer in layers:
             by_mechanism.setdefault(single.attention, {})[layer] = single
 
     enough = {
-        mechanism: row_of_layer
-        for mechanism, row_of_layer in by_mechanism.items()
-        if len(row_of_layer) >= LEAST_LAYERS
+        mechanism: entry_of_layer
+        for mechanism, entry_of_layer in by_mechanism.items()
+        if len(entry_of_layer) >= LEAST_LAYERS
     }
-    if row.attention in enough:
-        return {row.attention: enough[row.attention]}
+    if entry.attention in enough:
+        return {entry.attention: enough[entry.attention]}
     return enough
 
 
 def _correlate(
-    row: Entry, factor_SL: NDArray[Any], mechanism: str, row_of_layer: RowOfLayer
+    entry: Entry, factor_SL: NDArray[Any], mechanism: str, entry_of_layer: EntryOfLayer
 ) -> dict[str, Any] | None:
     """Importance and accuracy of every layer; None if no seed finished on all."""
-    numbers = sorted(row_of_layer)
-    singles = [row_of_layer[layer] for layer in numbers]
+    numbers = sorted(entry_of_layer)
+    singles = [entry_of_layer[layer] for layer in numbers]
     seeds = sorted(set.intersection(*(set(single.finished) for single in singles)))
     if not seeds:
         return None
 
-    layers = row.runs[0].layer_numbers
+    layers = entry.runs[0].layer_numbers
     factor_L = factor_SL[:, [layers.index(layer) for layer in numbers]].mean(0)
     right_LSN = np.stack(
         [single.right[[single.finished.index(s) for s in seeds]] for single in singles]
@@ -271,10 +275,10 @@ def _correlate(
         for layer, factor, accuracy in zip(numbers, factor_L, accuracy_L, strict=True)
     ]
     return {
-        "importance_of": row.label,
+        "importance_of": entry.label,
         "alone": brief(mechanism),
         "rho": _rho(factor_L.round(9), accuracy_L),
-        "seeds_of_importance": list(row.finished),
+        "seeds_of_importance": list(entry.finished),
         "seeds_alone": seeds,
         "layers": by_layer,
     }
@@ -310,9 +314,9 @@ def _beside_alone(table: Table, mechanisms: list[dict[str, Any]]) -> Section:
     )
 
 
-def _importance(row: Entry) -> Importance | None:
-    """The importance of layers, if the row reads several."""
-    importance = row.importance
+def _importance(entry: Entry) -> Importance | None:
+    """The importance of layers, if the entry reads several."""
+    importance = entry.importance
     if importance is None or len(importance.layers) < 2:
         return None
     return importance
@@ -321,16 +325,16 @@ def _importance(row: Entry) -> Importance | None:
 def _shares(table: Table, *first_sheets: Sheet) -> Parts:
     lines = []
     curves = []
-    for row in table.rows:
-        importance = _importance(row)
+    for entry in table.entries:
+        importance = _importance(entry)
         if importance is None:
             continue
         layers_read = _layers_by_share(importance)
-        lines.append([row.label, ", ".join(layers_read[:3]), layers_read[-1]])
+        lines.append([entry.label, ", ".join(layers_read[:3]), layers_read[-1]])
         mean_L = np.array(importance.contribution)
         sd_L = np.array(importance.contribution_sd or 0 * mean_L)
         band = (mean_L - sd_L, mean_L + sd_L)
-        curves.append(Line(row.label, importance.layers, mean_L, band))
+        curves.append(Line(entry.label, importance.layers, mean_L, band))
 
     header = ["decoder", "layers read most (share)", "least"]
     sheet = Sheet("share of layers in the summed attention", header, lines)
@@ -352,13 +356,13 @@ def _layers_by_share(importance: Importance) -> list[str]:
     return [f"{layer} ({share:.1f}%)" for share, layer in sorted(shares, reverse=True)]
 
 
-def _gates(rows: Sequence[Entry], gate: str | None) -> Parts:
+def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
     lines = []
-    for row in rows:
-        curve_SP = learned_curves(row.runs)
+    for entry in entries:
+        curve_SP = learned_curves(entry.runs)
         if curve_SP is not None:
             band = (curve_SP.min(0), curve_SP.max(0))
-            lines.append(Line(row.label, RESIDUALS, curve_SP.mean(0), band))
+            lines.append(Line(entry.label, RESIDUALS, curve_SP.mean(0), band))
     planted = None
     if gate:
         planted = Line("planted", RESIDUALS, planted_curve(gate))

@@ -1,4 +1,4 @@
-"""Show every score of every row, the recall of classes, and calibration.
+"""Show every score of every entry, the recall of classes, and calibration.
 
 The JSON also has the confusion matrices.
 """
@@ -33,9 +33,9 @@ class Scores(Writer):
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no seed finished."""
-        if not any(row.finished for row in table.rows):
+        if not any(entry.finished for entry in table.entries):
             return
-        defined = {name for row in table.rows for name in row.every}
+        defined = {name for entry in table.entries for name in entry.every}
         units = {name: unit for name, unit in all_scores().items() if name in defined}
         titles = ", ".join(unit.title for unit in units.values())
         smaller = ", ".join(
@@ -57,12 +57,12 @@ class Scores(Writer):
 
 
 def _every(table: Table, units: dict[str, Score]) -> Sheet:
-    """Mean and standard deviation of every score of every row."""
+    """Mean and standard deviation of every score of every entry."""
     lines = []
-    for row in table.rows:
-        cells = [row.label]
+    for entry in table.entries:
+        cells = [entry.label]
         for name, unit in units.items():
-            value_S = row.every.get(name, np.empty(0))
+            value_S = entry.every.get(name, np.empty(0))
             cell = unit.text(float(value_S.mean())) if len(value_S) else "-"
             std = stats.standard_deviation(value_S)
             if std is not None:
@@ -75,18 +75,18 @@ def _every(table: Table, units: dict[str, Score]) -> Sheet:
 
 def _recall(table: Table) -> Sheet:
     """Share of the rows of every class that are right."""
-    count_C = table.rows[0].labels_per_class
+    count_C = table.entries[0].labels_per_class
     frequent = np.argsort(-count_C, kind="stable")[:MOST_CLASSES]
     listed = np.sort(frequent[count_C[frequent] > 0])
-    finished = [row for row in table.rows[:MOST_DECODERS] if row.finished]
+    finished = [entry for entry in table.entries[:MOST_DECODERS] if entry.finished]
     lines = []
-    for row in finished:
+    for entry in finished:
         for index in listed:
             count = count_C[index]
-            right = row.confusion[index, index]
-            share = float(right / (len(row.finished) * count))
+            right = entry.confusion[index, index]
+            share = float(right / (len(entry.finished) * count))
             name = brief(str(table.cache["class_names"][index]), 40)
-            lines.append([row.label, name, f"{count:,}", percent(share)])
+            lines.append([entry.label, name, f"{count:,}", percent(share)])
     caption = (
         f"recall by class, mean over seeds; of many the {MOST_CLASSES} most frequent, "
         f"and of the {MOST_DECODERS} best decoders"
@@ -97,8 +97,8 @@ def _recall(table: Table) -> Sheet:
 def _calibration(table: Table) -> Section:
     unit = score_of("ece")
     scaled = SCALED if table.temperature else ""
-    finished = [row for row in table.rows if row.finished]
-    errors = [float(row.every["ece"].mean()) for row in finished]
+    finished = [entry for entry in table.entries if entry.finished]
+    errors = [float(entry.every["ece"].mean()) for entry in finished]
     lines = [
         "ECE: distance between accuracy and mean probability of what is predicted, in "
         f"{BINS} bins of equal width (Naeini et al. 2015, Guo et al. 2017), of each "
@@ -108,7 +108,7 @@ def _calibration(table: Table) -> Section:
     if table.temperature:
         lines.append(TEMPERATURE)
     sheet = _calibration_sheet(finished, unit, table.temperature)
-    picture = _reliability_diagram(table.rows[:MOST_LINES])
+    picture = _reliability_diagram(table.entries[:MOST_LINES])
     return Section(
         name="calibration",
         heading="Calibration",
@@ -116,12 +116,12 @@ def _calibration(table: Table) -> Section:
         f"{unit.text(max(errors))}% (top label, {BINS} bins{scaled})",
         lines=tuple(lines),
         make=lambda: ((sheet,), (picture,)),
-        values=[_calibration_values(row) for row in finished],
+        values=[_calibration_values(entry) for entry in finished],
     )
 
 
 def _calibration_sheet(
-    rows: Sequence[Entry], unit: Score, has_temperature: bool
+    entries: Sequence[Entry], unit: Score, has_temperature: bool
 ) -> Sheet:
     header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
     caption = "calibration"
@@ -130,41 +130,41 @@ def _calibration_sheet(
         caption += SCALED
 
     lines = []
-    for row in rows:
-        value_S = row.every["ece"]
-        count, right, probability = row.bins.sum(1)
+    for entry in entries:
+        value_S = entry.every["ece"]
+        count, right, probability = entry.bins.sum(1)
         cells = [
-            row.label,
+            entry.label,
             unit.text(value_S.mean()),
             unit.std(stats.standard_deviation(value_S)),
             unit.text(probability / count),
             unit.text(right / count),
         ]
         if has_temperature:
-            temperature = row.temperature
+            temperature = entry.temperature
             cells.append(f"{temperature['mean']:.3g}" if temperature else "-")
         lines.append(cells)
     return Sheet(caption, header, lines)
 
 
-def _calibration_values(row: Entry) -> dict[str, Any]:
-    count_B, right_B, probability_B = row.bins.tolist()
+def _calibration_values(entry: Entry) -> dict[str, Any]:
+    count_B, right_B, probability_B = entry.bins.tolist()
     return {
-        "decoder": row.label,
-        "ece": float(row.every["ece"].mean()),
-        "temperature": row.temperature,
+        "decoder": entry.label,
+        "ece": float(entry.every["ece"].mean()),
+        "temperature": entry.temperature,
         "rows": count_B,
         "right": right_B,
         "sum": probability_B,
     }
 
 
-def _reliability_diagram(rows: Sequence[Entry]) -> Picture:
+def _reliability_diagram(entries: Sequence[Entry]) -> Picture:
     curves = []
-    for row in rows:
-        count_B, right_B, probability_B = row.bins[:, row.bins[0] >= FEWEST]
+    for entry in entries:
+        count_B, right_B, probability_B = entry.bins[:, entry.bins[0] >= FEWEST]
         mean_B = 100 * probability_B / count_B
-        curves.append(Line(row.label, mean_B, 100 * right_B / count_B))
+        curves.append(Line(entry.label, mean_B, 100 * right_B / count_B))
     diagonal = Line("as they say", [0, 100], [0, 100])
     return Picture(
         "reliability",

@@ -44,13 +44,13 @@ def test_nothing_that_is_said_of_what_was_evaluated_changes_and_every_format_sho
 ):
     def said(tables: list[Table]) -> list[Any]:
         words = [
-            (conclusion(t), notes(t), [row.label for row in t.rows]) for t in tables
+            (conclusion(t), notes(t), [row.label for row in t.entries]) for t in tables
         ]
         return [*words, [t.to_dict() | {"final_models": None} for t in tables]]
 
     for scene, (runs, finals) in SCENES.items():
         tables = build_tables([*finals, *runs])
-        assert said([table for table in tables if table.rows]) == said(
+        assert said([table for table in tables if table.entries]) == said(
             build_tables(runs)
         )
         found = [one for table in tables for one in table.finals]
