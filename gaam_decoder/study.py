@@ -30,11 +30,11 @@ from gaam_cache.common.settings import data_path
 from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.columns import OF_STUDY, sheet
+from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.drawing import overviews, svg_files
 from gaam_decoder.reports.formats._templates import rendered
 from gaam_decoder.reports.formats.csv import flat
 from gaam_decoder.reports.formats.markdown import pipe
-from gaam_decoder.reports.notes import conclusion
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.result import RunResult
 

@@ -1,42 +1,31 @@
-"""Sentences about a table: its conclusion, its warnings and its notes.
+"""The notes of a report: what a reader has to know about the numbers of a table.
 
-Each note is a function of the table that returns a sentence or None. The conclusion
-names the decoder to use; ``predict``, ``export`` and ``load`` ask ``recommended``.
+Each note is one object of ``NOTES``; its function of the table returns a sentence, or
+nothing where the note does not apply.
 """
 
 import math
 import shlex
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from gaam_cache.common.messages import brief
-from gaam_cache.store.files import short_digest
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.compare import DEFAULT_BASELINE, counts_in_words, is_of
-from gaam_decoder.reports.entries import DEFAULT, Entry
+from gaam_decoder.reports.entries import Entry
+from gaam_decoder.reports.explanations import explained
 from gaam_decoder.reports.groups import in_words
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
+from gaam_decoder.reports.wording import SELECT_NOTES, chance, listed
 from gaam_decoder.runs.groups import EQUAL_ROWS
 from gaam_decoder.runs.loading import Selection
-from gaam_decoder.runs.tuning import tuning_in_words
-from gaam_decoder.stats.scores.base import percent
 
 CONTROLS = ("none", "scalar-mix")
 # with fewer test rows, one row is more than three points; the same limit holds for the
 # validation rows that choose an epoch
 FEW_ROWS = 30
-NAMED = 3  # decoders that the conclusion names; it counts the rest
 LISTED = 8  # decoders that a note names; it counts the rest
-PROBE = "logistic regression (none + lbfgs)"
-NOT_TUNED = "not tuned: validation chose no learning rate"
-SELECT_NOTES = {
-    "val": "epoch chosen on a held-out part of train",
-    "last": "last epoch, no rows choose: learning rates are not tuned, and there is no "
-    "logistic regression (none + lbfgs) to compare with",
-    "test": "epoch chosen on test: optimistic, do not quote as test accuracy",
-}
 INTERVALS = (
     "95% CI: a confidence interval of the mean over seeds and {}; it does not predict "
     "what another test set gives"
@@ -45,19 +34,19 @@ UNDERTRAINED = (
     "† under-trained: longer training, or another rate than the chosen one, "
     "may do better"
 )
-TEMPERATURE = (
-    "a temperature was fitted for every seed and fold by the log loss of the rows that "
-    "chose the epoch (Guo et al. 2017); log loss, Brier score, ECE and the reliability "
-    "diagram are of logits divided by it, all else, AUROC too, of logits as they are"
-)
-Note = Callable[[Table], str | None]
 
 
-class Recommendation(NamedTuple):
-    """The entry to use, and a clause that says so and why."""
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A note of a report."""
 
-    entry: Entry
-    advice: str
+    name: str
+    # the sentence of a table without its full stop; None where it does not apply
+    text: Callable[[Table], str | None]
+    # whether nobody may miss it: it stands beside a single section, too
+    is_warning: bool = False
+    # whether a table without entries may have it
+    without_entries: bool = False
 
 
 def notes(table: Table) -> list[str]:
@@ -79,40 +68,41 @@ def below(table: Table) -> list[str]:
     return lines
 
 
-def caused(table: Table, most: int | None = None) -> list[str]:
-    """The notes that these runs gave rise to, the gravest first.
-
-    ``most`` limits how many of ``NOTES`` are considered. A table without entries has
-    only the note on what filters left out.
-    """
-    functions = NOTES[:most] if table.entries else NOTES[:1]
-    messages = []
-    for function in functions:
-        message = function(table)
-        if message:
-            messages.append(message)
-    return messages
+def caused(table: Table) -> list[str]:
+    """The notes that these runs gave rise to, the gravest first."""
+    return _texts(table, NOTES)
 
 
 def warnings(table: Table) -> list[str]:
     """The notes that nobody may miss, as full sentences."""
-    return [
-        f"{message[0].upper()}{message[1:]}."
-        for message in caused(table, NUM_GRAVE_NOTES)
-    ]
+    grave = [note for note in NOTES if note.is_warning]
+    return [f"{text[0].upper()}{text[1:]}." for text in _texts(table, grave)]
 
 
-def _note_on_entries(text: str, applies: Callable[[Entry], object]) -> Note:
-    """Make a note that lists the entries to which ``applies`` says yes."""
+def _texts(table: Table, notes_of_report: Sequence[Note]) -> list[str]:
+    """The sentences of the notes that apply to a table."""
+    texts = []
+    for note in notes_of_report:
+        if table.entries or note.without_entries:
+            text = note.text(table)
+            if text:
+                texts.append(text)
+    return texts
 
-    def note(table: Table) -> str | None:
+
+def _name_entries(
+    text: str, applies: Callable[[Entry], object]
+) -> Callable[[Table], str | None]:
+    """Make a text that names the entries to which ``applies`` says yes."""
+
+    def name_entries(table: Table) -> str | None:
         names = [entry.label for entry in table.entries if applies(entry)]
-        return f"{text}: {_listed(names, LISTED)}" if names else None
+        return f"{text}: {listed(names, LISTED)}" if names else None
 
-    return note
+    return name_entries
 
 
-def selected(table: Table) -> str | None:
+def _selected(table: Table) -> str | None:
     """Which runs filters left out, and what p-values and the baseline lose by it."""
     selection = table.selection
     if selection is None:
@@ -308,7 +298,7 @@ def _not_compared(table: Table) -> str | None:
         return not (entry.compared or exempt)
 
     text = f"not compared, no '{brief(baseline)}' of the same head, recipe and seeds"
-    return _note_on_entries(text, lacks_counterpart)(table)
+    return _name_entries(text, lacks_counterpart)(table)
 
 
 def _against_probe(table: Table) -> str | None:
@@ -323,7 +313,7 @@ def _against_probe(table: Table) -> str | None:
 
     parts = []
     for verdict, labels in labels_by_verdict.items():
-        parts.append(f"{verdict}: {_listed(labels, LISTED) or 'no decoder'}")
+        parts.append(f"{verdict}: {listed(labels, LISTED) or 'no decoder'}")
     return (
         "against logistic regression on the same states, none + lbfgs "
         f"(Holm in its own family): {'; '.join(parts)}"
@@ -363,11 +353,6 @@ def _few_training_rows(table: Table) -> str | None:
     )
 
 
-def chance(entry: Entry) -> float:
-    """Accuracy without information, a fraction: the share of the largest test class."""
-    return float(entry.labels_per_class.max() / entry.labels_per_class.sum())
-
-
 def _above_chance(entry: Entry) -> bool:
     """Whether a decoder learned shuffled labels."""
     # one seed is one permutation of the labels, which shows nothing
@@ -378,392 +363,88 @@ def _above_chance(entry: Entry) -> bool:
 
 
 # in order of weight
-NOTES: tuple[Note, ...] = (
-    selected,
-    _note_on_entries(
-        f"{ON_TRAINING_ROWS}, no test accuracy", lambda entry: entry.on_training_rows
+NOTES = (
+    Note("selected", _selected, is_warning=True, without_entries=True),
+    Note(
+        "on training rows",
+        _name_entries(
+            f"{ON_TRAINING_ROWS}, no test accuracy",
+            lambda entry: entry.on_training_rows,
+        ),
+        is_warning=True,
     ),
-    _note_on_entries(
-        f"select test: {SELECT_NOTES['test']}", lambda entry: entry.select == "test"
+    Note(
+        "selected on test rows",
+        _name_entries(
+            f"select test: {SELECT_NOTES['test']}",
+            lambda entry: entry.select == "test",
+        ),
+        is_warning=True,
     ),
-    _note_on_entries(
-        "above chance with shuffled labels, so something leaks", _above_chance
+    Note(
+        "shuffled labels",
+        _name_entries(
+            "above chance with shuffled labels, so something leaks", _above_chance
+        ),
+        is_warning=True,
     ),
-    _failures,
-    _no_control,
-    _few_rows,
-    _few_seeds,
-    _like_groups,
-    _groups_not_known,
-    _leaks,
-    _note_on_entries("every seed predicts one and the same class", _predicts_one_class),
-    _not_compared,
-    _against_probe,
-    _few_training_rows,
-    _note_on_entries(
-        "under-trained, the best epoch is the last (more --epochs)",
-        lambda entry: entry.too_short,
+    Note("failures", _failures, is_warning=True),
+    Note("no control", _no_control, is_warning=True),
+    Note("few rows", _few_rows, is_warning=True),
+    Note("few seeds", _few_seeds, is_warning=True),
+    Note("columns like groups", _like_groups, is_warning=True),
+    Note("unknown groups", _groups_not_known, is_warning=True),
+    Note("leaks", _leaks),
+    Note(
+        "one class",
+        _name_entries(
+            "every seed predicts one and the same class", _predicts_one_class
+        ),
     ),
-    _note_on_entries(
-        "under-trained, lr or weight-decay is at the edge of its grid",
-        lambda entry: entry.at_edge,
+    Note("not compared", _not_compared),
+    Note("linear probe", _against_probe),
+    Note("few training rows", _few_training_rows),
+    Note(
+        "too short",
+        _name_entries(
+            "under-trained, the best epoch is the last (more --epochs)",
+            lambda entry: entry.too_short,
+        ),
     ),
-    _note_on_entries(
-        "a fit chose the smallest or largest penalty that was tried",
-        lambda entry: entry.penalty_at_edge,
+    Note(
+        "edge of the grid",
+        _name_entries(
+            "under-trained, lr or weight-decay is at the edge of its grid",
+            lambda entry: entry.at_edge,
+        ),
     ),
-    _note_on_entries(
-        "validation does not separate the rate, or decay, from others; intervals of "
-        "differences include this uncertainty",
-        lambda entry: entry.unsure,
+    Note(
+        "edge of the penalties",
+        _name_entries(
+            "a fit chose the smallest or largest penalty that was tried",
+            lambda entry: entry.penalty_at_edge,
+        ),
     ),
-    _note_on_entries(
-        f"fewer than {FEW_ROWS} rows chose the epoch, which no interval covers",
-        _few_validation_rows,
+    Note(
+        "unsure choice",
+        _name_entries(
+            "validation does not separate the rate, or decay, from others; intervals "
+            "of differences include this uncertainty",
+            lambda entry: entry.unsure,
+        ),
     ),
-    _note_on_entries(
-        "not tuned: no seed has a validation accuracy for every candidate",
-        lambda entry: entry.unchosen,
+    Note(
+        "few validation rows",
+        _name_entries(
+            f"fewer than {FEW_ROWS} rows chose the epoch, which no interval covers",
+            _few_validation_rows,
+        ),
+    ),
+    Note(
+        "not tuned",
+        _name_entries(
+            "not tuned: no seed has a validation accuracy for every candidate",
+            lambda entry: entry.unchosen,
+        ),
     ),
 )
-NUM_GRAVE_NOTES = 10  # the first of NOTES, which are warnings
-
-
-def explained(table: Table) -> Iterator[str]:
-    """How the numbers were made, where reports differ; GUIDE.md says the rest."""
-    for select in sorted({entry.select for entry in table.entries} - {"test"}):
-        explanation = SELECT_NOTES.get(select, "not known here")
-        yield f"select {brief(select, 40)}: {explanation}"
-    if table.entries:
-        majority = percent(chance(table.entries[0]))
-        yield f"majority class alone: {majority}% of the tested rows"
-    if table.incomplete:
-        yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
-    if table.score != DEFAULT:
-        yield _explain_score(table)
-    if table.compared:
-        yield _explain_differences(table)
-    yield from _explain_tuning(table)
-    if table.temperature:
-        yield TEMPERATURE
-    yield f"cache {short_digest(table.cache['fingerprint'])}, {brief(table.where)}"
-    yield _explain_versions(table)
-
-
-def _explain_score(table: Table) -> str:
-    unit = table.unit
-    better = "larger" if unit.larger_is_better else "smaller"
-    text = f"compared by {unit.title}, of which {better} is better"
-    if unit.no_claim:
-        text += f"; no claim is made: {unit.no_claim}"
-    return text
-
-
-def _explain_differences(table: Table) -> str:
-    unit = table.unit
-    return (
-        f"differences to '{brief(str(table.baseline))}' in {unit.of_differences}, "
-        "within the same head and recipe; intervals and verdicts are of seeds and "
-        f"{table.units}, corrected by Holm for {counts_in_words(table.num_tests)}; "
-        f"equivalent: within {unit.size(table.margin)}"
-    )
-
-
-def _explain_tuning(table: Table) -> Iterator[str]:
-    """What validation chose for each decoder, and which seeds chose."""
-    for entry in table.entries:
-        if entry.tunings:
-            yield f"{entry.label}: {tuning_in_words(entry.tunings)}"
-
-    seed_sets = Counter(
-        (tuning.seeds, tuning.apart)
-        for entry in table.entries
-        for tuning in entry.tunings
-    )
-    for seeds, apart in seed_sets:
-        reports = "others report" if apart else "they report, too"
-        yield (
-            f"tuned: seeds {spell_numbers(seeds)} chose by validation accuracy, "
-            f"{reports}"
-        )
-
-
-def _explain_versions(table: Table) -> str:
-    parts = []
-    for name in ("python", "torch", "numpy", "device"):
-        versions = {str(run.environment.get(name, "unknown")) for run in table.runs}
-        spelled = " and ".join(brief(version) for version in sorted(versions))
-        parts.append(f"{name} {spelled}")
-    return f"versions: {', '.join(parts)}"
-
-
-def conclusion(table: Table, *, advice: bool = True) -> str:
-    """The main result and what to use, without a full stop.
-
-    Where logistic regression on the same states is better than the mechanisms, the
-    conclusion says so.
-
-    Args:
-        table: the table that it concludes from.
-        advice: whether it names the decoder to use.
-    """
-    if not table.entries:
-        return "Nothing is said of accuracies, for nothing was evaluated"
-
-    # the clauses may name the decoder to use already
-    choice = recommended(table) if advice else None
-    advised = False
-    if table.compared:
-        parts, advised = _clauses_on_mechanisms(table, choice)
-    elif any(entry.probed for entry in table.entries):
-        parts, advised = _clauses_on_decoders(table, choice)
-    else:
-        parts = [_clause_without_comparison(table)]
-    if choice and not advised:
-        parts.append(choice.advice)
-
-    text = "; ".join(parts) + _conditions(table)
-    if table.score != DEFAULT:
-        text = f"by {table.unit.title}, {text}"
-
-    # a name of a decoder keeps its case; these first words are the report's own
-    if text.startswith(("no ", "by ", "every ")):
-        return text[0].upper() + text[1:]
-    return text
-
-
-def _clauses_on_mechanisms(
-    table: Table, choice: Recommendation | None
-) -> tuple[list[str], bool]:
-    """What is shown of mechanisms, and whether that names the decoder to use."""
-    claims = {entry.label: comparison.claim for entry, comparison in table.compared}
-    behind = [entry.label for entry, _ in table.compared if _is_behind_probe(entry)]
-    all_behind = len(behind) == len(claims)
-    advised = bool(choice and choice.entry.fitted and behind and all_behind)
-    worse_than_probe = f"worse than {PROBE}"
-    if advised:
-        worse_than_probe += ", which is the one to use"
-
-    # too few seeds allow no verdict
-    most_seeds = max(claim.num_seeds for claim in claims.values())
-    makes_no_claim = any(claim.verdict == stats.NO_CLAIM for claim in claims.values())
-    if most_seeds < stats.LEAST_SEEDS and not makes_no_claim:
-        seeds = f"seeds: {most_seeds}, and a claim needs {stats.LEAST_SEEDS}"
-        return [f"Nothing is said of differences yet ({seeds})"], False
-
-    parts = _clauses(table, claims, f"'{brief(str(table.baseline))}'", "mechanism")
-    if not all_behind:
-        if behind:
-            parts.append(f"{_with_verb(behind)} {worse_than_probe}")
-        return parts, advised
-
-    # one clause about all mechanisms can say both
-    verdicts = {claim.verdict for claim in claims.values()}
-    if verdicts in ({"better"}, {"worse"}):
-        return [f"{parts[0]}, and {worse_than_probe}"], advised
-    subject = f"{behind[0]} is" if len(behind) == 1 else "every mechanism is"
-    return [f"{subject} {worse_than_probe}", *parts], advised
-
-
-def _clauses_on_decoders(
-    table: Table, choice: Recommendation | None
-) -> tuple[list[str], bool]:
-    """The same without a baseline: decoders against logistic regression."""
-    claims = {
-        entry.label: entry.probed.claim for entry in table.entries if entry.probed
-    }
-    parts = _clauses(table, claims, PROBE, "decoder")
-    all_worse = len(parts) == 1 and " worse than " in parts[0]
-    if choice and choice.entry.fitted and all_worse:
-        return [f"{parts[0]}, which is the one to use"], True
-    return parts, False
-
-
-def _is_behind_probe(entry: Entry) -> bool:
-    return entry.probed is not None and entry.probed.claim.verdict == "worse"
-
-
-def _is_ahead_of_probe(entry: Entry) -> bool:
-    return entry.probed is not None and entry.probed.claim.verdict == "better"
-
-
-def _clauses(
-    table: Table, claims: Mapping[str, stats.Claim], other: str, noun: str
-) -> list[str]:
-    """What is shown of decoders against another, a clause for each verdict."""
-    labels: dict[str, list[str]] = {}
-    for label, claim in claims.items():
-        labels.setdefault(claim.verdict, []).append(label)
-
-    parts = [
-        f"{_with_verb(labels[verdict])} {verdict} than {other}"
-        for verdict in ("better", "worse")
-        if verdict in labels
-    ]
-    if not parts and ("equivalent" in labels or "undecided" in labels):
-        spread = _spread(table, claims.values())
-        parts.append(f"no {noun} is shown to differ from {other}: {spread}")
-    if "equivalent" in labels:
-        subject = _with_verb(labels["equivalent"])
-        margin = table.unit.size(table.margin)
-        parts.append(f"{subject} equivalent to {other} within {margin}")
-    if 0 < len(labels.get("undecided", ())) < len(claims):
-        parts.append(f"{_with_verb(labels['undecided'])} undecided")
-    if stats.NO_CLAIM in labels:
-        reason = next(claim.no_claim for claim in claims.values() if claim.no_claim)
-        names = ", ".join(labels[stats.NO_CLAIM])
-        parts.append(f"no claim is made of {names}: {reason}")
-    return parts
-
-
-def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
-    """How far differences and their intervals reach, and what would decide."""
-    unit = table.unit
-    claims = list(claims)
-    low = unit.difference(min(claim.difference for claim in claims))
-    high = unit.difference(max(claim.difference for claim in claims))
-    text = f"differences of {low}"
-    if high != low:
-        text += f" to {high}"
-    if unit.percent:
-        text += " points"
-
-    intervals = [claim.interval_corrected for claim in claims]
-    widths = [interval[1] - interval[0] for interval in intervals if interval]
-    if widths:
-        text += f", intervals up to {unit.size(max(widths), '.2f')} wide"
-
-    furthest = max(claims, key=lambda claim: abs(claim.difference))
-    rows = furthest.rows_to_decide
-    groups = furthest.groups_to_decide
-    if rows:
-        text += f"; {table.num_test_rows:,} test rows cannot tell, about {rows:,} would"
-    elif groups:
-        text += f"; {table.num_groups:,} groups cannot tell, about {groups:,} would"
-    return text
-
-
-def recommended(table: Table) -> Recommendation | None:
-    """The entry to use and why; None where the table does not allow an answer.
-
-    All entries must have the same states, and no entry may be optimistic. The answer is
-    the best entry if it is shown to be better than the baseline. Else it is the entry
-    that nothing is shown to be better than: logistic regression where it is the best,
-    or the baseline.
-    """
-    entries = [
-        entry
-        for entry in table.entries
-        if entry.chosen.mean is not None and not entry.shuffled
-    ]
-    inputs = {(entry.drawn, entry.recipe.get("layers")) for entry in entries}
-    if len(inputs) != 1 or any(entry.unchosen or entry.optimistic for entry in entries):
-        return None
-
-    best = entries[0]
-    if best.compared and best.compared.claim.verdict == "better":
-        reason = f"best mean, shown to be better than '{table.baseline}'"
-        return Recommendation(best, f"use {best.label}: {reason}")
-
-    reference = _unbeaten_reference(table, entries)
-    if reference is None:
-        return None
-    probed = [entry for entry in table.entries if entry.probed]
-    if reference.fitted and all(_is_behind_probe(entry) for entry in probed):
-        reason = "shown to be better than every other decoder"
-        return Recommendation(reference, f"use {reference.label}: {reason}")
-
-    reasons = []
-    if best is reference:
-        reasons.append("best mean")
-    fewest_parameters = min(entry.parameters["total"] for entry in entries)
-    if reference.parameters["total"] == fewest_parameters:
-        reasons.append("fewest parameters")
-    if not reasons:
-        return None
-    reason = f"{', '.join(reasons)}, nothing is shown to be better than it"
-    return Recommendation(reference, f"use {reference.label}: {reason}")
-
-
-def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
-    """Logistic regression where it is the best entry, else the only baseline entry.
-
-    None where an entry is shown to be better than it, and where nothing was compared.
-    """
-    best = entries[0]
-    if best.fitted:
-        probed = [entry for entry in table.entries if entry.probed]
-        if not probed or any(_is_ahead_of_probe(entry) for entry in probed):
-            return None
-        return best
-
-    if any(comparison.claim.verdict == "better" for _, comparison in table.compared):
-        return None
-    if not table.compared and not any(entry.probed for entry in table.entries):
-        return None
-    baselines = [
-        entry
-        for entry in entries
-        if entry.attention == table.baseline and not entry.fitted
-    ]
-    return baselines[0] if len(baselines) == 1 else None
-
-
-def _clause_without_comparison(table: Table) -> str:
-    first = table.entries[0]
-    interval = first.chosen.two_level
-    mean = first.chosen.mean
-    if len(table.entries) > 1 or interval is None or mean is None:
-        return (
-            "Nothing is compared with a baseline, "
-            "so that nothing is said of differences"
-        )
-    unit = table.unit
-    sign = "%" if unit.percent else ""
-    drawn = "groups of test rows" if table.num_groups else "test rows"
-    return (
-        f"The mean {unit.title} of {first.label} is {unit.text(mean)}{sign}, with a "
-        f"95% confidence interval of {unit.span(interval)}{sign} over seeds and {drawn}"
-    )
-
-
-def _conditions(table: Table) -> str:
-    """The conditions of the conclusion, in brackets; notes say what else is weak."""
-    trained = [entry for entry in table.entries if not (entry.fitted or entry.shuffled)]
-    conditions = []
-    if any(entry.optimistic for entry in trained):
-        conditions.append("some of it from numbers that are optimistic")
-
-    untuned = [entry for entry in trained if not entry.tunings]
-    if any(entry.candidate for entry in untuned):
-        conditions.append("not tuned: every candidate stands for itself")
-    elif untuned and len(untuned) == len(trained):
-        conditions.append(NOT_TUNED)
-    elif untuned:
-        conditions.append(f"{len(untuned)} of {len(trained)} decoders not tuned")
-
-    if any(comparison.other_grid for _, comparison in table.compared):
-        conditions.append("though not all had the same grid")
-    num_undertrained = sum(entry.undertrained for entry in table.entries)
-    if num_undertrained:
-        conditions.append(
-            f"and {num_undertrained} of {len(table.entries)} decoders under-trained"
-        )
-    return f" ({', '.join(conditions)})" if conditions else ""
-
-
-def _with_verb(names: Sequence[str]) -> str:
-    """The names as the subject of a sentence, with its verb."""
-    if len(names) == 1:
-        return f"{names[0]} is"
-    if len(names) <= NAMED:
-        return f"{', '.join(names[:-1])} and {names[-1]} are"
-    return f"{_listed(names, NAMED)} are"
-
-
-def _listed(names: Sequence[str], most: int) -> str:
-    """The first names, and how many more there are."""
-    text = ", ".join(names[:most])
-    if len(names) > most:
-        text += f" and {len(names) - most} more"
-    return text

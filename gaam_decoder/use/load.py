@@ -22,7 +22,7 @@ from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.version import __version__
 from gaam_cache.store.files import DAMAGE, digest_of, read_json, regular_file, unsealed
 from gaam_cache.store.plan import Plan, read_plan
-from gaam_decoder.reports.notes import Recommendation, recommended
+from gaam_decoder.reports.recommend import Recommendation, recommended
 from gaam_decoder.reports.report import report
 from gaam_decoder.runs.folders import find_cache, is_run, run_folders
 from gaam_decoder.runs.loading import one_run

@@ -6,7 +6,7 @@ from typing import Any, TextIO
 
 from gaam_cache.common.messages import visible
 from gaam_decoder.reports.columns import Column
-from gaam_decoder.reports.notes import conclusion
+from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.sections.base import sections_of
 from gaam_decoder.reports.table import Format, Table
 

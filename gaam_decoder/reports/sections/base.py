@@ -15,8 +15,8 @@ from gaam_cache.common import plugins
 from gaam_cache.common.version import __version__
 from gaam_cache.store.files import digest_of, short_digest
 from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.drawing import Picture
-from gaam_decoder.reports.notes import conclusion
 from gaam_decoder.reports.table import Table
 
 PACKAGE = "gaam_decoder.reports.sections"

@@ -13,9 +13,9 @@ from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.entries import SCALED, Entry, all_scores, score_of
-from gaam_decoder.reports.notes import TEMPERATURE
 from gaam_decoder.reports.sections.base import Section, Writer
 from gaam_decoder.reports.table import Table
+from gaam_decoder.reports.wording import TEMPERATURE
 from gaam_decoder.stats.scores.base import Score, percent
 from gaam_decoder.stats.scores.ece import BINS
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from gaam_decoder import RunResult
-from gaam_decoder.reports.notes import conclusion, notes
+from gaam_decoder.reports.conclusion import conclusion
+from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import answers, build_run, seen, written
 

@@ -16,7 +16,8 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig, stats
-from gaam_decoder.reports.notes import caused, conclusion, warnings
+from gaam_decoder.reports.conclusion import conclusion
+from gaam_decoder.reports.notes import caused, warnings
 from gaam_decoder.reports.table import Table, build_tables
 from gaam_decoder.runs.loading import Runs
 from tests.conftest import Outcome

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from gaam_decoder import RunResult
+from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.drawing import inline_svg, overviews
-from gaam_decoder.reports.notes import caused, conclusion, notes, recommended, warnings
+from gaam_decoder.reports.notes import caused, notes, warnings
+from gaam_decoder.reports.recommend import recommended
 from gaam_decoder.reports.sections import sections
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, build_tables
 from tests.decoder.reports.conftest import (

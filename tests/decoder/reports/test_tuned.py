@@ -10,8 +10,9 @@ import pytest
 
 from gaam_decoder import RunResult
 from gaam_decoder.reports.columns import VALIDATION
+from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.entries import BY_FOLD
-from gaam_decoder.reports.notes import conclusion, notes
+from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import AT_EDGE, Table, build_tables
 from tests.decoder.reports.conftest import answers, build_run
 

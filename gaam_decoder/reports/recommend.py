@@ -1,0 +1,97 @@
+"""Which decoder of a table to use: the report says it, and ``load`` follows it.
+
+The decision rests on the comparisons of a table alone. It needs no note, section or
+format of a report.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gaam_decoder.reports.entries import Entry
+from gaam_decoder.reports.table import Table
+
+
+class Recommendation(NamedTuple):
+    """The decoder to use, and a clause that says so and why."""
+
+    entry: Entry
+    advice: str
+
+
+def recommended(table: Table) -> Recommendation | None:
+    """The decoder to use and why; None where the table does not allow an answer.
+
+    All decoders must have the same states, and none may be optimistic. The answer is
+    the best decoder if it is shown to be better than the baseline. Else it is the one
+    that nothing is shown to be better than: logistic regression where it is the best,
+    or the baseline.
+    """
+    entries = [
+        entry
+        for entry in table.entries
+        if entry.chosen.mean is not None and not entry.shuffled
+    ]
+    inputs = {(entry.drawn, entry.recipe.get("layers")) for entry in entries}
+    if len(inputs) != 1 or any(entry.unchosen or entry.optimistic for entry in entries):
+        return None
+
+    # entries are sorted, the best mean first
+    best = entries[0]
+    if best.compared and best.compared.claim.verdict == "better":
+        reason = f"best mean, shown to be better than '{table.baseline}'"
+        return _recommend(best, reason)
+
+    reference = _unbeaten_reference(table, entries)
+    if reference is None:
+        return None
+    probed = [entry for entry in table.entries if entry.probed]
+    if reference.fitted and all(is_behind_probe(entry) for entry in probed):
+        return _recommend(reference, "shown to be better than every other decoder")
+
+    reasons = []
+    if best is reference:
+        reasons.append("best mean")
+    fewest_parameters = min(entry.parameters["total"] for entry in entries)
+    if reference.parameters["total"] == fewest_parameters:
+        reasons.append("fewest parameters")
+    if not reasons:
+        return None
+    reasons.append("nothing is shown to be better than it")
+    return _recommend(reference, ", ".join(reasons))
+
+
+def _recommend(entry: Entry, reason: str) -> Recommendation:
+    return Recommendation(entry, f"use {entry.label}: {reason}")
+
+
+def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
+    """Logistic regression where it is the best, else the only entry of the baseline.
+
+    None where an entry is shown to be better than it, and where nothing was compared.
+    """
+    probed = [entry for entry in table.entries if entry.probed]
+    best = entries[0]
+    if best.fitted:
+        if not probed or any(_is_ahead_of_probe(entry) for entry in probed):
+            return None
+        return best
+
+    if any(comparison.claim.verdict == "better" for _, comparison in table.compared):
+        return None
+    if not table.compared and not probed:
+        return None
+    baselines = [
+        entry
+        for entry in entries
+        if entry.attention == table.baseline and not entry.fitted
+    ]
+    return baselines[0] if len(baselines) == 1 else None
+
+
+def is_behind_probe(entry: Entry) -> bool:
+    """Whether a decoder is shown to be worse than logistic regression."""
+    return entry.probed is not None and entry.probed.claim.verdict == "worse"
+
+
+def _is_ahead_of_probe(entry: Entry) -> bool:
+    return entry.probed is not None and entry.probed.claim.verdict == "better"

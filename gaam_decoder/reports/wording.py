@@ -1,0 +1,30 @@
+"""Words and numbers that several parts of a report say."""
+
+from collections.abc import Sequence
+
+from gaam_decoder.reports.entries import Entry
+
+SELECT_NOTES = {
+    "val": "epoch chosen on a held-out part of train",
+    "last": "last epoch, no rows choose: learning rates are not tuned, and there is no "
+    "logistic regression (none + lbfgs) to compare with",
+    "test": "epoch chosen on test: optimistic, do not quote as test accuracy",
+}
+TEMPERATURE = (
+    "a temperature was fitted for every seed and fold by the log loss of the rows that "
+    "chose the epoch (Guo et al. 2017); log loss, Brier score, ECE and the reliability "
+    "diagram are of logits divided by it, all else, AUROC too, of logits as they are"
+)
+
+
+def chance(entry: Entry) -> float:
+    """Accuracy without information, a fraction: the share of the largest test class."""
+    return float(entry.labels_per_class.max() / entry.labels_per_class.sum())
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    text = ", ".join(names[:most])
+    if len(names) > most:
+        text += f" and {len(names) - most} more"
+    return text
