@@ -29,7 +29,7 @@ from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.settings import data_path
 from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.columns import OF_STUDY, sheet
+from gaam_decoder.reports.columns import choose, sheet
 from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.drawing import overviews, svg_files
 from gaam_decoder.reports.formats._templates import rendered
@@ -42,6 +42,7 @@ FILE = "study.toml"
 ROWS = "rows.csv"
 SEEDS = "seeds.csv"
 PAGE = "README.md"
+PAGE_COLUMNS = "decoder, score, sd, difference, 95% CI of it, verdict"
 NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*", re.ASCII)
 COMMANDS: dict[str, tuple[Any, Any]] = {
     "extract": (gaam_cache.ExtractConfig, gaam_cache.extract),
@@ -483,7 +484,7 @@ class _Reports:
         self.page_values[id(table)] = {
             "heading": title,
             "picture": name,
-            "sheet": sheet(table, OF_STUDY),
+            "sheet": sheet(table, choose(PAGE_COLUMNS, table.score)),
             "told": tuple(sections),
         }
 

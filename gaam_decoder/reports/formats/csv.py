@@ -55,7 +55,7 @@ def _chosen(table: Table, columns: Sequence[Column]) -> Iterator[dict[str, Any]]
     for entry in table.shown:
         line: dict[str, Any] = {TITLE: table.title()}
         for column in columns:
-            line |= column.cells(entry, table.unit.title)
+            line |= column.values(entry, table.unit.title)
         yield line
 
 

@@ -9,14 +9,13 @@ from typing import Any
 
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.reports.cells import p_value, verdict
 from gaam_decoder.reports.columns import (
     DIFFERENCE,
     DIFFERENCE_CI,
     P_HOLM,
     VERDICT,
     Sheet,
-    p_value,
-    verdict,
 )
 from gaam_decoder.reports.compare import (
     ALL,
@@ -253,7 +252,7 @@ def _list(group: Group, axis: str, unit: Score) -> Sheet:
             verdict(claim),
         ]
         lines.append(cells)
-    header = [column.name for column in (DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT)]
+    header = [column.header for column in (DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT)]
     listed = "every pair"
     if len(lines) < len(group.pairs):
         listed = f"{len(lines)} of {len(group.pairs)} pairs"

@@ -135,7 +135,7 @@ def test_a_table_has_the_columns_that_are_asked_for_in_their_order(format: str) 
                 "" if claim is None else str(claim.difference)
             )
             assert line["verdict"] == ("" if claim is None else claim.verdict)
-    every = [column.header("accuracy") for column in columns.COLUMNS]
+    every = [column.name("accuracy") for column in columns.COLUMNS]
     for (
         name
     ) in every:  # each has a name by which it is known, and is shown where it is empty
