@@ -34,7 +34,8 @@ from gaam_decoder.reports.cells import (
     verdict_text,
     what_would_decide,
 )
-from gaam_decoder.reports.entries import SCALED, Entry, score_of
+from gaam_decoder.reports.entries import SCALED, Entry
+from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.reports.table import Table
 
 

@@ -16,15 +16,10 @@ from gaam_cache.common.messages import brief
 from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.compare import Pairs
-from gaam_decoder.reports.entries import (
-    DEFAULT,
-    Comparison,
-    Entry,
-    Tested,
-    entries_by_test,
-    score_of,
-)
+from gaam_decoder.reports.entries import DEFAULT, Comparison, Entry
+from gaam_decoder.reports.gathering import Tested, entries_by_test
 from gaam_decoder.reports.groups import TableGroups, columns_like_groups
+from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.reports.titles import apart
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult, states_of

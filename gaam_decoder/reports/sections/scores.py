@@ -12,7 +12,8 @@ from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
-from gaam_decoder.reports.entries import SCALED, Entry, all_scores, score_of
+from gaam_decoder.reports.entries import SCALED, Entry
+from gaam_decoder.reports.scoring import all_scores, score_of
 from gaam_decoder.reports.sections.base import Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.wording import TEMPERATURE

@@ -11,7 +11,7 @@ import pytest
 from gaam_cache.common.errors import CacheError
 from gaam_cache.store.files import digest_of
 from gaam_decoder import RunResult
-from gaam_decoder.reports.entries import all_scores
+from gaam_decoder.reports.scoring import all_scores
 from gaam_decoder.reports.table import build_tables
 from tests.decoder.reports.conftest import answers, build_run
 
