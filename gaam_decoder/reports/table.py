@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief
-from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
+from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.compare import Pairs
 from gaam_decoder.reports.entries import DEFAULT, Comparison, Entry
 from gaam_decoder.reports.gathering import Tested, entries_by_test
 from gaam_decoder.reports.groups import TableGroups, columns_like_groups
+from gaam_decoder.reports.names import name_entries
 from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.reports.titles import apart
 from gaam_decoder.runs.loading import Selection
@@ -28,7 +29,6 @@ from gaam_decoder.stats.scores.base import Score
 
 SEPARATE = "decoders of different caches or test rows are not to be compared"
 ON_TRAINING_ROWS = "tested on its own training rows"
-AT_EDGE = " (edge)"
 CACHE_FIELDS = (
     "fingerprint",
     "states",
@@ -39,8 +39,6 @@ CACHE_FIELDS = (
     "hidden_size",
     "rows",
 )
-# settings that the name of an entry spells in words of their own
-SPELLED_IN_NAME = {"select", "allow_train_as_test", "shuffle_labels"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,83 +213,188 @@ class Format(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _TableOptions:
-    """What all tables of a report share: its options and what its filters left out."""
+class TableOptions:
+    """How tables are made; ``report`` says what each option means."""
 
-    margin: float
-    score: str
-    temperature: bool
-    every_candidate: bool
-    top: int | None
-    groups: str | None
-    selection: Selection | None
-    left_out_runs: Sequence[RunResult]
+    baseline: str | None = None
+    margin: float | None = None
+    score: str = DEFAULT
+    temperature: bool = False
+    every_candidate: bool = False
+    top: int | None = None
+    pairs: str | None = None
+    groups: str | None = None
 
-    @property
-    def num_unread_runs(self) -> int:
+
+def build_tables(
+    runs: Sequence[RunResult], baseline: str | None = None, **options: Any
+) -> list[Table]:
+    """Make a table for each cache and test rows, an entry for runs of other seeds.
+
+    Further options are those of ``TableOptions``. Runs that filters left out count for
+    Holm alone: a person who filters after a look at the results gets no smaller p.
+
+    Raises:
+        ConfigError: as for ``report``.
+    """
+    return _TableBuilder(runs, TableOptions(baseline=baseline, **options)).tables()
+
+
+class _TableBuilder:
+    """Makes the tables of a report, stage by stage."""
+
+    def __init__(self, runs: Sequence[RunResult], options: TableOptions) -> None:
+        self.options = options
+        self.margin = _margin_of_score(score_of(options.score), options.margin)
+        self.selection: Selection | None = getattr(runs, "selection", None)
+        self.left_out_runs: Sequence[RunResult] = getattr(runs, "others", ())
+        self.choice, self.tested = self._choose_and_group(runs)
+        # for Holm, the entries that filters left out of each table too
+        self.all_entries = self._entries_with_left_out(runs)
+        self.baseline = compare.choose_baseline(
+            [entry for test in self.tested for entry in test.entries], options.baseline
+        )
+
+    def tables(self) -> list[Table]:
+        """The tables, and the final models of their states."""
+        shown_and_all = [
+            (test.entries, all_entries)
+            for test, all_entries in zip(self.tested, self.all_entries, strict=True)
+        ]
+        pairs_of_tables = compare.every_pair(
+            shown_and_all, self.options.pairs, self.margin
+        )
+        tables = [
+            self._table(test, all_entries, pairs)
+            for test, all_entries, pairs in zip(
+                self.tested, self.all_entries, pairs_of_tables, strict=True
+            )
+        ]
+        return _tell_caches_apart(self._add_final_models(tables))
+
+    def _choose_and_group(
+        self, runs: Sequence[RunResult]
+    ) -> tuple[Choice, list[Tested]]:
+        """Choose the candidate of every entry, and group entries by their test rows."""
+        keep_all = self.options.every_candidate
+        choice = Choice(list(runs), {}, ()) if keep_all else choose(runs)
+        tested = entries_by_test(
+            [run for run in choice.runs if run.evaluated],
+            choice.tunings,
+            self.options.score,
+            self.options.temperature,
+            self.options.groups,
+            self.left_out_runs,
+        )
+        return choice, list(tested)
+
+    def _entries_with_left_out(
+        self, runs: Sequence[RunResult]
+    ) -> list[Sequence[Entry]]:
+        """For each table, its entries and those that filters left out; or nothing."""
+        entries_by_key: dict[tuple[Any, ...], list[Entry]] = {}
+        if self.left_out_runs:
+            _, all_tested = self._choose_and_group([*runs, *self.left_out_runs])
+            entries_by_key = {test.key: test.entries for test in all_tested}
+        return [entries_by_key.get(test.key, []) for test in self.tested]
+
+    def _empty_table(self, cache: dict[str, Any], where: str) -> Table:
+        """A table without entries, with what all tables of the report share."""
+        return Table(
+            cache=cache,
+            where=where,
+            margin=self.margin,
+            score=self.options.score,
+            temperature=self.options.temperature,
+            selection=self.selection,
+            runs=(),
+        )
+
+    def _table(self, test: Tested, all_entries: Sequence[Entry], pairs: Pairs) -> Table:
+        """The table of one set of test rows.
+
+        Args:
+            test: the entries, and what tests them.
+            all_entries: those that filters left out too.
+            pairs: the pairs of the table.
+        """
+        entries = test.entries
+        compared = compare.compare_all(
+            entries, all_entries, self.margin, self._find_baseline
+        )
+        share_right_N = _share_right(entries)
+        has_baseline = any(compare.is_of(entry, self.baseline) for entry in entries)
+        return replace(
+            self._empty_table(entries[0].runs[0].cache, test.where),
+            num_test_rows=len(test.labels),
+            entries=self._compared_entries(entries, all_entries, compared),
+            baseline=self.baseline if has_baseline else None,
+            incomplete=test.incomplete,
+            num_tests=compare.counts_by_head(entries, compared),
+            pairs=pairs,
+            uncounted=self._num_unread_runs(),
+            groups=test.groups,
+            like_groups=columns_like_groups(test.groups, share_right_N, test.labels),
+            runs=tuple(run for entry in entries for run in entry.runs),
+        )
+
+    def _find_baseline(self, entry: Entry, candidates: Sequence[Entry]) -> Entry | None:
+        return compare.counterpart(entry, candidates, self.baseline)
+
+    def _compared_entries(
+        self,
+        entries: Sequence[Entry],
+        all_entries: Sequence[Entry],
+        compared: Mapping[Any, Comparison],
+    ) -> tuple[Entry, ...]:
+        """The entries with their comparisons and names."""
+        probed = compare.compare_all(
+            entries, all_entries, self.margin, compare.probe_of
+        )
+        # the baseline of an entry that is shown stays beside it
+        best_entries = entries[: self.options.top]
+        baselines = [self._find_baseline(entry, entries) for entry in best_entries]
+        shown = [*best_entries, *baselines]
+
+        finished_entries = [
+            replace(
+                entry,
+                compared=compared.get(entry.key),
+                probed=probed.get(entry.key),
+                unchosen=entry.runs[0].key in self.choice.unchosen,
+                candidate=self.options.every_candidate and len(entries) > 1,
+                shown=any(entry is shown_entry for shown_entry in shown),
+            )
+            for entry in entries
+        ]
+        return name_entries(finished_entries)
+
+    def _num_unread_runs(self) -> int:
         """Runs that filters left out without reading them."""
         if self.selection is None:
             return 0
         return sum(self.selection.left_out.values()) - len(self.left_out_runs)
 
+    def _add_final_models(self, tables: Sequence[Table]) -> list[Table]:
+        """Add final models to the first table of their states, or to a new one."""
+        runs_by_states: dict[str, list[RunResult]] = {}
+        for run in self.choice.runs:
+            if not run.evaluated:
+                runs_by_states.setdefault(run.states, []).append(run)
 
-def build_tables(
-    runs: Sequence[RunResult],
-    baseline: str | None = None,
-    *,
-    margin: float | None = None,
-    score: str = DEFAULT,
-    temperature: bool = False,
-    every_candidate: bool = False,
-    top: int | None = None,
-    pairs: str | None = None,
-    groups: str | None = None,
-) -> list[Table]:
-    """Make a table for each cache and test rows, an entry for runs of other seeds.
-
-    Arguments and errors are those of ``report``. Runs that filters left out count for
-    Holm alone: a person who filters after a look at the results gets no smaller p.
-    """
-    options = _TableOptions(
-        margin=_margin_of_score(score_of(score), margin),
-        score=score,
-        temperature=temperature,
-        every_candidate=every_candidate,
-        top=top,
-        groups=groups,
-        selection=getattr(runs, "selection", None),
-        left_out_runs=getattr(runs, "others", ()),
-    )
-    choice, tested = _choose_and_group(runs, options)
-
-    # for Holm, the entries that filters left out of each table too
-    all_entries_by_test: dict[tuple[Any, ...], list[Entry]] = {}
-    if options.left_out_runs:
-        _, all_tested = _choose_and_group([*runs, *options.left_out_runs], options)
-        all_entries_by_test = {test.key: test.entries for test in all_tested}
-    all_entries = [all_entries_by_test.get(test.key, []) for test in tested]
-
-    shown_entries = [test.entries for test in tested]
-    chosen_baseline = compare.choose_baseline(
-        [entry for entries in shown_entries for entry in entries], baseline
-    )
-    pairs_of_tables = compare.every_pair(
-        list(zip(shown_entries, all_entries, strict=True)), pairs, options.margin
-    )
-    tables = [
-        _build_table(
-            test,
-            entries_of_test,
-            table_pairs,
-            chosen_baseline,
-            choice.unchosen,
-            options,
-        )
-        for test, entries_of_test, table_pairs in zip(
-            tested, all_entries, pairs_of_tables, strict=True
-        )
-    ]
-    return _tell_caches_apart(_add_final_models(tables, choice, options))
+        result = list(tables)
+        for states, runs in runs_by_states.items():
+            place = _place_of_states(result, states)
+            if place == len(result):
+                where = "final models, which are not evaluated"
+                result.append(self._empty_table(runs[0].cache, where))
+            models = [
+                _final_model(run, self.choice.tunings.get(run.key)) for run in runs
+            ]
+            result[place] = replace(
+                result[place], finals=tuple(models), runs=(*result[place].runs, *runs)
+            )
+        return result
 
 
 def _margin_of_score(unit: Score, margin: float | None) -> float:
@@ -305,119 +408,6 @@ def _margin_of_score(unit: Score, margin: float | None) -> float:
             found=f"{unit.factor * value:g}",
         )
     return value
-
-
-def _choose_and_group(
-    runs: Sequence[RunResult], options: _TableOptions
-) -> tuple[Choice, list[Tested]]:
-    """Choose the candidate of every entry, and group the entries by their test rows."""
-    keep_all = options.every_candidate
-    choice = Choice(list(runs), {}, ()) if keep_all else choose(runs)
-    tested = entries_by_test(
-        [run for run in choice.runs if run.evaluated],
-        choice.tunings,
-        options.score,
-        options.temperature,
-        options.groups,
-        options.left_out_runs,
-    )
-    return choice, list(tested)
-
-
-def _build_table(
-    test: Tested,
-    all_entries: Sequence[Entry],
-    pairs: Pairs,
-    baseline: str | None,
-    unchosen_runs: Sequence[str],
-    options: _TableOptions,
-) -> Table:
-    """Compare the entries of one set of test rows.
-
-    Args:
-        test: the entries, and what tests them.
-        all_entries: those that filters left out too.
-        pairs: the pairs of the table.
-        baseline: mechanism that the others are compared with.
-        unchosen_runs: keys of candidates between which validation could not choose.
-        options: what all tables share.
-    """
-    entries = test.entries
-
-    def find_baseline(entry: Entry, candidates: Sequence[Entry]) -> Entry | None:
-        return compare.counterpart(entry, candidates, baseline)
-
-    compared = compare.compare_all(entries, all_entries, options.margin, find_baseline)
-    probed = compare.compare_all(entries, all_entries, options.margin, compare.probe_of)
-
-    # the baseline of an entry that is shown stays beside it
-    best_entries = entries[: options.top]
-    baselines = [find_baseline(entry, entries) for entry in best_entries]
-    shown = [*best_entries, *baselines]
-
-    finished_entries = [
-        replace(
-            entry,
-            compared=compared.get(entry.key),
-            probed=probed.get(entry.key),
-            unchosen=entry.runs[0].key in unchosen_runs,
-            candidate=options.every_candidate and len(entries) > 1,
-            shown=any(entry is shown_entry for shown_entry in shown),
-        )
-        for entry in entries
-    ]
-    has_baseline = any(compare.is_of(entry, baseline) for entry in entries)
-    return Table(
-        cache=entries[0].runs[0].cache,
-        where=test.where,
-        num_test_rows=len(test.labels),
-        entries=_name_entries(finished_entries),
-        baseline=baseline if has_baseline else None,
-        incomplete=test.incomplete,
-        num_tests=compare.counts_by_head(entries, compared),
-        pairs=pairs,
-        margin=options.margin,
-        score=options.score,
-        temperature=options.temperature,
-        selection=options.selection,
-        uncounted=options.num_unread_runs,
-        groups=test.groups,
-        like_groups=columns_like_groups(
-            test.groups, _share_right(entries), test.labels
-        ),
-        runs=tuple(run for entry in entries for run in entry.runs),
-    )
-
-
-def _add_final_models(
-    tables: Sequence[Table], choice: Choice, options: _TableOptions
-) -> list[Table]:
-    """Add final models to the first table of their states, or to a new one."""
-    final_runs = [run for run in choice.runs if not run.evaluated]
-    runs_by_states: dict[str, list[RunResult]] = {}
-    for run in final_runs:
-        runs_by_states.setdefault(run.states, []).append(run)
-
-    result = list(tables)
-    for states, runs in runs_by_states.items():
-        place = _place_of_states(result, states)
-        if place == len(result):
-            result.append(
-                Table(
-                    cache=runs[0].cache,
-                    where="final models, which are not evaluated",
-                    margin=options.margin,
-                    score=options.score,
-                    temperature=options.temperature,
-                    selection=options.selection,
-                    runs=(),
-                )
-            )
-        models = [_final_model(run, choice.tunings.get(run.key)) for run in runs]
-        result[place] = replace(
-            result[place], finals=tuple(models), runs=(*result[place].runs, *runs)
-        )
-    return result
 
 
 def _place_of_states(tables: Sequence[Table], states: str) -> int:
@@ -457,79 +447,6 @@ def _share_right(entries: Sequence[Entry]) -> NDArray[np.float64]:
     )
     # an entry without a finished seed has a mean of nothing
     return np.nan_to_num(share_N)
-
-
-def _name_entries(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The entries with short names, and with the settings in which they differ."""
-    names_heads = len({entry.head for entry in entries if not entry.fitted}) > 1
-    settings = _settings_to_show(entries)
-    names = [_name_of(entry, names_heads or entry.fitted) for entry in entries]
-
-    named_entries = []
-    labels = []
-    for entry, name in zip(entries, names, strict=True):
-        spelled = _spell_settings(entry, settings, entries)
-        marked = []
-        for setting, text in spelled.items():
-            marked.append(text + AT_EDGE if setting in entry.at_edge else text)
-        named_entries.append(replace(entry, name=name, settings=", ".join(marked)))
-
-        # a name that several entries have needs the settings behind it
-        label = name
-        if names.count(name) > 1:
-            label = f"{name} {', '.join(spelled.values())}".strip()
-        labels.append(label)
-    return tuple(
-        replace(entry, label=label)
-        for entry, label in zip(named_entries, compare.numbered(labels), strict=True)
-    )
-
-
-def _settings_to_show(entries: Sequence[Entry]) -> list[str]:
-    """Settings that were tuned or differ between entries, sorted."""
-    tuned = {
-        name for entry in entries for tuning in entry.tunings for name in tuning.names
-    }
-    known = {name for entry in entries for name in entry.recipe} - SPELLED_IN_NAME
-    return [name for name in sorted(known) if name in tuned or _varies(name, entries)]
-
-
-def _varies(setting: str, entries: Sequence[Entry]) -> bool:
-    """Whether entries differ in a setting, among those in which it plays a part."""
-    values = set()
-    for entry in entries:
-        if setting in entry.recipe or setting in DRAWN_BY or not entry.fitted:
-            values.add(str(entry.recipe.get(setting)))
-    return len(values) > 1
-
-
-def _name_of(entry: Entry, with_head: bool) -> str:
-    name = brief(entry.attention)
-    if with_head:
-        name += f" + {brief(entry.head, 60)}"
-    if entry.shuffled:
-        name += " labels shuffled"
-    if entry.select != "val":
-        name += f" select={entry.select}"
-    return name
-
-
-def _spell_settings(
-    entry: Entry, settings: Sequence[str], entries: Sequence[Entry]
-) -> dict[str, str]:
-    """The settings of an entry in words, by their names.
-
-    The code of a mechanism is among them where it differs between entries.
-    """
-    spelled = {}
-    for name in settings:
-        value = entry.recipe.get(name)
-        if value is not None:
-            spelled[name] = brief(f"{name}={value}")
-    codes = {other.code for other in entries if other.attention == entry.attention}
-    if len(codes) > 1:
-        spelled["code"] = entry.code
-    return spelled
 
 
 def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, Any]:

@@ -20,9 +20,10 @@ from gaam_decoder.reports.columns import (
     on_screen,
     sheet,
 )
+from gaam_decoder.reports.names import AT_EDGE
 from gaam_decoder.reports.notes import below, caused, warnings
 from gaam_decoder.reports.sections.base import Section, answers, sections_of, signature
-from gaam_decoder.reports.table import AT_EDGE, SEPARATE, Format, Table
+from gaam_decoder.reports.table import SEPARATE, Format, Table
 
 # Width for an output that is no terminal, unless COLUMNS sets it.
 PLAIN_WIDTH = 120

@@ -12,8 +12,9 @@ from gaam_decoder import RunResult
 from gaam_decoder.reports.columns import VALIDATION
 from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.entries import BY_FOLD
+from gaam_decoder.reports.names import AT_EDGE
 from gaam_decoder.reports.notes import notes
-from gaam_decoder.reports.table import AT_EDGE, Table, build_tables
+from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import answers, build_run
 
 RATES = (1e-4, 3e-4, 1e-3, 3e-3)
