@@ -29,7 +29,7 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
         advice: whether it names the decoder to use.
     """
     if not table.entries:
-        return "Nothing is said of accuracies, for nothing was evaluated"
+        return "There are no accuracies, because nothing was evaluated"
 
     # the clauses may name the decoder to use already
     choice = recommended(table) if advice else None
@@ -70,7 +70,7 @@ def _clauses_on_mechanisms(
     makes_no_claim = any(claim.verdict == stats.NO_CLAIM for claim in claims.values())
     if most_seeds < stats.LEAST_SEEDS and not makes_no_claim:
         seeds = f"seeds: {most_seeds}, and a claim needs {stats.LEAST_SEEDS}"
-        return [f"Nothing is said of differences yet ({seeds})"], False
+        return [f"There is no verdict on differences yet ({seeds})"], False
 
     parts = _clauses(table, claims, f"'{brief(str(table.baseline))}'", "mechanism")
     if not all_behind:
@@ -125,7 +125,7 @@ def _clauses(
     if stats.NO_CLAIM in labels:
         reason = next(claim.no_claim for claim in claims.values() if claim.no_claim)
         names = ", ".join(labels[stats.NO_CLAIM])
-        parts.append(f"no claim is made of {names}: {reason}")
+        parts.append(f"no claim is made about {names}: {reason}")
     return parts
 
 
@@ -150,9 +150,11 @@ def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
     rows = furthest.rows_to_decide
     groups = furthest.groups_to_decide
     if rows:
-        text += f"; {table.num_test_rows:,} test rows cannot tell, about {rows:,} would"
+        text += (
+            f"; {table.num_test_rows:,} test rows cannot decide, about {rows:,} would"
+        )
     elif groups:
-        text += f"; {table.num_groups:,} groups cannot tell, about {groups:,} would"
+        text += f"; {table.num_groups:,} groups cannot decide, about {groups:,} would"
     return text
 
 
@@ -162,8 +164,7 @@ def _clause_without_comparison(table: Table) -> str:
     mean = first.chosen.mean
     if len(table.entries) > 1 or interval is None or mean is None:
         return (
-            "Nothing is compared with a baseline, "
-            "so that nothing is said of differences"
+            "Nothing is compared with a baseline, so there is no verdict on differences"
         )
     unit = table.unit
     sign = "%" if unit.percent else ""
@@ -179,7 +180,7 @@ def _conditions(table: Table) -> str:
     trained = [entry for entry in table.entries if not (entry.fitted or entry.shuffled)]
     conditions = []
     if any(entry.optimistic for entry in trained):
-        conditions.append("some of it from numbers that are optimistic")
+        conditions.append("some numbers are optimistic")
 
     untuned = [entry for entry in trained if not entry.tunings]
     if any(entry.candidate for entry in untuned):
@@ -190,11 +191,11 @@ def _conditions(table: Table) -> str:
         conditions.append(f"{len(untuned)} of {len(trained)} decoders not tuned")
 
     if any(comparison.other_grid for _, comparison in table.compared):
-        conditions.append("though not all had the same grid")
+        conditions.append("not all were tuned over the same grid")
     num_undertrained = sum(entry.undertrained for entry in table.entries)
     if num_undertrained:
         conditions.append(
-            f"and {num_undertrained} of {len(table.entries)} decoders under-trained"
+            f"{num_undertrained} of {len(table.entries)} decoders under-trained"
         )
     return f" ({', '.join(conditions)})" if conditions else ""
 

@@ -21,9 +21,9 @@ def explained(table: Table) -> Iterator[str]:
         yield f"select {brief(select, 40)}: {explanation}"
     if table.entries:
         majority = percent(chance(table.entries[0]))
-        yield f"majority class alone: {majority}% of the tested rows"
+        yield f"the most frequent class alone: {majority}% of the test rows"
     if table.incomplete:
-        yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
+        yield f"left out, because folds are missing: {', '.join(table.incomplete)}"
     if table.score != DEFAULT:
         yield _explain_score(table)
     if table.compared:
@@ -38,7 +38,7 @@ def explained(table: Table) -> Iterator[str]:
 def _explain_score(table: Table) -> str:
     unit = table.unit
     better = "larger" if unit.larger_is_better else "smaller"
-    text = f"compared by {unit.title}, of which {better} is better"
+    text = f"compared by {unit.title}: {better} is better"
     if unit.no_claim:
         text += f"; no claim is made: {unit.no_claim}"
     return text
@@ -48,9 +48,9 @@ def _explain_differences(table: Table) -> str:
     unit = table.unit
     return (
         f"differences to '{brief(str(table.baseline))}' in {unit.of_differences}, "
-        "within the same head and recipe; intervals and verdicts are of seeds and "
+        "within the same head and recipe; intervals and verdicts cover seeds and "
         f"{table.units}, corrected by Holm for {counts_in_words(table.num_tests)}; "
-        f"equivalent: within {unit.size(table.margin)}"
+        f"equivalent means within {unit.size(table.margin)}"
     )
 
 
@@ -66,9 +66,9 @@ def _explain_tuning(table: Table) -> Iterator[str]:
         for tuning in entry.tunings
     )
     for seeds, apart in seed_sets:
-        reports = "others report" if apart else "they report, too"
+        reports = "other seeds report" if apart else "the same seeds report"
         yield (
-            f"tuned: seeds {spell_numbers(seeds)} chose by validation accuracy, "
+            f"tuning: seeds {spell_numbers(seeds)} chose by validation accuracy; "
             f"{reports}"
         )
 

@@ -31,7 +31,7 @@ INTERVALS = (
     "what another test set gives"
 )
 UNDERTRAINED = (
-    "† under-trained: longer training, or another rate than the chosen one, "
+    "† under-trained: longer training, or a learning rate other than the chosen one, "
     "may do better"
 )
 
@@ -124,10 +124,10 @@ def _holm_after_selection(table: Table) -> str:
     )
     if table.uncounted > 0:
         return (
-            f"{text}, but for none of the {table.uncounted:,} runs that were not "
-            "named: chosen after a look at the results, p-values are too small"
+            f"{text}, but not for the {table.uncounted:,} runs that were not named; "
+            "if runs were chosen after a look at the results, p-values are too small"
         )
-    return f"{text}, those that filters left out among them"
+    return f"{text}, including those that filters left out"
 
 
 def _lost_baseline(selection: Selection) -> str:
@@ -135,7 +135,7 @@ def _lost_baseline(selection: Selection) -> str:
     filters = selection.lost.get(DEFAULT_BASELINE)
     if not filters:
         return ""
-    return f"; the baseline '{DEFAULT_BASELINE}' is among what {filters} left out"
+    return f"; {filters} left out the baseline '{DEFAULT_BASELINE}'"
 
 
 def _failures(table: Table) -> str | None:
@@ -150,7 +150,7 @@ def _failures(table: Table) -> str | None:
         lines.append(f"{entry.label} {seeds} failed: {'; '.join(reasons[:3])}")
     if not lines:
         return None
-    return f"what failed counts in no mean and no pair: {'; '.join(lines)}"
+    return f"failed seeds count in no mean and in no pair: {'; '.join(lines)}"
 
 
 def _failure_reasons(entry: Entry) -> Iterator[str]:
@@ -179,9 +179,7 @@ def _no_control(table: Table) -> str | None:
     ]
     if controls or not trained:
         return None
-    return (
-        "no control: whether a mechanism helps is open without 'gaam train --attn none'"
-    )
+    return "no control: only 'gaam train --attn none' shows whether a mechanism helps"
 
 
 def _few_rows(table: Table) -> str | None:
@@ -190,7 +188,7 @@ def _few_rows(table: Table) -> str | None:
         return None
     return (
         f"only {num_rows} test rows: each is {100 / num_rows:.1f} points, "
-        "and intervals say little"
+        "and the intervals say little"
     )
 
 
@@ -202,7 +200,7 @@ def _few_seeds(table: Table) -> str | None:
         return None
     return (
         f"no claim with fewer than {stats.LEAST_SEEDS} seeds: "
-        f"p is {2 / 2**fewest:.3g} at least"
+        f"p is at least {2 / 2**fewest:.3g}"
     )
 
 
@@ -215,8 +213,8 @@ def _like_groups(table: Table) -> str | None:
     )
     first = shlex.quote(next(iter(table.like_groups)))
     return (
-        f"accuracy varies with {columns} more than chance allows: where rows of one "
-        "value belong together, intervals and verdicts are too sure without "
+        f"accuracy varies with {columns} more than chance explains: if rows with the "
+        "same value belong together, intervals and verdicts are too sure without "
         f"--groups {brief(first)}"
     )
 
@@ -229,7 +227,7 @@ def _groups_not_known(table: Table) -> str | None:
         relations = ", ".join(in_words(name) for name in table.groups.unknown)
         return (
             f"rows that belong together ({relations}) count as independent: "
-            "the runs do not name them"
+            "the runs do not record which rows"
         )
 
     recipe = table.entries[0].runs[0].recipe
@@ -240,8 +238,8 @@ def _groups_not_known(table: Table) -> str | None:
     if not num_copies or EQUAL_ROWS in table.groups.names:
         return None
     return (
-        f"{num_copies:,} rows of '{brief(split)}' are copies of others and count as "
-        "independent: the cache does not say which"
+        f"{num_copies:,} rows of '{brief(split)}' are copies of other rows and "
+        "count as independent: the cache does not record which rows"
     )
 
 
@@ -261,13 +259,13 @@ def _leaks(table: Table) -> str | None:
         num_shared = shared_texts.get(test, {}).get(train, 0)
         if not num_shared:
             continue
-        other = "another of them" if train == test else f"'{brief(train)}'"
+        other = "another of these rows" if train == test else f"'{brief(train)}'"
         leaks.append(
             f"{num_shared:,} of the {table.cache['rows'][test]:,} rows of "
-            f"'{brief(test)}' have a text that {other} has too, which inflates accuracy"
+            f"'{brief(test)}' have a text that {other} has, too; this inflates accuracy"
         )
     if table.cache.get("fitted_on") in {test for _, test in split_pairs}:
-        leaks.append("the states were fitted on the texts that test (not on labels)")
+        leaks.append("the states were fitted on the test texts (not on their labels)")
     return "; ".join(leaks)
 
 
@@ -297,7 +295,10 @@ def _not_compared(table: Table) -> str | None:
         exempt = is_of(entry, baseline) or entry.shuffled or entry.fitted
         return not (entry.compared or exempt)
 
-    text = f"not compared, no '{brief(baseline)}' of the same head, recipe and seeds"
+    text = (
+        f"not compared, because no '{brief(baseline)}' has the same head, recipe and "
+        "seeds"
+    )
     return _name_entries(text, lacks_counterpart)(table)
 
 
@@ -315,8 +316,8 @@ def _against_probe(table: Table) -> str | None:
     for verdict, labels in labels_by_verdict.items():
         parts.append(f"{verdict}: {listed(labels, LISTED) or 'no decoder'}")
     return (
-        "against logistic regression on the same states, none + lbfgs "
-        f"(Holm in its own family): {'; '.join(parts)}"
+        "compared with logistic regression on the same states (none + lbfgs; Holm in a "
+        f"family of its own): {'; '.join(parts)}"
     )
 
 
@@ -347,9 +348,9 @@ def _few_training_rows(table: Table) -> str | None:
     num_units = table.num_groups or table.num_test_rows
     count = num_train * num_units / table.num_test_rows
     return (
-        f"test {table.units} count as no more than training {table.units} "
-        f"({count:,.0f} at least) in differences: which were drawn matters as much "
-        "(--folds 5 tests on all)"
+        f"in differences, test {table.units} count as no more than training "
+        f"{table.units} ({count:,.0f} at least): which training {table.units} were "
+        "drawn matters as much (--folds 5 tests on all)"
     )
 
 
@@ -384,7 +385,8 @@ NOTES = (
     Note(
         "shuffled labels",
         _name_entries(
-            "above chance with shuffled labels, so something leaks", _above_chance
+            "accuracy above chance with shuffled labels, so something leaks",
+            _above_chance,
         ),
         is_warning=True,
     ),
@@ -407,14 +409,15 @@ NOTES = (
     Note(
         "too short",
         _name_entries(
-            "under-trained, the best epoch is the last (more --epochs)",
+            "under-trained, because the best epoch is the last (use more --epochs)",
             lambda entry: entry.too_short,
         ),
     ),
     Note(
         "edge of the grid",
         _name_entries(
-            "under-trained, lr or weight-decay is at the edge of its grid",
+            "under-trained, because the chosen lr or weight-decay is at the edge of "
+            "its grid",
             lambda entry: entry.at_edge,
         ),
     ),
@@ -428,15 +431,16 @@ NOTES = (
     Note(
         "unsure choice",
         _name_entries(
-            "validation does not separate the rate, or decay, from others; intervals "
-            "of differences include this uncertainty",
+            "validation does not separate the learning rates or weight decays; the "
+            "intervals of differences include this uncertainty",
             lambda entry: entry.unsure,
         ),
     ),
     Note(
         "few validation rows",
         _name_entries(
-            f"fewer than {FEW_ROWS} rows chose the epoch, which no interval covers",
+            f"fewer than {FEW_ROWS} validation rows chose the epoch; no interval "
+            "includes this uncertainty",
             _few_validation_rows,
         ),
     ),

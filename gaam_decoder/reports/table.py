@@ -27,7 +27,7 @@ from gaam_decoder.runs.result import RunResult, states_of
 from gaam_decoder.runs.tuning import Choice, Tuning, choose, reported
 from gaam_decoder.stats.scores.base import Score
 
-SEPARATE = "decoders of different caches or test rows are not to be compared"
+SEPARATE = "do not compare decoders of different caches or test rows"
 ON_TRAINING_ROWS = "tested on its own training rows"
 CACHE_FIELDS = (
     "fingerprint",
@@ -150,8 +150,8 @@ class Table:
         if num_hidden:
             lines.append(
                 f"{num_hidden} of {len(self.entries)} decoders are not shown, but "
-                "counted in all that is said; what is shown because its test score is "
-                "good is better by luck too"
+                "every verdict and note counts them; decoders that are shown for their "
+                "test score owe a part of it to luck"
             )
         for model in self.finals:
             name = f"{brief(model['attention'])} + {brief(model['head'], 60)}"

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from gaam_decoder.reports.entries import Entry
 
 SELECT_NOTES = {
-    "val": "epoch chosen on a held-out part of train",
-    "last": "last epoch, no rows choose: learning rates are not tuned, and there is no "
-    "logistic regression (none + lbfgs) to compare with",
-    "test": "epoch chosen on test: optimistic, do not quote as test accuracy",
+    "val": "validation rows, a part of the training split, choose the epoch",
+    "last": "the last epoch counts, no rows are held out: learning rates are not "
+    "tuned, and there is no logistic regression (none + lbfgs) to compare with",
+    "test": "epoch chosen on test rows: optimistic, do not quote it as test accuracy",
 }
 TEMPERATURE = (
-    "a temperature was fitted for every seed and fold by the log loss of the rows that "
-    "chose the epoch (Guo et al. 2017); log loss, Brier score, ECE and the reliability "
-    "diagram are of logits divided by it, all else, AUROC too, of logits as they are"
+    "a temperature is fitted for every seed and fold, by the log loss of its "
+    "validation rows (Guo et al. 2017); log loss, Brier score, ECE and the reliability "
+    "diagram divide the logits by it; all other scores, AUROC too, take the logits as "
+    "they are"
 )
 
 

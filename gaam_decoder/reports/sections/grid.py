@@ -48,7 +48,7 @@ class Grid(Writer):
             name="grid",
             heading="Accuracy by setting",
             lead=f"decoders differ in {axis}; what is best here is best on the test "
-            "rows, which must not choose",
+            "rows, which must not choose settings",
             make=lambda: _parts(axis, cells),
             values={"axis": axis, "cells": values},
         )

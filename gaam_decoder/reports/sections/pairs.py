@@ -93,10 +93,10 @@ def _lead(comparisons: Sequence[Comparison], axis: str) -> str:
 def _lines(table: Table, pairs: Pairs) -> list[str]:
     unit = table.unit
     lines = [
-        f"differences are in {unit.of_differences}, the best decoder stands first; "
-        "each is tested as a comparison with a baseline is, corrected by Holm for all "
+        f"differences are in {unit.of_differences}; the best decoder stands first",
+        "each pair is tested as a comparison with a baseline is; Holm corrects for all "
         f"pairs of this table ({counts_in_words(pairs.num_tests)}), a family of their "
-        "own"
+        "own",
     ]
     if any(len(group.pairs) > MOST_LISTED for group in pairs.groups):
         lines.append(
@@ -181,7 +181,7 @@ def _verdicts_of_best(
     num_seeds = max((len(pair.seeds) for pair in of_best.values()), default=0)
     if num_seeds < stats.LEAST_SEEDS and NO_CLAIM not in labels:
         seeds = f"seeds: {num_seeds}, and a claim needs {stats.LEAST_SEEDS}"
-        parts.append(f"nothing is said of differences yet ({seeds})")
+        parts.append(f"there is no verdict on differences yet ({seeds})")
     else:
         margin = table.unit.size(table.margin)
         verdicts = [

@@ -47,10 +47,10 @@ class Scores(Writer):
             heading="Other scores",
             lead=f"{titles}, and recall by class; --score NAME compares by one of them",
             lines=(
-                "mean over seeds, and standard deviation in brackets; the test rows "
-                f"are taken as given. Of {smaller} smaller is better",
-                "which score is compared has to be chosen before it is seen: of many, "
-                "one differs by chance",
+                "mean over seeds, and standard deviation over seeds in brackets. "
+                f"Smaller is better for {smaller}",
+                "choose the score to compare before you see the scores: of many, one "
+                "differs by chance",
             ),
             make=lambda: ((_every(table, units), _recall(table)), ()),
         )

@@ -127,7 +127,7 @@ def test_of_rows_nothing_is_said_of_groups() -> None:
 def test_fewer_than_six_groups_are_no_claim_with_the_reason(score: str) -> None:
     (table,) = build_tables(two({"who": WHO % 5}), groups="who", score=score)
     assert (
-        "o claim is made of gaam: 5 groups of rows, and a claim needs 6"
+        "o claim is made about gaam: 5 groups of rows, and a claim needs 6"
         in conclusion(table)
     )
     first = table.entries[0]

@@ -63,8 +63,9 @@ def test_seeds_that_were_trained_to_choose_do_and_the_others_report() -> None:
     [tuning] = row.tunings
     assert (tuning.seeds, tuning.apart) == ((7, 8), True)
     assert "gaam: learning rate 0.001 of 3, validation 90.0%" in notes(table)
-    assert "tuned: seeds 7-8 chose by validation accuracy, others report" in notes(
-        table
+    assert (
+        "tuning: seeds 7-8 chose by validation accuracy; other seeds report"
+        in notes(table)
     )
     candidates = table.to_dict()["entries"][0]["tuning"][0]["candidates"]
     assert [one["validation_accuracy"] for one in candidates] == pytest.approx(
