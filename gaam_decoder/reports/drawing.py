@@ -324,7 +324,8 @@ def inline_svg(picture: Picture, key: str) -> str:
     stream = io.StringIO()
     with styled():
         # Figure.savefig would draw the picture twice.
-        canvas = FigureCanvasSVG(picture.draw())
+        # matplotlib has no types for its SVG back end.
+        canvas: Any = FigureCanvasSVG(picture.draw())
         canvas.print_svg(stream, metadata=_NO_DATE["svg"])
     text = stream.getvalue()
     text = text[text.index("<svg") :]

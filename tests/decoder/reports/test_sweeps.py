@@ -12,7 +12,7 @@ import scipy.stats
 import gaam_decoder
 from gaam_decoder import RunResult
 from gaam_decoder.reports.sections import sections
-from gaam_decoder.reports.sections.learned import beside_alone
+from gaam_decoder.reports.sections.importance import beside_alone
 from gaam_decoder.reports.table import build_tables
 from tests.decoder.reports.conftest import answers, build_run
 
