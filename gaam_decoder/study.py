@@ -32,12 +32,12 @@ from gaam_cache.store.files import write_file
 from gaam_decoder.analysis.planting import plant
 from gaam_decoder.config import PlantConfig, TrainConfig
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.columns import OF_STUDY, sheet
+from gaam_decoder.reports.columns import choose, sheet
+from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.drawing import overviews, svg_files
 from gaam_decoder.reports.formats._templates import rendered
 from gaam_decoder.reports.formats.csv import flat
 from gaam_decoder.reports.formats.markdown import pipe
-from gaam_decoder.reports.notes import conclusion
 from gaam_decoder.reports.report import report
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.loading import Runs, load_runs
@@ -52,6 +52,7 @@ FILE = "study.toml"
 ROWS = "rows.csv"
 SEEDS = "seeds.csv"
 PAGE = "README.md"
+PAGE_COLUMNS = "decoder, score, sd, difference, 95% CI of it, verdict"
 NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*", re.ASCII)
 COMMANDS: dict[str, tuple[Any, Any]] = {
     "extract": (ExtractConfig, extract),
@@ -498,21 +499,21 @@ class _Reports:
         self.page_values[id(table)] = {
             "heading": title,
             "picture": name,
-            "sheet": sheet(table, OF_STUDY),
+            "sheet": sheet(table, choose(PAGE_COLUMNS, table.score)),
             "told": tuple(sections),
         }
 
     def _add_rows(self, table: Table, report_name: str) -> None:
-        entries = table.to_dict()["rows"]
-        for shown_row, entry in zip(table.shown, entries, strict=True):
-            values = flat(entry) | table.cache.to_dict()
-            values["seeds"] = spell_numbers(entry["seeds"])
+        values_of_entries = table.to_dict()["entries"]
+        for entry, entry_values in zip(table.shown, values_of_entries, strict=True):
+            values = flat(entry_values) | table.cache.to_dict()
+            values["seeds"] = spell_numbers(entry_values["seeds"])
             values["failed"] = values["failed_seeds"]
             row: dict[str, Any] = {
                 "report": report_name,
                 "cache": table.cache.fingerprint[:12],
                 "tested_on": table.where,
-                "label": shown_row.label,
+                "label": entry.label,
             }
             for column, report_column in ROW_COLUMNS.items():
                 row[column] = values.get(report_column)

@@ -1,63 +1,98 @@
-"""The columns of a report's table, and how each is made.
+"""The columns of a report's table, and what each shows.
 
-A column is one object in a list here: terminal, HTML, Markdown and LaTeX show it, and
+A column is one object here, with all its properties, and ``COLUMNS`` lists each once:
+terminal, HTML, Markdown and LaTeX show it, ``--columns`` knows its name, and
 ``gaam report --explain`` and GUIDE.md print its note.
 """
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from gaam_cache.common import plugins
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
-from gaam_decoder.reports.entries import SCALED, Entry, score_of
-from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
-from gaam_decoder.stats.scores.base import Interval, percent
-
-Numbers = Callable[[Entry], Mapping[str, Any]]
+from gaam_decoder.reports.cells import (
+    Numbers,
+    both_bounds,
+    claim_of,
+    difference_interval_text,
+    difference_text,
+    marks,
+    mean_seconds,
+    one_number,
+    p_value,
+    parameters_text,
+    seconds_text,
+    seeds_text,
+    training_p,
+    training_p_text,
+    validation_accuracy,
+    validation_text,
+    verdict_text,
+    what_would_decide,
+)
+from gaam_decoder.reports.entries import SCALED, Entry
+from gaam_decoder.reports.scoring import score_of
+from gaam_decoder.reports.table import Table
 
 
 @dataclass(frozen=True, slots=True)
+class Screen:
+    """How a terminal shows a column."""
+
+    # its header, which may have two lines
+    header: str
+    # columns stand in this order, behind the decoder
+    place: int
+    # a narrow terminal leaves out the lowest number first; None: never
+    left_out: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of the table; a report leaves out a column that is empty in all rows."""
+    """A column of the table; a report leaves out one that is empty in all entries."""
 
     # its header; {score} stands for the score that is compared
-    name: str
-    # its header in a terminal, which may have two lines
-    short: str
-    # the text of a cell
-    value: Callable[[Entry], str]
+    header: str
+    # the text of the cell of an entry
+    cell: Callable[[Entry], str]
     # how the column is made
     note: str
-    # whether it shows a comparison, and is empty in rows that are not compared
-    pair: bool = False
+    # whether it shows a comparison, and is empty in entries that are not compared
+    is_comparison: bool = False
     # values for programs, by what to add to the header; None: the text of the cell
     numbers: Numbers | None = None
+    # other names that people use for it
+    aliases: tuple[str, ...] = ()
+    # None: a terminal does not show it
+    screen: Screen | None = None
+    # whether a narrow page shows it without scrolling
+    is_key: bool = False
+    # the same, but only in a table without comparisons
+    is_key_alone: bool = False
 
-    def text(self, row: Entry) -> str:
+    def text(self, entry: Entry) -> str:
         """The text of a cell, or nothing."""
-        if self.pair and row.compared is None:
+        if self.is_comparison and entry.compared is None:
             return ""
-        return self.value(row)
+        return self.cell(entry)
 
-    def header(self, score: str) -> str:
-        """Its name without units, where ``score`` is compared."""
-        return self.name.format(score=score).partition(" (")[0].removesuffix(" %")
+    def name(self, score: str) -> str:
+        """Its header without units, where ``score`` is compared."""
+        return self.header.format(score=score).partition(" (")[0].removesuffix(" %")
 
-    def cells(self, row: Entry, score: str) -> dict[str, Any]:
-        """Values for programs by header, or nothing; fractions instead of percent."""
-        if self.pair and row.compared is None:
+    def values(self, entry: Entry, score: str) -> dict[str, Any]:
+        """Values for programs by name, or nothing; fractions instead of percent."""
+        if self.is_comparison and entry.compared is None:
             return {}
-        header = self.header(score)
+        name = self.name(score)
         if self.numbers is None:
-            return {header: self.value(row)}
-        numbers = self.numbers(row)
-        return {f"{header}{suffix}": value for suffix, value in numbers.items()}
+            return {name: self.cell(entry)}
+        numbers = self.numbers(entry)
+        return {f"{name}{suffix}": value for suffix, value in numbers.items()}
 
 
 @dataclass(frozen=True)
@@ -82,251 +117,168 @@ class Sheet:
         return [*self.header[:1], *words]
 
 
-def p_value(p: float | None) -> str:
-    """A p-value with three or four digits."""
-    if p is None:
-        return "-"
-    if p < 1e-4:
-        return "<0.0001"
-    return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
-
-
-def marks(row: Entry) -> str:
-    """Marks of a score that is no test accuracy, optimistic, or perhaps too low."""
-    text = ""
-    if row.on_training_rows:
-        text += f" ({ON_TRAINING_ROWS})"
-    if row.select == "test":
-        text += " (optimistic)"
-    if row.undertrained:
-        text += " †"
-    return text
-
-
-def verdict(claim: stats.Claim) -> str:
-    """The verdict of a claim; it says where the difference is within the margin."""
-    if claim.significant and claim.negligible:
-        return f"{claim.verdict} (within margin)"
-    return claim.verdict
-
-
-def _number(value: Callable[[Entry], Any]) -> Numbers:
-    """One value for programs, under the header alone."""
-    return lambda row: {"": value(row)}
-
-
-def _bounds(interval_of: Callable[[Entry], Interval]) -> Numbers:
-    """Both ends of an interval for programs."""
-
-    def numbers(row: Entry) -> dict[str, Any]:
-        low, high = interval_of(row) or (None, None)
-        return {" low": low, " high": high}
-
-    return numbers
-
-
-def _claim(row: Entry) -> stats.Claim:
-    assert row.compared is not None
-    return row.compared.claim
-
-
-def _validation(row: Entry) -> float | None:
-    return row.validation if row.candidate else None
-
-
-def _validation_text(row: Entry) -> str:
-    accuracy = _validation(row)
-    return "" if accuracy is None else percent(accuracy)
-
-
-def _seeds_text(row: Entry) -> str:
-    text = str(len(row.seeds))
-    if row.failed:
-        text += f" ({len(row.failed)} failed)"
-    return text
-
-
-def _parameters_text(row: Entry) -> str:
-    return f"{row.parameters['attention']:,} / {row.parameters['total']:,}"
-
-
-def _mean_seconds(row: Entry) -> float | None:
-    if not row.finished:
-        return None
-    return float(np.mean([row.seconds[seed] for seed in row.finished]))
-
-
-def _seconds_text(row: Entry) -> str:
-    seconds = _mean_seconds(row)
-    return "-" if seconds is None else f"{seconds:.2f}"
-
-
-def _difference_text(row: Entry) -> str:
-    claim = _claim(row)
-    text = row.chosen.unit.difference(claim.difference)
-    return f"{text}*" if claim.significant else text
-
-
-def _p_training(row: Entry) -> float | None:
-    """The p-value of the t test over folds; None without a cross-validation."""
-    if row.compared is None or row.compared.other_training is None:
-        return None
-    return row.compared.other_training.p
-
-
-def _p_training_text(row: Entry) -> str:
-    if row.compared is None or row.compared.other_training is None:
-        return ""
-    return p_value(row.compared.other_training.p)
-
-
-def _what_would_decide(row: Entry) -> str:
-    """How many seeds, rows or groups would decide; or why there is no claim."""
-    claim = _claim(row)
-    if claim.verdict != "undecided" or claim.p is None:
-        return f"no claim: {claim.no_claim}" if claim.no_claim else ""
-    if claim.seeds_to_decide is not None:
-        if claim.seeds_to_decide > claim.num_seeds:
-            return f"about {claim.seeds_to_decide:,} seeds"
-        return "a few more seeds"
-    if claim.rows_to_decide is not None:
-        return f"about {claim.rows_to_decide:,} rows"
-    if claim.groups_to_decide is not None:
-        return f"about {claim.groups_to_decide:,} groups"
-    return "neither alone, or too few rows differ to say"
-
-
 DECODER = Column(
-    "decoder",
-    "decoder",
-    lambda row: row.label + marks(row),
-    "mechanism, and what tells it from others; † is under-trained: the best epoch is "
-    "the last in more seeds than by chance, or validation chose a rate or decay at the "
-    "edge, as (edge) says; longer training, or another rate, may do better",
-)
-SETTINGS = Column(
-    "settings",
-    "",
-    lambda row: row.settings,
-    "settings that not all rows share; what validation chose is among them, (edge) "
-    "where it is the smallest or largest value that was tried, and that is not by "
-    "chance: 95 of 100 draws of other validation rows choose the same; a weight decay "
-    "of 0 is no edge",
-)
-VALIDATION = Column(
-    "validation %",
-    "val %",
-    _validation_text,
-    "with --all: mean validation accuracy of the candidate, by which one is chosen",
-    numbers=_number(_validation),
-)
-SCORE = Column(
-    "{score}",
-    "{score}",
-    lambda row: row.chosen.unit.text(row.chosen.mean),
-    "mean over the seeds that finished, on the test rows",
-    numbers=_number(lambda row: row.chosen.mean),
-)
-SD = Column(
-    "sd",
-    "sd",
-    lambda row: row.chosen.unit.std(row.chosen.std),
-    "standard deviation over seeds",
-    numbers=_number(lambda row: row.chosen.std),
-)
-SEEDS_CI = Column(
-    "95% CI seeds",
-    "",
-    lambda row: row.chosen.unit.span(row.chosen.interval),
-    "confidence interval of the mean over seeds alone (Student's t), the test rows "
-    "taken as given",
-    numbers=_bounds(lambda row: row.chosen.interval),
-)
-ROWS_CI = Column(
-    "95% CI + rows",
-    "95% CI",
-    lambda row: row.chosen.unit.span(row.chosen.two_level),
-    "confidence interval of the mean over seeds and test rows, or groups of them; it "
-    "does not predict the accuracy on another test set, which varies more",
-    numbers=_bounds(lambda row: row.chosen.two_level),
-)
-SEEDS = Column(
-    "seeds",
-    "seeds",
-    _seeds_text,
-    "how many were trained; those that failed count in no mean and drop out of pairs",
-    numbers=lambda row: {"": len(row.seeds), " failed": len(row.failed)},
-)
-PARAMETERS = Column(
-    "parameters (attn / total)",
-    "parameters\nattn / total",
-    _parameters_text,
-    "of the mechanism, and with its head",
-    numbers=lambda row: {
-        " attn": row.parameters["attention"],
-        " total": row.parameters["total"],
-    },
-)
-SECONDS = Column(
-    "s/seed",
-    "s per\nseed",
-    _seconds_text,
-    "seconds of training, mean over seeds",
-    numbers=_number(_mean_seconds),
-)
-DIFFERENCE = Column(
-    "difference",
-    "diff",
-    _difference_text,
-    "the row minus the baseline of the same head and recipe, paired by seed and test "
-    "row; * where p Holm is below 0.05",
-    pair=True,
-    numbers=_number(lambda row: _claim(row).difference),
-)
-DIFFERENCE_CI = Column(
-    "95% CI of it",
-    "95% CI",
-    lambda row: row.chosen.unit.span(_claim(row).interval_corrected, signed=True),
-    "confidence interval of the difference over seeds and test rows, or groups of "
-    "them, corrected as p Holm is: it leaves out 0 exactly where there is a difference",
-    pair=True,
-    numbers=_bounds(lambda row: _claim(row).interval_corrected),
-)
-P_HOLM = Column(
-    "p Holm",
-    "p\nHolm",
-    lambda row: p_value(_claim(row).p_holm),
-    "corrected for every comparison with the baseline of one table and head, also for "
-    "those that filters left out of it; other caches, test rows and heads are families "
-    "of their own",
-    pair=True,
-    numbers=_number(lambda row: _claim(row).p_holm),
+    header="decoder",
+    cell=lambda entry: entry.label + marks(entry),
+    note=(
+        "mechanism, and the settings that distinguish it; † is under-trained: the "
+        "best epoch is the last in more seeds than chance explains, or validation "
+        "chose a learning rate or weight decay at the edge of its grid, marked "
+        "(edge); longer training or another rate may do better"
+    ),
+    aliases=("attention", "mechanism"),
 )
 VERDICT = Column(
-    "verdict",
-    "verdict",
-    lambda row: verdict(_claim(row)),
-    "what is shown; (within margin): they differ, by less than --margin",
-    pair=True,
+    header="verdict",
+    cell=verdict_text,
+    note=(
+        "what the test shows; (within margin): the decoders differ, but by less than "
+        "--margin"
+    ),
+    is_comparison=True,
+    screen=Screen("verdict", place=9),
+    is_key=True,
+)
+SCORE = Column(
+    header="{score}",
+    cell=lambda entry: entry.chosen.unit.text(entry.chosen.mean),
+    note="mean over the finished seeds, on the test rows",
+    numbers=one_number(lambda entry: entry.chosen.mean),
+    screen=Screen("{score}", place=1),
+    is_key=True,
+)
+ROWS_CI = Column(
+    header="95% CI + rows",
+    cell=lambda entry: entry.chosen.unit.span(entry.chosen.two_level),
+    note=(
+        "confidence interval of the mean over seeds and test rows, or groups of "
+        "rows; it does not predict the accuracy on another test set, which varies "
+        "more"
+    ),
+    numbers=both_bounds(lambda entry: entry.chosen.two_level),
+    screen=Screen("95% CI", place=4),
+    is_key_alone=True,
+)
+DIFFERENCE = Column(
+    header="difference",
+    cell=difference_text,
+    note=(
+        "the decoder minus the baseline with the same head and recipe, paired by "
+        "seed and test row; * means that p Holm is below 0.05"
+    ),
+    is_comparison=True,
+    numbers=one_number(lambda entry: claim_of(entry).difference),
+    screen=Screen("diff", place=6),
+    is_key=True,
+)
+DIFFERENCE_CI = Column(
+    header="95% CI of it",
+    cell=difference_interval_text,
+    note=(
+        "confidence interval of the difference over seeds and test rows, or groups "
+        "of rows, corrected as p Holm is: it excludes 0 exactly where a difference "
+        "is shown"
+    ),
+    is_comparison=True,
+    numbers=both_bounds(lambda entry: claim_of(entry).interval_corrected),
+    aliases=("ci", "interval"),
+    screen=Screen("95% CI", place=7),
+    is_key=True,
+)
+P_HOLM = Column(
+    header="p Holm",
+    cell=lambda entry: p_value(claim_of(entry).p_holm),
+    note=(
+        "p-value, corrected by Holm for all comparisons of one table and head with "
+        "the baseline, including those that filters left out; other caches, test "
+        "rows and heads are separate families"
+    ),
+    is_comparison=True,
+    numbers=one_number(lambda entry: claim_of(entry).p_holm),
+    screen=Screen("p\nHolm", place=8, left_out=3),
 )
 DECIDE = Column(
-    "would decide",
-    "",
-    _what_would_decide,
-    "how many seeds, or test rows or groups, would, if what was seen is so",
-    pair=True,
+    header="would decide",
+    cell=what_would_decide,
+    note=(
+        "number of seeds, test rows or groups that would decide, if the observed "
+        "difference is the true one"
+    ),
+    is_comparison=True,
+)
+SD = Column(
+    header="sd",
+    cell=lambda entry: entry.chosen.unit.std(entry.chosen.std),
+    note="standard deviation over seeds",
+    numbers=one_number(lambda entry: entry.chosen.std),
+    aliases=("std",),
+    screen=Screen("sd", place=3, left_out=5),
+)
+SEEDS = Column(
+    header="seeds",
+    cell=seeds_text,
+    note="number of trained seeds; failed seeds count in no mean and in no pair",
+    numbers=lambda entry: {"": len(entry.seeds), " failed": len(entry.failed)},
+    screen=Screen("seeds", place=5, left_out=4),
+)
+SEEDS_CI = Column(
+    header="95% CI seeds",
+    cell=lambda entry: entry.chosen.unit.span(entry.chosen.interval),
+    note=(
+        "confidence interval of the mean over seeds alone (Student's t), for these "
+        "test rows"
+    ),
+    numbers=both_bounds(lambda entry: entry.chosen.interval),
 )
 P_TRAINING = Column(
-    "p training",
-    "",
-    _p_training_text,
-    "of a cross-validation: corrected resampled t test over folds, what another "
-    "training set would give",
-    pair=True,
-    numbers=_number(_p_training),
+    header="p training",
+    cell=training_p_text,
+    note=(
+        "of a cross-validation: p-value of the corrected resampled t test over "
+        "folds, for another training set"
+    ),
+    is_comparison=True,
+    numbers=one_number(training_p),
 )
-
-# of a page, a paper and a model card
+SETTINGS = Column(
+    header="settings",
+    cell=lambda entry: entry.settings,
+    note=(
+        "settings that differ between decoders, and those that validation chose; "
+        "(edge) means that the smallest or largest candidate won, and not by chance: "
+        "95 of 100 draws of other validation rows choose it, too; a weight decay of "
+        "0 is not an edge"
+    ),
+    aliases=("lr",),
+)
+VALIDATION = Column(
+    header="validation %",
+    cell=validation_text,
+    note=(
+        "with --all: mean validation accuracy of the candidate; the choice rests on it"
+    ),
+    numbers=one_number(validation_accuracy),
+    screen=Screen("val %", place=2),
+)
+PARAMETERS = Column(
+    header="parameters (attn / total)",
+    cell=parameters_text,
+    note=("number of parameters of the mechanism, and of mechanism and head together"),
+    numbers=lambda entry: {
+        " attn": entry.parameters["attention"],
+        " total": entry.parameters["total"],
+    },
+    screen=Screen("parameters\nattn / total", place=10, left_out=1),
+)
+SECONDS = Column(
+    header="s/seed",
+    cell=seconds_text,
+    note="seconds of training, mean over seeds",
+    numbers=one_number(mean_seconds),
+    aliases=("seconds",),
+    screen=Screen("s per\nseed", place=11, left_out=2),
+)
+# all columns, in the order of a page, a paper and a model card
 COLUMNS = (
     DECODER,
     VERDICT,
@@ -345,75 +297,56 @@ COLUMNS = (
     PARAMETERS,
     SECONDS,
 )
-# of a terminal, behind the decoder
-SCREEN = (
-    SCORE,
-    VALIDATION,
-    SD,
-    ROWS_CI,
-    SEEDS,
-    DIFFERENCE,
-    DIFFERENCE_CI,
-    P_HOLM,
-    VERDICT,
-    PARAMETERS,
-    SECONDS,
-)
-# a narrow terminal leaves these out, in this order
-DISPENSABLE = (PARAMETERS, SECONDS, P_HOLM, SEEDS, SD)
-# a narrow page shows these beside the decoder
-KEY_COLUMNS = (VERDICT, SCORE, DIFFERENCE, DIFFERENCE_CI)
-KEY_COLUMNS_WITHOUT_PAIRS = (SCORE, ROWS_CI)
-# of the page of a study
-OF_STUDY = (DECODER, SCORE, SD, DIFFERENCE, DIFFERENCE_CI, VERDICT)
-# other names that people use for columns
-ALIASES = {
-    "ci": "95% CI of it",
-    "interval": "95% CI of it",
-    "std": "sd",
-    "lr": "settings",
-    "seconds": "s/seed",
-    "attention": "decoder",
-    "mechanism": "decoder",
-}
 VERDICTS = {
     "better, worse": "p Holm is below 0.05, over seeds and test rows, or groups of "
-    "them: the difference is not of these seeds and rows alone. Without any difference "
-    "it is said in at most 5 of 100 tables",
+    "rows: the difference does not depend on these seeds and rows alone. Where nothing "
+    "differs, at most 5 of 100 tables have such a verdict",
     "equivalent": "two one-sided tests of the same kind show that the difference is "
-    "smaller than --margin, corrected by Holm in a family of their own",
-    "undecided": f"neither, or fewer than {stats.LEAST_SEEDS} paired seeds",
-    "no claim": "the score, or the data, allow none: "
-    f"fewer than {stats.LEAST_GROUPS} groups of rows, for one",
+    "smaller than --margin; Holm corrects them in a family of their own",
+    "undecided": f"neither of these, or fewer than {stats.LEAST_SEEDS} paired seeds",
+    "no claim": "the score or the data allow no claim, for example fewer than "
+    f"{stats.LEAST_GROUPS} groups of rows",
 }
 
 
 def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
-    """The shown rows of a table, as text.
+    """The shown entries of a table, as text.
 
-    Without ``columns`` it has those of ``COLUMNS`` that are not empty in all rows.
+    Without ``columns`` it has those of ``COLUMNS`` that are not empty in all entries.
     """
     shown = list(columns)
     if not shown:
         shown = [
-            column for column in COLUMNS if any(column.text(row) for row in table.shown)
+            column
+            for column in COLUMNS
+            if any(column.text(entry) for entry in table.shown)
         ]
 
     caption = of_score(table)
-    has_pairs = any(column.pair for column in shown)
-    if table.compared and has_pairs:
+    has_comparisons = any(column.is_comparison for column in shown)
+    if table.compared and has_comparisons:
         baseline = brief(str(table.baseline))
         unit = table.unit.of_differences
         caption += f", and differences to '{baseline}' in {unit}"
 
-    names = {column: column.name.format(score=table.unit.column) for column in shown}
-    key_columns = KEY_COLUMNS if has_pairs else KEY_COLUMNS_WITHOUT_PAIRS
+    headers = [column.header.format(score=table.unit.column) for column in shown]
+    key_headers = [
+        header
+        for column, header in zip(shown[1:], headers[1:], strict=True)
+        if column.is_key or (column.is_key_alone and not has_comparisons)
+    ]
     return Sheet(
         caption=caption,
-        header=list(names.values()),
-        lines=[[column.text(row) for column in shown] for row in table.shown],
-        first=[names[column] for column in shown[1:] if column in key_columns],
+        header=headers,
+        lines=[[column.text(entry) for column in shown] for entry in table.shown],
+        first=key_headers,
     )
+
+
+def on_screen() -> list[tuple[Column, Screen]]:
+    """The columns of a terminal in their order, each with how it is shown there."""
+    shown = [(column, column.screen) for column in COLUMNS if column.screen]
+    return sorted(shown, key=lambda pair: pair[1].place)
 
 
 def choose(names: str | Sequence[str], score: str) -> tuple[Column, ...]:
@@ -428,7 +361,7 @@ def choose(names: str | Sequence[str], score: str) -> tuple[Column, ...]:
         ConfigError: no column has such a name.
     """
     title = score_of(score).title
-    column_by_name = {_plain(column.header(title)): column for column in COLUMNS}
+    column_by_name = {_plain(column.name(title)): column for column in COLUMNS}
     column_by_name[_plain(score)] = SCORE
     column_by_name["score"] = SCORE
 
@@ -437,12 +370,19 @@ def choose(names: str | Sequence[str], score: str) -> tuple[Column, ...]:
     for name in names.split(",") if isinstance(names, str) else names:
         column = column_by_name.get(_plain(name))
         if column is None:
-            headers = [known.header(title) for known in COLUMNS]
             raise plugins.unknown(
-                "column", name.strip(), headers, aliases=ALIASES, where="--columns"
+                "column",
+                name.strip(),
+                [known.name(title) for known in COLUMNS],
+                aliases=_names_by_alias(title),
+                where="--columns",
             )
         chosen[column] = None
     return tuple(chosen)
+
+
+def _names_by_alias(score: str) -> dict[str, str]:
+    return {alias: column.name(score) for column in COLUMNS for alias in column.aliases}
 
 
 def _plain(name: str) -> str:
@@ -460,7 +400,8 @@ def explain() -> str:
     """How each column and verdict is made: what ``gaam report --explain`` prints."""
     notes = {}
     for column in COLUMNS:
-        notes[column.name.format(score="accuracy %, or another --score")] = column.note
+        header = column.header.format(score="accuracy %, or another --score")
+        notes[header] = column.note
     notes |= VERDICTS
     lines = [f"- {name}: {note}." for name, note in notes.items()]
     return "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines)

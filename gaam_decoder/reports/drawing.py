@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Inches: a column of a paper, and legible when a phone scales it to its width.
 WIDTH = 4.2
 LINE = 0.15  # inches of a line of text
-MOST_LINES = 4  # of a panel, those of the best rows
+MOST_LINES = 4  # of a panel, those of the best entries
 MOST_MARKED = 12  # points of a line up to which each has a marker
 TEMPLATES = Path(__file__).with_name("templates")
 COLOURS = tomllib.loads((TEMPLATES / "colours.toml").read_text("utf-8"))
@@ -100,10 +100,10 @@ def line_panels(
     """
     labels = list(dict.fromkeys(line.label for _, lines in panels for line in lines))
     name_of = dict(zip(labels, names_of(labels, 52), strict=True))
-    legend_rows = sum(name.count("\n") + 1 for name in name_of.values())
+    legend_lines = sum(name.count("\n") + 1 for name in name_of.values())
     if beside:
-        legend_rows += len(panels)
-    figure = _figure(0.5 + 1.6 * len(panels) + (LINE + 0.03) * legend_rows)
+        legend_lines += len(panels)
+    figure = _figure(0.5 + 1.6 * len(panels) + (LINE + 0.03) * legend_lines)
     all_axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
 
     labels_above: list[str] = []
@@ -163,9 +163,9 @@ def _figure(height: float) -> Figure:
 
 
 def overviews(table: Table) -> list[Picture]:
-    """Pictures of all shown rows: accuracy, and differences to the baseline."""
+    """Pictures of all shown entries: accuracy, and differences to the baseline."""
     pictures = []
-    if table.rows:
+    if table.entries:
         title = table.unit.title
         accuracy = Picture(
             "accuracy",
@@ -175,7 +175,7 @@ def overviews(table: Table) -> list[Picture]:
             lambda: _strip(table),
         )
         pictures.append(accuracy)
-    if any(row.compared for row in table.shown):
+    if any(entry.compared for entry in table.shown):
         better_side = "Right" if table.unit.larger_is_better else "Left"
         differences = Picture(
             "differences",
@@ -190,11 +190,11 @@ def overviews(table: Table) -> list[Picture]:
 
 
 def _strip(table: Table) -> Figure:
-    """Dots of all seeds, with mean and intervals, one row below the other."""
+    """Dots of all seeds, with mean and intervals, one entry below the other."""
     unit = table.unit
-    figure, axes = _name_rows(table.shown, f"test {unit.column}")
-    for height, row in enumerate(table.shown):
-        chosen = row.chosen
+    figure, axes = _name_entries(table.shown, f"test {unit.column}")
+    for height, entry in enumerate(table.shown):
+        chosen = entry.chosen
         value_S = unit.factor * np.sort(chosen.scored.values)
         if len(value_S):
             _draw_seeds(axes, height, value_S)
@@ -223,13 +223,13 @@ def _draw_seeds(axes: Axes, height: int, value_S: NDArray[np.float64]) -> None:
 
 
 def _forest(table: Table) -> Figure:
-    """Differences to the baseline with intervals, one row below the other."""
+    """Differences to the baseline with intervals, one entry below the other."""
     unit = table.unit
     ink = PALETTE["ink"]
     points = "percentage points" if table.score == DEFAULT else unit.of_differences
-    compared_rows = [row for row in table.shown if row.compared]
+    compared_entries = [entry for entry in table.shown if entry.compared]
     x = f"difference to {brief(str(table.baseline), 26)},\n{points}"
-    figure, axes = _name_rows(compared_rows, x)
+    figure, axes = _name_entries(compared_entries, x)
     margin = unit.factor * table.margin
     axes.axvspan(
         -margin,
@@ -241,7 +241,7 @@ def _forest(table: Table) -> Figure:
     )
     axes.axvline(0, color=ink, lw=1)
 
-    claims = [row.compared.claim for row in compared_rows if row.compared]
+    claims = [entry.compared.claim for entry in compared_entries if entry.compared]
     for height, claim in enumerate(claims):
         over_seeds = claim.on_these_rows.interval
         _intervals(axes, height, unit.factor, over_seeds, claim.interval_corrected)
@@ -252,9 +252,9 @@ def _forest(table: Table) -> Figure:
     return _with_legend(figure)
 
 
-def _name_rows(rows: Sequence[Entry], x: str) -> tuple[Figure, Axes]:
-    """A figure with the name of each row on its y axis."""
-    names = names_of([row.label for row in rows])
+def _name_entries(entries: Sequence[Entry], x: str) -> tuple[Figure, Axes]:
+    """A figure with the name of each entry on its y axis."""
+    names = names_of([entry.label for entry in entries])
     most_lines = max(name.count("\n") + 1 for name in names)
     figure = _figure(1.2 + max(0.36, LINE * most_lines + 0.04) * len(names))
     axes = figure.add_subplot()
@@ -324,7 +324,8 @@ def inline_svg(picture: Picture, key: str) -> str:
     stream = io.StringIO()
     with styled():
         # Figure.savefig would draw the picture twice.
-        canvas = FigureCanvasSVG(picture.draw())
+        # matplotlib has no types for its SVG back end.
+        canvas: Any = FigureCanvasSVG(picture.draw())
         canvas.print_svg(stream, metadata=_NO_DATE["svg"])
     text = stream.getvalue()
     text = text[text.index("<svg") :]

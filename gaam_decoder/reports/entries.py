@@ -1,52 +1,29 @@
-"""Turn runs into rows: one mechanism under one recipe over all its seeds.
+"""An entry of a report: one mechanism under one recipe over all its seeds.
 
-A row carries the scores of its predictions on the test rows. S finished seeds, P parts
-(1, or the folds of cross-validations), N test rows, C classes.
+An entry carries the scores of its predictions on the test rows. S finished seeds, P
+parts (1, or the folds of cross-validations), N test rows, C classes.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.common import plugins
-from gaam_cache.common.errors import CacheError
-from gaam_cache.common.messages import brief
-from gaam_cache.store.files import digest_of
 from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
 from gaam_decoder.analysis.learned import learned_ranges
-from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.groups import TableGroups, table_groups
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import (
-    TUNED,
-    Tuning,
-    first_runs,
-    mean_validation,
-    reported,
-)
+from gaam_decoder.runs.tuning import Tuning, mean_validation
 from gaam_decoder.specs import Settings
-from gaam_decoder.stats.choice import ChoiceOf, choice_of
-from gaam_decoder.stats.groups import joined, row_groups
-from gaam_decoder.stats.scored import Scored, interval_by_score
-from gaam_decoder.stats.scores.base import Answers, Found, Interval, Score
-from gaam_decoder.stats.scores.ece import BINS, reliability
+from gaam_decoder.stats.choice import ChoiceOf
+from gaam_decoder.stats.scored import Scored
+from gaam_decoder.stats.scores.base import Interval, Score
 
 Floats = NDArray[np.float64]
-# Runs of different seeds on the same test rows.
-Part = Sequence[RunResult]
-SeedFold = tuple[int, int]  # split seed, number of the fold
-FoldRuns = dict[SeedFold, list[RunResult]]
-# What the folds of one cross-validation share.
-Partition = tuple[str, ...]
 
 BY_FOLD = "by fold"
-SCORES = "gaam_decoder.stats.scores"
 DEFAULT = "accuracy"
 MACRO_F1 = "macro-f1"
 # Share of draws of other validation rows that select the same candidate.
@@ -55,23 +32,8 @@ SURE = 0.95
 SCALED = ", temperature fitted"
 
 
-def score_of(name: str) -> Score:
-    """Load a score by name.
-
-    Raises:
-        ConfigError: there is no such score.
-    """
-    score: Score = plugins.load(SCORES, name, kind="score")()
-    return score
-
-
-def all_scores() -> dict[str, Score]:
-    """Load every score, the default score first."""
-    return {name: score_of(name) for name in [DEFAULT, *plugins.names(SCORES)]}
-
-
 class Measured(NamedTuple):
-    """A score of the finished seeds of a row."""
+    """A score of the finished seeds of an entry."""
 
     unit: Score
     scored: Scored
@@ -81,31 +43,18 @@ class Measured(NamedTuple):
     two_level: Interval  # 95%, over seeds and test rows; of a fit, over test rows
 
 
-def _measure(score: Score, scored: Scored, fitted: bool) -> Measured:
-    value_S = scored.values
-    mean = None
-    std = None
-    interval: Interval = None
-    if len(value_S) and np.isfinite(value_S).all():
-        mean = float(value_S.mean())
-        std = stats.standard_deviation(value_S)
-        interval = stats.within(stats.t_interval(value_S), 0, score.highest)
-    two_level = interval_by_score(score, scored, without_seeds=fitted)
-    return Measured(score, scored, mean, std, interval, two_level)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """A row minus another row over the finished seeds of both, as fractions."""
+    """An entry minus another entry over the finished seeds of both, as fractions."""
 
-    baseline: str  # mechanism of the other row
+    baseline: str  # mechanism of the other entry
     seeds: tuple[int, ...]
     dropped: tuple[int, ...]  # seeds that one of the two lacks, or that failed
     claim: stats.Claim
     other_training: stats.CorrectedT | None
     """Of folds: the difference that another training set would give."""
     other_grid: bool
-    """Whether the two rows were tuned over different candidates."""
+    """Whether the two entries were tuned over different candidates."""
 
     def to_dict(self) -> dict[str, Any]:
         other_training = self.other_training
@@ -156,7 +105,28 @@ def claim_values(claim: stats.Claim) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Entry:
+class EntryScores:
+    """The scores of an entry over the seeds that finished in all its parts."""
+
+    finished: tuple[int, ...]  # seeds that finished in every fold: the S below
+    accuracy: Measured
+    chosen: Measured  # the score that the table compares
+    right: NDArray[np.bool_]  # whether a seed is right on a test row, (S, N)
+    by_part: Floats  # the compared score of every part, (S, P); NaN: undefined
+    every: dict[str, Floats]  # every defined score, with a value for each seed
+    confusion: NDArray[np.int64]
+    """True class by predicted class, summed over seeds, (C, C)."""
+    vote_accuracy: float | None  # of the class that most seeds predict
+    majority_accuracy: float  # of the most frequent class of the training rows
+    labels_per_class: NDArray[np.int64]  # test rows, (C,)
+    temperatures: Floats | None
+    """Divisors of the logits in scores of probabilities, (S, P)."""
+    bins: Floats
+    """By calibration bin: rows, right rows, summed probabilities, (3, B)."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Entry(EntryScores):
     """One mechanism under one recipe over all its seeds. Accuracies are fractions."""
 
     attention: str
@@ -174,7 +144,6 @@ class Entry:
     folds: int  # their test rows stand one after the other; or 1
     repeats: int  # cross-validations with other folds each, one after the other
     seeds: tuple[int, ...]  # seeds that every fold has, with failed ones, sorted
-    finished: tuple[int, ...]  # seeds that finished in every fold: the S below
     seconds: dict[int, float]
     failed: dict[int, str]
     fitted: bool  # whether the head was fitted at once, without steps and seeds
@@ -188,36 +157,22 @@ class Entry:
     at_edge: frozenset[str]
     """Tuned settings whose smallest or largest candidate won, not by chance."""
     runs: tuple[RunResult, ...]
-    accuracy: Measured
-    chosen: Measured  # the score that the table compares
-    right: NDArray[np.bool_]  # whether a seed is right on a test row, (S, N)
-    by_part: Floats  # the compared score of every part, (S, P); NaN: undefined
-    every: dict[str, Floats]  # every defined score, with a value for each seed
-    confusion: NDArray[np.int64]
-    """True class by predicted class, summed over seeds, (C, C)."""
-    vote_accuracy: float | None  # of the class that most seeds predict
-    majority_accuracy: float  # of the most frequent class of the training rows
-    labels_per_class: NDArray[np.int64]  # test rows, (C,)
-    temperatures: Floats | None
-    """Divisors of the logits in scores of probabilities, (S, P)."""
-    bins: Floats
-    """By calibration bin: rows, right rows, summed probabilities, (3, B)."""
     name: str = ""
     """Mechanism; and head, selection or check if these distinguish it from others."""
     settings: str = ""
-    """Settings that the rows of the table do not share, such as ``lr=0.001``."""
-    label: str = ""  # the name, with settings if another row has the same name
+    """Settings that the entries of the table do not share, such as ``lr=0.001``."""
+    label: str = ""  # the name, with settings if another entry has the same name
     compared: Comparison | None = None  # with its counterpart of the baseline
     probed: Comparison | None = None  # with the linear probe on the same states
     unchosen: bool = False  # whether it is a candidate of a tuning without a winner
-    shown: bool = True  # whether it is among the best rows that the user wants
+    shown: bool = True  # whether it is among the best entries that the user wants
     candidate: bool = False
     """Whether it stands beside other candidates of the same tuning."""
     grouped_by: tuple[str, ...] = ()  # relations that put test rows together
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What decides its numbers: two rows with the same key are the same row."""
+        """What decides its numbers: entries with the same key are the same entry."""
         return self.runs, self.seeds, self.choices
 
     @property
@@ -267,7 +222,7 @@ class Entry:
         """Mean validation accuracy over seeds and folds; None if a seed has none."""
         runs_by_fold: dict[tuple[str, int], list[RunResult]] = {}
         for run in self.runs:
-            fold = (str(run.recipe.fold), _split_seed(run))
+            fold = (str(run.recipe.fold), split_seed_of(run))
             runs_by_fold.setdefault(fold, []).append(run)
 
         means: list[float] = []
@@ -383,657 +338,6 @@ def _run_values(run: RunResult) -> dict[str, Any]:
     return values
 
 
-class Tested(NamedTuple):
-    """The rows of a future table: all are tested on the same rows of the data."""
-
-    where: str  # the test rows in words
-    key: tuple[Any, ...]  # identity of the test rows, whichever runs are there
-    rows: list[Entry]  # the best first
-    incomplete: list[str]  # decoders left out because they lack folds
-    groups: TableGroups
-    labels: NDArray[np.int64]  # of the test rows, (N,)
-
-
-def entries_by_test(
-    runs: Sequence[RunResult],
-    tunings: Mapping[str, Tuning],
-    score: str,
-    temperature: bool,
-    grouped_by: str | None = None,
-    beside: Sequence[RunResult] = (),
-) -> Iterator[Tested]:
-    """Group all runs into rows, by their test rows.
-
-    Rows of different folds are different test rows. If a mechanism has all folds, its
-    test rows are put one after the other: every row of the split is tested once, by
-    decoders that did not learn from it. Repeats of a cross-validation are one table
-    too. Any other fold is a table of its own.
-    """
-    maker = _TableMaker(runs, tunings, score, temperature, grouped_by, beside)
-
-    whole_splits: set[tuple[Partition, int]] = set()
-    for partition, folds_by_name in _folds_by_partition(runs, tunings).items():
-        numbers = range(1, int(partition[1]) + 1)
-        split_seeds = _whole_split_seeds(folds_by_name.values(), numbers)
-        if split_seeds:
-            whole_splits |= {(partition, seed) for seed in split_seeds}
-            folds = list(folds_by_name.values())
-            yield maker.cross_validation(partition, folds, split_seeds, numbers)
-
-    for key, runs_by_recipe in _runs_by_single_test(runs, whole_splits).items():
-        yield maker.single_test(key, list(runs_by_recipe.values()))
-
-
-def _folds_by_partition(
-    runs: Sequence[RunResult], tunings: Mapping[str, Tuning]
-) -> dict[Partition, dict[str, FoldRuns]]:
-    """Runs of folds by partition, by what all folds of a row share, and by fold."""
-    by_partition: dict[Partition, dict[str, FoldRuns]] = {}
-    for run in runs:
-        fold = run.recipe.fold
-        if fold is None:
-            continue
-
-        # Folds of one row may differ in their split seed and in tuned settings.
-        left_out = {"fold", "split_seed"}
-        if run.key in tunings:
-            left_out.update(TUNED)
-        shared = [(k, str(v)) for k, v in run.settings.items() if k not in left_out]
-        name = repr((run.attention, run.head, sorted(shared)))
-
-        by_name = by_partition.setdefault(_partition(run), {})
-        seed_fold = (_split_seed(run), fold.number)
-        by_name.setdefault(name, {}).setdefault(seed_fold, []).append(run)
-    return by_partition
-
-
-def _whole_split_seeds(folds: Iterable[FoldRuns], numbers: range) -> list[int]:
-    """Split seeds with all folds, of the row that has most of them."""
-    seeds_of_rows: list[set[int]] = []
-    for runs_by_fold in folds:
-        seeds = {seed for seed, _ in runs_by_fold}
-        whole: set[int] = {
-            seed for seed in seeds if all((seed, n) in runs_by_fold for n in numbers)
-        }
-        seeds_of_rows.append(whole)
-    most: set[int] = max(seeds_of_rows, key=lambda seeds: len(seeds))
-    return sorted(most)
-
-
-def _runs_by_single_test(
-    runs: Sequence[RunResult], whole_splits: set[tuple[Partition, int]]
-) -> dict[tuple[Any, ...], dict[str, list[RunResult]]]:
-    """Runs by the rows that test them and by key, without whole cross-validations."""
-    by_test: dict[tuple[Any, ...], dict[str, list[RunResult]]] = {}
-    for run in runs:
-        fold = run.recipe.fold
-        partition = _partition(run)
-        seed = _split_seed(run)
-        if fold is not None and (partition, seed) in whole_splits:
-            continue
-
-        # Labels alone may agree by accident, so the split is part of the key.
-        split = (run.recipe.test_split, fold, partition, seed if fold else 0)
-        key = (*split, run.majority_accuracy, digest_of(run.labels.tobytes()))
-        by_test.setdefault(key, {}).setdefault(run.key, []).append(run)
-    return by_test
-
-
-@dataclass(frozen=True)
-class _TableMaker:
-    """Makes the rows of each table from the runs of a report."""
-
-    runs: Sequence[RunResult]
-    tunings: Mapping[str, Tuning]
-    score: str
-    temperature: bool
-    grouped_by: str | None
-    beside: Sequence[RunResult]
-
-    def cross_validation(
-        self,
-        partition: Partition,
-        folds: Sequence[FoldRuns],
-        split_seeds: list[int],
-        numbers: range,
-    ) -> Tested:
-        """The table of all rows that have every fold of these split seeds."""
-        required = [(seed, number) for seed in split_seeds for number in numbers]
-        complete = []
-        lacking: set[str] = set()
-        for runs_by_fold in folds:
-            count = len(runs_by_fold.keys() & set(required))
-            if count == len(required):
-                complete.append(runs_by_fold)
-            elif count > 0:
-                lacking |= _decoder_names(runs_by_fold)
-
-        times = f"{len(split_seeds)} times" if len(split_seeds) > 1 else "all"
-        split = _split(complete[0][required[0]][0], split_seeds)
-        where = f"{times} {len(numbers)} folds{split}"
-        decoders: list[list[Part]] = [
-            [runs_by_fold[seed_fold] for seed_fold in required]
-            for runs_by_fold in complete
-        ]
-        return self._tested(where, ("folds", *partition), decoders, sorted(lacking))
-
-    def single_test(self, key: tuple[Any, ...], parts: Sequence[Part]) -> Tested:
-        """The table of all rows on one test split, or on one fold."""
-        test_split, fold, *_ = key
-        where = f"test split '{test_split}'"
-        if fold:
-            first = parts[0][0]
-            split = _split(first, [_split_seed(first)])
-            where = f"fold {fold.number} of {fold.total}{split}"
-        return self._tested(where, key, [[part] for part in parts], [])
-
-    def _tested(
-        self,
-        where: str,
-        key: tuple[Any, ...],
-        decoders: Sequence[Sequence[Part]],
-        incomplete: list[str],
-    ) -> Tested:
-        first_decoder = decoders[0]
-        repeats = len({_split_seed(part[0]) for part in first_decoder})
-
-        # Every part of the test rows, with the runs of all decoders on it.
-        tests = [
-            [run for part in parts for run in part]
-            for parts in zip(*decoders, strict=True)
-        ]
-        fingerprint = first_decoder[0][0].cache.fingerprint
-        runs_of_cache = [
-            run
-            for run in (*self.runs, *self.beside)
-            if run.cache.fingerprint == fingerprint
-        ]
-        groups = table_groups(tests, runs_of_cache, repeats, self.grouped_by)
-        rows = [
-            _row(parts, self.tunings, self.score, self.temperature, groups)
-            for parts in decoders
-        ]
-
-        # Repeats test every row several times; its label is listed once.
-        label_N = np.concatenate([part[0].labels for part in first_decoder])
-        if repeats > 1:
-            row_N = np.concatenate([part[0].test_rows for part in first_decoder])
-            label_N = label_N[np.argsort(row_N, kind="stable")[::repeats]]
-        rows.sort(key=_rank)
-        return Tested(where, key, rows, incomplete, groups, label_N)
-
-
-def _rank(row: Entry) -> tuple[Any, ...]:
-    """Sort key of a row in its table: the best mean first, then by name."""
-    mean = math.inf if row.chosen.mean is None else row.chosen.mean
-    if math.isfinite(mean) and row.chosen.unit.larger_is_better:
-        mean = -mean
-    some_layers = row.recipe.get("layers") is not None
-    size = row.drawn or math.inf
-    recipe = str(row.recipe)
-    return mean, some_layers, row.attention, row.head, row.select, size, recipe
-
-
-def _decoder_names(runs_by_fold: FoldRuns) -> set[str]:
-    first_runs_of_folds = [runs[0] for runs in runs_by_fold.values()]
-    return {
-        f"{brief(run.attention)} + {brief(run.head)}" for run in first_runs_of_folds
-    }
-
-
-def _split_seed(run: RunResult) -> int:
+def split_seed_of(run: RunResult) -> int:
+    """The seed that divides the rows of a run into folds."""
     return run.recipe.split_seed
-
-
-def _partition(run: RunResult) -> Partition:
-    """What folds of one cross-validation share, and its repeats."""
-    fold = run.recipe.fold
-    if fold is None:
-        return run.states, ""
-    groups = run.recipe.groups
-    digest = str(groups.digest if groups else None)
-    return run.states, str(fold.total), run.recipe.train_split, digest
-
-
-def _split(run: RunResult, seeds: list[int]) -> str:
-    """The split that the folds divide, and what else decides their rows."""
-    text = f" of the '{run.recipe.train_split}' split"
-    if seeds != [0]:
-        text += f", split seed {spell_numbers(seeds)}"
-    if run.recipe.groups:
-        text += f", {groups_kept(run)}"
-    return text
-
-
-def groups_kept(run: RunResult) -> str:
-    """Say which column or file keeps rows together, such as ``groups of 'speaker'``."""
-    groups = run.recipe.groups
-    source = groups.source if groups else ""
-    if not groups or not source:
-        return "groups kept together"
-    if groups.kind == "file":
-        return f"groups of the file '{brief(Path(source).name, 40)}' kept together"
-    return f"groups of '{brief(source, 40)}' kept together"
-
-
-def _row(
-    parts: Sequence[Part],
-    tunings: Mapping[str, Tuning],
-    score_name: str,
-    temperature: bool,
-    groups: TableGroups,
-) -> Entry:
-    """Make one row from the runs of all its parts."""
-    first = parts[0][0]
-    score = score_of(score_name)
-    runs_by_seed = [_reported_runs(part, tunings) for part in parts]
-    seeds = set.intersection(*map(set, runs_by_seed))
-    recipe, code = _shared_recipe(parts)
-    num_repeats = len({_split_seed(part[0]) for part in parts})
-    counted = _counted_runs(parts, seeds)
-
-    tuned_parts = [part for part in parts if part[0].key in tunings]
-    row_tunings = tuple(tunings[part[0].key] for part in tuned_parts)
-    scores = _score_row(parts, sorted(seeds), num_repeats, score, temperature, groups)
-    late = {seed for run in counted for seed in run.still_learning}
-    late &= set(scores.finished)
-    too_short = bool(late) and stats.later_than_chance(
-        len(late), len(scores.finished), first.recipe.epochs, len(parts)
-    )
-    choices = _choices(tuned_parts, row_tunings, score, groups.names)
-    drawn = [run.drawn.total for run in counted if run.drawn]
-    return Entry(
-        attention=first.attention,
-        head=first.head,
-        select=first.select,
-        parameters=first.parameters,
-        shuffled=first.shuffled,
-        recipe=recipe,
-        code=code,
-        tunings=row_tunings,
-        choices=choices,
-        folds=len(parts) // num_repeats,
-        repeats=num_repeats,
-        seeds=tuple(sorted(seeds)),
-        seconds={
-            seed: sum(runs[seed].seconds[seed] for runs in runs_by_seed)
-            for seed in seeds
-        },
-        failed=_failed_seeds(runs_by_seed, seeds),
-        fitted=bool(first.fit),
-        on_training_rows=first.recipe.on_training_rows,
-        drawn=min(drawn, default=None),
-        still_learning=tuple(sorted(late)),
-        too_short=too_short,
-        at_edge=_settings_at_edge(row_tunings, choices),
-        runs=counted,
-        grouped_by=groups.names,
-        finished=scores.finished,
-        accuracy=scores.accuracy,
-        chosen=scores.chosen,
-        right=scores.right_SN,
-        by_part=scores.by_part_SP,
-        every=scores.value_S_by_score,
-        confusion=scores.confusion_CC,
-        vote_accuracy=scores.vote_accuracy,
-        majority_accuracy=scores.majority_accuracy,
-        labels_per_class=scores.count_C,
-        temperatures=scores.temperature_SP,
-        bins=scores.bins,
-    )
-
-
-def _reported_runs(part: Part, tunings: Mapping[str, Tuning]) -> dict[int, RunResult]:
-    """The run of each seed whose result counts, without seeds that only tune."""
-    runs = first_runs(part)
-    seeds = reported(tuple(runs), tunings.get(part[0].key))
-    return {seed: runs[seed] for seed in seeds}
-
-
-def _failed_seeds(
-    runs_by_seed: Sequence[Mapping[int, RunResult]], seeds: set[int]
-) -> dict[int, str]:
-    """Why each failed seed failed, in its first fold that did."""
-    reasons: dict[int, str] = {}
-    for seed in seeds:
-        for runs in runs_by_seed:
-            run = runs[seed]
-            if seed in run.failed:
-                reason = run.failed[seed]
-                if len(runs_by_seed) > 1:
-                    reason = f"fold {run.recipe.fold}: {reason}"
-                reasons[seed] = reason
-                break
-    return reasons
-
-
-def _shared_recipe(parts: Sequence[Part]) -> tuple[Settings, str]:
-    """The recipe of a row, and the code of its mechanism if a plugin has it."""
-    recipes = [dict(part[0].settings) for part in parts]
-    recipe = recipes[0]
-
-    # The mechanism names its plugin; as a setting it would keep the row from
-    # being compared with others.
-    code = ""
-    other_plugins = {}
-    for name, plugin in recipe.pop("plugins", {}).items():
-        if name.startswith("mechanism "):
-            code += plugin
-        else:
-            other_plugins[name] = plugin
-    if other_plugins:
-        recipe["plugins"] = other_plugins
-
-    if len(parts) > 1:
-        for name in TUNED:
-            if len({fold_recipe.get(name) for fold_recipe in recipes}) > 1:
-                recipe[name] = BY_FOLD
-        recipe["fold"] = None
-    split_seeds = sorted({_split_seed(part[0]) for part in parts})
-    if len(split_seeds) > 1:
-        recipe["split_seed"] = ", ".join(map(str, split_seeds))
-    return recipe, code
-
-
-def _counted_runs(parts: Sequence[Part], seeds: set[int]) -> tuple[RunResult, ...]:
-    """The runs with a seed of the row; of a part without any, all its runs."""
-    counted: list[RunResult] = []
-    for part in parts:
-        counted += [run for run in part if set(run.seeds) & seeds] or part
-    return tuple(counted)
-
-
-def _choices(
-    tuned_parts: Sequence[Part],
-    tunings: Sequence[Tuning],
-    score: Score,
-    grouped_by: Sequence[str],
-) -> tuple[ChoiceOf, ...]:
-    choices = []
-    for part, tuning in zip(tuned_parts, tunings, strict=True):
-        choice = _choice(part[0].labels, tuning, score, grouped_by)
-        if choice is not None:
-            choices.append(choice)
-    return tuple(choices)
-
-
-def _choice(
-    labels: NDArray[np.int64],
-    tuning: Tuning,
-    score: Score,
-    grouped_by: Sequence[str],
-) -> ChoiceOf | None:
-    """How sure a tuning is; None without two candidates that have a score."""
-    right: list[NDArray[Any]] = []
-    values: list[list[float | None]] = []
-    groups = None
-    for right_N, logits, group_numbers in tuning.answers(grouped_by):
-        right.append(right_N)
-        if group_numbers and groups is None:
-            groups = row_groups(joined(group_numbers))
-        values.append([score.value(Answers(logits_NC, labels)) for logits_NC in logits])
-    if len(right) < 2 or any(None in candidate_values for candidate_values in values):
-        return None
-    return choice_of(np.stack(right), np.array(values, np.float64), groups)
-
-
-def _settings_at_edge(
-    tunings: Sequence[Tuning], choices: Sequence[ChoiceOf]
-) -> frozenset[str]:
-    """Settings tuned to the end of their grid; none if the choice is unsure."""
-    if any(choice.share < SURE for choice in choices):
-        return frozenset()
-    return frozenset(name for tuning in tunings for name in tuning.at_edge)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _RowScores:
-    """The scores of a row over the seeds that finished in all parts."""
-
-    finished: tuple[int, ...]
-    right_SN: NDArray[np.bool_]
-    accuracy: Measured
-    chosen: Measured
-    by_part_SP: Floats
-    value_S_by_score: dict[str, Floats]
-    confusion_CC: NDArray[np.int64]
-    vote_accuracy: float | None
-    majority_accuracy: float
-    count_C: NDArray[np.int64]
-    temperature_SP: Floats | None
-    bins: Floats
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Predictions:
-    """Test logits of the seeds that finished in all parts."""
-
-    finished: tuple[int, ...]
-    logits_SNC: NDArray[np.float32]
-    label_N: NDArray[np.int64]
-    sizes: tuple[int, ...]  # test rows of every part
-    repeats: int
-    temperature_SP: Floats | None
-
-    def answers(self, place: int) -> Answers:
-        """The logits of one seed."""
-        logits_NC = self.logits_SNC[place]
-        return Answers(logits_NC, self.label_N, self.sizes, self.repeats)
-
-    def scaled_answers(self, place: int, temperature_SP: Floats) -> Answers:
-        """The logits of one seed, in each part divided by its temperature."""
-        # In float64: in float32 two logits might become equal, and another class
-        # the first.
-        logits_NC = self.logits_SNC[place].astype(np.float64)
-        temperature_N = np.repeat(temperature_SP[place], self.sizes)
-        scaled_NC = logits_NC / temperature_N[:, None]
-        return Answers(scaled_NC, self.label_N, self.sizes, self.repeats)
-
-
-def _read_predictions(
-    parts: Sequence[Part], seeds: Sequence[int], repeats: int, fit_temperature: bool
-) -> _Predictions:
-    logits_by_part = [_logits(part) for part in parts]
-    finished = [
-        seed for seed in seeds if all(seed in logits for logits in logits_by_part)
-    ]
-    label_N = np.concatenate([part[0].labels for part in parts])
-    num_classes = len(parts[0][0].cache.class_names)
-    temperature_SP = _temperatures(parts, finished) if fit_temperature else None
-
-    shape = (len(finished), len(label_N), num_classes)
-    logits_SNC = np.empty(shape, np.float32)
-    for place, seed in enumerate(finished):
-        seed_logits = [logits[seed] for logits in logits_by_part]
-        np.concatenate(seed_logits, out=logits_SNC[place])
-    return _Predictions(
-        finished=tuple(finished),
-        logits_SNC=logits_SNC,
-        label_N=label_N,
-        sizes=tuple(len(part[0].labels) for part in parts),
-        repeats=repeats,
-        temperature_SP=temperature_SP,
-    )
-
-
-def _score_row(
-    parts: Sequence[Part],
-    seeds: Sequence[int],
-    repeats: int,
-    score: Score,
-    fit_temperature: bool,
-    groups: TableGroups,
-) -> _RowScores:
-    """Score the predictions of every seed that finished in all parts."""
-    predictions = _read_predictions(parts, seeds, repeats, fit_temperature)
-    finished = predictions.finished
-    label_N = predictions.label_N
-    logits_SNC = predictions.logits_SNC
-    num_classes = logits_SNC.shape[2]
-    temperature_SP = predictions.temperature_SP
-    tally = _Tally(score)
-    for place in range(len(finished)):
-        raw = predictions.answers(place)
-        scaled = raw
-        if temperature_SP is not None:
-            scaled = predictions.scaled_answers(place, temperature_SP)
-        tally.add(raw, scaled)
-
-    predicted_SN = logits_SNC.argmax(-1)
-    right_SN = predicted_SN == label_N
-    value_S_by_score = tally.value_S_by_score()
-    vote_accuracy = None
-    if finished:
-        vote_N = stats.majority_votes(logits_SNC, predicted_SN)
-        vote_accuracy = float((vote_N == label_N).mean())
-    accuracy = Scored(
-        values=value_S_by_score[DEFAULT],
-        by_row=_by_row(right_SN, parts, repeats),
-        groups=groups.groups,
-    )
-    compared = _compared_score(tally, accuracy, parts, repeats, groups)
-    fitted = bool(parts[0][0].fit)
-    return _RowScores(
-        finished=finished,
-        right_SN=right_SN,
-        accuracy=_measure(tally.scores[DEFAULT], accuracy, fitted),
-        chosen=_measure(score, compared, fitted),
-        by_part_SP=np.array(tally.by_part, np.float64).reshape(
-            len(finished), len(parts)
-        ),
-        value_S_by_score=value_S_by_score,
-        confusion_CC=stats.confusion(
-            predicted_SN.ravel(), np.tile(label_N, len(finished)), num_classes
-        ),
-        vote_accuracy=vote_accuracy,
-        majority_accuracy=_majority_accuracy(parts, len(label_N)),
-        count_C=np.bincount(label_N, minlength=num_classes),
-        temperature_SP=temperature_SP,
-        bins=tally.bins,
-    )
-
-
-class _Tally:
-    """Collects the scores of one seed after the other."""
-
-    def __init__(self, compared: Score) -> None:
-        self.compared = compared
-        self.scores = all_scores()
-        self.seed_scores: list[Found | None] = []
-        self.by_part: list[list[float | None]] = []
-        self.no_claim = ""
-        self.bins: Floats = np.zeros((3, BINS))
-        self._values: dict[str, list[float]] = {DEFAULT: [], MACRO_F1: []}
-
-    def add(self, raw: Answers, scaled: Answers) -> None:
-        """Score a seed; ``scaled`` has its logits divided by the temperature."""
-        for name, score in self.scores.items():
-            value = score.value(scaled if score.of_sizes else raw)
-            if value is not None:
-                self._values.setdefault(name, []).append(value)
-
-        answers = scaled if self.compared.of_sizes else raw
-        self.seed_scores.append(self.compared.of(answers))
-        if not self.no_claim:
-            self.no_claim = self.compared.why_no_claim(answers)
-
-        ends = np.cumsum(raw.sizes)[:-1]
-        logits_by_part = np.split(answers.logits, ends)
-        labels_by_part = np.split(answers.labels, ends)
-        part_values = []
-        for logits, labels in zip(logits_by_part, labels_by_part, strict=True):
-            part_values.append(self.compared.value(Answers(logits, labels)))
-        self.by_part.append(part_values)
-        self.bins += np.stack(reliability(scaled))
-
-    def value_S_by_score(self) -> dict[str, Floats]:
-        """Every defined score, with the values of the seeds that have it."""
-        return {
-            name: np.array(values, np.float64) for name, values in self._values.items()
-        }
-
-
-def _compared_score(
-    tally: _Tally,
-    accuracy: Scored,
-    parts: Sequence[Part],
-    repeats: int,
-    groups: TableGroups,
-) -> Scored:
-    """The compared score of all seeds; that of accuracy if no seed finished."""
-    if not tally.seed_scores:
-        return accuracy
-    defined = [score for score in tally.seed_scores if score is not None]
-    if len(defined) < len(tally.seed_scores):
-        reason = f"these rows and classes have no {tally.compared.title}"
-        nan_S = np.full(len(tally.seed_scores), np.nan)
-        return Scored(values=nan_S, by_row=None, no_claim=reason)
-
-    by_row = None
-    rows = [score.by_row for score in defined if score.by_row is not None]
-    if rows:
-        by_row = _by_row(np.stack(rows), parts, repeats)
-    return Scored.of(defined, by_row, tally.no_claim, groups.groups)
-
-
-def _majority_accuracy(parts: Sequence[Part], num_rows: int) -> float:
-    right = sum(
-        (part[0].majority_accuracy or 0) * len(part[0].labels) for part in parts
-    )
-    return right / num_rows
-
-
-def _by_row(value_SN: NDArray[Any], parts: Sequence[Part], repeats: int) -> Any:
-    """Average each row over the repeats that test it, (S, rows of the split)."""
-    if repeats == 1:
-        return value_SN
-    row_N = np.concatenate([part[0].test_rows for part in parts])
-    counts = np.unique(row_N, return_counts=True)[1]
-    if (counts != repeats).any():
-        raise CacheError(
-            "folds of repeats do not test every row equally often",
-            where=str(parts[0][0].path.parent),
-        )
-    shape = (len(value_SN), len(row_N) // repeats, repeats)
-    sorted_SN = value_SN[:, np.argsort(row_N, kind="stable")]
-    return sorted_SN.reshape(shape).mean(2, dtype=np.float64)
-
-
-def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
-    """Test logits of every finished seed, from the run that counts for it."""
-    counting_run = first_runs(part)
-    logits_by_seed: dict[int, NDArray[np.float32]] = {}
-    for run in part:
-        logits = run.finished_logits()
-        # The largest of logits that are no numbers would be an arbitrary class.
-        if not np.isfinite(logits).all():
-            raise CacheError(
-                "the run has test logits that are no numbers", where=str(run.path)
-            )
-        logits_by_seed |= {
-            seed: logits_NC
-            for seed, logits_NC in zip(run.finished, logits, strict=True)
-            if counting_run[seed] is run
-        }
-    return logits_by_seed
-
-
-def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Floats | None:
-    """Temperatures of a row, (S, P); None if a seed has no validation rows."""
-    if not seeds:
-        return None
-    value_SP = np.ones((len(seeds), len(parts)))
-    for place, part in enumerate(parts):
-        counting_run = first_runs(part)
-        runs = {counting_run[seed] for seed in seeds}
-        validation_of = {run: run.validation for run in runs}
-        for index, seed in enumerate(seeds):
-            run = counting_run[seed]
-            validation = validation_of[run]
-            if validation is None:
-                return None
-            value = validation.temperature(run.seeds.index(seed))
-            if value is None:
-                return None
-            value_SP[index, place] = value
-    return value_SP

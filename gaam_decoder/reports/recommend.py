@@ -14,7 +14,7 @@ from gaam_decoder.reports.table import Table
 class Recommendation(NamedTuple):
     """The decoder to use, and a clause that says so and why."""
 
-    row: Entry
+    entry: Entry
     advice: str
 
 
@@ -28,7 +28,7 @@ def recommended(table: Table) -> Recommendation | None:
     """
     entries = [
         entry
-        for entry in table.rows
+        for entry in table.entries
         if entry.chosen.mean is not None and not entry.shuffled
     ]
     inputs = {(entry.drawn, entry.recipe.get("layers")) for entry in entries}
@@ -44,7 +44,7 @@ def recommended(table: Table) -> Recommendation | None:
     reference = _unbeaten_reference(table, entries)
     if reference is None:
         return None
-    probed = [entry for entry in table.rows if entry.probed]
+    probed = [entry for entry in table.entries if entry.probed]
     if reference.fitted and all(is_behind_probe(entry) for entry in probed):
         return _recommend(reference, "shown to be better than every other decoder")
 
@@ -69,7 +69,7 @@ def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
 
     None where an entry is shown to be better than it, and where nothing was compared.
     """
-    probed = [entry for entry in table.rows if entry.probed]
+    probed = [entry for entry in table.entries if entry.probed]
     best = entries[0]
     if best.fitted:
         if not probed or any(_is_ahead_of_probe(entry) for entry in probed):

@@ -198,9 +198,9 @@ def report(
             validation rows. Log loss, Brier score and ECE divide the logits by it.
         every_candidate: show every learning rate and weight decay; default: only what
             validation chose.
-        top: how many rows of each table are shown, the best, with their baselines; the
-            others still count.
-        pairs: setting in which the rows of every pair differ, such as layers; the
+        top: how many entries of each table are shown, the best, with their baselines;
+            the others still count.
+        pairs: setting in which the entries of every pair differ, such as layers; the
             report then begins with the best value. Default: attn, in a section.
         groups: kept column whose value says which rows belong together, such as the
             speaker. Groups are then the unit of intervals and verdicts. The groups of
@@ -233,8 +233,8 @@ def report(
         pairs=pairs,
         groups=groups,
     )
-    rows = [row for table in tables for row in table.rows]
-    if temperature and not any(row.temperature for row in rows):
+    entries = [entry for table in tables for entry in table.entries]
+    if temperature and not any(entry.temperature for entry in entries):
         raise ConfigError(
             "no run has validation rows to fit a temperature on",
             expected="runs of --select val, which keep the logits of these rows",

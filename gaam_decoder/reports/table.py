@@ -1,4 +1,4 @@
-"""The tables of a report: rows of the same states and the same test rows, compared.
+"""The tables of a report: entries of the same states and the same test rows, compared.
 
 A ``Table`` holds what a report says; a ``Format`` decides how that looks.
 """
@@ -13,18 +13,14 @@ from numpy.typing import NDArray
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief
-from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
+from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.compare import Pairs
-from gaam_decoder.reports.entries import (
-    DEFAULT,
-    Comparison,
-    Entry,
-    Tested,
-    entries_by_test,
-    score_of,
-)
+from gaam_decoder.reports.entries import DEFAULT, Comparison, Entry
+from gaam_decoder.reports.gathering import Tested, entries_by_test
 from gaam_decoder.reports.groups import TableGroups, columns_like_groups
+from gaam_decoder.reports.names import name_entries
+from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.reports.titles import apart
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.records import CacheRecord
@@ -32,9 +28,8 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, Tuning, choose, reported
 from gaam_decoder.stats.scores.base import Score
 
-SEPARATE = "rows of different caches or test rows are not to be compared"
+SEPARATE = "do not compare decoders of different caches or test rows"
 ON_TRAINING_ROWS = "tested on its own training rows"
-AT_EDGE = " (edge)"
 CACHE_FIELDS = (
     "fingerprint",
     "states",
@@ -45,16 +40,14 @@ CACHE_FIELDS = (
     "hidden_size",
     "rows",
 )
-# settings that the name of a row spells in words of their own
-SPELLED_IN_NAME = {"select", "allow_train_as_test", "shuffle_labels"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """All rows of one cache and one set of test rows.
+    """All entries of one cache and one set of test rows.
 
-    Rows of different tables are never compared. A table has no rows where a cache has
-    final models alone, which are not tested.
+    Entries of different tables are never compared. A table has no entries where a cache
+    has final models alone, which are not tested.
     """
 
     cache: CacheRecord
@@ -63,14 +56,14 @@ class Table:
     # the test rows, in words
     where: str
     num_test_rows: int = 0
-    rows: tuple[Entry, ...] = ()
+    entries: tuple[Entry, ...] = ()
     # the mechanism that the others are compared with
     baseline: str | None = None
-    # decoders that are no rows, because some of their folds are missing
+    # decoders that are no entries, because some of their folds are missing
     incomplete: Sequence[str] = ()
     # comparisons that Holm corrects for, by head; those that filters left out count
     num_tests: Mapping[str, int] = field(default_factory=dict)
-    # pairs of rows that differ in one setting alone
+    # pairs of entries that differ in one setting alone
     pairs: Pairs | None = None
     # largest difference that does not matter, a fraction or in the score's unit
     margin: float
@@ -86,18 +79,18 @@ class Table:
     groups: TableGroups | None = None
     # kept columns that look like groups but are not used as such: their value counts
     like_groups: Mapping[str, int] = field(default_factory=dict)
-    # runs of the rows and of the final models
+    # runs of the entries and of the final models
     runs: tuple[RunResult, ...]
 
     @property
     def shown(self) -> list[Entry]:
-        """The rows that are shown."""
-        return [row for row in self.rows if row.shown]
+        """The entries that are shown."""
+        return [entry for entry in self.entries if entry.shown]
 
     @property
     def compared(self) -> list[tuple[Entry, Comparison]]:
-        """The rows that are compared with the baseline."""
-        return [(row, row.compared) for row in self.rows if row.compared]
+        """The entries that are compared with the baseline."""
+        return [(entry, entry.compared) for entry in self.entries if entry.compared]
 
     @property
     def unit(self) -> Score:
@@ -151,14 +144,14 @@ class Table:
         return "rows" if self.num_groups is None else "groups"
 
     def beside(self) -> list[str]:
-        """Lines on what the table does not show: further rows, and final models."""
+        """Lines on what the table does not show: further entries, and final models."""
         lines = []
-        num_hidden = len(self.rows) - len(self.shown)
+        num_hidden = len(self.entries) - len(self.shown)
         if num_hidden:
             lines.append(
-                f"{num_hidden} of {len(self.rows)} rows are not shown, but counted in "
-                "all that is said; what is shown because its test score is good is "
-                "better by luck too"
+                f"{num_hidden} of {len(self.entries)} decoders are not shown, but "
+                "every verdict and note counts them; decoders that are shown for their "
+                "test score owe a part of it to luck"
             )
         for model in self.finals:
             name = f"{brief(model['attention'])} + {brief(model['head'], 60)}"
@@ -185,8 +178,10 @@ class Table:
                 if name in cache_values
             },
             "cache_differs_by": self.apart or None,
-            "rows": [row.to_dict() for row in self.shown],
-            "majority_accuracy": self.rows[0].majority_accuracy if self.rows else None,
+            "entries": [entry.to_dict() for entry in self.shown],
+            "majority_accuracy": self.entries[0].majority_accuracy
+            if self.entries
+            else None,
             "class_names": list(self.cache.class_names),
             "tested_on": self.where,
             "test_rows": self.num_test_rows,
@@ -196,9 +191,11 @@ class Table:
             "margin": self.margin,
             "score": self.score,
             "temperature": self.temperature,
-            "unchosen_rows": [i for i, row in enumerate(self.shown) if row.unchosen],
+            "unchosen_entries": [
+                i for i, entry in enumerate(self.shown) if entry.unchosen
+            ],
             "final_models": list(self.finals),
-            "rows_not_shown": len(self.rows) - len(self.shown),
+            "entries_not_shown": len(self.entries) - len(self.shown),
             "selection": self.selection.to_dict() if self.selection else None,
         }
 
@@ -219,78 +216,188 @@ class Format(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _TableOptions:
-    """What all tables of a report share: its options and what its filters left out."""
+class TableOptions:
+    """How tables are made; ``report`` says what each option means."""
 
-    margin: float
-    score: str
-    temperature: bool
-    every_candidate: bool
-    top: int | None
-    groups: str | None
-    selection: Selection | None
-    left_out_runs: Sequence[RunResult]
+    baseline: str | None = None
+    margin: float | None = None
+    score: str = DEFAULT
+    temperature: bool = False
+    every_candidate: bool = False
+    top: int | None = None
+    pairs: str | None = None
+    groups: str | None = None
 
-    @property
-    def num_unread_runs(self) -> int:
+
+def build_tables(
+    runs: Sequence[RunResult], baseline: str | None = None, **options: Any
+) -> list[Table]:
+    """Make a table for each cache and test rows, an entry for runs of other seeds.
+
+    Further options are those of ``TableOptions``. Runs that filters left out count for
+    Holm alone: a person who filters after a look at the results gets no smaller p.
+
+    Raises:
+        ConfigError: as for ``report``.
+    """
+    return _TableBuilder(runs, TableOptions(baseline=baseline, **options)).tables()
+
+
+class _TableBuilder:
+    """Makes the tables of a report, stage by stage."""
+
+    def __init__(self, runs: Sequence[RunResult], options: TableOptions) -> None:
+        self.options = options
+        self.margin = _margin_of_score(score_of(options.score), options.margin)
+        self.selection: Selection | None = getattr(runs, "selection", None)
+        self.left_out_runs: Sequence[RunResult] = getattr(runs, "others", ())
+        self.choice, self.tested = self._choose_and_group(runs)
+        # for Holm, the entries that filters left out of each table too
+        self.all_entries = self._entries_with_left_out(runs)
+        self.baseline = compare.choose_baseline(
+            [entry for test in self.tested for entry in test.entries], options.baseline
+        )
+
+    def tables(self) -> list[Table]:
+        """The tables, and the final models of their states."""
+        shown_and_all = [
+            (test.entries, all_entries)
+            for test, all_entries in zip(self.tested, self.all_entries, strict=True)
+        ]
+        pairs_of_tables = compare.every_pair(
+            shown_and_all, self.options.pairs, self.margin
+        )
+        tables = [
+            self._table(test, all_entries, pairs)
+            for test, all_entries, pairs in zip(
+                self.tested, self.all_entries, pairs_of_tables, strict=True
+            )
+        ]
+        return _tell_caches_apart(self._add_final_models(tables))
+
+    def _choose_and_group(
+        self, runs: Sequence[RunResult]
+    ) -> tuple[Choice, list[Tested]]:
+        """Choose the candidate of every entry, and group entries by their test rows."""
+        keep_all = self.options.every_candidate
+        choice = Choice(list(runs), {}, ()) if keep_all else choose(runs)
+        tested = entries_by_test(
+            [run for run in choice.runs if run.evaluated],
+            choice.tunings,
+            self.options.score,
+            self.options.temperature,
+            self.options.groups,
+            self.left_out_runs,
+        )
+        return choice, list(tested)
+
+    def _entries_with_left_out(
+        self, runs: Sequence[RunResult]
+    ) -> list[Sequence[Entry]]:
+        """For each table, its entries and those that filters left out; or nothing."""
+        entries_by_key: dict[tuple[Any, ...], list[Entry]] = {}
+        if self.left_out_runs:
+            _, all_tested = self._choose_and_group([*runs, *self.left_out_runs])
+            entries_by_key = {test.key: test.entries for test in all_tested}
+        return [entries_by_key.get(test.key, []) for test in self.tested]
+
+    def _empty_table(self, cache: CacheRecord, where: str) -> Table:
+        """A table without entries, with what all tables of the report share."""
+        return Table(
+            cache=cache,
+            where=where,
+            margin=self.margin,
+            score=self.options.score,
+            temperature=self.options.temperature,
+            selection=self.selection,
+            runs=(),
+        )
+
+    def _table(self, test: Tested, all_entries: Sequence[Entry], pairs: Pairs) -> Table:
+        """The table of one set of test rows.
+
+        Args:
+            test: the entries, and what tests them.
+            all_entries: those that filters left out too.
+            pairs: the pairs of the table.
+        """
+        entries = test.entries
+        compared = compare.compare_all(
+            entries, all_entries, self.margin, self._find_baseline
+        )
+        share_right_N = _share_right(entries)
+        has_baseline = any(compare.is_of(entry, self.baseline) for entry in entries)
+        return replace(
+            self._empty_table(entries[0].runs[0].cache, test.where),
+            num_test_rows=len(test.labels),
+            entries=self._compared_entries(entries, all_entries, compared),
+            baseline=self.baseline if has_baseline else None,
+            incomplete=test.incomplete,
+            num_tests=compare.counts_by_head(entries, compared),
+            pairs=pairs,
+            uncounted=self._num_unread_runs(),
+            groups=test.groups,
+            like_groups=columns_like_groups(test.groups, share_right_N, test.labels),
+            runs=tuple(run for entry in entries for run in entry.runs),
+        )
+
+    def _find_baseline(self, entry: Entry, candidates: Sequence[Entry]) -> Entry | None:
+        return compare.counterpart(entry, candidates, self.baseline)
+
+    def _compared_entries(
+        self,
+        entries: Sequence[Entry],
+        all_entries: Sequence[Entry],
+        compared: Mapping[Any, Comparison],
+    ) -> tuple[Entry, ...]:
+        """The entries with their comparisons and names."""
+        probed = compare.compare_all(
+            entries, all_entries, self.margin, compare.probe_of
+        )
+        # the baseline of an entry that is shown stays beside it
+        best_entries = entries[: self.options.top]
+        baselines = [self._find_baseline(entry, entries) for entry in best_entries]
+        shown = [*best_entries, *baselines]
+
+        finished_entries = [
+            replace(
+                entry,
+                compared=compared.get(entry.key),
+                probed=probed.get(entry.key),
+                unchosen=entry.runs[0].key in self.choice.unchosen,
+                candidate=self.options.every_candidate and len(entries) > 1,
+                shown=any(entry is shown_entry for shown_entry in shown),
+            )
+            for entry in entries
+        ]
+        return name_entries(finished_entries)
+
+    def _num_unread_runs(self) -> int:
         """Runs that filters left out without reading them."""
         if self.selection is None:
             return 0
         return sum(self.selection.left_out.values()) - len(self.left_out_runs)
 
+    def _add_final_models(self, tables: Sequence[Table]) -> list[Table]:
+        """Add final models to the first table of their states, or to a new one."""
+        runs_by_states: dict[str, list[RunResult]] = {}
+        for run in self.choice.runs:
+            if not run.evaluated:
+                runs_by_states.setdefault(run.states, []).append(run)
 
-def build_tables(
-    runs: Sequence[RunResult],
-    baseline: str | None = None,
-    *,
-    margin: float | None = None,
-    score: str = DEFAULT,
-    temperature: bool = False,
-    every_candidate: bool = False,
-    top: int | None = None,
-    pairs: str | None = None,
-    groups: str | None = None,
-) -> list[Table]:
-    """Make a table for each cache and set of test rows, a row for runs of other seeds.
-
-    Arguments and errors are those of ``report``. Runs that filters left out count for
-    Holm alone: a person who filters after a look at the results gets no smaller p.
-    """
-    options = _TableOptions(
-        margin=_margin_of_score(score_of(score), margin),
-        score=score,
-        temperature=temperature,
-        every_candidate=every_candidate,
-        top=top,
-        groups=groups,
-        selection=getattr(runs, "selection", None),
-        left_out_runs=getattr(runs, "others", ()),
-    )
-    choice, tested = _choose_and_group(runs, options)
-
-    # for Holm, the rows that filters left out of each table too
-    all_rows_by_test: dict[tuple[Any, ...], list[Entry]] = {}
-    if options.left_out_runs:
-        _, all_tested = _choose_and_group([*runs, *options.left_out_runs], options)
-        all_rows_by_test = {test.key: test.rows for test in all_tested}
-    all_rows = [all_rows_by_test.get(test.key, []) for test in tested]
-
-    shown_rows = [test.rows for test in tested]
-    chosen_baseline = compare.choose_baseline(
-        [row for rows in shown_rows for row in rows], baseline
-    )
-    pairs_of_tables = compare.every_pair(
-        list(zip(shown_rows, all_rows, strict=True)), pairs, options.margin
-    )
-    tables = [
-        _build_table(
-            test, rows_of_test, table_pairs, chosen_baseline, choice.unchosen, options
-        )
-        for test, rows_of_test, table_pairs in zip(
-            tested, all_rows, pairs_of_tables, strict=True
-        )
-    ]
-    return _tell_caches_apart(_add_final_models(tables, choice, options))
+        result = list(tables)
+        for states, runs in runs_by_states.items():
+            place = _place_of_states(result, states)
+            if place == len(result):
+                where = "final models, which are not evaluated"
+                result.append(self._empty_table(runs[0].cache, where))
+            models = [
+                _final_model(run, self.choice.tunings.get(run.key)) for run in runs
+            ]
+            result[place] = replace(
+                result[place], finals=tuple(models), runs=(*result[place].runs, *runs)
+            )
+        return result
 
 
 def _margin_of_score(unit: Score, margin: float | None) -> float:
@@ -304,117 +411,6 @@ def _margin_of_score(unit: Score, margin: float | None) -> float:
             found=f"{unit.factor * value:g}",
         )
     return value
-
-
-def _choose_and_group(
-    runs: Sequence[RunResult], options: _TableOptions
-) -> tuple[Choice, list[Tested]]:
-    """Choose the candidate of every row, and group the rows by their test rows."""
-    keep_all = options.every_candidate
-    choice = Choice(list(runs), {}, ()) if keep_all else choose(runs)
-    tested = entries_by_test(
-        [run for run in choice.runs if run.evaluated],
-        choice.tunings,
-        options.score,
-        options.temperature,
-        options.groups,
-        options.left_out_runs,
-    )
-    return choice, list(tested)
-
-
-def _build_table(
-    test: Tested,
-    all_rows: Sequence[Entry],
-    pairs: Pairs,
-    baseline: str | None,
-    unchosen_runs: Sequence[str],
-    options: _TableOptions,
-) -> Table:
-    """Compare the rows of one set of test rows.
-
-    Args:
-        test: the rows, and what tests them.
-        all_rows: those that filters left out too.
-        pairs: the pairs of the table.
-        baseline: mechanism that the others are compared with.
-        unchosen_runs: keys of candidates between which validation could not choose.
-        options: what all tables share.
-    """
-    rows = test.rows
-
-    def find_baseline(row: Entry, candidates: Sequence[Entry]) -> Entry | None:
-        return compare.counterpart(row, candidates, baseline)
-
-    compared = compare.compare_all(rows, all_rows, options.margin, find_baseline)
-    probed = compare.compare_all(rows, all_rows, options.margin, compare.probe_of)
-
-    # the baseline of a row that is shown stays beside it
-    best_rows = rows[: options.top]
-    baselines = [find_baseline(row, rows) for row in best_rows]
-    shown = [*best_rows, *baselines]
-
-    finished_rows = [
-        replace(
-            row,
-            compared=compared.get(row.key),
-            probed=probed.get(row.key),
-            unchosen=row.runs[0].key in unchosen_runs,
-            candidate=options.every_candidate and len(rows) > 1,
-            shown=any(row is shown_row for shown_row in shown),
-        )
-        for row in rows
-    ]
-    has_baseline = any(compare.is_of(row, baseline) for row in rows)
-    return Table(
-        cache=rows[0].runs[0].cache,
-        where=test.where,
-        num_test_rows=len(test.labels),
-        rows=_name_rows(finished_rows),
-        baseline=baseline if has_baseline else None,
-        incomplete=test.incomplete,
-        num_tests=compare.counts_by_head(rows, compared),
-        pairs=pairs,
-        margin=options.margin,
-        score=options.score,
-        temperature=options.temperature,
-        selection=options.selection,
-        uncounted=options.num_unread_runs,
-        groups=test.groups,
-        like_groups=columns_like_groups(test.groups, _share_right(rows), test.labels),
-        runs=tuple(run for row in rows for run in row.runs),
-    )
-
-
-def _add_final_models(
-    tables: Sequence[Table], choice: Choice, options: _TableOptions
-) -> list[Table]:
-    """Add final models to the first table of their states, or to a new one."""
-    final_runs = [run for run in choice.runs if not run.evaluated]
-    runs_by_states: dict[str, list[RunResult]] = {}
-    for run in final_runs:
-        runs_by_states.setdefault(run.states, []).append(run)
-
-    result = list(tables)
-    for states, runs in runs_by_states.items():
-        place = _place_of_states(result, states)
-        if place == len(result):
-            result.append(
-                Table(
-                    cache=runs[0].cache,
-                    where="final models, which are not evaluated",
-                    margin=options.margin,
-                    score=options.score,
-                    temperature=options.temperature,
-                    selection=options.selection,
-                    runs=(),
-                )
-            )
-        models = [_final_model(run, choice.tunings.get(run.key)) for run in runs]
-        result[place] = replace(
-            result[place], finals=tuple(models), runs=(*result[place].runs, *runs)
-        )
-    return result
 
 
 def _place_of_states(tables: Sequence[Table], states: str) -> int:
@@ -443,88 +439,17 @@ def _tell_caches_apart(tables: Sequence[Table]) -> list[Table]:
     ]
 
 
-def _share_right(rows: Sequence[Entry]) -> NDArray[np.float64]:
+def _share_right(entries: Sequence[Entry]) -> NDArray[np.float64]:
     """Share of decoders and seeds that are right on each test row, (N,)."""
-    trained = [row for row in rows if row.finished and not row.shuffled]
+    trained = [entry for entry in entries if entry.finished and not entry.shuffled]
     right_by_decoder = [
-        np.asarray(row.accuracy.scored.by_row) for row in trained or rows
+        np.asarray(entry.accuracy.scored.by_row) for entry in trained or entries
     ]
     share_N: NDArray[np.float64] = np.mean(
         [right_SN.mean(0) for right_SN in right_by_decoder], axis=0
     )
-    # a row without a finished seed has a mean of nothing
+    # an entry without a finished seed has a mean of nothing
     return np.nan_to_num(share_N)
-
-
-def _name_rows(rows: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The rows with short names, and with the settings in which they differ."""
-    names_heads = len({row.head for row in rows if not row.fitted}) > 1
-    settings = _settings_to_show(rows)
-    names = [_name_of(row, names_heads or row.fitted) for row in rows]
-
-    named_rows = []
-    labels = []
-    for row, name in zip(rows, names, strict=True):
-        spelled = _spell_settings(row, settings, rows)
-        marked = []
-        for setting, text in spelled.items():
-            marked.append(text + AT_EDGE if setting in row.at_edge else text)
-        named_rows.append(replace(row, name=name, settings=", ".join(marked)))
-
-        # a name that several rows have needs the settings behind it
-        label = name
-        if names.count(name) > 1:
-            label = f"{name} {', '.join(spelled.values())}".strip()
-        labels.append(label)
-    return tuple(
-        replace(row, label=label)
-        for row, label in zip(named_rows, compare.numbered(labels), strict=True)
-    )
-
-
-def _settings_to_show(rows: Sequence[Entry]) -> list[str]:
-    """Settings that were tuned or differ between rows, sorted."""
-    tuned = {name for row in rows for tuning in row.tunings for name in tuning.names}
-    known = {name for row in rows for name in row.recipe} - SPELLED_IN_NAME
-    return [name for name in sorted(known) if name in tuned or _varies(name, rows)]
-
-
-def _varies(setting: str, rows: Sequence[Entry]) -> bool:
-    """Whether rows differ in a setting, among those in which it plays a part."""
-    values = set()
-    for row in rows:
-        if setting in row.recipe or setting in DRAWN_BY or not row.fitted:
-            values.add(str(row.recipe.get(setting)))
-    return len(values) > 1
-
-
-def _name_of(row: Entry, with_head: bool) -> str:
-    name = brief(row.attention)
-    if with_head:
-        name += f" + {brief(row.head, 60)}"
-    if row.shuffled:
-        name += " labels shuffled"
-    if row.select != "val":
-        name += f" select={row.select}"
-    return name
-
-
-def _spell_settings(
-    row: Entry, settings: Sequence[str], rows: Sequence[Entry]
-) -> dict[str, str]:
-    """The settings of a row in words, by their names.
-
-    The code of a mechanism is among them where it differs between rows.
-    """
-    spelled = {}
-    for name in settings:
-        value = row.recipe.get(name)
-        if value is not None:
-            spelled[name] = brief(f"{name}={value}")
-    codes = {other.code for other in rows if other.attention == row.attention}
-    if len(codes) > 1:
-        spelled["code"] = row.code
-    return spelled
 
 
 def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, Any]:

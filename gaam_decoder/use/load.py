@@ -268,7 +268,7 @@ def _recommended_run(folder: Path) -> Path:
     """
     tables = build_tables(load_runs(folder))
     choice = _recommended_decoder(tables)
-    evaluated_runs = choice.row.runs
+    evaluated_runs = choice.entry.runs
     finals = [
         run
         for run in tables[0].runs
@@ -293,7 +293,9 @@ def _recommended_decoder(tables: Sequence[Table]) -> Recommendation:
         choice = recommended(tables[0])
         if choice is not None:
             return choice
-    entries = [entry for table in tables for entry in table.rows if not entry.shuffled]
+    entries = [
+        entry for table in tables for entry in table.entries if not entry.shuffled
+    ]
     if len(entries) != 1:
         raise _no_single_one([entry.runs[0] for entry in entries])
     [entry] = entries

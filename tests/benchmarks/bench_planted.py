@@ -56,7 +56,7 @@ def compared(
     accuracy = {"teacher": made.teacher_accuracy}
     for baseline in baselines:
         (table,) = build_tables(load_runs(runs), baseline)
-        for row in table.rows:
+        for row in table.entries:
             accuracy[row.attention] = row.accuracy.mean or 0.0
             if row.compared is not None:
                 found[baseline, row.attention] = row.compared

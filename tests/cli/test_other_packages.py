@@ -135,7 +135,7 @@ def test_a_mechanism_of_another_package_is_listed_described_trained_and_reported
     assert report.code == 0
     assert "location=median" in report.out
     (table,) = gaam_decoder.report(runs).tables
-    assert sum(row.compared is not None for row in table.rows) == 1
+    assert sum(row.compared is not None for row in table.entries) == 1
     (run,) = [
         run for run in gaam_decoder.load_runs(runs) if run.attention.startswith("sech")
     ]
@@ -177,7 +177,7 @@ def test_a_mechanism_of_ones_own_file_is_trained_and_its_code_is_part_of_the_key
         len(set(re.findall(r"my_gate.py [0-9a-f]{8}", gaam("report", runs).out))) == 2
     )
     (table,) = gaam_decoder.report(runs).tables
-    assert sum(row.compared is not None for row in table.rows) == 2
+    assert sum(row.compared is not None for row in table.entries) == 2
     plugins._REGISTERED.clear()  # as in another process: no code is run that only a run names
     refused = gaam("predict", run.path, "a text")
     assert refused.code == 2

@@ -83,7 +83,7 @@ def chosen(of: RunResult) -> dict[str, Any]:
 
 def reported(folder: Path, tuned: bool) -> list[Any]:
     """Which rates and decays a report shows, and why; the order of its rows is by test scores."""
-    rows = json.loads(run("report", folder / "runs", "--format", "json").out)["rows"]
+    rows = json.loads(run("report", folder / "runs", "--format", "json").out)["entries"]
     assert any(row["tuning"] for row in rows) == tuned
     told = [
         (row["attention"], row["head"], row["recipe"], row["tuning"]) for row in rows

@@ -255,8 +255,10 @@ def holm(p: list[float]) -> list[float]:
 @pytest.mark.parametrize("name", ["runs", "folds"])
 def test_scores_and_intervals_of_every_row(name: str, folder: Path) -> None:
     (logits_of, label, ends), told = answers(folder / name), report(folder / name)
-    assert {(row["attention"], row["head"]) for row in told["rows"]} == set(logits_of)
-    for row in told["rows"]:
+    assert {(row["attention"], row["head"]) for row in told["entries"]} == set(
+        logits_of
+    )
+    for row in told["entries"]:
         logits = logits_of[row["attention"], row["head"]]
         right, of_seeds = (
             logits.argmax(2) == label,
@@ -292,7 +294,12 @@ def test_claims_and_their_corrections(score: str, key: str, folder: Path) -> Non
     other = logits[
         "none", "linear" if key == "comparison" else "lbfgs"
     ]  # which has one answer
-    claims, found, p, equal = [row for row in told["rows"] if row.get(key)], [], [], []
+    claims, found, p, equal = (
+        [row for row in told["entries"] if row.get(key)],
+        [],
+        [],
+        [],
+    )
     assert len(claims) == (3 if key == "comparison" else 4)
     for row in claims:
         mine = logits[row["attention"], row["head"]]
@@ -345,7 +352,7 @@ def test_what_other_training_sets_would_give(folder: Path) -> None:
     """The corrected resampled t test over three folds (Nadeau and Bengio 2003)."""
     logits, label, ends = answers(folder / "folds")
     none = logits["none", "linear"].argmax(2) == label
-    for row in report(folder / "folds")["rows"]:
+    for row in report(folder / "folds")["entries"]:
         d = 1.0 * (logits[row["attention"], "linear"].argmax(2) == label) - none
         d = np.array([one.mean() for one in np.split(d, ends, 1)])
         if row["attention"] != "none":
@@ -365,7 +372,7 @@ def test_temperatures_are_best_on_the_rows_that_chose(folder: Path) -> None:
         (one.attention, one.head): one
         for one in gaam_decoder.load_runs(folder / "runs")
     }
-    for row in report(folder / "runs", "--temperature")["rows"]:
+    for row in report(folder / "runs", "--temperature")["entries"]:
         key = row["attention"], row["head"]
         for place, (value,) in enumerate(row["temperature"]["per_seed"]):
             x, y = (

@@ -187,7 +187,9 @@ def test_temperatures_are_those_of_the_report(
     exact: Path, texts: Path, tmp_path: Path
 ) -> None:
     [result] = train(exact, tmp_path, attn="gaam", val_fraction=0.5, lr=0.1, epochs=4)
-    [row] = json.loads(run("report", tmp_path, "--temperature", "--json").out)["rows"]
+    [row] = json.loads(run("report", tmp_path, "--temperature", "--json").out)[
+        "entries"
+    ]
     best = np.ravel(row["temperature"]["per_seed"])
     assert 0.1 < best.min() < best.max() < 100, "none is at an edge"
     assert np.abs(best - 1).min() > 0.05, "and none is 1"

@@ -200,7 +200,7 @@ def test_the_three_commands_run_in_an_empty_folder(
     run("extract", *(() if minilm else other))
     run("train", "--attn", "laplace", "--lr", 0.05, "--epochs", 4, "--no-probe")
     report = json.loads(run("report", "--json"))
-    [row] = report["rows"]
+    [row] = report["entries"]
     assert (report["cache"]["dataset"], report["majority_accuracy"]) == (
         "news-sample",
         0.25,

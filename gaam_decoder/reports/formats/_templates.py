@@ -67,7 +67,7 @@ def _table_values(
     """What a template shows of a table beside its sections."""
     return {
         "answers": answers(table, table_sections),
-        "sheet": sheet(table, columns) if table.rows else None,
+        "sheet": sheet(table, columns) if table.entries else None,
         "below": below(table),
         "beside": table.beside(),
         "notes": notes(table),

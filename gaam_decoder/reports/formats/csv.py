@@ -1,4 +1,4 @@
-"""Write a report as CSV: one line per row, for spreadsheets and data frames."""
+"""Write a report as CSV: one line per entry, for spreadsheets and data frames."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any, TextIO
 
 from gaam_cache.common.messages import visible
 from gaam_decoder.reports.columns import Column
-from gaam_decoder.reports.notes import conclusion
+from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.sections.base import sections_of
 from gaam_decoder.reports.table import Format, Table
 
@@ -22,7 +22,7 @@ class Csv(Format):
     """Accuracies are fractions; a value that does not exist is empty."""
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
-        """Write one line per row of every table, with the values and keys of JSON.
+        """Write one line per entry of every table, with the values and keys of JSON.
 
         With columns: only these, by their headers, and the title if there are several
         tables. With a section: the lines of its tables as people read them, behind
@@ -51,11 +51,11 @@ class Csv(Format):
 
 
 def _chosen(table: Table, columns: Sequence[Column]) -> Iterator[dict[str, Any]]:
-    """The requested columns of every shown row; accuracies are fractions."""
-    for row in table.shown:
+    """The requested columns of every shown entry; accuracies are fractions."""
+    for entry in table.shown:
         line: dict[str, Any] = {TITLE: table.title()}
         for column in columns:
-            line |= column.cells(row, table.unit.title)
+            line |= column.values(entry, table.unit.title)
         yield line
 
 
@@ -71,14 +71,14 @@ def _lines_of_section(tables: Sequence[Table], name: str) -> Iterator[dict[str, 
 
 
 def _lines(table: Table) -> Iterator[dict[str, Any]]:
-    """All values of every shown row, and of every final model."""
+    """All values of every shown entry, and of every final model."""
     content = table.to_dict()
     shared = _shared_values(table, content)
     tested = {
         name: content[name] for name in ("tested_on", "test_rows", "majority_accuracy")
     }
-    for row, values in zip(table.shown, content["rows"], strict=True):
-        own = {"settings": row.settings, "evaluated": True}
+    for entry, values in zip(table.shown, content["entries"], strict=True):
+        own = {"settings": entry.settings, "evaluated": True}
         yield shared | flat(values) | tested | own
     for final in content["final_models"]:
         yield shared | flat(final)

@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar, TextIO
 
-from gaam_decoder.reports.notes import conclusion, notes, warnings
+from gaam_decoder.reports.conclusion import conclusion
+from gaam_decoder.reports.notes import notes, warnings
 from gaam_decoder.reports.sections.base import Section, answers, sections_of, signature
 from gaam_decoder.reports.table import Format, Table
 

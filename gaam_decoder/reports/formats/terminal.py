@@ -1,7 +1,7 @@
 """Write a report for a terminal: one screen of 80 columns or more."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from rich import box
@@ -11,18 +11,19 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from gaam_cache.common.messages import brief, visible
+from gaam_decoder.reports.cells import marks
 from gaam_decoder.reports.columns import (
-    DISPENSABLE,
-    SCREEN,
     Column,
+    Screen,
     Sheet,
-    marks,
     of_score,
+    on_screen,
     sheet,
 )
+from gaam_decoder.reports.names import AT_EDGE
 from gaam_decoder.reports.notes import below, caused, warnings
 from gaam_decoder.reports.sections.base import Section, answers, sections_of, signature
-from gaam_decoder.reports.table import AT_EDGE, SEPARATE, Format, Table
+from gaam_decoder.reports.table import SEPARATE, Format, Table
 
 # Width for an output that is no terminal, unless COLUMNS sets it.
 PLAIN_WIDTH = 120
@@ -92,7 +93,7 @@ def _write(
     """Write a table with its conclusion and notes."""
     for answer in answers(table, sections):
         _say(console, answer + ".")
-    if table.rows:
+    if table.entries:
         _write_main(table, console, columns)
 
     for line in table.beside():
@@ -125,9 +126,12 @@ def _write_main(table: Table, console: Console, columns: Sequence[Column]) -> No
         console.print(_main(table, console), "")
 
     explanation = of_score(table)
-    heads = {
-        row.head for row in table.rows if f"+ {brief(row.head, 60)}" not in row.name
-    }
+    # a dictionary keeps the order of the table
+    heads = dict.fromkeys(
+        entry.head
+        for entry in table.entries
+        if f"+ {brief(entry.head, 60)}" not in entry.name
+    )
     for head in heads:
         explanation += f", head {brief(head)}"
     if table.compared:
@@ -170,29 +174,42 @@ def _drawn(sheet: Sheet) -> RichTable:
 def _main(table: Table, console: Console) -> RichTable:
     """Draw the table of decoders, with as many columns as the screen has room for."""
     names = []
-    for row in table.shown:
-        settings = row.settings.replace(AT_EDGE, "(edge)").replace(", ", " ")
-        names.append(f"{row.name} {settings}".rstrip() + marks(row))
+    for entry in table.shown:
+        settings = entry.settings.replace(AT_EDGE, "(edge)").replace(", ", " ")
+        names.append(f"{entry.name} {settings}".rstrip() + marks(entry))
+
+    texts_of = _texts_by_column(table)
+    first_width = min(LONGEST_NAME, max(map(_width, names))) + 2
+    shown = _columns_with_room(texts_of, console.width - first_width)
+    columns = [texts_of[column] for column in shown]
+    header, *lines = zip(["decoder", *names], *columns, strict=True)
+    return _drawn(Sheet("", list(header), [list(line) for line in lines]))
+
+
+def _texts_by_column(table: Table) -> dict[Screen, list[str]]:
+    """Header and cells of each column that has a value."""
     score = table.unit.column.replace("accuracy", "acc").replace(" ", "\n", 1)
-
-    # Each column with its header; a column without any value is left out.
-    texts_of: dict[Column, list[str]] = {}
-    for column in SCREEN:
-        cells = [column.text(row) for row in table.shown]
+    texts_of = {}
+    for column, screen in on_screen():
+        cells = [column.text(entry) for entry in table.shown]
         if any(cells):
-            texts_of[column] = [column.short.format(score=score), *cells]
+            texts_of[screen] = [screen.header.format(score=score), *cells]
+    return texts_of
 
+
+def _columns_with_room(
+    texts_of: Mapping[Screen, Sequence[str]], width: int
+) -> list[Screen]:
+    """The columns for which a screen has room, in their order."""
     width_of = {
         column: max(map(_width, texts)) + 2 for column, texts in texts_of.items()
     }
-    first_width = min(LONGEST_NAME, max(map(_width, names))) + 2
-    for column in DISPENSABLE:
-        if first_width + sum(width_of.values()) > console.width:
-            width_of.pop(column, None)
-
-    columns = [texts_of[column] for column in width_of]
-    header, *lines = zip(["decoder", *names], *columns, strict=True)
-    return _drawn(Sheet("", list(header), [list(line) for line in lines]))
+    dispensable = [column for column in texts_of if column.left_out is not None]
+    dispensable.sort(key=lambda column: column.left_out or 0)
+    for column in dispensable:
+        if sum(width_of.values()) > width:
+            del width_of[column]
+    return list(width_of)
 
 
 def _width(text: str) -> int:

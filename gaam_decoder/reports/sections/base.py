@@ -15,13 +15,14 @@ from gaam_cache.common import plugins
 from gaam_cache.common.version import __version__
 from gaam_cache.store.files import digest_of, short_digest
 from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.drawing import Picture
-from gaam_decoder.reports.notes import conclusion
 from gaam_decoder.reports.table import Table
 
 PACKAGE = "gaam_decoder.reports.sections"
 PAIRS_HINT = (
-    "--pairs layers, or another setting in which rows differ, compares each with each"
+    "--pairs layers, or another setting in which decoders differ, compares each with "
+    "each"
 )
 # The tables and the pictures of a section.
 Parts = tuple[Sequence[Sheet], Sequence[Picture]]
@@ -59,11 +60,11 @@ class Writer(ABC):
 
 
 def sections(table: Table) -> list[Section]:
-    """All sections of a table, in their order; none without rows."""
+    """All sections of a table, in their order; none without entries."""
     writers: list[Writer] = [
         plugins.load(PACKAGE, name, kind="section")() for name in plugins.names(PACKAGE)
     ]
-    if not table.rows:
+    if not table.entries:
         return []
     writers.sort(key=lambda writer: writer.place)
     return [section for writer in writers for section in writer.of(table)]

@@ -1,4 +1,4 @@
-"""Show accuracy by the setting in which most rows differ: a table and a picture."""
+"""Show accuracy by the setting in which most entries differ: a table and a picture."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ class Grid(Writer):
     place = 10
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing if no rows differ in a number alone."""
+        """Nothing if no entries differ in a number alone."""
         axis, cells = _cells(table)
         if not cells:
             return
@@ -47,8 +47,8 @@ class Grid(Writer):
         yield Section(
             name="grid",
             heading="Accuracy by setting",
-            lead=f"rows differ in {axis}; what is best here is best on the test rows, "
-            "which must not choose",
+            lead=f"decoders differ in {axis}; what is best here is best on the test "
+            "rows, which must not choose settings",
             make=lambda: _parts(axis, cells),
             values={"axis": axis, "cells": values},
         )
@@ -56,36 +56,38 @@ class Grid(Writer):
 
 def _cells(table: Table) -> tuple[str, Cells]:
     """Choose the axis, and collect the mean accuracies along it."""
-    rows = [row for row in table.rows if row.finished and not row.shuffled]
-    settings_of_rows = [_settings(row) for row in rows]
-    values = _values_by_setting(settings_of_rows)
+    entries = [
+        entry for entry in table.entries if entry.finished and not entry.shuffled
+    ]
+    settings_of_entries = [_settings(entry) for entry in entries]
+    values = _values_by_setting(settings_of_entries)
     varied = sorted(name for name in values if len(values[name]) > 1)
     axes = [name for name in varied if _is_axis(name, values[name])]
     axis = max(axes, key=lambda name: len(values[name]), default="")
 
     cells: Cells = {}
     others = [name for name in varied if name != axis]
-    for row, settings in zip(rows, settings_of_rows, strict=True):
+    for entry, settings in zip(entries, settings_of_entries, strict=True):
         if axis in settings:
-            line = cells.setdefault(_line_name(row, settings, others), {})
-            line[settings[axis]] = row.accuracy.mean or 0.0
+            line = cells.setdefault(_line_name(entry, settings, others), {})
+            line[settings[axis]] = entry.accuracy.mean or 0.0
     # A line with one value shows nothing along the axis.
     return axis, {name: line for name, line in cells.items() if len(line) > 1}
 
 
-def _settings(row: Entry) -> dict[str, Any]:
-    """The settings of a row that may be an axis, without tuned settings."""
-    left_out = NO_AXES | {name for tuning in row.tunings for name in tuning.names}
-    recipe = {name: row.recipe[name] for name in row.recipe if name not in left_out}
+def _settings(entry: Entry) -> dict[str, Any]:
+    """The settings of an entry that may be an axis, without tuned settings."""
+    left_out = NO_AXES | {name for tuning in entry.tunings for name in tuning.names}
+    recipe = {name: entry.recipe[name] for name in entry.recipe if name not in left_out}
     set_values = {name: value for name, value in recipe.items() if value is not None}
     return {"layers": ALL, "train_rows": ALL} | set_values
 
 
 def _values_by_setting(
-    settings_of_rows: Iterable[Mapping[str, Any]],
+    settings_of_entries: Iterable[Mapping[str, Any]],
 ) -> dict[str, set[Any]]:
     values: dict[str, set[Any]] = {}
-    for settings in settings_of_rows:
+    for settings in settings_of_entries:
         for name, value in settings.items():
             values.setdefault(name, set()).add(value)
     return values
@@ -98,9 +100,9 @@ def _is_axis(name: str, values: Iterable[Any]) -> bool:
     return all(type(value) in (int, float) for value in values)
 
 
-def _line_name(row: Entry, settings: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Decoder and settings that all rows of a line share."""
-    parts = [f"{brief(row.attention)} + {brief(row.head, 60)}"]
+def _line_name(entry: Entry, settings: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Decoder and settings that all entries of a line share."""
+    parts = [f"{brief(entry.attention)} + {brief(entry.head, 60)}"]
     for name in names:
         value = settings.get(name, ALL)
         if value != ALL:

@@ -1,6 +1,6 @@
 """Compare every mechanism, or every value of a setting, with every other.
 
-The section says which row is best, and how sure that is.
+The section says which entry is best, and how sure that is.
 """
 
 from collections import Counter
@@ -9,14 +9,13 @@ from typing import Any
 
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.reports.cells import p_value, verdict
 from gaam_decoder.reports.columns import (
     DIFFERENCE,
     DIFFERENCE_CI,
     P_HOLM,
     VERDICT,
     Sheet,
-    p_value,
-    verdict,
 )
 from gaam_decoder.reports.compare import (
     ALL,
@@ -35,19 +34,19 @@ from gaam_decoder.stats.scores.base import Score
 
 MARKS = {"better": "*", "worse": "*", "equivalent": "="}  # beside a difference
 MOST_LISTED = 24  # pairs of a group in the list: people read no more
-MOST_ANSWERS = 3  # groups whose best row stands under the title
-MOST_NAMED = 6  # rows that one part of an answer names
+MOST_ANSWERS = 3  # groups whose best entry stands under the title
+MOST_NAMED = 6  # entries that one part of an answer names
 VERDICTS = {
     "better": "better than {}",
     "worse": "worse than {}",
     "equivalent": "equivalent to {} within {}",
     "undecided": "not shown to differ from {}",
 }
-"""How an answer compares a row with others."""
+"""How an answer compares an entry with others."""
 
 
 class EveryPair(Writer):
-    """For each group of rows that differ in one setting alone: pairs, and a matrix."""
+    """For each group of entries that differ in one setting: pairs, and a matrix."""
 
     place = 30
 
@@ -83,34 +82,35 @@ class EveryPair(Writer):
 
 def _lead(comparisons: Sequence[Comparison], axis: str) -> str:
     """Count the verdicts."""
-    rows = "mechanisms" if axis == "attn" else f"rows that differ in {axis} alone"
+    noun = "mechanisms" if axis == "attn" else f"decoders that differ in {axis} alone"
     count = Counter(comparison.claim.verdict for comparison in comparisons)
     num_different = count.pop("better", 0) + count.pop("worse", 0)
     parts = [f"{num_different} differ"]
     parts += [f"{number} {verdict}" for verdict, number in sorted(count.items())]
-    return f"of {len(comparisons)} pairs of {rows}, {', '.join(parts)}"
+    return f"of {len(comparisons)} pairs of {noun}, {', '.join(parts)}"
 
 
 def _lines(table: Table, pairs: Pairs) -> list[str]:
     unit = table.unit
     lines = [
-        f"differences are in {unit.of_differences}, the best row stands first; each is "
-        "tested as a comparison with a baseline is, corrected by Holm for all pairs of "
-        f"this table ({counts_in_words(pairs.num_tests)}), a family of their own"
+        f"differences are in {unit.of_differences}; the best decoder stands first",
+        "each pair is tested as a comparison with a baseline is; Holm corrects for all "
+        f"pairs of this table ({counts_in_words(pairs.num_tests)}), a family of their "
+        "own",
     ]
     if any(len(group.pairs) > MOST_LISTED for group in pairs.groups):
         lines.append(
-            "row minus column: * they differ, = they are equivalent within "
+            "line minus column: * they differ, = they are equivalent within "
             f"{unit.size(table.margin)}, no mark: undecided, or no claim"
         )
         lines.append(
-            f"the {MOST_VALUES} best rows are compared each with each, all others with "
-            f"the best and with the row of all; {MOST_LISTED} pairs at most are "
+            f"the {MOST_VALUES} best decoders are compared each with each, all others "
+            f"with the best and with that of all; {MOST_LISTED} pairs at most are "
             "listed, JSON has every one"
         )
     if len(pairs.groups) == MOST_GROUPS:
         lines.append(
-            f"of more than {MOST_GROUPS} groups those of most rows are compared"
+            f"of more than {MOST_GROUPS} groups those of most decoders are compared"
         )
     return lines
 
@@ -128,21 +128,21 @@ def _values(group: Group) -> dict[str, Any]:
 
 
 def _answers(table: Table, pairs: Pairs, axis: str) -> list[str]:
-    """Name the best row of every group, in a sentence without its full stop."""
+    """Name the best entry of every group, in a sentence without its full stop."""
     groups = [group for group in pairs.groups if group.pairs]
     answers = [_answer(group, axis, table) for group in groups[:MOST_ANSWERS]]
     if len(groups) > MOST_ANSWERS:
         more = len(groups) - MOST_ANSWERS
         answers.append(
-            f"{more} more groups of rows differ in {axis} alone: --section pairs"
+            f"{more} more groups of decoders differ in {axis} alone: --section pairs"
         )
     return answers
 
 
 def _answer(group: Group, axis: str, table: Table) -> str:
-    """Compare the best row with all others, then with the next."""
+    """Compare the best entry with all others, then with the next."""
     unit = table.unit
-    mean = unit.text(group.rows[0].chosen.mean)
+    mean = unit.text(group.entries[0].chosen.mean)
     percent = "%" if unit.percent else ""
     best_label = in_words(axis, group.labels[:1])
     text = f"the best mean {unit.title} is that of {best_label}, {mean}{percent}"
@@ -172,7 +172,7 @@ def _answer(group: Group, axis: str, table: Table) -> str:
 def _verdicts_of_best(
     group: Group, axis: str, table: Table, of_best: Mapping[int, Comparison]
 ) -> list[str]:
-    """What the claims say of the best row and each of the others."""
+    """What the claims say of the best entry and each of the others."""
     labels: dict[str, list[str]] = {}
     for second, comparison in of_best.items():
         labels.setdefault(comparison.claim.verdict, []).append(group.labels[second])
@@ -181,7 +181,7 @@ def _verdicts_of_best(
     num_seeds = max((len(pair.seeds) for pair in of_best.values()), default=0)
     if num_seeds < stats.LEAST_SEEDS and NO_CLAIM not in labels:
         seeds = f"seeds: {num_seeds}, and a claim needs {stats.LEAST_SEEDS}"
-        parts.append(f"nothing is said of differences yet ({seeds})")
+        parts.append(f"there is no verdict on differences yet ({seeds})")
     else:
         margin = table.unit.size(table.margin)
         verdicts = [
@@ -252,7 +252,7 @@ def _list(group: Group, axis: str, unit: Score) -> Sheet:
             verdict(claim),
         ]
         lines.append(cells)
-    header = [column.name for column in (DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT)]
+    header = [column.header for column in (DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT)]
     listed = "every pair"
     if len(lines) < len(group.pairs):
         listed = f"{len(lines)} of {len(group.pairs)} pairs"
@@ -260,7 +260,7 @@ def _list(group: Group, axis: str, unit: Score) -> Sheet:
 
 
 def _listed_places(group: Group) -> list[Places]:
-    """All pairs if they are few, else those of the best row and of all."""
+    """All pairs if they are few, else those of the best entry and of all."""
     places = sorted(group.pairs)
     if len(places) <= MOST_LISTED:
         return places
@@ -281,7 +281,7 @@ def _matrix(group: Group, axis: str, unit: Score) -> Sheet:
             cells[second][first] = unit.difference(-claim.difference) + mark
     header = [axis, *(str(place) for place in range(1, count + 1))]
     lines = [[f"{i + 1} {group.labels[i]}", *cells[i]] for i in range(count)]
-    return Sheet(_caption("row minus column", group, axis, unit), header, lines)
+    return Sheet(_caption("line minus column", group, axis, unit), header, lines)
 
 
 def _caption(text: str, group: Group, axis: str, unit: Score) -> str:

@@ -24,7 +24,7 @@ class Published(Writer):
     place = 24
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing without a published result for a row on all layers and rows."""
+        """Nothing without a published result for an entry on all layers and rows."""
         content = json.loads(FILE.read_text("utf-8"))
         dataset = _published_dataset(content, table)
         if dataset is None:
@@ -72,10 +72,10 @@ def _published_results(dataset: Mapping[str, Any], table: Table) -> dict[str, An
     """Published results of the mechanisms that read all layers and training rows."""
     published = dataset.get("mechanisms", {})
     results = {}
-    for row in table.rows:
-        if row.recipe.get("layers") or row.drawn:
+    for entry in table.entries:
+        if entry.recipe.get("layers") or entry.drawn:
             continue
-        name = row.attention
+        name = entry.attention
         if name not in published:
             # Without the options of the mechanism.
             name = name.partition(":")[0]

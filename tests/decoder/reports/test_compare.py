@@ -33,7 +33,7 @@ def some(count: int = 4, num_seeds: int = 8, **recipe: Any) -> list[RunResult]:
 def claims_of(report: Report) -> Iterator[stats.Claim]:
     for table in report.tables:
         yield from (found.claim for _, found in table.compared)
-        yield from (row.probed.claim for row in table.rows if row.probed)
+        yield from (row.probed.claim for row in table.entries if row.probed)
         yield from (
             p.claim for group in table.pairs.groups for p in group.pairs.values()
         )  # type: ignore[union-attr]
@@ -67,7 +67,7 @@ def test_no_interval_that_leaves_out_0_stands_beside_undecided() -> None:
     (table,) = build_tables(some(2, num_seeds=5))
     assert [
         found.claim.interval_corrected
-        for found in [row.compared for row in table.rows]
+        for found in [row.compared for row in table.entries]
         if found
     ] == [None]
 
@@ -82,13 +82,15 @@ def test_the_baseline_has_the_same_head_and_recipe_or_there_is_no_comparison() -
     ]
     [table] = build_tables(runs, "mha", every_candidate=True)
     found = {
-        row.label: row.compared.claim.difference for row in table.rows if row.compared
+        row.label: row.compared.claim.difference
+        for row in table.entries
+        if row.compared
     }
     assert found.keys() == {"gaam + linear lr=0.001", "gaam + linear lr=0.01"}
     expected = answers(6, 0.8, 3).mean() - answers(6, 0.8, 5).mean()
     assert found["gaam + linear lr=0.01"] == pytest.approx(expected)
     [table] = build_tables(runs, every_candidate=True)
-    assert {row.compared for row in table.rows} == {None}
+    assert {row.compared for row in table.entries} == {None}
     with pytest.raises(ConfigError, match=r"'dot'(.|\n)*gaam, mha"):
         build_tables(runs, "dot")
 
@@ -115,16 +117,16 @@ def test_rows_are_compared_with_the_baseline_and_the_probe_of_their_size() -> No
     [table] = build_tables(
         [of_size(name, size) for size in SIZES for name in ("gaam", "none")]
     )
-    assert [row.drawn for row in table.rows if row.attention == "none"] == [
+    assert [row.drawn for row in table.entries if row.attention == "none"] == [
         None,
         100,
         8,
         6,
     ]
     for row, found in zip(
-        table.rows, [row.compared for row in table.rows], strict=True
+        table.entries, [row.compared for row in table.entries], strict=True
     ):
-        alike = [r for r in table.rows if same_recipe(r.recipe, row.recipe)]
+        alike = [r for r in table.entries if same_recipe(r.recipe, row.recipe)]
         other = next(r for r in alike if r.attention == "none")
         if row is not other:
             assert found is not None
@@ -134,9 +136,9 @@ def test_rows_are_compared_with_the_baseline_and_the_probe_of_their_size() -> No
             assert found.claim.difference == pytest.approx(expected)
     for mine, others in product(SIZES, SIZES):
         [table] = build_tables([of_size("gaam", mine), of_size("none", others)])
-        assert any(row.compared for row in table.rows) == (mine == others)
+        assert any(row.compared for row in table.entries) == (mine == others)
         [table] = build_tables([of_size("gaam", mine), probe(others)])
-        assert any(row.probed for row in table.rows) == (mine == others)
+        assert any(row.probed for row in table.entries) == (mine == others)
 
 
 def sweep() -> list[RunResult]:
@@ -155,7 +157,7 @@ def test_no_filter_and_no_top_makes_a_p_value_smaller() -> None:
     def by_runs(report: Report) -> dict[tuple[str, ...], Any]:
         found: dict[tuple[str, ...], Any] = {}
         for table in report.tables:
-            for row in table.rows:
+            for row in table.entries:
                 names = [str(run.path) for run in row.runs]
                 found |= (
                     {("baseline", *names): row.compared.claim} if row.compared else {}
@@ -164,7 +166,7 @@ def test_no_filter_and_no_top_makes_a_p_value_smaller() -> None:
             for group in table.pairs.groups:  # type: ignore[union-attr]
                 for places, pair in group.pairs.items():
                     key = sorted(
-                        str(group.rows[place].runs[0].path) for place in places
+                        str(group.entries[place].runs[0].path) for place in places
                     )
                     found["pair", *key] = pair.claim
         return found
@@ -195,7 +197,7 @@ def test_no_filter_and_no_top_makes_a_p_value_smaller() -> None:
 def p_values(table: Table, head: str = "") -> dict[tuple[str, ...], Any]:
     """Of every comparison of a table, or of one head of it, the corrected p and the count."""
     found: dict[tuple[str, ...], Any] = {}
-    for row in table.rows:
+    for row in table.entries:
         for kind, compared in (("baseline", row.compared), ("probe", row.probed)):
             if compared and row.head in (head or row.head):
                 claim = compared.claim
@@ -204,7 +206,7 @@ def p_values(table: Table, head: str = "") -> dict[tuple[str, ...], Any]:
     assert table.pairs is not None
     for group in table.pairs.groups:
         for places, compared in group.pairs.items():
-            mine = [group.rows[place] for place in places]
+            mine = [group.entries[place] for place in places]
             if mine[0].head in (head or mine[0].head):
                 claim = compared.claim
                 names = sorted(row.attention for row in mine)
@@ -278,8 +280,8 @@ def test_every_pair_is_the_claim_of_the_two_corrected_for_all() -> None:
         (table,) = build_tables(some(count), score=score)
         assert table.pairs is not None
         (group,) = table.pairs.groups
-        sign = 1 if group.rows[0].chosen.unit.larger_is_better else -1
-        means = [sign * (row.chosen.mean or 0) for row in group.rows]
+        sign = 1 if group.entries[0].chosen.unit.larger_is_better else -1
+        means = [sign * (row.chosen.mean or 0) for row in group.entries]
         assert means == sorted(means, reverse=True), "the best stands first"
         assert len(group.pairs) == count * (count - 1) // 2
         p = np.array([pair.claim.p for pair in group.pairs.values()])
@@ -287,7 +289,7 @@ def test_every_pair_is_the_claim_of_the_two_corrected_for_all() -> None:
             p
         ).tolist()
         for places, pair in group.pairs.items() if score == "accuracy" else ():
-            one, other = (group.rows[at].accuracy.scored.by_row for at in places)
+            one, other = (group.entries[at].accuracy.scored.by_row for at in places)
             assert pair.claim.p == stats.claim(one, other).p
 
 

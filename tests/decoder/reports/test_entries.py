@@ -11,7 +11,7 @@ import pytest
 from gaam_cache.common.errors import CacheError
 from gaam_cache.store.files import digest_of
 from gaam_decoder import RunResult
-from gaam_decoder.reports.entries import all_scores
+from gaam_decoder.reports.scoring import all_scores
 from gaam_decoder.reports.table import build_tables
 from tests.decoder.reports.conftest import answers, build_run
 
@@ -71,10 +71,10 @@ def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_othe
         ]
     (whole,) = build_tables(runs)
     assert whole.where == "all 3 folds of the 'train' split"
-    assert (whole.num_test_rows, whole.rows[0].folds) == (900, 3)
+    assert (whole.num_test_rows, whole.entries[0].folds) == (900, 3)
     assert whole.incomplete == ["mha + linear"]
     keep = [0, 1, 2, 3, 5, 6]
-    gaam, none = whole.rows
+    gaam, none = whole.entries
     all_mine, all_base = (
         np.concatenate([d[f] for f in (1, 2, 3)], 1) for d in (mine, base)
     )
@@ -82,7 +82,7 @@ def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_othe
     np.testing.assert_allclose(none.accuracy.scored.values, all_base[keep].mean(1))
     assert none.failed == {4: "fold 2/3: nan"}
     assert gaam.seconds == dict.fromkeys(range(7), 1.5)
-    found = whole.rows[0].compared
+    found = whole.entries[0].compared
     assert found is not None
     assert found.seeds == tuple(keep)
     expected = all_mine[keep].mean(1) - all_base[keep].mean(1)
@@ -120,7 +120,7 @@ def test_folds_and_repeats_are_rows_of_one_test() -> None:
             parts.append(one)
         for name, score in SCORES.items():
             [table] = build_tables(parts, score=name)
-            row = table.rows[0]
+            row = table.entries[0]
             assert (row.folds, row.repeats) == (2, repeats)
             by_row = row.chosen.scored.by_row
             if by_row is not None:
@@ -133,7 +133,9 @@ def test_folds_and_repeats_are_rows_of_one_test() -> None:
                 for one in (one for one in parts if one.attention == row.attention):
                     expected[:, one.test_rows] += one.hits / repeats
                 np.testing.assert_allclose(by_row, expected)
-            [found] = [c for c in [row.compared for row in table.rows] if c is not None]
+            [found] = [
+                c for c in [row.compared for row in table.entries] if c is not None
+            ]
             assert found.claim.verdict == (
                 "no claim" if score.no_claim else "better"
             ), name
@@ -155,7 +157,7 @@ def test_seeds_whose_best_epoch_is_the_last_are_more_than_chance_or_nothing() ->
     for select, late in product(("val", "last"), (0, 1, 2, 8)):
         run = build_run("gaam", answers(8, 0.8, 1), epochs=15, select=select)
         run.epochs.update(dict.fromkeys(range(late), 15))
-        [row] = build_tables([run])[0].rows
+        [row] = build_tables([run])[0].entries
         assert row.undertrained == (late > 1 and select == "val")
         assert len(row.to_dict()["best_epoch_is_last"]) == late * (select == "val")
 
@@ -166,5 +168,5 @@ def test_an_epoch_that_was_as_accurate_before_speaks_against_more() -> None:
         run.epochs.update(dict.fromkeys(range(8), 15))
         seen = [{"epoch": 3, "accuracy": earlier}, {"epoch": 15, "accuracy": 0.8}]
         vars(run)["log"] = [one | {"seed": seed} for seed in range(8) for one in seen]
-        [row] = build_tables([run])[0].rows
+        [row] = build_tables([run])[0].entries
         assert len(row.still_learning) == late

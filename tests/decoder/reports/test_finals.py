@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from gaam_decoder import RunResult
-from gaam_decoder.reports.notes import conclusion, notes
+from gaam_decoder.reports.conclusion import conclusion
+from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import answers, build_run, seen, written
 
@@ -44,13 +45,13 @@ def test_nothing_that_is_said_of_what_was_evaluated_changes_and_every_format_sho
 ):
     def said(tables: list[Table]) -> list[Any]:
         words = [
-            (conclusion(t), notes(t), [row.label for row in t.rows]) for t in tables
+            (conclusion(t), notes(t), [row.label for row in t.entries]) for t in tables
         ]
         return [*words, [t.to_dict() | {"final_models": None} for t in tables]]
 
     for scene, (runs, finals) in SCENES.items():
         tables = build_tables([*finals, *runs])
-        assert said([table for table in tables if table.rows]) == said(
+        assert said([table for table in tables if table.entries]) == said(
             build_tables(runs)
         )
         found = [one for table in tables for one in table.finals]

@@ -135,7 +135,7 @@ def test_a_table_has_the_columns_that_are_asked_for_in_their_order(format: str) 
                 "" if claim is None else str(claim.difference)
             )
             assert line["verdict"] == ("" if claim is None else claim.verdict)
-    every = [column.header("accuracy") for column in columns.COLUMNS]
+    every = [column.name("accuracy") for column in columns.COLUMNS]
     for (
         name
     ) in every:  # each has a name by which it is known, and is shown where it is empty
@@ -186,21 +186,26 @@ def test_rows_stand_by_score_and_the_first_are_kept_beside_their_baseline() -> N
     for top in (2, 12, 40):
         report = gaam_decoder.report(runs, top=top)
         (table,) = report.tables
-        means = [row.accuracy.mean or 0 for row in table.rows]
+        means = [row.accuracy.mean or 0 for row in table.entries]
         assert means == sorted(means, reverse=True)
         shown = table.shown
-        assert shown[:top] == list(table.rows[:top])
+        assert shown[:top] == list(table.entries[:top])
         layers = {row.recipe["layers"] for row in shown if row.attention == "none"}
         others = [row for row in shown if row.attention != "none"]
         assert len(others) <= top
         assert {row.recipe["layers"] for row in others} <= layers
-        hidden = len(table.rows) - len(shown)
+        hidden = len(table.entries) - len(shown)
         for format in ("terminal", "markdown", "latex", "html"):
-            assert (f"{hidden} of 16 row" in report.text(format)) == bool(hidden), (
+            assert (f"{hidden} of 16 decoders" in report.text(format)) == bool(
+                hidden
+            ), (
                 format,
                 top,
             )
         values = json.loads(report.text("json"))
-        assert (len(values["rows"]), values["rows_not_shown"]) == (len(shown), hidden)
+        assert (len(values["entries"]), values["entries_not_shown"]) == (
+            len(shown),
+            hidden,
+        )
         lines = list(csv.DictReader(io.StringIO(report.text("csv"))))
         assert [line["attention"] for line in lines] == [row.attention for row in shown]

@@ -18,7 +18,8 @@ import gaam_decoder
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig, stats
 from gaam_decoder.recipe import GroupsRecord
-from gaam_decoder.reports.notes import caused, conclusion, warnings
+from gaam_decoder.reports.conclusion import conclusion
+from gaam_decoder.reports.notes import caused, warnings
 from gaam_decoder.reports.table import Table, build_tables
 from gaam_decoder.runs.loading import Runs
 from tests.conftest import Outcome
@@ -70,7 +71,7 @@ def test_rows_that_belong_together_count_as_groups_unasked(case: str) -> None:
         trained_with_groups(runs)
     table = table_of(runs)
     assert table.title().endswith(said)
-    first, *_ = table.rows
+    first, *_ = table.entries
     assert first.compared is not None
     expected = stats.claim(runs[0].hits, runs[1].hits, groups=next(iter(same.values())))
     if case != "both":
@@ -111,7 +112,7 @@ def test_every_format_says_that_groups_are_the_unit(format: str, undrawn: None) 
     elif format == "json":
         found = json.loads(written(format, tables))
         assert found["groups"] == {"number": 20, "columns": ["who"]}
-        assert found["rows"][0]["comparison"]["num_groups"] == 20
+        assert found["entries"][0]["comparison"]["num_groups"] == 20
     else:
         assert "20 groups of 'who'" in text.replace(
             "\N{RIGHT SINGLE QUOTATION MARK}", "'"
@@ -129,10 +130,10 @@ def test_of_rows_nothing_is_said_of_groups() -> None:
 def test_fewer_than_six_groups_are_no_claim_with_the_reason(score: str) -> None:
     (table,) = build_tables(two({"who": WHO % 5}), groups="who", score=score)
     assert (
-        "o claim is made of gaam: 5 groups of rows, and a claim needs 6"
+        "o claim is made about gaam: 5 groups of rows, and a claim needs 6"
         in conclusion(table)
     )
-    first = table.rows[0]
+    first = table.entries[0]
     assert first.compared is not None
     assert first.compared.claim.interval_corrected is None
     assert first.chosen.two_level is not None, (
@@ -146,7 +147,7 @@ def test_few_training_groups_make_test_groups_count_less() -> None:
         runs = two({"who": WHO})
         for run in runs:
             run.learned_groups["who"] = count
-        claim = table_of(runs, "who").rows[0].compared
+        claim = table_of(runs, "who").entries[0].compared
         assert claim is not None
         low, high = claim.claim.interval or (0.0, 0.0)
         wide.append(high - low)
@@ -288,7 +289,7 @@ def test_runs_that_record_nothing_are_read_with_their_cache(
         vars(run)["same"] = {}
     (table,) = gaam_decoder.report(runs).tables
     assert table.num_groups == expected.num_groups == 6
-    assert table.rows[0].chosen.two_level == expected.rows[0].chosen.two_level
+    assert table.entries[0].chosen.two_level == expected.entries[0].chosen.two_level
 
 
 def test_the_command_takes_a_kept_column(

@@ -198,7 +198,7 @@ def test_what_pictures_show_are_the_numbers_of_the_table() -> None:
     runs[1].failed[5] = "nan"  # and seed 3 is there twice
     vars(runs[1])["logits"][2] = np.nan
     (table,) = build_tables(runs)
-    found, row = pictures_of(table), table.rows[0]
+    found, row = pictures_of(table), table.entries[0]
     (share,) = [
         n for n in found["importance"].draw().axes[0].lines if n.get_label() == "gaam"
     ]

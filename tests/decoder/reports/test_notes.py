@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from gaam_decoder import RunResult
+from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.drawing import inline_svg, overviews
-from gaam_decoder.reports.notes import caused, conclusion, notes, warnings
+from gaam_decoder.reports.notes import caused, notes, warnings
 from gaam_decoder.reports.recommend import recommended
 from gaam_decoder.reports.sections import sections
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, build_tables
@@ -78,7 +79,7 @@ ANSWERS: dict[str, tuple[Make, float, str]] = {
     ),
     "tuned": (lambda: [*tuned("gaam", 1), *tuned("none", 2)], 0.5, "No mechanism is shown"),
     "tuned at the edge": (
-        lambda: [*tuned("gaam", 1, 1e-2), *tuned("none", 2)], 0.5, "1 of 2 rows under-trained",
+        lambda: [*tuned("gaam", 1, 1e-2), *tuned("none", 2)], 0.5, "1 of 2 decoders under-trained",
     ),
 }  # fmt: skip
 
@@ -196,7 +197,7 @@ def test_below_the_table_stands_what_an_interval_and_a_dagger_mean() -> None:
     edge = build_probe(0.8)
     vars(edge)["fit"] = replace(FIT, edge="highest")
     [table] = build_tables([late, *tuned("none", 2, 1e-2), one(0.7, name="mha"), edge])
-    marked = [row.label for row in table.rows if row.undertrained]
+    marked = [row.label for row in table.entries if row.undertrained]
     assert sorted(marked) == ["gaam", "none"], "a fit has no steps, and is not marked"
     assert any("penalty that was tried: none + lbfgs" in note for note in caused(table))
     for format in ("terminal", "markdown", "html", "latex", "json"):

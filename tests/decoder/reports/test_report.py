@@ -61,10 +61,11 @@ def test_a_new_column_is_one_object(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = columns.Column(
-        "number of folds", "folds", lambda row: str(row.folds), "the last one"
-    )  # fmt: skip
-    screen = "gaam_decoder.reports.formats.terminal.SCREEN"
-    monkeypatch.setattr(screen, (*columns.SCREEN, new))
+        header="number of folds",
+        cell=lambda entry: str(entry.folds),
+        note="the last one",
+        screen=columns.Screen("folds", place=99),
+    )
     monkeypatch.setattr(columns, "COLUMNS", (*columns.COLUMNS, new))
     report = gaam_decoder.report(runs)
     for format in set(FORMATS) - {"json", "csv"}:

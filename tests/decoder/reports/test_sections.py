@@ -87,7 +87,7 @@ def test_gates_are_drawn_beside_what_is_known_to_be_planted() -> None:
         none = build_run("none", answers(6, 0.5, 1), **about)
         (table,) = build_tables([*(dense(name, planted) for name in names), none])
         found = by_name(table)["gates"]
-        assert "of 9 rows" in found.lead
+        assert "of 9 decoders" in found.lead
         assert ("planted" in found.lead) == known
         for axes in found.parts[1][0].draw().axes:
             assert len(axes.lines) == 4 + known

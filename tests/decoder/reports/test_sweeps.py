@@ -12,7 +12,7 @@ import scipy.stats
 import gaam_decoder
 from gaam_decoder import RunResult
 from gaam_decoder.reports.sections import sections
-from gaam_decoder.reports.sections.learned import beside_alone
+from gaam_decoder.reports.sections.importance import beside_alone
 from gaam_decoder.reports.table import build_tables
 from tests.decoder.reports.conftest import answers, build_run
 
@@ -32,7 +32,7 @@ def test_a_sweep_has_a_table_and_a_picture_of_the_means_of_its_rows() -> None:
                 product(("none", "laplace"), (3, 4), values))
         ]  # fmt: skip
         (table,) = build_tables(runs, every_candidate=True)
-        assert len({row.label for row in table.rows}) == len(table.rows)
+        assert len({row.label for row in table.entries}) == len(table.entries)
         (section,) = [one for one in sections(table) if one.name == "grid"]
         (sheet,), (picture,) = section.parts[0], section.parts[1]
         header = [name, *("all" if value is None else str(value) for value in values)]
@@ -42,7 +42,7 @@ def test_a_sweep_has_a_table_and_a_picture_of_the_means_of_its_rows() -> None:
                 f"{row.attention} + linear, epochs={row.recipe['epochs']}",
                 row.recipe[name],
             ): row.accuracy.mean
-            for row in table.rows
+            for row in table.entries
         }
         for line in sheet.lines:
             assert line[1:] == [
@@ -74,7 +74,7 @@ def test_rows_that_differ_in_more_are_in_no_grid_and_all_have_labels_of_their_ow
     ]
     (table,) = gaam_decoder.report(some, every_candidate=True).tables
     assert "grid" not in [section.name for section in sections(table)]
-    assert {row.label for row in table.rows} == {
+    assert {row.label for row in table.entries} == {
         *(
             "gaam + conv",
             "gaam + linear",
@@ -109,7 +109,7 @@ def whole(mechanism: str = "gaam", **changes: Any) -> RunResult:
 
 
 def found_in(*runs: RunResult) -> list[Any]:
-    return [one for table in build_tables(runs) for one in beside_alone(table.rows)]
+    return [one for table in build_tables(runs) for one in beside_alone(table.entries)]
 
 
 def test_importance_stands_beside_the_accuracy_of_each_layer_alone() -> None:

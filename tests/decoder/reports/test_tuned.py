@@ -10,9 +10,11 @@ import pytest
 
 from gaam_decoder import RunResult
 from gaam_decoder.reports.columns import VALIDATION
+from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.entries import BY_FOLD
-from gaam_decoder.reports.notes import conclusion, notes
-from gaam_decoder.reports.table import AT_EDGE, Table, build_tables
+from gaam_decoder.reports.names import AT_EDGE
+from gaam_decoder.reports.notes import notes
+from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import answers, build_run
 
 RATES = (1e-4, 3e-4, 1e-3, 3e-3)
@@ -42,7 +44,7 @@ def grid(
 
 
 def rates(table: Table) -> list[tuple[str, float]]:
-    return [(row.attention, row.recipe["lr"]) for row in table.rows]
+    return [(row.attention, row.recipe["lr"]) for row in table.entries]
 
 
 def test_seeds_that_were_trained_to_choose_do_and_the_others_report() -> None:
@@ -54,24 +56,25 @@ def test_seeds_that_were_trained_to_choose_do_and_the_others_report() -> None:
         build_run("gaam", reported, lr=1e-3, path="b", validation=0.1, **kind),
     ]
     [table] = build_tables(runs)
-    [row] = table.rows
+    [row] = table.entries
     assert row.recipe["lr"] == 1e-3
     assert row.seeds == (0, 1, 2, 3, 4, 5)
     np.testing.assert_array_equal(row.right, reported)
     [tuning] = row.tunings
     assert (tuning.seeds, tuning.apart) == ((7, 8), True)
     assert "gaam: learning rate 0.001 of 3, validation 90.0%" in notes(table)
-    assert "tuned: seeds 7-8 chose by validation accuracy, others report" in notes(
-        table
+    assert (
+        "tuning: seeds 7-8 chose by validation accuracy; other seeds report"
+        in notes(table)
     )
-    candidates = table.to_dict()["rows"][0]["tuning"][0]["candidates"]
+    candidates = table.to_dict()["entries"][0]["tuning"][0]["candidates"]
     assert [one["validation_accuracy"] for one in candidates] == pytest.approx(
         [0.7, 0.9, 0.8]
     )
     # before the others are trained there is nothing else to report
     [early] = build_tables(tried)
-    assert early.rows[0].seeds == (7, 8)
-    assert not early.rows[0].tunings[0].apart
+    assert early.entries[0].seeds == (7, 8)
+    assert not early.entries[0].tunings[0].apart
 
 
 def test_of_equal_rates_the_lower_loss_chooses_then_the_smaller_rate() -> None:
@@ -93,7 +96,7 @@ def test_tuned_rows_are_compared_whatever_was_best_for_each_and_untuned_ones_are
     tuned = grid("gaam", {1e-4: 0.7, 1e-3: 0.9}, test={1e-3: 0.9})
     tuned += grid("none", {1e-4: 0.9, 1e-3: 0.7})
     [table] = build_tables(tuned)
-    comparison = table.rows[0].compared
+    comparison = table.entries[0].compared
     assert comparison is not None
     expected = answers(6, 0.9, 1000).mean() - answers(6, 0.8, 100).mean()
     assert comparison.claim.difference == pytest.approx(expected)
@@ -101,16 +104,16 @@ def test_tuned_rows_are_compared_whatever_was_best_for_each_and_untuned_ones_are
     assert "grid" not in conclusion(table)
     [table] = build_tables([*tuned, *grid("gaam", {1e-2: 0.8})])
     assert [
-        found.other_grid for found in [row.compared for row in table.rows] if found
+        found.other_grid for found in [row.compared for row in table.entries] if found
     ] == [True]
     assert "grid" in conclusion(table)
     untuned = [*grid("gaam", {1e-3: 0.9}), *grid("none", {1e-4: 0.9})]
     [table] = build_tables(untuned)
-    assert [row.compared for row in table.rows] == [None, None]
+    assert [row.compared for row in table.entries] == [None, None]
     assert "not compared" in "\n".join(notes(table))
     mixed = [*grid("gaam", {1e-3: 0.9, 1e-4: 0.8}), *grid("none", {1e-4: 0.9})]
     [table] = build_tables(mixed)
-    assert [row.compared for row in table.rows] == [None, None], (
+    assert [row.compared for row in table.entries] == [None, None], (
         "one was tuned, the other happened to have a rate"
     )
 
@@ -121,15 +124,15 @@ def test_the_edge_of_a_grid_is_marked_in_settings_and_notes() -> None:
             lr: 0.9 if place == best else 0.8 for place, lr in enumerate(RATES)
         }
         [table] = build_tables(grid("gaam", validation))
-        [row] = table.rows
+        [row] = table.entries
         assert row.at_edge == ({"lr"} if edge else set())
         assert row.undertrained == edge
-        assert [row.settings for row in table.rows] == [
+        assert [row.settings for row in table.entries] == [
             f"lr={RATES[best]}" + AT_EDGE * edge
         ]
         found = [note for note in notes(table) if "at the edge" in note]
         assert len(found) == edge
-        assert table.to_dict()["rows"][0]["undertrained"] == edge
+        assert table.to_dict()["entries"][0]["undertrained"] == edge
 
 
 def test_each_fold_chooses_for_itself_and_the_whole_table_stands() -> None:
@@ -140,15 +143,15 @@ def test_each_fold_chooses_for_itself_and_the_whole_table_stands() -> None:
         runs += grid(name, validation, fold=f"{fold}/3")
     (whole,) = build_tables(runs)
     assert whole.where.startswith("all 3 folds")
-    assert [row.attention for row in whole.rows] == ["gaam", "none"]
-    for row in whole.rows:
+    assert [row.attention for row in whole.entries] == ["gaam", "none"]
+    for row in whole.entries:
         assert [tuning.chosen["lr"] for tuning in row.tunings] == [*best.values()]
         assert row.recipe["lr"] == BY_FOLD
         assert row.seeds == tuple(range(6))
-    assert whole.rows[0].compared is not None
-    assert whole.rows[0].compared.seeds == tuple(range(6))
+    assert whole.entries[0].compared is not None
+    assert whole.entries[0].compared.seeds == tuple(range(6))
     assert whole.incomplete == []
-    assert [row.settings for row in whole.rows] == [f"lr={BY_FOLD}{AT_EDGE}"] * 2
+    assert [row.settings for row in whole.entries] == [f"lr={BY_FOLD}{AT_EDGE}"] * 2
 
 
 def chosen_in_notes(table: Table) -> list[str]:
@@ -207,8 +210,8 @@ def test_all_candidates_stand_with_their_validation_accuracy_where_they_are_aske
 ):
     runs = grid("gaam", {1e-4: 0.812, 1e-3: 0.934}, test={1e-4: 0.7, 1e-3: 0.6})
     (asked,) = build_tables(runs, every_candidate=True)
-    assert {row.recipe["lr"]: VALIDATION.text(row) for row in asked.rows} == {
+    assert {row.recipe["lr"]: VALIDATION.text(row) for row in asked.entries} == {
         1e-4: "81.2", 1e-3: "93.4",
     }  # fmt: skip
     (usual,) = build_tables(runs)
-    assert [VALIDATION.text(row) for row in usual.rows] == [""]
+    assert [VALIDATION.text(row) for row in usual.entries] == [""]

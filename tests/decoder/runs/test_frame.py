@@ -67,7 +67,9 @@ def test_every_seed_of_every_run_is_a_row_that_says_what_the_run_says(
             place = run.finished.index(seed)
             assert row["accuracy"] == run.accuracy[place] == run.hits[place].mean()
     assert next(rows, None) is None
-    reports = [row for of in gaam_decoder.report(list(runs)).tables for row in of.rows]
+    reports = [
+        row for of in gaam_decoder.report(list(runs)).tables for row in of.entries
+    ]
     reported = {run.key: row.seeds for row in reports for run in row.runs}
     for key, of_key in table[table["evaluated"]].groupby("key", observed=True):
         counted = of_key[of_key["counts"]]

@@ -67,7 +67,7 @@ def test_the_first_run_that_holds_a_seed_counts_everywhere() -> None:
     runs = [second, first]
     assert first_runs(runs) == {0: first, 1: first, 2: first, 3: second}
     assert list(by_seed(runs, lambda run: run.logits)) == [1, 2, 3]
-    (row,) = build_tables(runs)[0].rows
+    (row,) = build_tables(runs)[0].entries
     assert row.seconds == {0: 0.5, 1: 0.5, 2: 0.5, 3: 9.0}
     frame = Runs(runs).to_frame()
     assert list(frame[frame["counts"]].sort_values("seed")["accuracy"])[1:] == [

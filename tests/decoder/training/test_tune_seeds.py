@@ -65,7 +65,7 @@ def test_the_grid_is_trained_by_the_seeds_that_choose_and_the_winner_by_the_othe
     assert [run.path for run in finished] == [run.path for run in runs]
     assert all(run.tuning_seeds == (7, 8) for run in runs)
     [table] = gaam_decoder.report(config.runs).tables
-    assert [(row.attention, row.recipe["lr"], row.seeds) for row in table.rows] == [
+    assert [(row.attention, row.recipe["lr"], row.seeds) for row in table.entries] == [
         (name, chosen[name], (0, 1, 2)) for name in map(str, config.attn)
     ]
     again = gaam_decoder.train(config, on_run=lambda run: pytest.fail("trained again"))
@@ -122,7 +122,7 @@ def test_without_a_rate_three_more_seeds_choose_by_all_rows_of_train(
     assert chosen.recipe.lr == scores[max(scores)].recipe.lr
     assert chosen.seeds == (0, 1)
     [table] = gaam_decoder.report(config.runs).tables
-    assert [row.seeds for row in table.rows] == [(0, 1)]
+    assert [row.seeds for row in table.entries] == [(0, 1)]
     [same] = gaam_decoder.train(replace(config, lr=chosen.recipe.lr))
     assert same.path == chosen.path
 

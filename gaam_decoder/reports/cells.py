@@ -1,0 +1,136 @@
+"""What the cells of a report's table say of an entry: as text, and for programs."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gaam_decoder import stats
+from gaam_decoder.reports.entries import Entry
+from gaam_decoder.reports.table import ON_TRAINING_ROWS
+from gaam_decoder.stats.scores.base import Interval, percent
+
+Numbers = Callable[[Entry], Mapping[str, Any]]
+
+
+def p_value(p: float | None) -> str:
+    """A p-value with three or four digits."""
+    if p is None:
+        return "-"
+    if p < 1e-4:
+        return "<0.0001"
+    return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+
+
+def marks(entry: Entry) -> str:
+    """Marks of a score that is no test accuracy, optimistic, or perhaps too low."""
+    text = ""
+    if entry.on_training_rows:
+        text += f" ({ON_TRAINING_ROWS})"
+    if entry.select == "test":
+        text += " (optimistic)"
+    if entry.undertrained:
+        text += " †"
+    return text
+
+
+def verdict(claim: stats.Claim) -> str:
+    """The verdict of a claim; it says where the difference is within the margin."""
+    if claim.significant and claim.negligible:
+        return f"{claim.verdict} (within margin)"
+    return claim.verdict
+
+
+def one_number(value: Callable[[Entry], Any]) -> Numbers:
+    """One value for programs, under the header alone."""
+    return lambda entry: {"": value(entry)}
+
+
+def both_bounds(interval_of: Callable[[Entry], Interval]) -> Numbers:
+    """Both ends of an interval for programs."""
+
+    def numbers(entry: Entry) -> dict[str, Any]:
+        low, high = interval_of(entry) or (None, None)
+        return {" low": low, " high": high}
+
+    return numbers
+
+
+def claim_of(entry: Entry) -> stats.Claim:
+    assert entry.compared is not None
+    return entry.compared.claim
+
+
+def validation_accuracy(entry: Entry) -> float | None:
+    return entry.validation if entry.candidate else None
+
+
+def validation_text(entry: Entry) -> str:
+    accuracy = validation_accuracy(entry)
+    return "" if accuracy is None else percent(accuracy)
+
+
+def seeds_text(entry: Entry) -> str:
+    text = str(len(entry.seeds))
+    if entry.failed:
+        text += f" ({len(entry.failed)} failed)"
+    return text
+
+
+def parameters_text(entry: Entry) -> str:
+    return f"{entry.parameters['attention']:,} / {entry.parameters['total']:,}"
+
+
+def mean_seconds(entry: Entry) -> float | None:
+    if not entry.finished:
+        return None
+    return float(np.mean([entry.seconds[seed] for seed in entry.finished]))
+
+
+def seconds_text(entry: Entry) -> str:
+    seconds = mean_seconds(entry)
+    return "-" if seconds is None else f"{seconds:.2f}"
+
+
+def difference_text(entry: Entry) -> str:
+    claim = claim_of(entry)
+    text = entry.chosen.unit.difference(claim.difference)
+    return f"{text}*" if claim.significant else text
+
+
+def difference_interval_text(entry: Entry) -> str:
+    interval = claim_of(entry).interval_corrected
+    return entry.chosen.unit.span(interval, signed=True)
+
+
+def verdict_text(entry: Entry) -> str:
+    return verdict(claim_of(entry))
+
+
+def training_p(entry: Entry) -> float | None:
+    """The p-value of the t test over folds; None without a cross-validation."""
+    if entry.compared is None or entry.compared.other_training is None:
+        return None
+    return entry.compared.other_training.p
+
+
+def training_p_text(entry: Entry) -> str:
+    if entry.compared is None or entry.compared.other_training is None:
+        return ""
+    return p_value(entry.compared.other_training.p)
+
+
+def what_would_decide(entry: Entry) -> str:
+    """How many seeds, rows or groups would decide; or why there is no claim."""
+    claim = claim_of(entry)
+    if claim.verdict != "undecided" or claim.p is None:
+        return f"no claim: {claim.no_claim}" if claim.no_claim else ""
+    if claim.seeds_to_decide is not None:
+        if claim.seeds_to_decide > claim.num_seeds:
+            return f"about {claim.seeds_to_decide:,} seeds"
+        return "a few more seeds"
+    if claim.rows_to_decide is not None:
+        return f"about {claim.rows_to_decide:,} rows"
+    if claim.groups_to_decide is not None:
+        return f"about {claim.groups_to_decide:,} groups"
+    return "neither alone, or too few rows differ to say"

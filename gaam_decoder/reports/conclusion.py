@@ -1,0 +1,209 @@
+"""The conclusion of a report: the main result of a table, and what to use."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from gaam_cache.common.messages import brief
+from gaam_decoder import stats
+from gaam_decoder.reports.entries import DEFAULT
+from gaam_decoder.reports.recommend import (
+    Recommendation,
+    is_behind_probe,
+    recommended,
+)
+from gaam_decoder.reports.table import Table
+from gaam_decoder.reports.wording import listed
+
+NAMED = 3  # decoders that the conclusion names; it counts the rest
+PROBE = "logistic regression (none + lbfgs)"
+NOT_TUNED = "not tuned: validation chose no learning rate"
+
+
+def conclusion(table: Table, *, advice: bool = True) -> str:
+    """The main result and what to use, without a full stop.
+
+    Where logistic regression on the same states is better than the mechanisms, the
+    conclusion says so.
+
+    Args:
+        table: the table that it concludes from.
+        advice: whether it names the decoder to use.
+    """
+    if not table.entries:
+        return "There are no accuracies, because nothing was evaluated"
+
+    # the clauses may name the decoder to use already
+    choice = recommended(table) if advice else None
+    advised = False
+    if table.compared:
+        parts, advised = _clauses_on_mechanisms(table, choice)
+    elif any(entry.probed for entry in table.entries):
+        parts, advised = _clauses_on_decoders(table, choice)
+    else:
+        parts = [_clause_without_comparison(table)]
+    if choice and not advised:
+        parts.append(choice.advice)
+
+    text = "; ".join(parts) + _conditions(table)
+    if table.score != DEFAULT:
+        text = f"by {table.unit.title}, {text}"
+
+    # a name of a decoder keeps its case; these first words are the report's own
+    if text.startswith(("no ", "by ", "every ")):
+        return text[0].upper() + text[1:]
+    return text
+
+
+def _clauses_on_mechanisms(
+    table: Table, choice: Recommendation | None
+) -> tuple[list[str], bool]:
+    """What is shown of mechanisms, and whether that names the decoder to use."""
+    claims = {entry.label: comparison.claim for entry, comparison in table.compared}
+    behind = [entry.label for entry, _ in table.compared if is_behind_probe(entry)]
+    all_behind = len(behind) == len(claims)
+    advised = bool(choice and choice.entry.fitted and behind and all_behind)
+    worse_than_probe = f"worse than {PROBE}"
+    if advised:
+        worse_than_probe += ", which is the one to use"
+
+    # too few seeds allow no verdict
+    most_seeds = max(claim.num_seeds for claim in claims.values())
+    makes_no_claim = any(claim.verdict == stats.NO_CLAIM for claim in claims.values())
+    if most_seeds < stats.LEAST_SEEDS and not makes_no_claim:
+        seeds = f"seeds: {most_seeds}, and a claim needs {stats.LEAST_SEEDS}"
+        return [f"There is no verdict on differences yet ({seeds})"], False
+
+    parts = _clauses(table, claims, f"'{brief(str(table.baseline))}'", "mechanism")
+    if not all_behind:
+        if behind:
+            parts.append(f"{_with_verb(behind)} {worse_than_probe}")
+        return parts, advised
+
+    # one clause about all mechanisms can say both
+    verdicts = {claim.verdict for claim in claims.values()}
+    if verdicts in ({"better"}, {"worse"}):
+        return [f"{parts[0]}, and {worse_than_probe}"], advised
+    subject = f"{behind[0]} is" if len(behind) == 1 else "every mechanism is"
+    return [f"{subject} {worse_than_probe}", *parts], advised
+
+
+def _clauses_on_decoders(
+    table: Table, choice: Recommendation | None
+) -> tuple[list[str], bool]:
+    """The same without a baseline: decoders against logistic regression."""
+    claims = {
+        entry.label: entry.probed.claim for entry in table.entries if entry.probed
+    }
+    parts = _clauses(table, claims, PROBE, "decoder")
+    all_worse = len(parts) == 1 and " worse than " in parts[0]
+    if choice and choice.entry.fitted and all_worse:
+        return [f"{parts[0]}, which is the one to use"], True
+    return parts, False
+
+
+def _clauses(
+    table: Table, claims: Mapping[str, stats.Claim], other: str, noun: str
+) -> list[str]:
+    """What is shown of decoders against another, a clause for each verdict."""
+    labels: dict[str, list[str]] = {}
+    for label, claim in claims.items():
+        labels.setdefault(claim.verdict, []).append(label)
+
+    parts = [
+        f"{_with_verb(labels[verdict])} {verdict} than {other}"
+        for verdict in ("better", "worse")
+        if verdict in labels
+    ]
+    if not parts and ("equivalent" in labels or "undecided" in labels):
+        spread = _spread(table, claims.values())
+        parts.append(f"no {noun} is shown to differ from {other}: {spread}")
+    if "equivalent" in labels:
+        subject = _with_verb(labels["equivalent"])
+        margin = table.unit.size(table.margin)
+        parts.append(f"{subject} equivalent to {other} within {margin}")
+    if 0 < len(labels.get("undecided", ())) < len(claims):
+        parts.append(f"{_with_verb(labels['undecided'])} undecided")
+    if stats.NO_CLAIM in labels:
+        reason = next(claim.no_claim for claim in claims.values() if claim.no_claim)
+        names = ", ".join(labels[stats.NO_CLAIM])
+        parts.append(f"no claim is made about {names}: {reason}")
+    return parts
+
+
+def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
+    """How far differences and their intervals reach, and what would decide."""
+    unit = table.unit
+    claims = list(claims)
+    low = unit.difference(min(claim.difference for claim in claims))
+    high = unit.difference(max(claim.difference for claim in claims))
+    text = f"differences of {low}"
+    if high != low:
+        text += f" to {high}"
+    if unit.percent:
+        text += " points"
+
+    intervals = [claim.interval_corrected for claim in claims]
+    widths = [interval[1] - interval[0] for interval in intervals if interval]
+    if widths:
+        text += f", intervals up to {unit.size(max(widths), '.2f')} wide"
+
+    furthest = max(claims, key=lambda claim: abs(claim.difference))
+    rows = furthest.rows_to_decide
+    groups = furthest.groups_to_decide
+    if rows:
+        text += (
+            f"; {table.num_test_rows:,} test rows cannot decide, about {rows:,} would"
+        )
+    elif groups:
+        text += f"; {table.num_groups:,} groups cannot decide, about {groups:,} would"
+    return text
+
+
+def _clause_without_comparison(table: Table) -> str:
+    first = table.entries[0]
+    interval = first.chosen.two_level
+    mean = first.chosen.mean
+    if len(table.entries) > 1 or interval is None or mean is None:
+        return (
+            "Nothing is compared with a baseline, so there is no verdict on differences"
+        )
+    unit = table.unit
+    sign = "%" if unit.percent else ""
+    drawn = "groups of test rows" if table.num_groups else "test rows"
+    return (
+        f"The mean {unit.title} of {first.label} is {unit.text(mean)}{sign}, with a "
+        f"95% confidence interval of {unit.span(interval)}{sign} over seeds and {drawn}"
+    )
+
+
+def _conditions(table: Table) -> str:
+    """The conditions of the conclusion, in brackets; notes say what else is weak."""
+    trained = [entry for entry in table.entries if not (entry.fitted or entry.shuffled)]
+    conditions = []
+    if any(entry.optimistic for entry in trained):
+        conditions.append("some numbers are optimistic")
+
+    untuned = [entry for entry in trained if not entry.tunings]
+    if any(entry.candidate for entry in untuned):
+        conditions.append("not tuned: every candidate stands for itself")
+    elif untuned and len(untuned) == len(trained):
+        conditions.append(NOT_TUNED)
+    elif untuned:
+        conditions.append(f"{len(untuned)} of {len(trained)} decoders not tuned")
+
+    if any(comparison.other_grid for _, comparison in table.compared):
+        conditions.append("not all were tuned over the same grid")
+    num_undertrained = sum(entry.undertrained for entry in table.entries)
+    if num_undertrained:
+        conditions.append(
+            f"{num_undertrained} of {len(table.entries)} decoders under-trained"
+        )
+    return f" ({', '.join(conditions)})" if conditions else ""
+
+
+def _with_verb(names: Sequence[str]) -> str:
+    """The names as the subject of a sentence, with its verb."""
+    if len(names) == 1:
+        return f"{names[0]} is"
+    if len(names) <= NAMED:
+        return f"{', '.join(names[:-1])} and {names[-1]} are"
+    return f"{listed(names, NAMED)} are"

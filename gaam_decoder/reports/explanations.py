@@ -1,0 +1,82 @@
+"""How the numbers of a table were made, where reports differ in it."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gaam_cache.common.messages import brief
+from gaam_cache.store.files import short_digest
+from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.reports.compare import counts_in_words
+from gaam_decoder.reports.entries import DEFAULT
+from gaam_decoder.reports.table import Table
+from gaam_decoder.reports.wording import SELECT_NOTES, TEMPERATURE, chance
+from gaam_decoder.runs.tuning import tuning_in_words
+from gaam_decoder.stats.scores.base import percent
+
+
+def explained(table: Table) -> Iterator[str]:
+    """How the numbers were made, where reports differ; GUIDE.md says the rest."""
+    for select in sorted({entry.select for entry in table.entries} - {"test"}):
+        explanation = SELECT_NOTES.get(select, "not known here")
+        yield f"select {brief(select, 40)}: {explanation}"
+    if table.entries:
+        majority = percent(chance(table.entries[0]))
+        yield f"the most frequent class alone: {majority}% of the test rows"
+    if table.incomplete:
+        yield f"left out, because folds are missing: {', '.join(table.incomplete)}"
+    if table.score != DEFAULT:
+        yield _explain_score(table)
+    if table.compared:
+        yield _explain_differences(table)
+    yield from _explain_tuning(table)
+    if table.temperature:
+        yield TEMPERATURE
+    yield f"cache {short_digest(table.cache.fingerprint)}, {brief(table.where)}"
+    yield _explain_versions(table)
+
+
+def _explain_score(table: Table) -> str:
+    unit = table.unit
+    better = "larger" if unit.larger_is_better else "smaller"
+    text = f"compared by {unit.title}: {better} is better"
+    if unit.no_claim:
+        text += f"; no claim is made: {unit.no_claim}"
+    return text
+
+
+def _explain_differences(table: Table) -> str:
+    unit = table.unit
+    return (
+        f"differences to '{brief(str(table.baseline))}' in {unit.of_differences}, "
+        "within the same head and recipe; intervals and verdicts cover seeds and "
+        f"{table.units}, corrected by Holm for {counts_in_words(table.num_tests)}; "
+        f"equivalent means within {unit.size(table.margin)}"
+    )
+
+
+def _explain_tuning(table: Table) -> Iterator[str]:
+    """What validation chose for each decoder, and which seeds chose."""
+    for entry in table.entries:
+        if entry.tunings:
+            yield f"{entry.label}: {tuning_in_words(entry.tunings)}"
+
+    seed_sets = Counter(
+        (tuning.seeds, tuning.apart)
+        for entry in table.entries
+        for tuning in entry.tunings
+    )
+    for seeds, apart in seed_sets:
+        reports = "other seeds report" if apart else "the same seeds report"
+        yield (
+            f"tuning: seeds {spell_numbers(seeds)} chose by validation accuracy; "
+            f"{reports}"
+        )
+
+
+def _explain_versions(table: Table) -> str:
+    parts = []
+    for name in ("python", "torch", "numpy", "device"):
+        versions = {str(run.environment.get(name, "unknown")) for run in table.runs}
+        spelled = " and ".join(brief(version) for version in sorted(versions))
+        parts.append(f"{name} {spelled}")
+    return f"versions: {', '.join(parts)}"

@@ -1,0 +1,451 @@
+"""Gather the runs of a report into entries, by the rows that test them.
+
+A table has the entries on the same test rows. P parts (1, or the folds of
+cross-validations), N test rows.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.common.messages import brief
+from gaam_cache.store.files import digest_of
+from gaam_decoder import stats
+from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.reports.entries import BY_FOLD, SURE, Entry, split_seed_of
+from gaam_decoder.reports.groups import TableGroups, table_groups
+from gaam_decoder.reports.scoring import Part, score_entry, score_of
+from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import (
+    TUNED,
+    Tuning,
+    first_runs,
+    reported,
+)
+from gaam_decoder.specs import Settings
+from gaam_decoder.stats.choice import ChoiceOf, choice_of
+from gaam_decoder.stats.groups import joined, row_groups
+from gaam_decoder.stats.scores.base import Answers, Score
+
+SeedFold = tuple[int, int]  # split seed, number of the fold
+FoldRuns = dict[SeedFold, list[RunResult]]
+# What the folds of one cross-validation share.
+Partition = tuple[str, ...]
+
+
+class Tested(NamedTuple):
+    """The entries of a future table: all are tested on the same rows of the data."""
+
+    where: str  # the test rows in words
+    key: tuple[Any, ...]  # identity of the test rows, whichever runs are there
+    entries: list[Entry]  # the best first
+    incomplete: list[str]  # decoders left out because they lack folds
+    groups: TableGroups
+    labels: NDArray[np.int64]  # of the test rows, (N,)
+
+
+def entries_by_test(
+    runs: Sequence[RunResult],
+    tunings: Mapping[str, Tuning],
+    score: str,
+    temperature: bool,
+    grouped_by: str | None = None,
+    beside: Sequence[RunResult] = (),
+) -> Iterator[Tested]:
+    """Group all runs into entries, by their test rows.
+
+    The rows of different folds are different test rows. If a mechanism has all folds,
+    its test rows are put one after the other: every row of the split is tested once, by
+    decoders that did not learn from it. Repeats of a cross-validation are one table
+    too. Any other fold is a table of its own.
+    """
+    maker = _TableMaker(runs, tunings, score, temperature, grouped_by, beside)
+
+    whole_splits: set[tuple[Partition, int]] = set()
+    for partition, folds_by_name in _folds_by_partition(runs, tunings).items():
+        numbers = range(1, int(partition[1]) + 1)
+        split_seeds = _whole_split_seeds(folds_by_name.values(), numbers)
+        if split_seeds:
+            whole_splits |= {(partition, seed) for seed in split_seeds}
+            folds = list(folds_by_name.values())
+            yield maker.cross_validation(partition, folds, split_seeds, numbers)
+
+    for key, runs_by_recipe in _runs_by_single_test(runs, whole_splits).items():
+        yield maker.single_test(key, list(runs_by_recipe.values()))
+
+
+def _folds_by_partition(
+    runs: Sequence[RunResult], tunings: Mapping[str, Tuning]
+) -> dict[Partition, dict[str, FoldRuns]]:
+    """Runs of folds by partition, by what all folds of an entry share, and by fold."""
+    by_partition: dict[Partition, dict[str, FoldRuns]] = {}
+    for run in runs:
+        fold = run.recipe.fold
+        if fold is None:
+            continue
+
+        # Folds of one entry may differ in their split seed and in tuned settings.
+        left_out = {"fold", "split_seed"}
+        if run.key in tunings:
+            left_out.update(TUNED)
+        shared = [(k, str(v)) for k, v in run.settings.items() if k not in left_out]
+        name = repr((run.attention, run.head, sorted(shared)))
+
+        by_name = by_partition.setdefault(_partition(run), {})
+        seed_fold = (split_seed_of(run), fold.number)
+        by_name.setdefault(name, {}).setdefault(seed_fold, []).append(run)
+    return by_partition
+
+
+def _whole_split_seeds(folds: Iterable[FoldRuns], numbers: range) -> list[int]:
+    """Split seeds with all folds, of the entry that has most of them."""
+    seeds_of_entries: list[set[int]] = []
+    for runs_by_fold in folds:
+        seeds = {seed for seed, _ in runs_by_fold}
+        whole: set[int] = {
+            seed for seed in seeds if all((seed, n) in runs_by_fold for n in numbers)
+        }
+        seeds_of_entries.append(whole)
+    most: set[int] = max(seeds_of_entries, key=lambda seeds: len(seeds))
+    return sorted(most)
+
+
+def _runs_by_single_test(
+    runs: Sequence[RunResult], whole_splits: set[tuple[Partition, int]]
+) -> dict[tuple[Any, ...], dict[str, list[RunResult]]]:
+    """Runs by the rows that test them and by key, without whole cross-validations."""
+    by_test: dict[tuple[Any, ...], dict[str, list[RunResult]]] = {}
+    for run in runs:
+        fold = run.recipe.fold
+        partition = _partition(run)
+        seed = split_seed_of(run)
+        if fold is not None and (partition, seed) in whole_splits:
+            continue
+
+        # Labels alone may agree by accident, so the split is part of the key.
+        split = (run.recipe.test_split, fold, partition, seed if fold else 0)
+        key = (*split, run.majority_accuracy, digest_of(run.labels.tobytes()))
+        by_test.setdefault(key, {}).setdefault(run.key, []).append(run)
+    return by_test
+
+
+@dataclass(frozen=True)
+class _TableMaker:
+    """Makes the entries of each table from the runs of a report."""
+
+    runs: Sequence[RunResult]
+    tunings: Mapping[str, Tuning]
+    score: str
+    temperature: bool
+    grouped_by: str | None
+    beside: Sequence[RunResult]
+
+    def cross_validation(
+        self,
+        partition: Partition,
+        folds: Sequence[FoldRuns],
+        split_seeds: list[int],
+        numbers: range,
+    ) -> Tested:
+        """The table of all entries that have every fold of these split seeds."""
+        required = [(seed, number) for seed in split_seeds for number in numbers]
+        complete = []
+        lacking: set[str] = set()
+        for runs_by_fold in folds:
+            count = len(runs_by_fold.keys() & set(required))
+            if count == len(required):
+                complete.append(runs_by_fold)
+            elif count > 0:
+                lacking |= _decoder_names(runs_by_fold)
+
+        times = f"{len(split_seeds)} times" if len(split_seeds) > 1 else "all"
+        split = _split(complete[0][required[0]][0], split_seeds)
+        where = f"{times} {len(numbers)} folds{split}"
+        decoders: list[list[Part]] = [
+            [runs_by_fold[seed_fold] for seed_fold in required]
+            for runs_by_fold in complete
+        ]
+        return self._tested(where, ("folds", *partition), decoders, sorted(lacking))
+
+    def single_test(self, key: tuple[Any, ...], parts: Sequence[Part]) -> Tested:
+        """The table of all entries on one test split, or on one fold."""
+        test_split, fold, *_ = key
+        where = f"test split '{test_split}'"
+        if fold:
+            first = parts[0][0]
+            split = _split(first, [split_seed_of(first)])
+            where = f"fold {fold.number} of {fold.total}{split}"
+        return self._tested(where, key, [[part] for part in parts], [])
+
+    def _tested(
+        self,
+        where: str,
+        key: tuple[Any, ...],
+        decoders: Sequence[Sequence[Part]],
+        incomplete: list[str],
+    ) -> Tested:
+        first_decoder = decoders[0]
+        repeats = len({split_seed_of(part[0]) for part in first_decoder})
+
+        # Every part of the test rows, with the runs of all decoders on it.
+        tests = [
+            [run for part in parts for run in part]
+            for parts in zip(*decoders, strict=True)
+        ]
+        fingerprint = first_decoder[0][0].cache.fingerprint
+        runs_of_cache = [
+            run
+            for run in (*self.runs, *self.beside)
+            if run.cache.fingerprint == fingerprint
+        ]
+        groups = table_groups(tests, runs_of_cache, repeats, self.grouped_by)
+        entries = [
+            _make_entry(parts, self.tunings, self.score, self.temperature, groups)
+            for parts in decoders
+        ]
+
+        # Repeats test every row several times; its label is listed once.
+        label_N = np.concatenate([part[0].labels for part in first_decoder])
+        if repeats > 1:
+            row_N = np.concatenate([part[0].test_rows for part in first_decoder])
+            label_N = label_N[np.argsort(row_N, kind="stable")[::repeats]]
+        entries.sort(key=_rank)
+        return Tested(where, key, entries, incomplete, groups, label_N)
+
+
+def _rank(entry: Entry) -> tuple[Any, ...]:
+    """Sort key of an entry in its table: the best mean first, then by name."""
+    mean = math.inf if entry.chosen.mean is None else entry.chosen.mean
+    if math.isfinite(mean) and entry.chosen.unit.larger_is_better:
+        mean = -mean
+    some_layers = entry.recipe.get("layers") is not None
+    size = entry.drawn or math.inf
+    recipe = str(entry.recipe)
+    return mean, some_layers, entry.attention, entry.head, entry.select, size, recipe
+
+
+def _decoder_names(runs_by_fold: FoldRuns) -> set[str]:
+    first_runs_of_folds = [runs[0] for runs in runs_by_fold.values()]
+    return {
+        f"{brief(run.attention)} + {brief(run.head)}" for run in first_runs_of_folds
+    }
+
+
+def _partition(run: RunResult) -> Partition:
+    """What folds of one cross-validation share, and its repeats."""
+    fold = run.recipe.fold
+    if fold is None:
+        return run.states, ""
+    groups = run.recipe.groups
+    digest = str(groups.digest if groups else None)
+    return run.states, str(fold.total), run.recipe.train_split, digest
+
+
+def _split(run: RunResult, seeds: list[int]) -> str:
+    """The split that the folds divide, and what else decides their rows."""
+    text = f" of the '{run.recipe.train_split}' split"
+    if seeds != [0]:
+        text += f", split seed {spell_numbers(seeds)}"
+    if run.recipe.groups:
+        text += f", {groups_kept(run)}"
+    return text
+
+
+def groups_kept(run: RunResult) -> str:
+    """Say which column or file keeps rows together, such as ``groups of 'speaker'``."""
+    groups = run.recipe.groups
+    source = groups.source if groups else ""
+    if not groups or not source:
+        return "groups kept together"
+    if groups.kind == "file":
+        return f"groups of the file '{brief(Path(source).name, 40)}' kept together"
+    return f"groups of '{brief(source, 40)}' kept together"
+
+
+def _make_entry(
+    parts: Sequence[Part],
+    tunings: Mapping[str, Tuning],
+    score_name: str,
+    temperature: bool,
+    groups: TableGroups,
+) -> Entry:
+    """Make one entry from the runs of all its parts."""
+    first = parts[0][0]
+    score = score_of(score_name)
+    runs_by_seed = [_reported_runs(part, tunings) for part in parts]
+    seeds = set.intersection(*map(set, runs_by_seed))
+    recipe, code = _shared_recipe(parts)
+    num_repeats = len({split_seed_of(part[0]) for part in parts})
+    counted = _counted_runs(parts, seeds)
+
+    tuned_parts = [part for part in parts if part[0].key in tunings]
+    entry_tunings = tuple(tunings[part[0].key] for part in tuned_parts)
+    choices = _choices(tuned_parts, entry_tunings, score, groups.names)
+    scores = score_entry(parts, sorted(seeds), num_repeats, score, temperature, groups)
+    late = _late_seeds(counted, scores.finished)
+    return Entry(
+        attention=first.attention,
+        head=first.head,
+        select=first.select,
+        parameters=first.parameters,
+        shuffled=first.shuffled,
+        recipe=recipe,
+        code=code,
+        tunings=entry_tunings,
+        choices=choices,
+        folds=len(parts) // num_repeats,
+        repeats=num_repeats,
+        seeds=tuple(sorted(seeds)),
+        seconds=_seconds(runs_by_seed, seeds),
+        failed=_failed_seeds(runs_by_seed, seeds),
+        fitted=bool(first.fit),
+        on_training_rows=first.recipe.on_training_rows,
+        drawn=_fewest_drawn(counted),
+        still_learning=late,
+        too_short=_is_too_short(late, scores.finished, recipe, len(parts)),
+        at_edge=_settings_at_edge(entry_tunings, choices),
+        runs=counted,
+        grouped_by=groups.names,
+        **vars(scores),
+    )
+
+
+def _late_seeds(runs: Sequence[RunResult], finished: Sequence[int]) -> tuple[int, ...]:
+    """Finished seeds whose best epoch is the last one, in any fold."""
+    late = {seed for run in runs for seed in run.still_learning}
+    return tuple(sorted(late & set(finished)))
+
+
+def _is_too_short(
+    late: Sequence[int],
+    finished: Sequence[int],
+    recipe: Mapping[str, Any],
+    num_parts: int,
+) -> bool:
+    """Whether more seeds are late than a plateau of accuracy explains."""
+    return bool(late) and stats.later_than_chance(
+        len(late), len(finished), recipe["epochs"], num_parts
+    )
+
+
+def _seconds(
+    runs_by_seed: Sequence[Mapping[int, RunResult]], seeds: set[int]
+) -> dict[int, float]:
+    """Seconds of training of each seed, in all folds together."""
+    return {
+        seed: sum(runs[seed].seconds[seed] for runs in runs_by_seed) for seed in seeds
+    }
+
+
+def _fewest_drawn(runs: Sequence[RunResult]) -> int | None:
+    """The fewest training rows that were drawn; None where all were used."""
+    drawn = [run.drawn.total for run in runs if run.drawn]
+    return min(drawn, default=None)
+
+
+def _reported_runs(part: Part, tunings: Mapping[str, Tuning]) -> dict[int, RunResult]:
+    """The run of each seed whose result counts, without seeds that only tune."""
+    runs = first_runs(part)
+    seeds = reported(tuple(runs), tunings.get(part[0].key))
+    return {seed: runs[seed] for seed in seeds}
+
+
+def _failed_seeds(
+    runs_by_seed: Sequence[Mapping[int, RunResult]], seeds: set[int]
+) -> dict[int, str]:
+    """Why each failed seed failed, in its first fold that did."""
+    reasons: dict[int, str] = {}
+    for seed in seeds:
+        for runs in runs_by_seed:
+            run = runs[seed]
+            if seed in run.failed:
+                reason = run.failed[seed]
+                if len(runs_by_seed) > 1:
+                    reason = f"fold {run.recipe.fold}: {reason}"
+                reasons[seed] = reason
+                break
+    return reasons
+
+
+def _shared_recipe(parts: Sequence[Part]) -> tuple[Settings, str]:
+    """The recipe of an entry, and the code of its mechanism if a plugin has it."""
+    recipes = [dict(part[0].settings) for part in parts]
+    recipe = recipes[0]
+
+    # The mechanism names its plugin; as a setting it would keep the entry from
+    # being compared with others.
+    code = ""
+    other_plugins = {}
+    for name, plugin in recipe.pop("plugins", {}).items():
+        if name.startswith("mechanism "):
+            code += plugin
+        else:
+            other_plugins[name] = plugin
+    if other_plugins:
+        recipe["plugins"] = other_plugins
+
+    if len(parts) > 1:
+        for name in TUNED:
+            if len({fold_recipe.get(name) for fold_recipe in recipes}) > 1:
+                recipe[name] = BY_FOLD
+        recipe["fold"] = None
+    split_seeds = sorted({split_seed_of(part[0]) for part in parts})
+    if len(split_seeds) > 1:
+        recipe["split_seed"] = ", ".join(map(str, split_seeds))
+    return recipe, code
+
+
+def _counted_runs(parts: Sequence[Part], seeds: set[int]) -> tuple[RunResult, ...]:
+    """The runs with a seed of the entry; of a part without any, all its runs."""
+    counted: list[RunResult] = []
+    for part in parts:
+        counted += [run for run in part if set(run.seeds) & seeds] or part
+    return tuple(counted)
+
+
+def _choices(
+    tuned_parts: Sequence[Part],
+    tunings: Sequence[Tuning],
+    score: Score,
+    grouped_by: Sequence[str],
+) -> tuple[ChoiceOf, ...]:
+    choices = []
+    for part, tuning in zip(tuned_parts, tunings, strict=True):
+        choice = _choice(part[0].labels, tuning, score, grouped_by)
+        if choice is not None:
+            choices.append(choice)
+    return tuple(choices)
+
+
+def _choice(
+    labels: NDArray[np.int64],
+    tuning: Tuning,
+    score: Score,
+    grouped_by: Sequence[str],
+) -> ChoiceOf | None:
+    """How sure a tuning is; None without two candidates that have a score."""
+    right: list[NDArray[Any]] = []
+    values: list[list[float | None]] = []
+    groups = None
+    for right_N, logits, group_numbers in tuning.answers(grouped_by):
+        right.append(right_N)
+        if group_numbers and groups is None:
+            groups = row_groups(joined(group_numbers))
+        values.append([score.value(Answers(logits_NC, labels)) for logits_NC in logits])
+    if len(right) < 2 or any(None in candidate_values for candidate_values in values):
+        return None
+    return choice_of(np.stack(right), np.array(values, np.float64), groups)
+
+
+def _settings_at_edge(
+    tunings: Sequence[Tuning], choices: Sequence[ChoiceOf]
+) -> frozenset[str]:
+    """Settings tuned to the end of their grid; none if the choice is unsure."""
+    if any(choice.share < SURE for choice in choices):
+        return frozenset()
+    return frozenset(name for tuning in tunings for name in tuning.at_edge)

@@ -1,0 +1,315 @@
+"""Score the predictions of the runs of an entry.
+
+Names of arrays end in their axes: S finished seeds, P parts (1, or the folds of
+cross-validations), N test rows, C classes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import CacheError
+from gaam_decoder import stats
+from gaam_decoder.reports.entries import (
+    DEFAULT,
+    MACRO_F1,
+    EntryScores,
+    Floats,
+    Measured,
+)
+from gaam_decoder.reports.groups import TableGroups
+from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import first_runs
+from gaam_decoder.stats.scored import Scored, interval_by_score
+from gaam_decoder.stats.scores.base import Answers, Found, Interval, Score
+from gaam_decoder.stats.scores.ece import BINS, reliability
+
+SCORES = "gaam_decoder.stats.scores"
+# Runs of different seeds on the same test rows.
+Part = Sequence[RunResult]
+
+
+def score_of(name: str) -> Score:
+    """Load a score by name.
+
+    Raises:
+        ConfigError: there is no such score.
+    """
+    score: Score = plugins.load(SCORES, name, kind="score")()
+    return score
+
+
+def all_scores() -> dict[str, Score]:
+    """Load every score, the default score first."""
+    return {name: score_of(name) for name in [DEFAULT, *plugins.names(SCORES)]}
+
+
+def score_entry(
+    parts: Sequence[Part],
+    seeds: Sequence[int],
+    repeats: int,
+    score: Score,
+    fit_temperature: bool,
+    groups: TableGroups,
+) -> EntryScores:
+    """Score the predictions of every seed that finished in all parts.
+
+    Args:
+        parts: the runs of the entry on each part of the test rows.
+        seeds: the seeds that every part has, sorted.
+        repeats: how often every row is among the test rows.
+        score: the score that the table compares.
+        fit_temperature: whether scores of probabilities divide the logits.
+        groups: the groups of the test rows.
+    """
+    predictions = _read_predictions(parts, seeds, repeats, fit_temperature)
+    tally = _tally_seeds(predictions, score)
+
+    label_N = predictions.label_N
+    num_classes = predictions.logits_SNC.shape[2]
+    num_seeds = len(predictions.finished)
+    predicted_SN = predictions.logits_SNC.argmax(-1)
+    right_SN = predicted_SN == label_N
+
+    value_S_by_score = tally.value_S_by_score()
+    accuracy = Scored(
+        values=value_S_by_score[DEFAULT],
+        by_row=_by_row(right_SN, parts, repeats),
+        groups=groups.groups,
+    )
+    compared = _compared_score(tally, accuracy, parts, repeats, groups)
+    fitted = bool(parts[0][0].fit)
+    by_part_SP = np.array(tally.by_part, np.float64).reshape(num_seeds, len(parts))
+    return EntryScores(
+        finished=predictions.finished,
+        right=right_SN,
+        accuracy=_measure(tally.scores[DEFAULT], accuracy, fitted),
+        chosen=_measure(score, compared, fitted),
+        by_part=by_part_SP,
+        every=value_S_by_score,
+        confusion=stats.confusion(
+            predicted_SN.ravel(), np.tile(label_N, num_seeds), num_classes
+        ),
+        vote_accuracy=_vote_accuracy(predictions, predicted_SN),
+        majority_accuracy=_majority_accuracy(parts, len(label_N)),
+        labels_per_class=np.bincount(label_N, minlength=num_classes),
+        temperatures=predictions.temperature_SP,
+        bins=tally.bins,
+    )
+
+
+def _tally_seeds(predictions: "_Predictions", score: Score) -> "_Tally":
+    """Score one seed after the other."""
+    tally = _Tally(score)
+    for place in range(len(predictions.finished)):
+        raw = predictions.answers(place)
+        scaled = raw
+        if predictions.temperature_SP is not None:
+            scaled = predictions.scaled_answers(place, predictions.temperature_SP)
+        tally.add(raw, scaled)
+    return tally
+
+
+def _vote_accuracy(
+    predictions: "_Predictions", predicted_SN: NDArray[np.int64]
+) -> float | None:
+    """Accuracy of the class that most seeds predict; None without a finished seed."""
+    if not predictions.finished:
+        return None
+    vote_N = stats.majority_votes(predictions.logits_SNC, predicted_SN)
+    return float((vote_N == predictions.label_N).mean())
+
+
+def _measure(score: Score, scored: Scored, fitted: bool) -> Measured:
+    value_S = scored.values
+    mean = None
+    std = None
+    interval: Interval = None
+    if len(value_S) and np.isfinite(value_S).all():
+        mean = float(value_S.mean())
+        std = stats.standard_deviation(value_S)
+        interval = stats.within(stats.t_interval(value_S), 0, score.highest)
+    two_level = interval_by_score(score, scored, without_seeds=fitted)
+    return Measured(score, scored, mean, std, interval, two_level)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Predictions:
+    """Test logits of the seeds that finished in all parts."""
+
+    finished: tuple[int, ...]
+    logits_SNC: NDArray[np.float32]
+    label_N: NDArray[np.int64]
+    sizes: tuple[int, ...]  # test rows of every part
+    repeats: int
+    temperature_SP: Floats | None
+
+    def answers(self, place: int) -> Answers:
+        """The logits of one seed."""
+        logits_NC = self.logits_SNC[place]
+        return Answers(logits_NC, self.label_N, self.sizes, self.repeats)
+
+    def scaled_answers(self, place: int, temperature_SP: Floats) -> Answers:
+        """The logits of one seed, in each part divided by its temperature."""
+        # In float64: in float32 two logits might become equal, and another class
+        # the first.
+        logits_NC = self.logits_SNC[place].astype(np.float64)
+        temperature_N = np.repeat(temperature_SP[place], self.sizes)
+        scaled_NC = logits_NC / temperature_N[:, None]
+        return Answers(scaled_NC, self.label_N, self.sizes, self.repeats)
+
+
+def _read_predictions(
+    parts: Sequence[Part], seeds: Sequence[int], repeats: int, fit_temperature: bool
+) -> _Predictions:
+    logits_by_part = [_logits(part) for part in parts]
+    finished = [
+        seed for seed in seeds if all(seed in logits for logits in logits_by_part)
+    ]
+    label_N = np.concatenate([part[0].labels for part in parts])
+    num_classes = len(parts[0][0].cache.class_names)
+    temperature_SP = _temperatures(parts, finished) if fit_temperature else None
+
+    shape = (len(finished), len(label_N), num_classes)
+    logits_SNC = np.empty(shape, np.float32)
+    for place, seed in enumerate(finished):
+        seed_logits = [logits[seed] for logits in logits_by_part]
+        np.concatenate(seed_logits, out=logits_SNC[place])
+    return _Predictions(
+        finished=tuple(finished),
+        logits_SNC=logits_SNC,
+        label_N=label_N,
+        sizes=tuple(len(part[0].labels) for part in parts),
+        repeats=repeats,
+        temperature_SP=temperature_SP,
+    )
+
+
+class _Tally:
+    """Collects the scores of one seed after the other."""
+
+    def __init__(self, compared: Score) -> None:
+        self.compared = compared
+        self.scores = all_scores()
+        self.seed_scores: list[Found | None] = []
+        self.by_part: list[list[float | None]] = []
+        self.no_claim = ""
+        self.bins: Floats = np.zeros((3, BINS))
+        self._values: dict[str, list[float]] = {DEFAULT: [], MACRO_F1: []}
+
+    def add(self, raw: Answers, scaled: Answers) -> None:
+        """Score a seed; ``scaled`` has its logits divided by the temperature."""
+        for name, score in self.scores.items():
+            value = score.value(scaled if score.of_sizes else raw)
+            if value is not None:
+                self._values.setdefault(name, []).append(value)
+
+        answers = scaled if self.compared.of_sizes else raw
+        self.seed_scores.append(self.compared.of(answers))
+        if not self.no_claim:
+            self.no_claim = self.compared.why_no_claim(answers)
+
+        ends = np.cumsum(raw.sizes)[:-1]
+        logits_by_part = np.split(answers.logits, ends)
+        labels_by_part = np.split(answers.labels, ends)
+        part_values = []
+        for logits, labels in zip(logits_by_part, labels_by_part, strict=True):
+            part_values.append(self.compared.value(Answers(logits, labels)))
+        self.by_part.append(part_values)
+        self.bins += np.stack(reliability(scaled))
+
+    def value_S_by_score(self) -> dict[str, Floats]:
+        """Every defined score, with the values of the seeds that have it."""
+        return {
+            name: np.array(values, np.float64) for name, values in self._values.items()
+        }
+
+
+def _compared_score(
+    tally: _Tally,
+    accuracy: Scored,
+    parts: Sequence[Part],
+    repeats: int,
+    groups: TableGroups,
+) -> Scored:
+    """The compared score of all seeds; that of accuracy if no seed finished."""
+    if not tally.seed_scores:
+        return accuracy
+    defined = [score for score in tally.seed_scores if score is not None]
+    if len(defined) < len(tally.seed_scores):
+        reason = f"these rows and classes have no {tally.compared.title}"
+        nan_S = np.full(len(tally.seed_scores), np.nan)
+        return Scored(values=nan_S, by_row=None, no_claim=reason)
+
+    by_row = None
+    rows = [score.by_row for score in defined if score.by_row is not None]
+    if rows:
+        by_row = _by_row(np.stack(rows), parts, repeats)
+    return Scored.of(defined, by_row, tally.no_claim, groups.groups)
+
+
+def _majority_accuracy(parts: Sequence[Part], num_rows: int) -> float:
+    right = sum(
+        (part[0].majority_accuracy or 0) * len(part[0].labels) for part in parts
+    )
+    return right / num_rows
+
+
+def _by_row(value_SN: NDArray[Any], parts: Sequence[Part], repeats: int) -> Any:
+    """Average each row over the repeats that test it, (S, rows of the split)."""
+    if repeats == 1:
+        return value_SN
+    row_N = np.concatenate([part[0].test_rows for part in parts])
+    counts = np.unique(row_N, return_counts=True)[1]
+    if (counts != repeats).any():
+        raise CacheError(
+            "folds of repeats do not test every row equally often",
+            where=str(parts[0][0].path.parent),
+        )
+    shape = (len(value_SN), len(row_N) // repeats, repeats)
+    sorted_SN = value_SN[:, np.argsort(row_N, kind="stable")]
+    return sorted_SN.reshape(shape).mean(2, dtype=np.float64)
+
+
+def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
+    """Test logits of every finished seed, from the run that counts for it."""
+    counting_run = first_runs(part)
+    logits_by_seed: dict[int, NDArray[np.float32]] = {}
+    for run in part:
+        logits = run.finished_logits()
+        # The largest of logits that are no numbers would be an arbitrary class.
+        if not np.isfinite(logits).all():
+            raise CacheError(
+                "the run has test logits that are no numbers", where=str(run.path)
+            )
+        logits_by_seed |= {
+            seed: logits_NC
+            for seed, logits_NC in zip(run.finished, logits, strict=True)
+            if counting_run[seed] is run
+        }
+    return logits_by_seed
+
+
+def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Floats | None:
+    """Temperatures of an entry, (S, P); None if a seed has no validation rows."""
+    if not seeds:
+        return None
+    value_SP = np.ones((len(seeds), len(parts)))
+    for place, part in enumerate(parts):
+        counting_run = first_runs(part)
+        runs = {counting_run[seed] for seed in seeds}
+        validation_of = {run: run.validation for run in runs}
+        for index, seed in enumerate(seeds):
+            run = counting_run[seed]
+            validation = validation_of[run]
+            if validation is None:
+                return None
+            value = validation.temperature(run.seeds.index(seed))
+            if value is None:
+                return None
+            value_SP[index, place] = value
+    return value_SP

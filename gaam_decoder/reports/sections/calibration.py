@@ -1,0 +1,116 @@
+"""Show calibration: how far probabilities are from the share of right answers.
+
+B bins of probability.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gaam_decoder import stats
+from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.entries import SCALED, Entry
+from gaam_decoder.reports.scoring import score_of
+from gaam_decoder.reports.sections.base import Section, Writer
+from gaam_decoder.reports.table import Table
+from gaam_decoder.reports.wording import TEMPERATURE
+from gaam_decoder.stats.scores.base import Score
+from gaam_decoder.stats.scores.ece import BINS
+
+# A bin with fewer rows is not drawn: its share of right rows is too uncertain.
+FEWEST = 5
+
+
+class Calibration(Writer):
+    """The expected calibration error, and a reliability diagram."""
+
+    place = 21
+
+    def of(self, table: Table) -> Iterator[Section]:
+        """Nothing where no seed finished."""
+        if any(entry.finished for entry in table.entries):
+            yield _calibration(table)
+
+
+def _calibration(table: Table) -> Section:
+    unit = score_of("ece")
+    scaled = SCALED if table.temperature else ""
+    finished = [entry for entry in table.entries if entry.finished]
+    errors = [float(entry.every["ece"].mean()) for entry in finished]
+    lines = [
+        "ECE: distance between accuracy and mean probability of what is predicted, in "
+        f"{BINS} bins of equal width (Naeini et al. 2015, Guo et al. 2017), of each "
+        "seed; it is biased upwards, the more the fewer test rows there are, so that "
+        "nothing is claimed of differences"
+    ]
+    if table.temperature:
+        lines.append(TEMPERATURE)
+    sheet = _calibration_sheet(finished, unit, table.temperature)
+    picture = _reliability_diagram(table.entries[:MOST_LINES])
+    return Section(
+        name="calibration",
+        heading="Calibration",
+        lead=f"expected calibration error {unit.text(min(errors))} to "
+        f"{unit.text(max(errors))}% (top label, {BINS} bins{scaled})",
+        lines=tuple(lines),
+        make=lambda: ((sheet,), (picture,)),
+        values=[_calibration_values(entry) for entry in finished],
+    )
+
+
+def _calibration_sheet(
+    entries: Sequence[Entry], unit: Score, has_temperature: bool
+) -> Sheet:
+    header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
+    caption = "calibration"
+    if has_temperature:
+        header.append("temperature")
+        caption += SCALED
+
+    lines = []
+    for entry in entries:
+        value_S = entry.every["ece"]
+        count, right, probability = entry.bins.sum(1)
+        cells = [
+            entry.label,
+            unit.text(value_S.mean()),
+            unit.std(stats.standard_deviation(value_S)),
+            unit.text(probability / count),
+            unit.text(right / count),
+        ]
+        if has_temperature:
+            temperature = entry.temperature
+            cells.append(f"{temperature['mean']:.3g}" if temperature else "-")
+        lines.append(cells)
+    return Sheet(caption, header, lines)
+
+
+def _calibration_values(entry: Entry) -> dict[str, Any]:
+    count_B, right_B, probability_B = entry.bins.tolist()
+    return {
+        "decoder": entry.label,
+        "ece": float(entry.every["ece"].mean()),
+        "temperature": entry.temperature,
+        "rows": count_B,
+        "right": right_B,
+        "sum": probability_B,
+    }
+
+
+def _reliability_diagram(entries: Sequence[Entry]) -> Picture:
+    curves = []
+    for entry in entries:
+        count_B, right_B, probability_B = entry.bins[:, entry.bins[0] >= FEWEST]
+        mean_B = 100 * probability_B / count_B
+        curves.append(Line(entry.label, mean_B, 100 * right_B / count_B))
+    diagonal = Line("as they say", [0, 100], [0, 100])
+    return Picture(
+        "reliability",
+        "Reliability diagram",
+        f"Test rows of all seeds of the {MOST_LINES} best in {BINS} bins by the "
+        "probability of what is predicted; below the dashed line probabilities are too "
+        "large.",
+        lambda: line_panels(
+            [("accuracy, %", curves)], "mean probability, %", beside=diagonal
+        ),
+    )

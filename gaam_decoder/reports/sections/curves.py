@@ -1,0 +1,99 @@
+"""Show learning curves: loss and accuracies by epoch, mean over seeds.
+
+E epochs.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.entries import Entry
+from gaam_decoder.reports.sections.base import Parts, Section, Writer
+from gaam_decoder.reports.table import Table
+from gaam_decoder.runs.tuning import first_runs
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+HELD_OUT = {"val": "validation accuracy, %", "test": "TEST accuracy, %"}
+
+
+class Curves(Writer):
+    """Loss and accuracies of every epoch."""
+
+    place = 13
+
+    def of(self, table: Table) -> Iterator[Section]:
+        """Nothing where no decoder was trained by steps, and for folds."""
+        trained = [
+            entry for entry in table.entries if entry.folds == 1 and not entry.fitted
+        ]
+        if any(run.log for entry in trained for run in entry.runs):
+            yield Section(
+                name="curves", heading="Learning curves", make=lambda: _curves(table)
+            )
+
+
+def _curves(table: Table) -> Parts:
+    selections = {entry.select for entry in table.entries}
+    held_out = "held-out accuracy, %"
+    if len(selections) == 1:
+        [selection] = selections
+        held_out = HELD_OUT.get(selection, held_out)
+    titles = {
+        "loss": "training loss",
+        "train_accuracy": "training accuracy, %",
+        "accuracy": held_out,
+    }
+    panels: dict[str, list[Line]] = {}
+    for entry in table.entries:
+        log = _training_log(entry)
+        for key, title in titles.items():
+            line = _curve(entry.label, log, key)
+            if line is not None:
+                panels.setdefault(title, []).append(line)
+
+    header = ["decoder", *panels]
+    cells = [[entry.label] for entry in table.entries]
+    for lines in panels.values():
+        ends = {line.label: f"{line.y[0]:.4g} to {line.y[-1]:.4g}" for line in lines}
+        for line_cells in cells:
+            line_cells.append(ends.get(line_cells[0], "-"))
+    sheet = Sheet("first to last epoch, mean over seeds", header, cells)
+    drawn = [(title, lines[:MOST_LINES]) for title, lines in panels.items()]
+    picture = Picture(
+        "curves",
+        "Learning curves",
+        "Mean over seeds, of the best decoders; the band is one standard deviation.",
+        lambda: line_panels(drawn, "epoch"),
+    )
+    return (sheet,), (picture,) if drawn else ()
+
+
+def _training_log(entry: Entry) -> "DataFrame":
+    """The log of every seed, from the run that counts for it; empty for a fit."""
+    import pandas
+
+    counting_run = {} if entry.fitted else first_runs(entry.runs)
+    records = []
+    for run in entry.runs:
+        records += [
+            record for record in run.log if counting_run.get(record["seed"]) is run
+        ]
+    return pandas.DataFrame(records)
+
+
+def _curve(label: str, log: "DataFrame", key: str) -> Line | None:
+    """Mean over seeds by epoch, in a band of one standard deviation; in percent."""
+    if not len(log) or key not in log:
+        return None
+    by_epoch = log.astype({key: float}).groupby("epoch")[key]
+    mean_E = by_epoch.mean().dropna()
+    if not len(mean_E):
+        return None
+    factor = 1 if key == "loss" else 100
+    mean_E = mean_E * factor
+    sd_E = factor * by_epoch.std(ddof=0)[mean_E.index]
+    band = (mean_E - sd_E, mean_E + sd_E)
+    return Line(label, list(mean_E.index), list(mean_E), band)

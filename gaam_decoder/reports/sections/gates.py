@@ -1,0 +1,85 @@
+"""Show the curves of learned gates, beside a planted gate if the states have one.
+
+S seeds, P points.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from gaam_decoder.analysis.learned import (
+    OFFSET,
+    RESIDUALS,
+    learned_curves,
+    planted_curve,
+    planted_gate,
+)
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.entries import Entry
+from gaam_decoder.reports.sections.base import Parts, Section, Writer
+from gaam_decoder.reports.table import Table
+
+GATE = (
+    "gate: the weight of a feature by how many standard deviations it lies from the "
+    "gate's centre, mean over heads and features; peak 1, since the head undoes any "
+    "factor"
+)
+
+
+class Gates(Writer):
+    """The weight of a feature by its distance from the centre of the gate."""
+
+    place = 15
+
+    def of(self, table: Table) -> Iterator[Section]:
+        """Nothing without an entry whose gate has a centre for every feature."""
+        gated = [
+            entry
+            for entry in table.entries
+            if entry.folds == 1 and entry.finished and _has_feature_gate(entry, table)
+        ]
+        if not gated:
+            return
+        gate = planted_gate(table.cache)
+        lead = f"of {len(gated)} decoders"
+        if gate:
+            lead += f", beside the planted one ({gate})"
+        yield Section(
+            name="gates",
+            heading="Learned gates",
+            lead=lead,
+            lines=(GATE,),
+            make=lambda: _gates(gated[:MOST_LINES], gate),
+            values={"planted": table.cache.planted if gate else None},
+        )
+
+
+def _has_feature_gate(entry: Entry, table: Table) -> bool:
+    """Whether a gate has a centre for every feature, unlike gaussian-mixture."""
+    offset = entry.runs[0].learned.get(OFFSET, np.empty(0))
+    return bool(offset.shape[2:] == (table.cache.hidden_size,))
+
+
+def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
+    lines = []
+    for entry in entries:
+        curve_SP = learned_curves(entry.runs)
+        if curve_SP is not None:
+            band = (curve_SP.min(0), curve_SP.max(0))
+            lines.append(Line(entry.label, RESIDUALS, curve_SP.mean(0), band))
+    planted = None
+    if gate:
+        planted = Line("planted", RESIDUALS, planted_curve(gate))
+    picture = Picture(
+        "gates",
+        "Learned gates",
+        "Mean over seeds, heads and features of the best; the band goes from the "
+        "lowest seed to the highest; dashed: what was planted, where something was.",
+        lambda: line_panels(
+            [("weight", lines)],
+            "standardised feature value, from the gate's centre",
+            beside=planted,
+            bottom=0,
+        ),
+    )
+    return (), (picture,)

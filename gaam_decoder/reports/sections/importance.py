@@ -1,0 +1,206 @@
+"""Show what mechanisms read of every layer, and whether that predicts accuracy.
+
+S seeds, L layers.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.common.messages import brief
+from gaam_decoder.analysis.importance import Importance, factor_by_seed
+from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.compare import same_recipe
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.entries import Entry
+from gaam_decoder.reports.sections.base import Parts, Section, Writer
+from gaam_decoder.reports.table import Table
+from gaam_decoder.runs.tuning import TUNED
+
+EntryOfLayer = dict[int, Entry]  # entries on one layer alone, by its number
+
+# Three layers have six orders: every rank correlation is as good as chance.
+LEAST_LAYERS = 4
+IMPORTANCE = (
+    "importance is the mean importance factor of a layer over features and seeds, "
+    "accuracy that of the same head and recipe on this layer alone; rho is Spearman's "
+    "rank correlation of so few layers. It is no test: neighbouring layers are alike "
+    "in both"
+)
+
+
+class ImportanceOfLayers(Writer):
+    """Shares of layers in attention, beside the accuracy of each layer alone."""
+
+    place = 12
+
+    def of(self, table: Table) -> Iterator[Section]:
+        """Nothing where no mechanism has an attention map over several layers."""
+        mechanisms = list(beside_alone(table.entries))
+        if mechanisms:
+            yield _beside_alone(table, mechanisms)
+            return
+        unfolded = [entry for entry in table.entries if entry.folds == 1]
+        if any(_importance(entry) is not None for entry in unfolded):
+            yield Section(
+                name="importance",
+                heading="What mechanisms read of every layer",
+                make=lambda: _shares(table),
+            )
+
+
+def beside_alone(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
+    """Put the importance of layers beside the accuracy on each alone, as JSON values.
+
+    An entry with attention maps needs entries on at least four of its layers, each on
+    one layer alone, with the same head and recipe except the layers; tuned settings may
+    differ. The entries of its own mechanism count, or without any, those of others.
+    """
+    usable = [
+        entry
+        for entry in entries
+        if entry.finished and not entry.shuffled and entry.folds == 1
+    ]
+    singles = [entry for entry in usable if len(entry.runs[0].layer_numbers) == 1]
+    for entry in usable:
+        by_mechanism = _entries_alone(entry, singles)
+        factor_SL = None
+        if by_mechanism:
+            factor_SL = factor_by_seed(entry.runs, entry.finished)
+        if factor_SL is None or not np.isfinite(factor_SL).all():
+            continue
+        for mechanism, entry_of_layer in by_mechanism.items():
+            values = _correlate(entry, factor_SL, mechanism, entry_of_layer)
+            if values is not None:
+                yield values
+
+
+def _entries_alone(entry: Entry, singles: Sequence[Entry]) -> dict[str, EntryOfLayer]:
+    """Entries on single layers of an entry, of each mechanism with enough layers."""
+    layers = entry.runs[0].layer_numbers
+    apart = {"layers"}
+    if entry.tunings:
+        apart.update(TUNED)
+    by_mechanism: dict[str, EntryOfLayer] = {}
+    for single in singles:
+        (layer,) = single.runs[0].layer_numbers
+        is_same = single.head == entry.head and same_recipe(
+            single.recipe, entry.recipe, apart
+        )
+        if is_same and layer in layers:
+            by_mechanism.setdefault(single.attention, {})[layer] = single
+
+    enough = {
+        mechanism: entry_of_layer
+        for mechanism, entry_of_layer in by_mechanism.items()
+        if len(entry_of_layer) >= LEAST_LAYERS
+    }
+    if entry.attention in enough:
+        return {entry.attention: enough[entry.attention]}
+    return enough
+
+
+def _correlate(
+    entry: Entry, factor_SL: NDArray[Any], mechanism: str, entry_of_layer: EntryOfLayer
+) -> dict[str, Any] | None:
+    """Importance and accuracy of every layer; None if no seed finished on all."""
+    numbers = sorted(entry_of_layer)
+    singles = [entry_of_layer[layer] for layer in numbers]
+    seeds = sorted(set.intersection(*(set(single.finished) for single in singles)))
+    if not seeds:
+        return None
+
+    layers = entry.runs[0].layer_numbers
+    factor_L = factor_SL[:, [layers.index(layer) for layer in numbers]].mean(0)
+    right_LSN = np.stack(
+        [single.right[[single.finished.index(s) for s in seeds]] for single in singles]
+    )
+    # Accuracies of the same rows differ by 1/N or not at all; less is rounding.
+    accuracy_L = right_LSN.mean(2).mean(1).round(9)
+    by_layer = [
+        {"layer": layer, "importance": float(factor), "accuracy": float(accuracy)}
+        for layer, factor, accuracy in zip(numbers, factor_L, accuracy_L, strict=True)
+    ]
+    return {
+        "importance_of": entry.label,
+        "alone": brief(mechanism),
+        "rho": _rho(factor_L.round(9), accuracy_L),
+        "seeds_of_importance": list(entry.finished),
+        "seeds_alone": seeds,
+        "layers": by_layer,
+    }
+
+
+def _rho(first_L: NDArray[Any], second_L: NDArray[Any]) -> float | None:
+    """Rank correlation; None if one of the two is the same for all layers."""
+    # Importing scipy.stats takes a second, and most reports do not use it.
+    from scipy.stats import spearmanr
+
+    if not np.ptp(first_L) or not np.ptp(second_L):
+        return None
+    return float(spearmanr(first_L, second_L).statistic)
+
+
+def _beside_alone(table: Table, mechanisms: list[dict[str, Any]]) -> Section:
+    cells = []
+    for values in mechanisms:
+        layers = spell_numbers([by_layer["layer"] for by_layer in values["layers"]])
+        rho = "-" if values["rho"] is None else f"{values['rho']:+.2f}"
+        cells.append([values["importance_of"], values["alone"], layers, rho])
+    header = ["importance", "alone", "layers", "rho"]
+    sheet = Sheet("importance of layers and accuracy of each alone", header, cells)
+    decoder, alone, layers, rho = cells[0]
+    return Section(
+        name="importance",
+        heading="Does importance predict accuracy",
+        lead=f"importance by {decoder} and accuracy of {alone} on one of layers "
+        f"{layers} alone: rank correlation {rho}",
+        lines=(IMPORTANCE,),
+        make=lambda: _shares(table, sheet),
+        values={"mechanisms": mechanisms},
+    )
+
+
+def _importance(entry: Entry) -> Importance | None:
+    """The importance of layers, if the entry reads several."""
+    importance = entry.importance
+    if importance is None or len(importance.layers) < 2:
+        return None
+    return importance
+
+
+def _shares(table: Table, *first_sheets: Sheet) -> Parts:
+    lines = []
+    curves = []
+    for entry in table.entries:
+        importance = _importance(entry)
+        if importance is None:
+            continue
+        layers_read = _layers_by_share(importance)
+        lines.append([entry.label, ", ".join(layers_read[:3]), layers_read[-1]])
+        mean_L = np.array(importance.contribution)
+        sd_L = np.array(importance.contribution_sd or 0 * mean_L)
+        band = (mean_L - sd_L, mean_L + sd_L)
+        curves.append(Line(entry.label, importance.layers, mean_L, band))
+
+    header = ["decoder", "layers read most (share)", "least"]
+    sheet = Sheet("share of layers in the summed attention", header, lines)
+    panels = [("share of the layer, %", curves[:MOST_LINES])]
+    layers = sorted({layer for line in curves[:MOST_LINES] for layer in line.x})
+    equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
+    picture = Picture(
+        "importance",
+        "Share of layers in the summed attention",
+        "Mean over seeds, of the best; the band is one standard deviation.",
+        lambda: line_panels(panels, "encoder layer", beside=equal, bottom=0),
+    )
+    return (*first_sheets, sheet), (picture,)
+
+
+def _layers_by_share(importance: Importance) -> list[str]:
+    """Layers with their share, the largest first, such as ``12 (31.0%)``."""
+    shares = zip(importance.contribution, importance.layers, strict=True)
+    return [f"{layer} ({share:.1f}%)" for share, layer in sorted(shares, reverse=True)]

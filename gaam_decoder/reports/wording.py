@@ -1,0 +1,31 @@
+"""Words and numbers that several parts of a report say."""
+
+from collections.abc import Sequence
+
+from gaam_decoder.reports.entries import Entry
+
+SELECT_NOTES = {
+    "val": "validation rows, a part of the training split, choose the epoch",
+    "last": "the last epoch counts, no rows are held out: learning rates are not "
+    "tuned, and there is no logistic regression (none + lbfgs) to compare with",
+    "test": "epoch chosen on test rows: optimistic, do not quote it as test accuracy",
+}
+TEMPERATURE = (
+    "a temperature is fitted for every seed and fold, by the log loss of its "
+    "validation rows (Guo et al. 2017); log loss, Brier score, ECE and the reliability "
+    "diagram divide the logits by it; all other scores, AUROC too, take the logits as "
+    "they are"
+)
+
+
+def chance(entry: Entry) -> float:
+    """Accuracy without information, a fraction: the share of the largest test class."""
+    return float(entry.labels_per_class.max() / entry.labels_per_class.sum())
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    text = ", ".join(names[:most])
+    if len(names) > most:
+        text += f" and {len(names) - most} more"
+    return text
