@@ -13,8 +13,8 @@ from typing import Any
 
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
-from gaam_decoder.attention._softmax import Projected
 from gaam_decoder.attention.base import Attention
+from gaam_decoder.attention.frames.softmax import Projected
 from gaam_decoder.decoder import build_attention, on_paper
 from gaam_decoder.specs import KINDS, own_spec, plugin_options
 

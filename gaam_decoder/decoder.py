@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import ConfigError
-from gaam_decoder.attention._groups import DEFAULT_HEADS
-from gaam_decoder.attention._softmax import Projected
 from gaam_decoder.attention.base import Attention
+from gaam_decoder.attention.frames.num_heads import DEFAULT_HEADS
+from gaam_decoder.attention.frames.softmax import Projected
 from gaam_decoder.heads.base import Head
 from gaam_decoder.heads.linear import LinearHead
 from gaam_decoder.specs import Spec, build, is_foreign, plugin_options

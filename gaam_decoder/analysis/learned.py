@@ -95,7 +95,7 @@ def learned_curves(runs: Sequence[RunResult]) -> Floats | None:
     all weights are multiplied by, the head undoes. Of runs that differ in their seeds alone; None
     where the mechanism is no density.
     """
-    from gaam_decoder.attention._density import DensityGate
+    from gaam_decoder.attention.frames.density import DensityGate
 
     name = runs[0].attention.partition(":")[0]
     known = name in plugins.names(MECHANISMS)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import check_option
-from gaam_decoder.attention._groups import DEFAULT_HEADS
-from gaam_decoder.attention._pooling import LayerPooling
+from gaam_decoder.attention.frames.num_heads import DEFAULT_HEADS
+from gaam_decoder.attention.frames.pooling import LayerPooling
 
 ALIASES = ("bahdanau",)
 

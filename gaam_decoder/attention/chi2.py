@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import check_option
-from gaam_decoder.attention._density import DensityGate, Learned
+from gaam_decoder.attention.frames.density import DensityGate, Learned
 
 LARGEST_START = 1000.0
 LOG_EPSILON = 1e-12

@@ -6,7 +6,7 @@ B batch, L layers, D hidden size, H heads.
 import torch
 from torch import Tensor
 
-from gaam_decoder.attention._pooling import LayerPooling
+from gaam_decoder.attention.frames.pooling import LayerPooling
 
 ALIASES = ("dot-product",)
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import check_option
-from gaam_decoder.attention._density import VARIANCE_FLOOR, grouped, positive
-from gaam_decoder.attention._groups import heads_over_layers
 from gaam_decoder.attention.base import Attention
+from gaam_decoder.attention.frames.density import VARIANCE_FLOOR, grouped, positive
+from gaam_decoder.attention.frames.num_heads import heads_over_layers
 
 SUM_FLOOR = 1e-8
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import check_option
-from gaam_decoder.attention._density import EPSILON, PARAMETER_FLOOR, positive
 from gaam_decoder.attention.base import Attention
+from gaam_decoder.attention.frames.density import EPSILON, PARAMETER_FLOOR, positive
 
 
 class GCT(Attention):

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from gaam_decoder.attention._density import DensityGate, Learned
+from gaam_decoder.attention.frames.density import DensityGate, Learned
 
 SMALLEST = 1e-6
 """Ratios |r| / alpha below count as 0: for beta < 1 the density has an infinite slope there."""

@@ -1,6 +1,6 @@
 """Grouped-query attention over the encoder layers."""
 
-from gaam_decoder.attention._grouped_query import MappedGroupedQuery
+from gaam_decoder.attention.frames.grouped_query import MappedGroupedQuery
 
 ALIASES = ("grouped-query",)
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import Tensor
 
-from gaam_decoder.attention._density import Location, Normalize
-from gaam_decoder.attention._grouped_query import MappedGroupedQuery
+from gaam_decoder.attention.frames.density import Location, Normalize
+from gaam_decoder.attention.frames.grouped_query import MappedGroupedQuery
 from gaam_decoder.attention.gaam import GAAM
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from gaam_decoder.attention._density import DensityGate, Learned
+from gaam_decoder.attention.frames.density import DensityGate, Learned
 
 ALIASES = ("laplacian", "double-exponential")
 

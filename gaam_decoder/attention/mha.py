@@ -7,8 +7,8 @@ samples if published.
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gaam_decoder.attention._groups import heads_over_features
-from gaam_decoder.attention._softmax import (
+from gaam_decoder.attention.frames.num_heads import heads_over_features
+from gaam_decoder.attention.frames.softmax import (
     Projected,
     joined,
     softmax_attention,

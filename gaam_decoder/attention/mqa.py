@@ -1,6 +1,6 @@
 """Multi-query attention over the encoder layers."""
 
-from gaam_decoder.attention._grouped_query import Init, MappedGroupedQuery
+from gaam_decoder.attention.frames.grouped_query import Init, MappedGroupedQuery
 
 ALIASES = ("multi-query",)
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from gaam_decoder.attention._density import positive
-from gaam_decoder.attention._pooling import LayerPooling
+from gaam_decoder.attention.frames.density import positive
+from gaam_decoder.attention.frames.pooling import LayerPooling
 
 Kernel = Literal["gaussian", "boxcar", "epanechnikov"]
 EDGE = 0.1

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import check_option
-from gaam_decoder.attention._softmax import (
+from gaam_decoder.attention.frames.softmax import (
     LayerNorm,
     Projected,
     joined,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.special import erfcx
 
-from gaam_decoder.attention._density import DensityGate, Learned
+from gaam_decoder.attention.frames.density import DensityGate, Learned
 
 NEWTON_STEPS = 12
 """From 0 Newton's method approaches the mode monotonically; for |a| up to 1e3 this is enough."""

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from gaam_decoder.attention._density import DensityGate, Learned
+from gaam_decoder.attention.frames.density import DensityGate, Learned
 
 ALIASES = ("student", "t")
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
+from gaam_decoder.heads.base import Examples, Fit, FittedHead
 from gaam_decoder.heads.linear import LinearHead
 
 GRID = tuple(float(value) for value in np.logspace(-4, 4, 40))

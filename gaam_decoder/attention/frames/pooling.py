@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gaam_cache.common.errors import check_option
-from gaam_decoder.attention._groups import DEFAULT_HEADS
 from gaam_decoder.attention.base import Attention
+from gaam_decoder.attention.frames.num_heads import DEFAULT_HEADS
 
 
 class LayerPooling(Attention):

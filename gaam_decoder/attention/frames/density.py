@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from gaam_decoder.attention._groups import heads_over_layers
 from gaam_decoder.attention.base import Attention
+from gaam_decoder.attention.frames.num_heads import heads_over_layers
 
 VARIANCE_FLOOR = 1e-8
 EPSILON = 1e-5

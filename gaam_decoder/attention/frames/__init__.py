@@ -1,0 +1,4 @@
+"""What several mechanisms share: their base classes and functions.
+
+A file in this folder is not a mechanism.
+"""
