@@ -107,11 +107,14 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
 
 def _full_text(cls: type[Attention]) -> str:
     """The docstring of a mechanism, and of the base classes that explain it."""
-    # Base classes such as DensityGate explain options and symbols too.
-    mechanisms = [base for base in cls.__mro__ if issubclass(base, Attention)]
-    explained = [base for base in mechanisms if base not in (Attention, Projected)]
-    texts = [_split_docstring(base)["text"] for base in explained]
-    return "\n\nin this frame:\n\n".join(texts)
+    text: str = _split_docstring(cls)["text"]
+    for base in cls.__mro__[1:]:
+        # Base classes such as DensityGate explain options and symbols too.
+        is_frame = issubclass(base, Attention) and base not in (Attention, Projected)
+        if is_frame:
+            base_text = _split_docstring(base)["text"]
+            text += f"\n\nIt extends {base.__name__}:\n\n{base_text}"
+    return text
 
 
 def _describe_options(
@@ -223,7 +226,7 @@ def mechanism_in_words(about: dict[str, Any]) -> str:
         for option in about["options"]
     ]
     if about["depends_on_batch"]:
-        lines.append("A sample's output depends on its batch.")
+        lines.append("The output for a row depends on the other rows of its batch.")
     return "\n".join(lines).replace("``", "")
 
 

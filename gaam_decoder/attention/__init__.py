@@ -1,6 +1,6 @@
-"""Attention over encoder layers; a file in this folder is a mechanism.
+"""Mechanisms: attention over encoder layers; a file in this folder is a mechanism.
 
-What a mechanism is made of is offered here to those that live in other packages.
+The names here are for mechanisms of other packages too.
 """
 
 from gaam_decoder.attention.base import Attention

@@ -1,7 +1,7 @@
 """What a head is: the base classes of all heads.
 
 B batch, L layers (as the mechanism leaves them), D hidden size, C classes, K random
-numbers of a row; N rows, F = L D features.
+numbers of a row, E features before a mechanism's final map; N rows, F = L D features.
 """
 
 from abc import ABC, abstractmethod
@@ -32,7 +32,7 @@ class Head(nn.Module, ABC):
     tries: ClassVar[int] = 0
     """Number of values of its setting that a fit compares."""
     stackable: bool = True
-    """Whether ``torch.func.vmap`` can run several seeds at once; else they are looped."""
+    """Whether ``torch.func.vmap`` can run several seeds at once; else a loop does."""
     num_noise: int = 0
     """K, uniform random numbers in [0, 1) that one row needs in training."""
 
@@ -45,6 +45,15 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
         """(B, L, D) -> logits (B, C); without ``noise_BK`` it is an evaluation."""
+
+    @property
+    def joins_final_map(self) -> bool:
+        """Whether ``after_final_map`` takes the place of a mechanism's final map."""
+        return False
+
+    def after_final_map(self, final_map: nn.Linear, y_BLE: Tensor) -> Tensor:
+        """Logits of ``final_map(y)``, (B, L, E) -> (B, C)."""
+        raise NotImplementedError
 
 
 class Examples(NamedTuple):

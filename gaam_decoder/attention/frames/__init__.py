@@ -1,4 +1,1 @@
-"""What several mechanisms share: their base classes and functions.
-
-A file in this folder is not a mechanism.
-"""
+"""What several mechanisms share: base classes and functions; no file is a mechanism."""

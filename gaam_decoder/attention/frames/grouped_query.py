@@ -1,21 +1,22 @@
-"""Grouped-query attention over a sequence, as it should be and as it was published.
+"""Grouped-query attention over a sequence, in its standard and its published form.
 
-B batch, L layers, D hidden size, W width, Q query heads, H key-value heads, A heads that attend (Q;
-H in the published form), E = W / Q.
+B batch, L layers, D hidden size, W width, Q query heads, H key-value heads, E = W / Q
+size of a head, A heads that attend: Q, or H in the published form.
 """
 
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import check_option
 from gaam_decoder.attention.frames.softmax import (
     LayerNorm,
     Projected,
-    joined,
+    join_heads,
     softmax_attention,
     softmax_weights,
-    split,
+    split_heads,
 )
 
 Init = Literal["xavier-uniform", "xavier-normal"]
@@ -26,24 +27,26 @@ INITS = {
 
 
 class GroupedQueryAttention(nn.Module):
-    """Query heads in groups that share a key-value head.
+    """Query heads in groups; the heads of a group share a key-value head.
 
-    Standard: query head i reads key-value head ``i // (Q / H)``; with H = Q it is multi-head
-    attention, with H = 1 multi-query attention.
+    Standard: query head i reads key-value head ``i // (Q / H)``. With H = Q it is
+    multi-head attention, with H = 1 multi-query attention.
 
-    Published: the queries of a group are summed before the softmax, the scores are divided by
-    ``sqrt(E)`` twice, and a LayerNorm precedes the output projection, which is H E -> W.
+    Published: the queries of a group are summed before the softmax, the scores are
+    divided by ``sqrt(E)`` twice, and a LayerNorm precedes the output projection, which
+    is H E -> W.
 
     Args:
         width: W.
         query_heads: Q; must divide W.
         kv_heads: H; must divide Q.
-        published: the published form.
-        init: distribution that the weights of all four projections start from, with gain 1; biases
-            are zero.
+        published: use the published form.
+        init: initial distribution of the weights of all four projections, with gain 1;
+            their biases start at 0.
 
-    Source: Ainslie et al. 2023, arXiv 2305.13245; published code of arXiv 2401.11143. Its form is
-    that of github.com/fkodom/grouped-query-attention-pytorch, which starts Xavier-normal.
+    Source: Ainslie et al. 2023, arXiv 2305.13245; published code of arXiv 2401.11143,
+    whose form is that of github.com/fkodom/grouped-query-attention-pytorch, with
+    Xavier-normal initialisation.
     """
 
     def __init__(
@@ -57,13 +60,12 @@ class GroupedQueryAttention(nn.Module):
     ) -> None:
         super().__init__()
         fits = query_heads >= 1 and width % query_heads == 0
-        check_option(
-            fits, "query_heads", query_heads, f"a divisor of the width, {width}"
-        )
+        expected = f"a divisor of the width, {width}"
+        check_option(fits, "query_heads", query_heads, expected)
         fits = kv_heads >= 1 and query_heads % kv_heads == 0
-        check_option(
-            fits, "kv_heads", kv_heads, f"a divisor of query_heads, {query_heads}"
-        )
+        expected = f"a divisor of query_heads, {query_heads}"
+        check_option(fits, "kv_heads", kv_heads, expected)
+
         self.query_heads = query_heads
         self.kv_heads = kv_heads
         self.published = published
@@ -79,51 +81,51 @@ class GroupedQueryAttention(nn.Module):
 
     def forward(self, x_BLW: Tensor) -> Tensor:
         """(B, L, W) -> (B, L, A E), which ``out_proj`` maps to (B, L, W)."""
-        q_BALE, k_BALE = self._query_and_key(x_BLW)
-        v_BALE = self._shared(self.v_proj(x_BLW))
+        q_BALE, k_BALE = self._queries_and_keys(x_BLW)
+        v_BALE = self._share(self.v_proj(x_BLW))
         y_BALE = softmax_attention(q_BALE, k_BALE, v_BALE, self._scale(q_BALE))
-        normed_BLW: Tensor = self.norm(joined(y_BALE))
+        normed_BLW: Tensor = self.norm(join_heads(y_BALE))
         return normed_BLW
 
     def attention_map(self, x_BLW: Tensor) -> Tensor:
         """Softmax weights, (B, Q, L, L); (B, H, L, L) in the published form."""
-        q_BALE, k_BALE = self._query_and_key(x_BLW)
+        q_BALE, k_BALE = self._queries_and_keys(x_BLW)
         return softmax_weights(q_BALE, k_BALE, self._scale(q_BALE))
 
-    def _query_and_key(self, x_BLW: Tensor) -> tuple[Tensor, Tensor]:
-        q_BQLE = split(self.q_proj(x_BLW), self.query_heads)
-        q_BALE = (
-            q_BQLE.unflatten(1, (self.kv_heads, -1)).sum(2)
-            if self.published
-            else q_BQLE
-        )
-        return q_BALE, self._shared(self.k_proj(x_BLW))
+    def _queries_and_keys(self, x_BLW: Tensor) -> tuple[Tensor, Tensor]:
+        """Of every head that attends, each (B, A, L, E)."""
+        q_BALE = split_heads(self.q_proj(x_BLW), self.query_heads)
+        if self.published:
+            # the queries of a group are summed
+            q_BALE = torch.unflatten(q_BALE, 1, (self.kv_heads, -1)).sum(2)
+        return q_BALE, self._share(self.k_proj(x_BLW))
 
-    def _shared(self, projected: Tensor) -> Tensor:
+    def _share(self, projected_BLW: Tensor) -> Tensor:
         """Keys or values, (B, L, H E), for every head that attends, (B, A, L, E)."""
-        y_BHLE = split(projected, self.kv_heads)
+        y_BHLE = split_heads(projected_BLW, self.kv_heads)
         if self.published:
             return y_BHLE
         return y_BHLE.repeat_interleave(self.query_heads // self.kv_heads, dim=1)
 
     def _scale(self, q_BALE: Tensor) -> float:
+        """``1 / sqrt(E)``, or its square in the published form."""
         size = q_BALE.shape[-1]
-        return 1 / size if self.published else size**-0.5
+        scale: float = 1 / size if self.published else size**-0.5
+        return scale
 
 
 class MappedGroupedQuery(Projected):
-    """A linear map D -> W, then grouped-query attention over the layers in W dimensions.
+    """A linear map D -> W, then grouped-query attention over layers in W dimensions.
 
     Args:
-        kv_heads: must divide ``query_heads``.
-        query_heads: must divide ``width``.
-        width: W, dimensions after the map, 512 as published for gqa.
-        published: the published form of the attention, with ``init=xavier-normal`` unless it is
-            given.
-        init: distribution that the weights of the projections start from.
+        kv_heads: key-value heads; must divide ``query_heads``.
+        query_heads: heads of the queries; must divide ``width``.
+        width: W, dimensions after the map; 512 as published for gqa.
+        published: the published form of the attention; it sets ``init=xavier-normal``
+            unless ``init`` is given.
+        init: initial distribution of the weights of the projections.
     """
 
-    last: ClassVar[str] = "core.out_proj"
     brings: ClassVar = {"published": {"init": "xavier-normal"}}
 
     def __init__(
@@ -149,14 +151,19 @@ class MappedGroupedQuery(Projected):
     def output_shape(self) -> tuple[int, int]:
         return self.num_layers, self.width
 
-    def gated(self, x_BLD: Tensor) -> Tensor:
-        """What happens to the layers before the map, (B, L, D) -> (B, L, D): nothing."""
+    @property
+    def projection(self) -> nn.Linear:
+        return self.core.out_proj
+
+    def gate(self, x_BLD: Tensor) -> Tensor:
+        """Change the layers before the map, (B, L, D) -> (B, L, D); here nothing."""
         return x_BLD
 
-    def unprojected(self, x_BLD: Tensor) -> Tensor:
-        """Map and attend over layers: (B, L, D) -> (B, L, A E)."""
-        return self.core(self.map(self.gated(x_BLD)))
+    def before_final_map(self, x_BLD: Tensor) -> Tensor:
+        """Map, then attend over layers: (B, L, D) -> (B, L, A E)."""
+        y_BLW: Tensor = self.core(self.map(self.gate(x_BLD)))
+        return y_BLW
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:
-        """Softmax weights, (B, heads, L, L): how much layer i (row) reads of layer j (column)."""
-        return self.core.attention_map(self.map(self.gated(x_BLD)))
+        """Softmax weights, (B, A, L, L): how much layer i (row) reads of j (column)."""
+        return self.core.attention_map(self.map(self.gate(x_BLD)))

@@ -1,10 +1,10 @@
-"""Softmax attention: queries that read keys and values by scaled dot products.
+"""Softmax attention: queries read keys and values by scaled dot products.
 
-B batch, H heads, Q queries, L layers, E size of a head, W = H E.
+B batch, H heads, Q queries, L layers, E size of a head, W = H E; L' and D' are those of
+a mechanism's output.
 """
 
 from abc import abstractmethod
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,58 +12,70 @@ from torch import Tensor, nn
 from gaam_decoder.attention.base import Attention
 
 
-def split(x_BLW: Tensor, heads: int) -> Tensor:
-    """The features of every layer as H heads of equal size: (B, L, W) -> (B, H, L, E)."""
-    return x_BLW.unflatten(-1, (heads, -1)).transpose(1, 2)
+def split_heads(x_BLW: Tensor, heads: int) -> Tensor:
+    """Cut the features of every layer into H heads: (B, L, W) -> (B, H, L, E)."""
+    return torch.unflatten(x_BLW, -1, (heads, -1)).transpose(1, 2)
 
 
-def joined(y_BHQE: Tensor) -> Tensor:
-    """The heads side by side again: (B, H, Q, E) -> (B, Q, W)."""
+def join_heads(y_BHQE: Tensor) -> Tensor:
+    """Put the heads side by side again: (B, H, Q, E) -> (B, Q, W)."""
     return y_BHQE.transpose(1, 2).flatten(2)
 
 
 class Projected(Attention):
-    """Ends with a linear map of the features, which a linear head can join to its own."""
+    """A mechanism that ends with a linear map of the features, ``projection``."""
 
-    last: ClassVar[str] = "out_proj"  # name of the map
+    @property
+    @abstractmethod
+    def projection(self) -> nn.Linear:
+        """The map E -> D'."""
 
     @abstractmethod
-    def unprojected(self, x_BLD: Tensor) -> Tensor:
-        """What the last map takes: (B, L, D) -> (B, L', E)."""
+    def before_final_map(self, x_BLD: Tensor) -> Tensor:
+        """The input of ``projection``: (B, L, D) -> (B, L', E)."""
+
+    @property
+    def final_map(self) -> nn.Linear | None:
+        # a subclass that overrides forward() goes on after the map
+        if type(self).forward is not Projected.forward:
+            return None
+        return self.projection
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """(B, L, D) -> (B, L', D')."""
-        projected: Tensor = self.get_submodule(self.last)(self.unprojected(x_BLD))
-        return projected
+        y_BLD: Tensor = self.projection(self.before_final_map(x_BLD))
+        return y_BLD
 
 
 class LayerNorm(nn.LayerNorm):
-    """``nn.LayerNorm`` in the type of its parameters, whatever autocast makes of its input."""
+    """``nn.LayerNorm`` in the dtype of its parameters, also under autocast."""
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 as there
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 the name in torch
         return super().forward(input.to(self.weight.dtype))
 
 
 def softmax_weights(
     query_BHQE: Tensor, key_BHLE: Tensor, scale: float | None = None
 ) -> Tensor:
-    """``softmax_l(scale * q . k_l)``, (B, H, Q, L): how much each query reads of each layer.
+    """``softmax_l(scale * q . k_l)``, (B, H, Q, L): what queries read of layers.
 
     Numerics:
-        Written out: of a few layers or latents plain products can be stacked over seeds, compiled,
-        and run in bfloat16 under autocast, where the softmax stays float32. The library's fused
-        kernels, for long sequences, cannot. Each factor is scaled before the product, which may
-        overflow where its scaled value does not.
+        The products are written out. For a few layers, plain products can be stacked
+        over seeds, compiled, and run in bfloat16 under autocast, where the softmax
+        stays float32. The fused kernels of torch are made for long sequences and can do
+        none of this. Both factors are scaled by ``sqrt(scale)`` before the product: an
+        unscaled product may overflow.
 
     Args:
         query_BHQE: queries.
         key_BHLE: keys.
         scale: default ``1 / sqrt(E)``.
     """
-    root = (query_BHQE.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
-    return torch.softmax(
-        (root * query_BHQE) @ (root * key_BHLE).transpose(-1, -2), dim=-1
-    )
+    if scale is None:
+        scale = query_BHQE.shape[-1] ** -0.5
+    root = scale**0.5
+    score_BHQL = (root * query_BHQE) @ (root * key_BHLE).transpose(-1, -2)
+    return torch.softmax(score_BHQL, dim=-1)
 
 
 def softmax_attention(
