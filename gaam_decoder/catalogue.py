@@ -187,7 +187,7 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
                 )
             )
         lines.append("")
-    lines.append("gaam describe --attn NAME says more about one mechanism")
+    lines.append("gaam describe --attn NAME describes a mechanism in full")
     return "\n".join(lines).replace("``", "")
 
 
@@ -209,23 +209,23 @@ def _entry_in_words(entry: dict[str, Any]) -> str:
     return text
 
 
-def mechanism_in_words(about: dict[str, Any]) -> str:
+def mechanism_in_words(description: dict[str, Any]) -> str:
     """The result of ``describe_mechanism`` for people."""
-    lines = [about["spec"], "", about["text"], ""]
-    if about["origin"]:
-        lines.append(f"from the package {about['origin']}")
-    input_shape = _spell_shape(about["input_shape"])
-    output_shape = _spell_shape(about["output_shape"])
+    lines = [description["spec"], "", description["text"], ""]
+    if description["origin"]:
+        lines.append(f"from the package {description['origin']}")
+    input_shape = _spell_shape(description["input_shape"])
+    output_shape = _spell_shape(description["output_shape"])
     lines.append(f"shapes: {input_shape} -> {output_shape}")
-    lines.append(f"parameters: {about['parameters']['total']:,}")
-    for name, shape in about["parameters"]["tensors"].items():
+    lines.append(f"parameters: {description['parameters']['total']:,}")
+    for name, shape in description["parameters"]["tensors"].items():
         lines.append(f"  {name} {' x '.join(map(str, shape))}")
-    lines.append("options:" if about["options"] else "no options")
+    lines.append("options:" if description["options"] else "no options")
     lines += [
         f"  {option['name']}={option['type']} (here {option['value']})"
-        for option in about["options"]
+        for option in description["options"]
     ]
-    if about["depends_on_batch"]:
+    if description["depends_on_batch"]:
         lines.append("The output for a row depends on the other rows of its batch.")
     return "\n".join(lines).replace("``", "")
 
