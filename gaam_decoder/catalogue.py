@@ -13,8 +13,8 @@ from typing import Any
 
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
-from gaam_decoder.attention._softmax import Projected
 from gaam_decoder.attention.base import Attention
+from gaam_decoder.attention.frames.softmax import Projected
 from gaam_decoder.decoder import build_attention, on_paper
 from gaam_decoder.specs import KINDS, own_spec, plugin_options
 
@@ -107,11 +107,14 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
 
 def _full_text(cls: type[Attention]) -> str:
     """The docstring of a mechanism, and of the base classes that explain it."""
-    # Base classes such as DensityGate explain options and symbols too.
-    mechanisms = [base for base in cls.__mro__ if issubclass(base, Attention)]
-    explained = [base for base in mechanisms if base not in (Attention, Projected)]
-    texts = [_split_docstring(base)["text"] for base in explained]
-    return "\n\nin this frame:\n\n".join(texts)
+    text: str = _split_docstring(cls)["text"]
+    for base in cls.__mro__[1:]:
+        # Base classes such as DensityGate explain options and symbols too.
+        is_frame = issubclass(base, Attention) and base not in (Attention, Projected)
+        if is_frame:
+            base_text = _split_docstring(base)["text"]
+            text += f"\n\nIt extends {base.__name__}:\n\n{base_text}"
+    return text
 
 
 def _describe_options(
@@ -184,7 +187,7 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
                 )
             )
         lines.append("")
-    lines.append("gaam describe --attn NAME says more about one mechanism")
+    lines.append("gaam describe --attn NAME describes a mechanism in full")
     return "\n".join(lines).replace("``", "")
 
 
@@ -206,24 +209,24 @@ def _entry_in_words(entry: dict[str, Any]) -> str:
     return text
 
 
-def mechanism_in_words(about: dict[str, Any]) -> str:
+def mechanism_in_words(description: dict[str, Any]) -> str:
     """The result of ``describe_mechanism`` for people."""
-    lines = [about["spec"], "", about["text"], ""]
-    if about["origin"]:
-        lines.append(f"from the package {about['origin']}")
-    input_shape = _spell_shape(about["input_shape"])
-    output_shape = _spell_shape(about["output_shape"])
+    lines = [description["spec"], "", description["text"], ""]
+    if description["origin"]:
+        lines.append(f"from the package {description['origin']}")
+    input_shape = _spell_shape(description["input_shape"])
+    output_shape = _spell_shape(description["output_shape"])
     lines.append(f"shapes: {input_shape} -> {output_shape}")
-    lines.append(f"parameters: {about['parameters']['total']:,}")
-    for name, shape in about["parameters"]["tensors"].items():
+    lines.append(f"parameters: {description['parameters']['total']:,}")
+    for name, shape in description["parameters"]["tensors"].items():
         lines.append(f"  {name} {' x '.join(map(str, shape))}")
-    lines.append("options:" if about["options"] else "no options")
+    lines.append("options:" if description["options"] else "no options")
     lines += [
         f"  {option['name']}={option['type']} (here {option['value']})"
-        for option in about["options"]
+        for option in description["options"]
     ]
-    if about["depends_on_batch"]:
-        lines.append("A sample's output depends on its batch.")
+    if description["depends_on_batch"]:
+        lines.append("The output for a row depends on the other rows of its batch.")
     return "\n".join(lines).replace("``", "")
 
 

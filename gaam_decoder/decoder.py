@@ -1,6 +1,7 @@
-"""Attention and head as one model.
+"""Decoders: a mechanism and a head as one model.
 
-B batch, L layers, D hidden size, C classes, K noise per sample.
+B batch, L layers, D hidden size, C classes, K random numbers of a row, E features
+before a mechanism's final map.
 """
 
 import functools
@@ -14,15 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import ConfigError
-from gaam_decoder.attention._groups import DEFAULT_HEADS
-from gaam_decoder.attention._softmax import Projected
 from gaam_decoder.attention.base import Attention
+from gaam_decoder.attention.frames.num_heads import DEFAULT_HEADS
 from gaam_decoder.heads.base import Head
-from gaam_decoder.heads.linear import LinearHead
 from gaam_decoder.specs import Spec, build, is_foreign, plugin_options
 
-FEW_CLASSES = 16
-"""Up to so many classes, a map of all features is less work than one of every row."""
 ROWS_TRIED = 3
 """Random rows on which a foreign decoder is tried, together and one at a time."""
 MIXING_SHARE = 1e-3
@@ -79,19 +76,13 @@ class Decoder(nn.Module):
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
         """(B, L, D) -> (B, C); without ``noise_BK`` it is an evaluation."""
-        attention = self.attention
-        head = self.head
-        if isinstance(attention, Projected) and isinstance(head, LinearHead):
-            # A subclass with its own forward() computes something else.
-            is_plain = (
-                type(head).forward is LinearHead.forward
-                and type(attention).forward is Projected.forward
-            )
-            if is_plain and head.num_classes <= FEW_CLASSES:
-                last_map: Any = attention.get_submodule(attention.last)
-                logits_BC: Tensor = head.after(last_map, attention.unprojected(x_BLD))
-                return logits_BC
-        return head(attention(x_BLD), noise_BK)
+        final_map = self.attention.final_map
+        if final_map is None or not self.head.joins_final_map:
+            logits_BC: Tensor = self.head(self.attention(x_BLD), noise_BK)
+            return logits_BC
+        # two maps in a row are one map, which is less work
+        y_BLE = self.attention.before_final_map(x_BLD)
+        return self.head.after_final_map(final_map, y_BLE)
 
     def num_parameters(self) -> dict[str, int]:
         """Number of learned values, of the attention and in total."""
@@ -116,7 +107,8 @@ def without_random_numbers() -> Iterator[None]:
 def _random_states() -> list[Tensor]:
     """States of the global random generators of all devices."""
     states = [torch.random.get_rng_state()]
-    if torch.cuda.is_initialized():
+    is_initialized: Any = torch.cuda.is_initialized
+    if is_initialized():
         states += torch.cuda.get_rng_state_all()
     if torch.backends.mps.is_available():
         states.append(torch.mps.get_rng_state())

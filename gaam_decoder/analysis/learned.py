@@ -20,7 +20,7 @@ from gaam_decoder.runs.tuning import by_seed, first_runs
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from gaam_decoder.attention import DensityGate
+    from gaam_decoder.attention.frames.density import DensityGate
 
 Floats = NDArray[np.floating[Any]]
 RESIDUALS: Floats = np.linspace(-4, 4, 161)
@@ -140,7 +140,7 @@ def learned_curves(runs: Sequence[RunResult]) -> Floats | None:
 def _density_gate(run: RunResult) -> "type[DensityGate] | None":
     """The class of a run's mechanism; None if it is unknown here, or no density."""
     # late: runs are listed without torch
-    from gaam_decoder.attention import DensityGate
+    from gaam_decoder.attention.frames.density import DensityGate
 
     name = run.attention.partition(":")[0]
     if name not in plugins.names(MECHANISMS):

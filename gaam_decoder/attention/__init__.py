@@ -1,10 +1,10 @@
-"""Attention over encoder layers; a file in this folder is a mechanism.
+"""Mechanisms: attention over encoder layers; a file in this folder is a mechanism.
 
-What a mechanism is made of is offered here to those that live in other packages.
+The names here are for mechanisms of other packages too.
 """
 
-from gaam_decoder.attention._density import DensityGate, Learned
-from gaam_decoder.attention._pooling import LayerPooling
 from gaam_decoder.attention.base import Attention
+from gaam_decoder.attention.frames.density import DensityGate, Learned
+from gaam_decoder.attention.frames.pooling import LayerPooling
 
 __all__ = ["Attention", "DensityGate", "LayerPooling", "Learned"]

@@ -7,27 +7,28 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import check_option
-from gaam_decoder.attention._groups import DEFAULT_HEADS
-from gaam_decoder.attention._pooling import LayerPooling
+from gaam_decoder.attention.frames.num_heads import DEFAULT_HEADS
+from gaam_decoder.attention.frames.pooling import LayerPooling
 
 ALIASES = ("bahdanau",)
 
 
 class Additive(LayerPooling):
-    """Learned queries that read the layers by additive (Bahdanau) scores.
+    """Learned queries read the layers by additive (Bahdanau) scores.
 
-    Formula: ``y_h = sum_l softmax_l(w . tanh(W_q q_h + W_k k_l)) x_l``, k the layers normalised
-    over features.
+    Formula: ``y_h = sum_l softmax_l(w . tanh(W_q q_h + W_k k_l)) x_l``, k the layers
+    normalised over features.
 
-    The queries (heads, hidden_size) start normal with standard deviation 0.1; W_q, W_k (width,
-    hidden_size) Xavier-uniform; w (width,) normal with standard deviation ``width^-1/2``.
+    The queries q (heads, hidden_size) start normal with standard deviation 0.1; W_q and
+    W_k (width, hidden_size) start Xavier-uniform; w (width,) starts normal with
+    standard deviation ``width^-1/2``.
 
     Args:
         heads: learned queries.
         width: A, hidden units of the score.
 
-    Source: Bahdanau, Cho, Bengio 2015, arXiv 1409.0473, appendix A.1.2, with a query that is a
-    parameter; normalised keys are this project's choice.
+    Source: Bahdanau, Cho, Bengio 2015, arXiv 1409.0473, appendix A.1.2, with a
+    parameter as the query. Normalised keys are this project's choice.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""What a mechanism is.
+"""What a mechanism is: the base class of all mechanisms.
 
-B batch, L encoder layers, D hidden size.
+B batch, L encoder layers, D hidden size; L' and D' are those of the output.
 """
 
 from abc import ABC, abstractmethod
@@ -13,9 +13,9 @@ from torch import Tensor, nn
 class Attention(nn.Module, ABC):
     """Maps a stack of pooled encoder states (B, L, D) to (B, L', D').
 
-    A mechanism is written for one seed. Its options are the keyword-only arguments of its
-    constructor, annotated and with defaults: the command line, ``gaam describe`` and the checks of
-    option names all read them from there.
+    A mechanism is written for one seed. Its options are the keyword-only arguments of
+    its constructor, with types and defaults. The command line, ``gaam describe`` and
+    the checks of option names read them from there.
 
     Args:
         num_layers: L, layers of the encoder.
@@ -23,16 +23,15 @@ class Attention(nn.Module, ABC):
     """
 
     depends_on_batch: bool = False
-    """Whether a sample's output depends on its neighbours in evaluation too; such a mechanism is
-    evaluated in batches of the training's size, in the order of the rows."""
+    """Whether the output for a row depends on the other rows of its batch, also in
+    evaluation. Such a mechanism is evaluated in batches of the training's size, with
+    the rows in their order."""
     stackable: bool = True
-    """Whether ``torch.func.vmap`` can run several seeds of it at once; if not, seeds are looped."""
-    smooth: bool = True
-    """Whether it is differentiable everywhere; others have corners that finite differences miss."""
-
+    """Whether ``torch.func.vmap`` can run several seeds at once; else a loop does."""
     brings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Option of yes or no -> options that come with it, unless they are given too: what is written
-    ``published=true`` is then spelled out, in names and keys as well."""
+    """Option that is true or false -> the options that it sets where it is true.
+
+    An option that is given too wins. Names and keys of runs spell the options out."""
 
     def __init__(self, num_layers: int, hidden_size: int) -> None:
         super().__init__()
@@ -48,17 +47,31 @@ class Attention(nn.Module, ABC):
     def forward(self, x_BLD: Tensor) -> Tensor:
         """Apply the mechanism: (B, L, D) -> (B, L', D')."""
 
+    @property
+    def final_map(self) -> nn.Linear | None:
+        """The linear map of the features that ends ``forward``, if one does.
+
+        Then ``forward(x)`` is ``final_map(before_final_map(x))``, and a linear head may
+        join the map to its own.
+        """
+        return None
+
+    def before_final_map(self, x_BLD: Tensor) -> Tensor:
+        """The input of ``final_map``, (B, L', E), where there is such a map."""
+        raise NotImplementedError
+
     def attention_map(self, x_BLD: Tensor) -> Tensor | None:  # noqa: ARG002
-        """The weights that ``forward`` applies to every sample, or None if it has none.
+        """The weights that ``forward`` applies to every row; None if it has none.
 
         Shape:
-            A gate has (B, L, D), or (B, L, 1) where all features share a weight; what reads layers
-            with H heads and Q queries has (B, H, Q, L), each row of L summing to 1.
+            A gate has (B, L, D), or (B, L, 1) where all features share a weight. H
+            heads with Q queries that read the layers have (B, H, Q, L), which sums to 1
+            over L.
         """
         return None
 
     def learned(self) -> dict[str, Tensor]:
-        """Parameters that mean something by themselves, by name, as ``forward`` uses them.
+        """Parameters with a meaning of their own, by name, as ``forward`` uses them.
 
         A report shows their ranges after training. Projections are not among them.
         """

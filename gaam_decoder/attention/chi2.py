@@ -8,34 +8,39 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import check_option
-from gaam_decoder.attention._density import DensityGate, Learned
+from gaam_decoder.attention.frames.density import DensityGate, Learned
 
 LARGEST_START = 1000.0
+"""Largest k before training; float32 is not precise enough beyond."""
 LOG_EPSILON = 1e-12
-"""Added to both sides of a ratio: the slope in k at k = 2 is finite, and r = 0 has a logarithm."""
+"""Added to q and m before their logarithms.
+
+With it the derivative in k is finite at k = 2, and r = 0 has a logarithm."""
 
 ALIASES = ("chi-squared", "chi-square")
 
 
 class Chi2(DensityGate):
-    """A chi-squared gate on the squared residual: with k > 2 the peak is a ring around the centre.
+    """A chi-squared gate on r^2; with k > 2 its peak is a ring around the centre.
 
-    Formula: ``w = (q / m)^(m/2) exp(-(q - m) / 2)``, ``q = r^2 / xi``, ``m = k - 2``, with r as in
-    ``DensityGate``; at k = 2 that is ``exp(-q / 2)``, the Gaussian gate.
+    Formula: ``w = (q / m)^(m/2) exp(-(q - m) / 2)``, ``q = r^2 / xi``, ``m = k - 2``,
+    with r as in ``DensityGate``; at k = 2 it is ``exp(-q / 2)``, the Gaussian gate.
 
-    ``k``, the degrees of freedom, starts at 2 and ``xi`` at 2; both are (heads, hidden_size). What
-    is stored is ``excess = k - 2``, clamped to at least 0 where it is used, so that weight decay
-    pulls towards the Gaussian and not out of the domain; xi is clamped to at least 1e-3.
+    ``k``, the degrees of freedom, starts at 2 and ``xi``, the squared scale, at 2; both
+    are (heads, hidden_size). The weights hold ``excess = k - 2``, which is clamped to
+    at least 0 where it is used. So weight decay pulls towards the Gaussian, and not out
+    of the domain. xi is clamped to at least 1e-3.
 
     Args:
-        k: where the degrees of freedom start, 2 to 1,000: beyond, float32 is not enough.
+        k: degrees of freedom before training, 2 to 1,000; float32 is not precise enough
+            beyond.
 
     Numerics:
-        The logarithms of q and m have 1e-12 added: without it the derivative in k is infinite at
-        k = 2, where training starts.
+        1e-12 is added to q and m before their logarithms: otherwise the derivative in k
+        is infinite at k = 2, where training starts.
 
-    Source: a student proposal of 2024 that extends arXiv 2401.11143; the chi-squared density in q,
-    divided by its peak.
+    Source: a student proposal of 2024 that extends arXiv 2401.11143; the chi-squared
+    density in q, divided by its peak.
     """
 
     learns = (Learned("excess", start=0.0, floor=0.0), Learned("xi", start=2.0))
@@ -50,13 +55,14 @@ class Chi2(DensityGate):
     @staticmethod
     def density(r: Tensor, excess: Tensor, xi: Tensor) -> Tensor:
         """``(q / m)^(m/2) exp(-(q - m) / 2)``."""
-        q, m = r.square() * (1 / xi), excess
+        q = r.square() * (1 / xi)
+        m = excess
         log_ratio = torch.log(q + LOG_EPSILON) - torch.log(m + LOG_EPSILON)
         return torch.exp(0.5 * (m * log_ratio - (q - m)))
 
     @staticmethod
     def constant(excess: Tensor, xi: Tensor) -> Tensor:
-        """What makes the gate integrate to 1 over r; not the constant of the density in q."""
+        """The factor that makes the gate integrate to 1 over r, not over q."""
         m = excess
         # the integral of (q/m)^(m/2) exp(-(q-m)/2) over r = +-sqrt(xi q)
         log_integral = (
@@ -72,5 +78,9 @@ class Chi2(DensityGate):
 
     def learned(self) -> dict[str, Tensor]:
         """``offset``, ``k`` in place of the excess, and ``xi``, each (H, D)."""
-        found = super().learned()
-        return {"offset": found["offset"], "k": 2 + found["excess"], "xi": found["xi"]}
+        values = super().learned()
+        return {
+            "offset": values["offset"],
+            "k": 2 + values["excess"],
+            "xi": values["xi"],
+        }

@@ -6,24 +6,24 @@ B batch, L layers, D hidden size, H heads.
 import torch
 from torch import Tensor
 
-from gaam_decoder.attention._pooling import LayerPooling
+from gaam_decoder.attention.frames.pooling import LayerPooling
 
 ALIASES = ("dot-product",)
 
 
 class Dot(LayerPooling):
-    """Learned queries that read the layers by scaled dot products.
+    """Learned queries read the layers by scaled dot products.
 
-    Formula: ``y_h = sum_l softmax_l(q_h . k_l / sqrt(D)) x_l``, k the layers normalised over
-    features.
+    Formula: ``y_h = sum_l softmax_l(q_h . k_l / sqrt(D)) x_l``, k the layers normalised
+    over features.
 
-    The queries (heads, hidden_size) start normal with standard deviation 0.1.
+    The queries q (heads, hidden_size) start normal with standard deviation 0.1.
 
     Args:
         heads: learned queries.
 
-    Source: Vaswani et al. 2017, arXiv 1706.03762, equation 1, with a query that is a parameter;
-    normalised keys are this project's choice.
+    Source: Vaswani et al. 2017, arXiv 1706.03762, equation 1, with a parameter as the
+    query. Normalised keys are this project's choice.
     """
 
     def weights(self, key_BLD: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from gaam_decoder.attention._density import DensityGate, Learned
+from gaam_decoder.attention.frames.density import DensityGate, Learned
 
 ALIASES = ("gaussian", "normal")
 
@@ -15,11 +15,12 @@ class GAAM(DensityGate):
 
     Formula: ``w = exp(-r^2 / (2 xi))``, with r as in ``DensityGate``.
 
-    ``xi``, the scaled variance, is (heads, hidden_size), starts at 2 and is clamped to at least
-    1e-3 where it is used. 'GAAMv1' of the paper is 8 heads on 24 or 40 layers, the default there;
-    'GAAMv2' is ``heads=1``.
+    ``xi``, the scaled variance, is (heads, hidden_size), starts at 2 and is clamped to
+    at least 1e-3 where it is used. 'GAAMv1' of the paper has 8 heads, the default for
+    its 24 and 40 layers; 'GAAMv2' is ``heads=1``.
 
-    Source: Ioannides, Chadha, Elkins 2024, arXiv 2401.11143, equations 1 to 6; published code.
+    Source: Ioannides, Chadha, Elkins 2024, arXiv 2401.11143, equations 1 to 6;
+    published code.
     """
 
     learns = (Learned("xi", start=2.0),)

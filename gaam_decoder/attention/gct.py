@@ -7,24 +7,25 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import check_option
-from gaam_decoder.attention._density import EPSILON, PARAMETER_FLOOR, positive
 from gaam_decoder.attention.base import Attention
+from gaam_decoder.attention.frames.density import EPSILON, PARAMETER_FLOOR, positive
 
 
 class GCT(Attention):
     """A Gaussian of each layer's standardised context gates the whole layer.
 
-    Formula: ``y_l = x_l exp(-z_l^2 / (2 c^2))``, z the layers' means over features, standardised
-    over layers.
+    Formula: ``y_l = x_l exp(-z_l^2 / (2 c^2))``, z the means of the layers over their
+    features, standardised over layers.
 
-    Layers stand where channels stand in the source. Without ``learn_scale`` there are no
-    parameters.
+    Layers take the place that channels have in the source. Without ``learn_scale``
+    there are no parameters.
 
     Args:
-        scale: c; with ``learn_scale`` where it starts.
+        scale: c; with ``learn_scale`` its value before training.
         learn_scale: learn c, one number, clamped to at least 1e-3 where it is used.
 
-    Source: Ruan et al. 2021 (GCT), CVPR, section 3; its GCT-B0 has c = 2, GCT-B1 learns it.
+    Source: Ruan et al. 2021 (GCT), CVPR, section 3; its GCT-B0 has c = 2, and GCT-B1
+    learns c.
     """
 
     def __init__(
@@ -51,13 +52,11 @@ class GCT(Attention):
     def attention_map(self, x_BLD: Tensor) -> Tensor:
         """The gate of every layer, (B, L, 1)."""
         wide_BLD = x_BLD.to(torch.promote_types(x_BLD.dtype, torch.float32))
-        context_BL1 = (wide_BLD - wide_BLD[:, :1]).mean(
-            2, keepdim=True
-        )  # as gates by a density do
+        # subtract what the layers share before their means are rounded
+        context_BL1 = (wide_BLD - wide_BLD[:, :1]).mean(2, keepdim=True)
         centred_BL1 = context_BL1 - context_BL1.mean(1, keepdim=True)
-        z_BL1 = centred_BL1 * torch.rsqrt(
-            centred_BL1.square().mean(1, keepdim=True) + EPSILON
-        )
+        variance_B11 = centred_BL1.square().mean(1, keepdim=True)
+        z_BL1 = centred_BL1 * torch.rsqrt(variance_B11 + EPSILON)
         return torch.exp(-0.5 * (z_BL1 / positive(self.c)).square())
 
     def learned(self) -> dict[str, Tensor]:

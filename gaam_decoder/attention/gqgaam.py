@@ -1,11 +1,14 @@
-"""Gaussian adaptive attention, then grouped-query attention."""
+"""Gaussian adaptive attention, then grouped-query attention.
+
+B batch, L layers, D hidden size, H heads of the gate.
+"""
 
 from typing import Any
 
 from torch import Tensor
 
-from gaam_decoder.attention._density import Location, Normalize
-from gaam_decoder.attention._grouped_query import MappedGroupedQuery
+from gaam_decoder.attention.frames.density import Location, Normalize
+from gaam_decoder.attention.frames.grouped_query import MappedGroupedQuery
 from gaam_decoder.attention.gaam import GAAM
 
 
@@ -14,13 +17,14 @@ class GQGAAM(MappedGroupedQuery):
 
     Formula: ``y = gqa(W_m gaam(x) + b_m)``.
 
-    ``published=true`` uses the published form of grouped-query attention, ``init=xavier-normal``
-    its start alone: see ``gqa``.
+    ``published=true`` uses the published form of grouped-query attention, and sets
+    ``init=xavier-normal``: see ``gqa``.
 
     Args:
-        heads: heads of the Gaussian gate; must divide L and leave groups of two or more layers.
-        location: statistics of the gate.
-        normalize: normalisation of the gate.
+        heads: heads of the Gaussian gate; must divide L and leave groups of two or more
+            layers.
+        location: statistics of the gate, mean or median.
+        normalize: normalisation of the gate, peak or density.
 
     Source: Ioannides, Chadha, Elkins 2024, arXiv 2401.11143, GQGAAM; published code.
     """
@@ -41,14 +45,18 @@ class GQGAAM(MappedGroupedQuery):
         )
         self.heads = self.gaam.heads
 
-    def gated(self, x_BLD: Tensor) -> Tensor:
+    def gate(self, x_BLD: Tensor) -> Tensor:
         """The Gaussian gate: (B, L, D) -> (B, L, D)."""
-        return self.gaam(x_BLD)
+        gated_BLD: Tensor = self.gaam(x_BLD)
+        return gated_BLD
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:
-        """The Gaussian gate's weights, (B, L, D): what the importance factor of the paper is of."""
+        """The weights of the Gaussian gate, (B, L, D).
+
+        The paper computes its importance factor from them.
+        """
         return self.gaam.attention_map(x_BLD)
 
     def learned(self) -> dict[str, Tensor]:
-        """``offset`` and ``xi`` of the gate, (H, D)."""
+        """``offset`` and ``xi`` of the gate, each (H, D)."""
         return self.gaam.learned()

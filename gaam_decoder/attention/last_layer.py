@@ -8,7 +8,7 @@ ALIASES = ("last", "final-layer")
 
 
 class LastLayer(Attention):
-    """A control: the last layer, as most probes use an encoder.
+    """A control: the last layer, which most probes of an encoder read.
 
     Formula: ``y = x_L``. No parameters.
     """
@@ -18,4 +18,5 @@ class LastLayer(Attention):
         return 1, self.hidden_size
 
     def forward(self, x_BLD: Tensor) -> Tensor:
+        """(B, L, D) -> (B, 1, D)."""
         return x_BLD[:, -1:]

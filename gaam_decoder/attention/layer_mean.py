@@ -18,4 +18,5 @@ class LayerMean(Attention):
         return 1, self.hidden_size
 
     def forward(self, x_BLD: Tensor) -> Tensor:
+        """(B, L, D) -> (B, 1, D)."""
         return x_BLD.mean(1, keepdim=True)

@@ -1,40 +1,42 @@
 """Multi-head self-attention over the encoder layers.
 
-B batch, L layers, D hidden size, H heads, E = D / H; S sequences of T: samples of layers, layers of
-samples if published.
+B batch, L layers, D hidden size, H heads, E = D / H size of a head; S sequences of T
+items: B rows of L layers, or in the published form L layers of B rows.
 """
 
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gaam_decoder.attention._groups import heads_over_features
-from gaam_decoder.attention._softmax import (
+from gaam_decoder.attention.frames.num_heads import heads_over_features
+from gaam_decoder.attention.frames.softmax import (
     Projected,
-    joined,
+    join_heads,
     softmax_attention,
     softmax_weights,
-    split,
+    split_heads,
 )
 
 ALIASES = ("multi-head", "self-attention", "softmax", "transformer")
 
 
 class MHA(Projected):
-    """Multi-head scaled dot-product self-attention; the layers of one sample are the sequence.
+    """Multi-head scaled dot-product self-attention over the layers of a row.
 
-    Formula: ``y = concat_h(softmax(Q_h K_h^T / sqrt(E)) V_h) W_o``, Q, K, V linear in x.
+    Formula: ``y = concat_h(softmax(Q_h K_h^T / sqrt(E)) V_h) W_o``, with Q, K and V
+    linear in x, and E the size of a head.
 
-    ``published=true`` does what the published code does, which is not what its description says:
-    the input is not batch-first, so attention runs across the samples of a batch, separately for
-    every layer, and a sample's output depends on its neighbours, in evaluation too.
+    ``published=true`` does what the published code does, which its description does not
+    say: the input is not batch-first. So attention runs across the rows of a batch,
+    separately for every layer, and the output for a row depends on the other rows of
+    its batch, also in evaluation.
 
     Args:
         heads: H; must divide the hidden size. Default: the largest divisor up to 8.
-        published: attend across samples instead of layers.
+        published: attend across the rows of a batch instead of the layers.
 
-    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2; published code of arXiv
-    2401.11143. Initialisation as in ``torch.nn.MultiheadAttention``: Xavier-uniform over the
-    stacked projection, biases zero.
+    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2; published code of
+    arXiv 2401.11143. Initialisation as in ``torch.nn.MultiheadAttention``:
+    Xavier-uniform over the stacked projection, biases of 0.
     """
 
     def __init__(
@@ -54,25 +56,35 @@ class MHA(Projected):
         nn.init.zeros_(self.in_proj.bias)
         nn.init.zeros_(self.out_proj.bias)
 
-    def unprojected(self, x_BLD: Tensor) -> Tensor:
-        """Attend over layers, or over samples if ``published``: (B, L, D) -> (B, L, D)."""
+    @property
+    def projection(self) -> nn.Linear:
+        return self.out_proj
+
+    def before_final_map(self, x_BLD: Tensor) -> Tensor:
+        """Attend over layers, or over rows if ``published``: (B, L, D) -> (B, L, D)."""
         x_STD = x_BLD.transpose(0, 1) if self.depends_on_batch else x_BLD
-        q_SHTE, k_SHTE, v_SHTE = (
-            split(one, self.heads) for one in self.in_proj(x_STD).chunk(3, -1)
+        q_STD, k_STD, v_STD = self.in_proj(x_STD).chunk(3, -1)
+        y_SHTE = softmax_attention(
+            split_heads(q_STD, self.heads),
+            split_heads(k_STD, self.heads),
+            split_heads(v_STD, self.heads),
         )
-        y_STD = joined(softmax_attention(q_SHTE, k_SHTE, v_SHTE))
+        y_STD = join_heads(y_SHTE)
         return y_STD.transpose(0, 1) if self.depends_on_batch else y_STD
 
     def attention_map(self, x_BLD: Tensor) -> Tensor | None:
-        """Softmax weights, (B, H, L, L): how much layer i (row) reads of layer j (column).
+        """Softmax weights, (B, H, L, L): how much layer i (row) reads of j (column).
 
-        None if ``published``: samples are read there, not layers.
+        None if ``published``, which reads the rows of a batch instead of layers.
         """
         if self.depends_on_batch:
             return None
-        about = (
-            one[: 2 * self.hidden_size]
-            for one in (self.in_proj.weight, self.in_proj.bias)
+        # the map of queries and keys, without that of the values
+        rows = 2 * self.hidden_size
+        qk_BLC = functional.linear(
+            x_BLD, self.in_proj.weight[:rows], self.in_proj.bias[:rows]
         )
-        q_BLD, k_BLD = functional.linear(x_BLD, *about).chunk(2, -1)
-        return softmax_weights(split(q_BLD, self.heads), split(k_BLD, self.heads))
+        q_BLD, k_BLD = qk_BLC.chunk(2, -1)
+        return softmax_weights(
+            split_heads(q_BLD, self.heads), split_heads(k_BLD, self.heads)
+        )

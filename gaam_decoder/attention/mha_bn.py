@@ -13,14 +13,14 @@ from gaam_decoder.attention.mha import MHA
 class MHABN(MHA):
     """``mha``, then batch normalisation with the layers as channels.
 
-    Formula: ``y = BatchNorm_l(mha(x))``: per layer, over batch and features, with a learned scale
-    and shift.
+    Formula: ``y = BatchNorm_l(mha(x))``: per layer, over batch and features, with a
+    learned scale and shift.
 
-    In training a sample sees the statistics of its batch, in evaluation those collected over the
-    training. Options as in ``mha``.
+    In training, the statistics are those of the batch; in evaluation, those that the
+    training collected. Options as in ``mha``.
 
-    Source: the baseline of arXiv 2401.11143 and its published code; Ioffe & Szegedy 2015, arXiv
-    1502.03167.
+    Source: the baseline of arXiv 2401.11143 and its published code; Ioffe & Szegedy
+    2015, arXiv 1502.03167.
     """
 
     def __init__(self, num_layers: int, hidden_size: int, **more: Any) -> None:
@@ -28,5 +28,8 @@ class MHABN(MHA):
         self.bn = nn.BatchNorm1d(num_layers)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
+        """(B, L, D) -> (B, L, D)."""
         y_BLD = super().forward(x_BLD)
-        return self.bn(y_BLD.to(self.bn.weight.dtype))  # statistics are never bfloat16
+        # statistics are never bfloat16
+        normed_BLD: Tensor = self.bn(y_BLD.to(self.bn.weight.dtype))
+        return normed_BLD

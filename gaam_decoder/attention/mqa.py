@@ -1,18 +1,17 @@
 """Multi-query attention over the encoder layers."""
 
-from gaam_decoder.attention._grouped_query import Init, MappedGroupedQuery
+from gaam_decoder.attention.frames.grouped_query import Init, MappedGroupedQuery
 
 ALIASES = ("multi-query",)
 
 
 class MQA(MappedGroupedQuery):
-    """A linear map to ``width``, then attention whose query heads share one key-value head.
+    """A linear map to ``width``, then attention of queries with one key-value head.
 
-    Formula: ``y = concat_i(softmax(Q_i K^T / sqrt(E)) V) W_o`` of ``W_m x + b_m``: ``gqa`` with
-    ``kv_heads=1``.
+    Formula: ``y = concat_i(softmax(Q_i K^T / sqrt(E)) V) W_o``, with Q, K and V linear
+    in ``W_m x + b_m``, and E the size of a head: ``gqa`` with ``kv_heads=1``.
 
-    ``published=true`` sums the queries before the softmax and does all else that ``gqa`` does then;
-    ``init`` is as there.
+    ``published=true`` and ``init`` do what they do in ``gqa``.
 
     Source: Shazeer 2019, arXiv 1911.02150; published code of arXiv 2401.11143.
     """

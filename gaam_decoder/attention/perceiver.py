@@ -1,4 +1,4 @@
-"""Perceiver: learned latents that read the layers and each other.
+"""Perceiver: learned latents read the layers and each other.
 
 B batch, L layers, D hidden size, M latents, W width, Q queries, H heads, E = W / H.
 """
@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import check_option
-from gaam_decoder.attention._softmax import (
+from gaam_decoder.attention.frames.softmax import (
     LayerNorm,
     Projected,
-    joined,
+    join_heads,
     softmax_attention,
     softmax_weights,
-    split,
+    split_heads,
 )
 
 
@@ -29,36 +29,42 @@ class _MultiHead(nn.Module):
         self.out_proj = nn.Linear(width, width)
 
     def forward(self, query_BQW: Tensor, key_BLW: Tensor) -> Tensor:
-        q_BHQE, k_BHLE = self._query_and_key(query_BQW, key_BLW)
-        v_BHLE = split(self.v_proj(key_BLW), self.heads)
-        return self.out_proj(joined(softmax_attention(q_BHQE, k_BHLE, v_BHLE)))
+        """(B, Q, W), (B, L, W) -> (B, Q, W)."""
+        q_BHQE, k_BHLE = self._queries_and_keys(query_BQW, key_BLW)
+        v_BHLE = split_heads(self.v_proj(key_BLW), self.heads)
+        y_BHQE = softmax_attention(q_BHQE, k_BHLE, v_BHLE)
+        y_BQW: Tensor = self.out_proj(join_heads(y_BHQE))
+        return y_BQW
 
     def attention_map(self, query_BQW: Tensor, key_BLW: Tensor) -> Tensor:
-        return softmax_weights(*self._query_and_key(query_BQW, key_BLW))
+        """Softmax weights, (B, H, Q, L)."""
+        q_BHQE, k_BHLE = self._queries_and_keys(query_BQW, key_BLW)
+        return softmax_weights(q_BHQE, k_BHLE)
 
-    def _query_and_key(
+    def _queries_and_keys(
         self, query_BQW: Tensor, key_BLW: Tensor
     ) -> tuple[Tensor, Tensor]:
-        return split(self.q_proj(query_BQW), self.heads), split(
-            self.k_proj(key_BLW), self.heads
-        )
+        q_BHQE = split_heads(self.q_proj(query_BQW), self.heads)
+        k_BHLE = split_heads(self.k_proj(key_BLW), self.heads)
+        return q_BHQE, k_BHLE
 
 
 class Perceiver(Projected):
     """Latents cross-attend to the layers, then to each other.
 
-    Formula: ``z = z0 + cross(z0, n(W_i x))``, ``z = z + self(n(z), n(z))``, ``z = z + mlp(n(z))``,
-    ``y = W_o n(z)``; n is a LayerNorm, cross and self multi-head attention, mlp one hidden layer of
-    width W with GELU.
+    Formula: ``z = z0 + cross(z0, n(W_i x))``, ``z = z + self(n(z), n(z))``,
+    ``z = z + mlp(n(z))``, ``y = W_o n(z)``, where n is a LayerNorm, cross and self are
+    multi-head attention, and mlp has one hidden layer of width W with GELU.
 
-    Learned latents z0 (latents, width) start normal with standard deviation 0.02.
+    The learned latents z0 (latents, width) start normal with standard deviation 0.02.
 
     Args:
         latents: M.
         heads: heads of both attentions; must divide ``width``.
-        width: W, dimensions in which the latents live.
+        width: W, dimensions of the latents.
 
-    Source: Jaegle et al. 2021, arXiv 2103.03206, section 3, one cross-attention and one block.
+    Source: Jaegle et al. 2021, arXiv 2103.03206, section 3, one cross-attention and one
+    block.
     """
 
     def __init__(
@@ -92,19 +98,29 @@ class Perceiver(Projected):
     def output_shape(self) -> tuple[int, int]:
         return len(self.latents), self.hidden_size
 
-    def _read(self, x_BLD: Tensor) -> tuple[Tensor, Tensor]:
-        key_BLW = self.in_norm(self.in_proj(x_BLD))
-        return self.latents.expand(len(x_BLD), -1, -1), key_BLW
+    @property
+    def projection(self) -> nn.Linear:
+        return self.out_proj
 
-    def unprojected(self, x_BLD: Tensor) -> Tensor:
+    def before_final_map(self, x_BLD: Tensor) -> Tensor:
         """Read the layers: (B, L, D) -> (B, M, W)."""
-        latents_BMW, key_BLW = self._read(x_BLD)
-        z_BMW = latents_BMW + self.cross(latents_BMW, key_BLW)
+        z_BMW = self._first_latents(x_BLD)
+        z_BMW = z_BMW + self.cross(z_BMW, self._keys(x_BLD))
         normed_BMW = self.self_norm(z_BMW)
         z_BMW = z_BMW + self.self_attention(normed_BMW, normed_BMW)
         z_BMW = z_BMW + self.mlp(self.mlp_norm(z_BMW))
-        return self.out_norm(z_BMW)
+        y_BMW: Tensor = self.out_norm(z_BMW)
+        return y_BMW
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:
         """Weights of the cross-attention, (B, H, M, L)."""
-        return self.cross.attention_map(*self._read(x_BLD))
+        return self.cross.attention_map(self._first_latents(x_BLD), self._keys(x_BLD))
+
+    def _first_latents(self, x_BLD: Tensor) -> Tensor:
+        """z0 for every row, (B, M, W)."""
+        return self.latents.expand(len(x_BLD), -1, -1)
+
+    def _keys(self, x_BLD: Tensor) -> Tensor:
+        """``n(W_i x)``, (B, L, W)."""
+        key_BLW: Tensor = self.in_norm(self.in_proj(x_BLD))
+        return key_BLW

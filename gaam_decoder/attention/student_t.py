@@ -5,22 +5,22 @@ import math
 import torch
 from torch import Tensor
 
-from gaam_decoder.attention._density import DensityGate, Learned
+from gaam_decoder.attention.frames.density import DensityGate, Learned
 
 ALIASES = ("student", "t")
 
 
 class StudentT(DensityGate):
-    """A Student-t gate with learned degrees of freedom and squared scale: heavier tails.
+    """A Student-t gate with learned degrees of freedom and scale: heavier tails.
 
     Formula: ``w = (1 + r^2 / (nu xi))^(-(nu + 1) / 2)``, with r as in ``DensityGate``.
 
-    ``nu``, the degrees of freedom, starts at 5 and ``xi``, the squared scale, at 1.2, so that the
-    variance ``xi nu / (nu - 2)`` is 2; both are (heads, hidden_size) and clamped to at least 1e-3
-    where they are used. ``nu -> inf`` is ``gaam``.
+    ``nu``, the degrees of freedom, starts at 5 and ``xi``, the squared scale, at 1.2,
+    so that the variance ``xi nu / (nu - 2)`` is 2. Both are (heads, hidden_size) and
+    clamped to at least 1e-3 where they are used. ``nu -> inf`` is ``gaam``.
 
-    Source: a student proposal of 2024 that extends arXiv 2401.11143; Student's t with location and
-    scale.
+    Source: a student proposal of 2024 that extends arXiv 2401.11143; Student's t with
+    location and scale.
     """
 
     learns = (Learned("nu", start=5.0), Learned("xi", start=1.2))

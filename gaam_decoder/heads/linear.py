@@ -1,15 +1,25 @@
-"""One linear map of everything."""
+"""One linear map of all features of all layers.
 
+B batch, L layers, D hidden size, C classes, E features before a mechanism's final map.
+"""
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from gaam_decoder.heads.base import Head
 
+FEW_CLASSES = 16
+"""Up to this number, joining two maps into one is less work than both maps of a row."""
+
 ALIASES = ("logistic", "softmax")
 
 
 class LinearHead(Head):
-    """``logits = W vec(x) + b``, W Xavier-uniform, b zero: a linear probe."""
+    """A linear probe: ``logits = W vec(x) + b``.
+
+    ``W`` (classes, layers x hidden_size) starts Xavier-uniform, ``b`` (classes,) at 0.
+    """
 
     def __init__(self, num_layers: int, hidden_size: int, num_classes: int) -> None:
         super().__init__(num_layers, hidden_size, num_classes)
@@ -19,12 +29,18 @@ class LinearHead(Head):
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """(B, L, D) -> (B, C); takes no noise."""
-        return self.fc(x_BLD.flatten(1))
+        logits_BC: Tensor = self.fc(x_BLD.flatten(1))
+        return logits_BC
 
-    def after(self, last: nn.Linear, y_BLE: Tensor) -> Tensor:
-        """Logits of ``last(y)``, by one map for both: fewer products where classes are few."""
-        weight_CLD = self.fc.weight.unflatten(1, (self.num_layers, -1))
-        bias_C = self.fc.bias + weight_CLD.sum(1) @ last.bias
-        return functional.linear(
-            y_BLE.flatten(1), (weight_CLD @ last.weight).flatten(1), bias_C
-        )
+    @property
+    def joins_final_map(self) -> bool:
+        # a subclass that overrides forward() computes something else
+        is_linear = type(self).forward is LinearHead.forward
+        return is_linear and self.num_classes <= FEW_CLASSES
+
+    def after_final_map(self, final_map: nn.Linear, y_BLE: Tensor) -> Tensor:
+        """Logits of ``final_map(y)``, by one map that is the product of both."""
+        weight_CLD = torch.unflatten(self.fc.weight, 1, (self.num_layers, -1))
+        bias_C = self.fc.bias + weight_CLD.sum(1) @ final_map.bias
+        weight_CLE = weight_CLD @ final_map.weight
+        return functional.linear(y_BLE.flatten(1), weight_CLE.flatten(1), bias_C)

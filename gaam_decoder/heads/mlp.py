@@ -13,12 +13,15 @@ ALIASES = ("feed-forward", "two-layer")
 
 
 class MLPHead(Head):
-    """``logits = W2 dropout(gelu(W1 vec(x) + b1)) + b2``, W Xavier-uniform, b zero.
+    """One hidden layer: ``logits = W2 dropout(gelu(W1 vec(x) + b1)) + b2``.
+
+    ``W1`` (width, layers x hidden_size) and ``W2`` (classes, width) start
+    Xavier-uniform, ``b1`` and ``b2`` at 0.
 
     Args:
         width: K, hidden units.
-        dropout: probability in [0, 1) that a hidden unit is set to zero in training; the others
-            are divided by ``1 - dropout``.
+        dropout: probability in [0, 1) that a hidden unit is set to zero in training;
+            the others are divided by ``1 - dropout``.
     """
 
     def __init__(
@@ -42,8 +45,9 @@ class MLPHead(Head):
             nn.init.zeros_(module.bias)
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
-        """(B, L, D) -> logits (B, C); ``noise_BK`` None is evaluation."""
+        """(B, L, D) -> (B, C); without ``noise_BK`` it is an evaluation."""
         hidden_BK = functional.gelu(self.fc1(x_BLD.flatten(1)))
         if noise_BK is not None:
             hidden_BK = hidden_BK * (noise_BK >= self.dropout) / (1 - self.dropout)
-        return self.fc2(hidden_BK)
+        logits_BC: Tensor = self.fc2(hidden_BK)
+        return logits_BC

@@ -1,4 +1,7 @@
-"""Cross-entropy."""
+"""Cross-entropy.
+
+B batch, C classes.
+"""
 
 from torch import Tensor
 from torch.nn import functional
@@ -15,7 +18,8 @@ class CrossEntropy(Loss):
     Formula: ``-(1 - s) log p_y - s/C sum_c log p_c`` with smoothing s.
 
     Args:
-        smoothing: 0 to below 1; the share of the target that all classes have alike.
+        smoothing: s, 0 to below 1; the share of the target that is spread evenly over
+            all classes.
 
     Source: of the smoothing, Szegedy et al. 2016, arXiv 1512.00567, section 7.
     """

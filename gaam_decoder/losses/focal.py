@@ -1,4 +1,7 @@
-"""Focal loss."""
+"""Focal loss.
+
+B batch, C classes.
+"""
 
 from torch import Tensor
 from torch.nn import functional
@@ -10,15 +13,21 @@ from gaam_decoder.losses.base import Loss
 class Focal(Loss):
     """Cross-entropy that gives less weight to rows that are already right.
 
-    Formula: ``-alpha (1 - p_y)^gamma log p_y``, p the softmax of the logits, y the label; averaged
-    over the batch. ``gamma=0, alpha=1`` is cross-entropy. The defaults are those that the paper
-    used for speech.
+    Formula: ``-alpha (1 - p_y)^gamma log p_y``, p the softmax of the logits, y the
+    label; averaged over the batch.
+
+    ``gamma=0, alpha=1`` is cross-entropy. The paper used the defaults for speech.
 
     Args:
-        gamma: >= 0; how much less a row counts that is right.
+        gamma: >= 0; the larger, the less a row counts that is right.
         alpha: > 0; a factor, the same for all classes.
 
-    Source: Lin et al. 2017, arXiv 1708.02002, equation 5, with softmax in place of sigmoid.
+    Numerics:
+        ``1 - p_y`` is computed from ``log p_y``, without cancellation where p_y is near
+        1, and is at least 1e-12: for gamma < 1 the slope at 0 is infinite.
+
+    Source: Lin et al. 2017, arXiv 1708.02002, equation 5, with softmax in place of
+    sigmoid.
     """
 
     def __init__(self, *, gamma: float = 2.5, alpha: float = 0.25) -> None:
@@ -29,10 +38,7 @@ class Focal(Loss):
 
     def __call__(self, logits_BC: Tensor, label_B: Tensor) -> Tensor:
         """Mean over the batch, a scalar."""
-        log_p_B = functional.log_softmax(logits_BC, dim=-1).gather(1, label_B[:, None])[
-            :, 0
-        ]
-        # of log p rather than of p: 1 - p cancels where p is near 1, and (0)^gamma has an infinite
-        # slope for gamma < 1
+        log_p_BC = functional.log_softmax(logits_BC, dim=-1)
+        log_p_B = log_p_BC.gather(1, label_B[:, None])[:, 0]
         wrong_B = (-log_p_B.expm1()).clamp_min(1e-12)
         return -(self.alpha * wrong_B**self.gamma * log_p_B).mean()

@@ -15,7 +15,7 @@ from gaam_cache.common.devices import free_memory, with_float64
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder, on_paper
-from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
+from gaam_decoder.heads.base import Examples, Fit, FittedHead
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.write import SeedResult
 from gaam_decoder.specs import Spec, head_class

@@ -20,7 +20,7 @@ from gaam_cache.common.version import __version__
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
-from gaam_decoder.heads._fitted import Fit
+from gaam_decoder.heads.base import Fit
 from gaam_decoder.number_lists import PER_CLASS, spell_numbers
 from gaam_decoder.recipe import OF_STEPS, Recipe
 from gaam_decoder.runs.files import SAME

@@ -24,8 +24,7 @@ from gaam_decoder.decoder import (
     stream_seed,
     without_random_numbers,
 )
-from gaam_decoder.losses._weighted import balanced
-from gaam_decoder.losses.base import Loss
+from gaam_decoder.losses.base import Loss, balanced
 from gaam_decoder.optimizers.base import Optimizer
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.write import SeedResult

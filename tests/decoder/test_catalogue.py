@@ -15,14 +15,20 @@ NAMES = plugins.names("gaam_decoder.attention")
 
 def test_every_mechanism_is_described_without_memory() -> None:
     for name in NAMES:
-        about = describe_mechanism(name, 40, 5120)
-        assert about["formula"], name
-        assert all(option["value"] is not None for option in about["options"]), name
-        sizes = about["parameters"]["tensors"].values()
-        assert about["parameters"]["total"] == sum(map(prod, sizes)), name
-    about = describe_mechanism("laplace:heads=4,location=median", 24, 1024)
-    assert about["parameters"]["tensors"] == {"offset": [4, 1024], "b": [4, 1024]}
-    assert [option["value"] for option in about["options"]] == [4, "median", "peak"]
+        description = describe_mechanism(name, 40, 5120)
+        assert description["formula"], name
+        assert all(option["value"] is not None for option in description["options"]), (
+            name
+        )
+        sizes = description["parameters"]["tensors"].values()
+        assert description["parameters"]["total"] == sum(map(prod, sizes)), name
+    description = describe_mechanism("laplace:heads=4,location=median", 24, 1024)
+    assert description["parameters"]["tensors"] == {"offset": [4, 1024], "b": [4, 1024]}
+    assert [option["value"] for option in description["options"]] == [
+        4,
+        "median",
+        "peak",
+    ]
 
 
 def test_what_does_not_load_is_listed_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,6 +38,6 @@ def test_what_does_not_load_is_listed_as_that(monkeypatch: pytest.MonkeyPatch) -
         return load(package, name, **more) if name != "mha" else 1 / 0
 
     monkeypatch.setattr(plugins, "load", loaded)
-    said = catalogue_in_words(catalogue(40, 5120))
-    assert "ZeroDivisionError" in said
-    assert "81,920" in said, "of those that do"
+    text = catalogue_in_words(catalogue(40, 5120))
+    assert "ZeroDivisionError" in text
+    assert "81,920" in text, "the others are described"

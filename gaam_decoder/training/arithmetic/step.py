@@ -12,8 +12,7 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from gaam_cache.common.devices import float64
 from gaam_decoder.decoder import Decoder, DecoderSpec
-from gaam_decoder.losses._weighted import weighted_mean
-from gaam_decoder.losses.base import Loss
+from gaam_decoder.losses.base import Loss, weighted_mean
 from gaam_decoder.optimizers.base import Optimizer, take_step
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import build

@@ -142,7 +142,7 @@ def test_parameters_stay_in_their_domain_under_aggressive_steps(text: str) -> No
     assert attention(inputs()).isfinite().all()
     lowest = {"k": 2.0, "c": 9.9e-4, "h": 1e-3, "weight": 0.0, "xi": 1e-3}
     if isinstance(attention, DensityGate):
-        floors = {one.name: one.floor for one in attention.learns}
+        floors = {parameter.name: parameter.floor for parameter in attention.learns}
         lowest |= {name: floor for name, floor in floors.items() if floor is not None}
     for name, value in attention.learned().items():
         assert value.isfinite().all()
@@ -263,13 +263,12 @@ def test_a_decoder_is_its_head_after_its_mechanism() -> None:
         with torch.no_grad():  # biases start at zero
             for parameter in decoder.parameters():
                 parameter.add_(0.1 * torch.rand_like(parameter))
-        found, plain = decoder(x), decoder.head(decoder.attention(x))
-        torch.testing.assert_close(found, plain, rtol=1e-12, atol=1e-12, msg=text)
-        losses, weights = (
-            (one.logsumexp(1).mean() for one in (found, plain)),
-            [*decoder.parameters()],
-        )
+        joined = decoder(x)
+        plain = decoder.head(decoder.attention(x))
+        torch.testing.assert_close(joined, plain, rtol=1e-12, atol=1e-12, msg=text)
+        weights = list(decoder.parameters())
         gradients = [
-            torch.autograd.grad(loss, weights, retain_graph=True) for loss in losses
+            torch.autograd.grad(logits.logsumexp(1).mean(), weights, retain_graph=True)
+            for logits in (joined, plain)
         ]
         torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-8, msg=text)

@@ -78,11 +78,11 @@ def density(attention: DensityGate, r: Array = R) -> Array:
 def inside(draw: st.DrawFn, cls: type[DensityGate]) -> dict[str, float]:
     """A value in its domain for everything that a density learns."""
     return {
-        one.name: draw(
-            st.just(one.start)
-            | (st.floats(-8, 8) if one.floor is None else st.floats(0.2, 8))
+        parameter.name: draw(
+            st.just(parameter.start)
+            | (st.floats(-8, 8) if parameter.floor is None else st.floats(0.2, 8))
         )
-        for one in cls.learns
+        for parameter in cls.learns
     }
 
 
@@ -94,15 +94,16 @@ def inputs(seed: int = 1) -> torch.Tensor:
 @pytest.mark.parametrize("name", GATES)
 def test_a_gate_starts_where_it_says(name: str) -> None:
     attention = build_attention(parse_attention(name), L, D)
-    declared = {one.name: one.start for one in GATES[name].learns}
-    found = {
+    learns = GATES[name].learns
+    declared = {parameter.name: parameter.start for parameter in learns}
+    values = {
         key: set(value.ravel().tolist()) for key, value in attention.named_parameters()
     }
-    assert list(found) == ["offset", *declared]
+    assert list(values) == ["offset", *declared]
     shown = torch.tensor(list(declared.values())).tolist()
-    assert list(found.values()) == [{0.0}, *({start} for start in shown)]
-    for one in GATES[name].learns:
-        assert one.floor is None or one.start >= one.floor
+    assert list(values.values()) == [{0.0}, *({start} for start in shown)]
+    for parameter in learns:
+        assert parameter.floor is None or parameter.start >= parameter.floor
 
 
 @pytest.mark.parametrize("name", GATES)

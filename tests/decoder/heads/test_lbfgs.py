@@ -125,6 +125,6 @@ def test_a_choice_at_an_end_of_the_grid_is_known(
 
 def test_one_class_and_two_rows_are_enough() -> None:
     head = LBFGSHead(1, 2, 1)
-    one = Examples(torch.randn(2, 2), torch.zeros(2, dtype=torch.long))
-    assert head.fit(one, one, lambda done, text: None).log[0]["accuracy"] == 1
+    rows = Examples(torch.randn(2, 2), torch.zeros(2, dtype=torch.long))
+    assert head.fit(rows, rows, lambda done, text: None).log[0]["accuracy"] == 1
     assert head.fc.weight.isfinite().all()

@@ -35,8 +35,8 @@ def test_a_weighted_loss_is_the_mean_of_weighted_losses_of_single_rows(
     loss_of = loss_named(name)
     logits, label, weight = batch(rows)
     each = [float(loss_of(logits[n : n + 1], label[n : n + 1])) for n in range(rows)]
-    found = weighted_mean(loss_of, logits, label, weight)
-    assert float(found) == pytest.approx(np.dot(weight.numpy(), each) / rows, rel=1e-12)
+    mean = weighted_mean(loss_of, logits, label, weight)
+    assert float(mean) == pytest.approx(np.dot(weight.numpy(), each) / rows, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -49,17 +49,19 @@ def test_gradients_of_weighted_losses_equal_finite_differences(name: str) -> Non
 
 
 def test_balanced_weights_make_all_classes_count_alike() -> None:
-    """n / (k n_c) by hand; a class without a row weighs nothing and is none of the k."""
+    """n / (k n_c) by hand; a class without rows has weight 0 and is not in k."""
     generator = np.random.default_rng(0)
     for classes in (1, 2, 3, 7):
         for _ in range(20):
-            told = torch.from_numpy(
+            label_SN = torch.from_numpy(
                 generator.integers(0, classes, (3, 25)) ** 2 // classes
             )
-            found = balanced(told, classes + 1, torch.float64)
-            for label_N, weight_C in zip(told.numpy(), found.numpy(), strict=True):
-                there, counts = np.unique(label_N, return_counts=True)
+            weight_SC = balanced(label_SN, classes + 1, torch.float64)
+            for label_N, weight_C in zip(
+                label_SN.numpy(), weight_SC.numpy(), strict=True
+            ):
+                present, counts = np.unique(label_N, return_counts=True)
                 expected = np.zeros(classes + 1)
-                expected[there] = 25 / (len(there) * counts)
+                expected[present] = 25 / (len(present) * counts)
                 np.testing.assert_allclose(weight_C, expected, rtol=1e-14)
                 np.testing.assert_allclose(weight_C[label_N].mean(), 1.0, rtol=1e-12)

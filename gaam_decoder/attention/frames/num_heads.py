@@ -1,10 +1,15 @@
-"""How many heads a mechanism has where nobody says."""
+"""How many heads a mechanism has.
+
+L layers.
+"""
 
 from gaam_cache.common.errors import ConfigError, check_option
 
 DEFAULT_HEADS = 8
 LEAST_LAYERS = 3
-"""Of a head where nobody says: over two, standardised values are 1 or -1 and densities alike."""
+"""Layers of a head that nobody asked for.
+
+Of two layers, standardised values are 1 and -1, so that all densities are alike."""
 
 
 def heads_over_layers(num_layers: int, heads: int | None) -> int:
@@ -12,35 +17,36 @@ def heads_over_layers(num_layers: int, heads: int | None) -> int:
 
     Args:
         num_layers: L.
-        heads: the number asked for; None takes the largest divisor of L up to 8 that leaves groups
-            of three or more layers (40 -> 8, 24 -> 8, 12 -> 4, 6 -> 2), and 1 where there is none.
+        heads: the number that was asked for. None takes the largest divisor of L up to
+            8 that leaves groups of three or more layers (40 -> 8, 24 -> 8, 12 -> 4,
+            6 -> 2), and 1 where there is none.
 
     Raises:
-        ConfigError: ``heads`` does not divide L, or leaves one layer per group, whose spread is
-            zero.
+        ConfigError: ``heads`` does not divide L, or leaves one layer per group, whose
+            spread is zero.
     """
     valid = [n for n in range(1, num_layers // 2 + 1) if num_layers % n == 0]
     if not valid:
         raise ConfigError(
-            "a density over layers needs at least two of them",
+            "a density over layers needs at least two layers",
             expected="two layers or more",
             found=f"{num_layers} layer",
-            hint="name more with --layers, or choose a mechanism that can do with one, such as mha",
+            hint="choose more --layers, or a mechanism for one layer, such as mha",
         )
     if heads is None:
-        fit = (
+        usual = [
             n for n in valid if n <= DEFAULT_HEADS and num_layers // n >= LEAST_LAYERS
-        )
-        return max(fit, default=1)
-    expected = (
-        f"one of: {', '.join(map(str, valid))} ({num_layers} layers in equal groups)"
-    )
+        ]
+        return max(usual, default=1)
+
+    numbers = ", ".join(map(str, valid))
+    expected = f"one of: {numbers} ({num_layers} layers in equal groups)"
     check_option(heads in valid, "heads", heads, expected)
     return heads
 
 
 def heads_over_features(hidden_size: int, heads: int | None) -> int:
-    """Heads that split the hidden size equally; None takes the largest divisor up to 8.
+    """Heads that split the features equally; None takes the largest divisor up to 8.
 
     Raises:
         ConfigError: ``heads`` does not divide the hidden size.
