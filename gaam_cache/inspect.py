@@ -303,9 +303,9 @@ def _plan_to_dict(plan: Plan, splits: dict[str, dict[str, Any]]) -> dict[str, An
     identity = plan.identity
     return {
         "maker": plan.maker,
-        "encoder": plan.encoder["name"],
+        "encoder": plan.encoder.name,
         "label": plan.encoder_label,
-        "revision": plan.encoder["revision"],
+        "revision": plan.encoder.revision,
         "dataset": plan.dataset_label,
         "compute_dtype": identity["dtype"],
         "pool_over": identity.get("pool_over", "all"),

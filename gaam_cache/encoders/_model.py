@@ -51,7 +51,8 @@ from gaam_cache.encoders._weights import (
 from gaam_cache.encoders.base import Encoder, PreciseStates, RowStates
 from gaam_cache.encoders.poolings.base import load_poolings
 from gaam_cache.store.files import hash_file
-from gaam_cache.store.plan import CONVENTIONS, Batching
+from gaam_cache.store.plan import CONVENTIONS
+from gaam_cache.store.records import Batching
 
 
 class ModelEncoder(Encoder):

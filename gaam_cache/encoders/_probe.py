@@ -25,7 +25,7 @@ from gaam_cache.encoders._precision import (
     HigherPrecisionModel,
     higher_precision_or_none,
 )
-from gaam_cache.store.plan import BATCHINGS, Batching
+from gaam_cache.store.records import BATCHINGS, Batching
 from gaam_cache.store.rounding import ROUNDING, UNMOVED, proof_limit, relative_deviation
 
 Items = Sequence[Any]

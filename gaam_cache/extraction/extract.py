@@ -322,7 +322,7 @@ def _existing_plan(job: Job) -> Plan | None:
     if not os.path.lexists(out / PLAN_FILE):
         check_no_other_cache(out, fingerprint(job.fields))
         return None
-    plan = adopt_plan(out, job.fields, job.provenance)
+    plan = adopt_plan(out, job.fields, job.dataset)
     broken = discard_broken(out, plan)
     warn(f"{name} is made again: {reason}" for name, reason in broken.items())
     return plan

@@ -37,6 +37,7 @@ from gaam_cache.store.plan import (
     ShardSpec,
     rows_per_shard,
 )
+from gaam_cache.store.records import DatasetRecord, EncoderRecord
 from gaam_cache.store.shard import (
     ROW_DATASETS,
     UNLABELLED,
@@ -68,9 +69,7 @@ class Job(NamedTuple):
     rows: dict[str, Rows]  # by split
     encoder: Encoder
     fields: dict[str, Any]  # what the fingerprint of its cache covers
-    provenance: dict[str, Any]  # how to read the same rows again, from any folder
-    shared_texts: dict[str, dict[str, int]]  # see ``CheckedRows``
-    equal_rows: dict[str, list[list[int]]]  # see ``CheckedRows``
+    dataset: DatasetRecord  # how to read the same rows again, from any folder
 
     @property
     def num_rows(self) -> int:
@@ -114,32 +113,35 @@ def prepare_job(
         rows=rows,
         encoder=encoder,
         fields=fields,
-        provenance=_provenance(config, rows),
-        shared_texts=checked.shared_texts,
-        equal_rows=checked.equal_rows,
+        dataset=_dataset_record(config, checked),
     )
 
 
-def _provenance(config: ExtractConfig, rows: Mapping[str, Rows]) -> dict[str, Any]:
+def _dataset_record(config: ExtractConfig, checked: CheckedRows) -> DatasetRecord:
     """What a plan records of the data set."""
-    # the bundled sample has no path, even if a folder here happens to have its name
-    path = None
-    if config.dataset != DEFAULT_DATASET:
-        path = _local_path(config.dataset)
-    provenance: dict[str, Any] = {
-        "name": config.dataset,
-        "path": path,
-        "revision": _first_split(rows).revision,
+    settings: dict[str, Any] = {
         "text_columns": list(config.text_columns),
         "label_column": config.label_column,
         "limit": config.limit,
-        "origin": {split: split_rows.origin for split, split_rows in rows.items()},
         **recorded_settings(config, "dataset"),
     }
     # without a limit the rule has no meaning
     if config.limit is not None:
-        provenance["limit_rule"] = config.limit_rule
-    return provenance
+        settings["limit_rule"] = config.limit_rule
+    # the bundled sample has no path, even if a folder here happens to have its name
+    path = None
+    if config.dataset != DEFAULT_DATASET:
+        path = _local_path(config.dataset)
+    rows = checked.rows
+    return DatasetRecord(
+        name=config.dataset,
+        path=path,
+        revision=_first_split(rows).revision,
+        origin={split: split_rows.origin for split, split_rows in rows.items()},
+        shared_texts=checked.shared_texts,
+        equal_rows=checked.equal_rows,
+        settings=settings,
+    )
 
 
 def read_rows(
@@ -241,8 +243,8 @@ def new_plan(
     fields: dict[str, Any],
     rows: Mapping[str, Rows],
     *,
-    encoder: dict[str, Any],
-    dataset: dict[str, Any],
+    encoder: EncoderRecord,
+    dataset: DatasetRecord,
     num_layers: int,
     hidden_size: int,
     shard_rows: int,
@@ -289,33 +291,25 @@ def make_plan(job: Job) -> Plan:
     """Make the plan of a job, whose encoder must be loaded."""
     config = job.config
     encoder = job.encoder
-    reference = measure_reference(encoder)
     # an encoder that is known by a name of its own, such as tfidf, has no path
     encoder_path = None
     if not encoder.called:
         encoder_path = _local_path(config.encoder)
-    encoder_record: dict[str, Any] = {
-        "kind": _first_split(job.rows).kind,
-        "name": encoder.name,
-        "path": encoder_path,
-        "revision": encoder.revision,
-        "batching": encoder.batching,
-    }
-    if reference:
-        encoder_record["reference"] = reference
-    if encoder.adapter_of:
-        encoder_record["adapter_of"] = encoder.adapter_of
-    encoder_record |= recorded_settings(config, "encoder")
-
-    dataset_record = job.provenance | {"shared_texts": job.shared_texts}
-    if job.equal_rows:
-        dataset_record["equal_rows"] = job.equal_rows
-
+    encoder_record = EncoderRecord(
+        kind=_first_split(job.rows).kind,
+        name=encoder.name,
+        path=encoder_path,
+        revision=encoder.revision,
+        batching=encoder.batching,
+        reference=measure_reference(encoder),
+        adapter_of=encoder.adapter_of,
+        settings=recorded_settings(config, "encoder"),
+    )
     return new_plan(
         covered_fields(job.fields, encoder),
         job.rows,
         encoder=encoder_record,
-        dataset=dataset_record,
+        dataset=job.dataset,
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
         shard_rows=config.shard_rows,

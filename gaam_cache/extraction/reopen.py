@@ -37,22 +37,23 @@ def settings_of(plan: Plan) -> dict[str, Any]:
     """
     encoder = plan.encoder
     dataset = plan.dataset
+    reading = dataset.settings
     identity = plan.identity
     values: dict[str, Any] = {
-        "encoder": encoder.get("path") or encoder["name"],
-        "revision": encoder["revision"],
+        "encoder": encoder.path or encoder.name,
+        "revision": encoder.revision,
         "untrained_encoder": plan.untrained_seed is not None,
         "encoder_seed": plan.untrained_seed,
-        "dataset": dataset.get("path") or dataset["name"],
-        "dataset_revision": dataset.get("revision"),
+        "dataset": dataset.path or dataset.name,
+        "dataset_revision": dataset.revision,
         "splits": list(plan.rows),
         "pool": list(plan.pooling),
         "storage_dtype": plan.storage_dtype,
-        "text_columns": dataset.get("text_columns"),
-        "label_column": dataset.get("label_column"),
-        "limit": dataset.get("limit"),
+        "text_columns": reading.get("text_columns"),
+        "label_column": reading.get("label_column"),
+        "limit": reading.get("limit"),
         # before gaam 0.3 a limit took the first rows, and plans did not record the rule
-        "limit_rule": dataset.get("limit_rule", "first"),
+        "limit_rule": reading.get("limit_rule", "first"),
         "odd_classes": [
             name for name in plan.class_names if is_odd(name) or is_number(name)
         ],
@@ -62,9 +63,9 @@ def settings_of(plan: Plan) -> dict[str, Any]:
     }
 
     # a plan has other settings only if they are not at their defaults
-    records = {"dataset": dataset, "encoder": encoder}
+    recorded = {"dataset": dataset.settings, "encoder": encoder.settings}
     for field in dataclasses.fields(ExtractConfig):
-        record = records.get(field.metadata.get(RECORDED, ""), {})
+        record = recorded.get(field.metadata.get(RECORDED, ""), {})
         if field.name in record:
             values[field.name] = record[field.name]
     return values
@@ -180,12 +181,11 @@ def _revision(plan: Plan, name: str) -> str | None:
 
     An encoder on a disk needs no commit: the hashes of its files say what it is.
     """
-    if name != plan.encoder["name"]:
+    if name != plan.encoder.name:
         return None
     if Path(name).expanduser().is_dir():
         return None
-    revision: str | None = plan.encoder["revision"]
-    return revision
+    return plan.encoder.revision
 
 
 def _fitting_rows(plan: Plan, config: ExtractConfig, name: str) -> Mapping[str, Rows]:
@@ -197,8 +197,8 @@ def _fitting_rows(plan: Plan, config: ExtractConfig, name: str) -> Mapping[str, 
     if not _is_named_kind(name) or split is None:
         return {}
     # a data set that has left its path may be on the hub under its name
-    dataset = plan.dataset["name"]
-    path = plan.dataset["path"]
+    dataset = plan.dataset.name
+    path = plan.dataset.path
     if path is not None and Path(path).exists():
         dataset = path
     return {split: find_source(dataset).read(replace(config, dataset=dataset), split)}
@@ -210,12 +210,12 @@ def _find_encoder(plan: Plan) -> str:
     An encoder that was on a disk is not searched on the hub, which may have another
     encoder of that name.
     """
-    name = plan.encoder["name"]
-    path = plan.encoder["path"]
+    name = plan.encoder.name
+    path = plan.encoder.path
     for candidate in (path, name):
         if candidate is not None and Path(candidate).expanduser().exists():
             return str(candidate)
-    is_on_hub = plan.encoder["revision"] is not None
+    is_on_hub = plan.encoder.revision is not None
     if is_on_hub or _is_named_kind(name) or name == DEFAULT_ENCODER:
         return str(name)
     raise NotFoundError(

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from gaam_cache.common import devices
 from gaam_cache.common.version import __version__
-from gaam_cache.store.plan import PLANTED_KEY
 from gaam_cache.store.reader import EmbeddingCache
+from gaam_cache.store.records import PLANTED_KEY
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.heads._fitted import Fit
@@ -206,9 +206,7 @@ def _describe_cache(cache: EmbeddingCache) -> dict[str, Any]:
     """What a run records of its cache; entries that are None are left out."""
     plan = cache.plan
     # a run records itself which of its rows are copies
-    dataset = {
-        name: value for name, value in plan.dataset.items() if name != "equal_rows"
-    }
+    recorded_plan = replace(plan, dataset=replace(plan.dataset, equal_rows={}))
     entries = {
         "fingerprint": cache.fingerprint,
         "states": plan.states if plan.reference else None,
@@ -218,9 +216,9 @@ def _describe_cache(cache: EmbeddingCache) -> dict[str, Any]:
         "layers": cache.num_layers,
         "hidden_size": cache.hidden_size,
         "rows": plan.rows,
-        "shared_texts": plan.shared_texts,
+        "shared_texts": plan.dataset.shared_texts,
         "class_names": list(cache.class_names),
-        "plan": plan.to_dict() | {"dataset": dataset},
+        "plan": recorded_plan.to_dict(),
         "fitted_on": plan.identity.get("fitted_on"),
         PLANTED_KEY: plan.planted,
         "first_layer": None if cache.first_layer == 1 else cache.first_layer,

@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import save
 
@@ -25,6 +24,7 @@ from gaam_cache.common.messages import brief, visible
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.store.files import digest_of, replace_folder, sealed_text, write_file
 from gaam_cache.store.plan import Plan
+from gaam_cache.store.records import DatasetRecord, EncoderRecord
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
@@ -233,7 +233,7 @@ def _encoder_source(plan: Plan) -> str:
     """How the encoder of a cache is identified."""
     if plan.imported:
         return "run by somebody else; states were imported"
-    revision = plan.encoder["revision"]
+    revision = plan.encoder.revision
     if revision:
         return f"revision {revision}"
     return "known by the SHA-256 of its files"
@@ -253,12 +253,12 @@ def _limits_in_words(run: RunResult, plan: Plan) -> list[str]:
     return limits
 
 
-def _on_hub(source: dict[str, Any]) -> str:
+def _on_hub(source: EncoderRecord | DatasetRecord) -> str:
     """The id of an encoder or data set that came from the hub, else nothing."""
-    is_from_hub = source.get("path") is None and source.get("revision") is not None
-    if not is_from_hub or not HUB_ID.fullmatch(source["name"]):
+    is_from_hub = source.path is None and source.revision is not None
+    if not is_from_hub or not HUB_ID.fullmatch(source.name):
         return ""
-    return str(source["name"])
+    return source.name
 
 
 def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:

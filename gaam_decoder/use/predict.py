@@ -419,11 +419,11 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
         )
 
     # what the command line leaves open is as it was for the data set of the run
-    dataset = plan.dataset
-    delimiter = config.delimiter or dataset.get("delimiter")
-    encoding = _encoding(config, path, dataset.get("encoding"))
+    recorded = plan.dataset.settings
+    delimiter = config.delimiter or recorded.get("delimiter")
+    encoding = _encoding(config, path, recorded.get("encoding"))
     if plan.kind == "text":
-        text_columns = config.text_columns or dataset.get("text_columns") or ("text",)
+        text_columns = config.text_columns or recorded.get("text_columns") or ("text",)
         if kind_of(path) == ".txt":
             text_columns = ()
         reading = ExtractConfig(
@@ -433,7 +433,7 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
         reading = ExtractConfig(
             encoding=encoding,
             delimiter=delimiter,
-            file_column=dataset.get("file_column"),
+            file_column=recorded.get("file_column"),
         )
     table = open_table(path, reading)
 
