@@ -1,6 +1,5 @@
 """What an extraction knows before it begins: its rows, its encoder and its plan."""
 
-import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -40,12 +39,12 @@ from gaam_cache.store.plan import (
 from gaam_cache.store.records import DatasetRecord, EncoderRecord
 from gaam_cache.store.shard import (
     ROW_DATASETS,
-    UNLABELLED,
     column_key,
     missing_shards,
     read_receipt,
     receipt_path,
 )
+from gaam_cache.targets.classes import Classes, class_order
 
 MAX_LISTED_CLASSES = 20  # class names that a message lists
 
@@ -317,17 +316,6 @@ def make_plan(job: Job) -> Plan:
     )
 
 
-def class_order(labels: set[str]) -> tuple[str, ...]:
-    """Sort class names: by their numbers if all are numbers, else by the alphabet.
-
-    This is for sources that declare no order of their classes.
-    """
-    if not all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels):
-        return tuple(sorted(labels))
-    # '1' and '01' are one number: then the label decides, and not the order of the set
-    return tuple(sorted(labels, key=lambda label: (int(label), label)))
-
-
 def warn(messages: Iterable[str]) -> None:
     """Warn of each message."""
     for message in messages:
@@ -361,12 +349,13 @@ def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...
     class_names = rows[reference_split].class_names
     if not class_names:
         class_names = class_order(set(rows[reference_split].labels))
+    classes = Classes(class_names)
 
     for split, split_rows in rows.items():
         # rows without labels have no class
         if not split_rows.labelled:
             continue
-        unknown_labels = set(split_rows.labels) - set(class_names)
+        unknown_labels = classes.unknown(split_rows.labels)
         if unknown_labels:
             raise _unknown_label_error(
                 min(unknown_labels),
@@ -425,9 +414,7 @@ class RowArrays:
     def __init__(self, plan: Plan, rows: Mapping[str, Rows]) -> None:
         self._plan = plan
         self._rows = rows
-        self._class_numbers = {
-            name: number for number, name in enumerate(plan.class_names)
-        }
+        self._target = plan.target
 
     def of_shard(
         self, shard: ShardSpec, lengths: Sequence[int] | NDArray[np.int64]
@@ -439,13 +426,16 @@ class RowArrays:
         split_rows = self._rows[shard.split]
         shard_slice = slice(shard.start, shard.stop)
         row_N = np.arange(shard.start, shard.stop)
-        label_N = np.full_like(row_N, UNLABELLED)
+        label_N = self._target.encode_unlabelled(len(row_N))
         if split_rows.labelled:
-            labels = split_rows.labels[shard_slice]
-            label_N = np.array([self._class_numbers[label] for label in labels])
+            label_N = self._target.encode(split_rows.labels[shard_slice])
 
-        values = {"label": label_N, "row": row_N, "num_tokens": np.asarray(lengths)}
-        arrays = {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
+        # the order of the arrays is part of the bytes of a shard
+        arrays: dict[str, tuple[str, NDArray[Any]]] = {
+            self._target.key: (self._target.dtype, label_N)
+        }
+        values = {"row": row_N, "num_tokens": np.asarray(lengths)}
+        arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
         for name, width in self._plan.columns.items():
             column = split_rows.kept[name][shard_slice]
             arrays[column_key(name)] = ("utf8", pack_strings(column, width))

@@ -20,8 +20,8 @@ from gaam_cache.config import DEFAULT_ENCODER, RECORDED, ExtractConfig, ImportCo
 from gaam_cache.encoders.base import Encoder, open_encoder
 from gaam_cache.extraction.behaviour import check_behaviour
 from gaam_cache.sources.base import MEDIA, Rows, find_source
-from gaam_cache.sources.rows.cells import is_number, is_odd
 from gaam_cache.store.plan import Plan, comparable, explain_differences
+from gaam_cache.targets.classes import is_number, is_odd
 
 ENCODER_FREE_WAYS = (
     "predict from a cache (--cache CACHE --split SPLIT), "

@@ -32,9 +32,8 @@ from gaam_cache.importing.arrays import (
     choose_arrays,
     open_file,
 )
-from gaam_cache.sources.base import NO_LABEL, Rows
+from gaam_cache.sources.base import Rows
 from gaam_cache.sources.rows import checks as row_checks
-from gaam_cache.sources.rows.cells import NO_REGRESSION, refuse_quantities
 from gaam_cache.store import dtypes
 from gaam_cache.store.files import check_writable, hash_file, short_digest
 from gaam_cache.store.plan import MAX_VALUE_BYTES, Plan, ShardSpec, write_plan
@@ -47,9 +46,14 @@ from gaam_cache.store.shard import (
     write_shard,
 )
 from gaam_cache.store.spread import FEWEST_ROWS, Spread, SpreadSums
+from gaam_cache.targets.classes import (
+    NO_LABEL,
+    names_of_array,
+    refuse_fractions,
+    refuse_quantities,
+)
 
 IMPORTABLE_DTYPES = (*dtypes.ITEM_BYTES, "float64")
-MAX_NUM_CLASSES = 10**6  # a plan names every class: a larger label is no class
 EXPECTED_COLUMN_VALUES = (
     f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
 )
@@ -797,36 +801,20 @@ def _read_classes(
         )
     first_array = next(iter(labels_by_split.values()))
     deciding_array = labels_by_split.get("train", first_array)
-    _refuse_fractions(deciding_array)
+    refuse_fractions(
+        deciding_array.name,
+        deciding_array.dtype,
+        deciding_array.shape,
+        deciding_array.where,
+    )
     # any whole number or string may be the label of a class
     expected = "whole numbers or strings"
     labels = deciding_array.values("labels", None, lambda label: True, expected)
 
     has_strings = deciding_array.dtype == STRINGS
-    names = given_names
     if has_strings:
         refuse_quantities(labels, deciding_array.where)
-        names = names or job.class_order(set(labels))
-    # classes that are numbers and have no names are called 0, 1, 2 and so on
-    if not names:
-        num_classes = min(max(labels, default=-1) + 1, MAX_NUM_CLASSES)
-        names = tuple(map(str, range(num_classes)))
-    if "" in names or len(set(names)) < len(names):
-        raise ConfigError(
-            "class names must differ, and none be empty", found=", ".join(names)
-        )
+    names = names_of_array(labels, given_names, are_texts=has_strings)
     if has_strings:
         return names, {name: name for name in names}
     return names, dict(enumerate(names))
-
-
-def _refuse_fractions(labels: Array) -> None:
-    """Refuse fractions as labels: a decoder would learn each number as a class."""
-    if labels.dtype.startswith(("float", "bfloat")):
-        raise DataError(
-            f"the labels '{labels.name}' are floating-point numbers: {NO_REGRESSION}",
-            expected="classes: whole numbers from 0, or strings",
-            found=f"{labels.dtype} {labels.shape}",
-            where=labels.where,
-            hint="numbers of classes that were stored so: labels.astype(int)",
-        )

@@ -41,6 +41,7 @@ from gaam_cache.store.records import (
 )
 from gaam_cache.store.reference import decode_sketch, largest_deviation, states_digest
 from gaam_cache.store.rounding import ROUNDING, recompute_limit
+from gaam_cache.targets.classes import Classes
 
 FORMAT = "gaam-cache"
 FORMAT_VERSION = 1
@@ -169,6 +170,11 @@ class Plan:
         if sliced:
             return int(sliced[1])
         return 0 if layers == CONVENTIONS[0] else 1
+
+    @property
+    def target(self) -> Classes:
+        """What is predicted, and how its labels are stored."""
+        return Classes(self.class_names)
 
     @property
     def batching(self) -> Batching:

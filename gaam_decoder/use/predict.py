@@ -38,6 +38,7 @@ from gaam_cache.store.plan import (
     differences,
 )
 from gaam_cache.store.reader import open_cache
+from gaam_cache.targets.classes import Classes
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import (
     CHUNK_ROWS,
@@ -523,7 +524,7 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
     columns: dict[str, Any] = {"row": range(len(split))}
     columns |= {name: split.column(name) for name in cache.columns}
     if split.labelled:
-        columns["label"] = [split.class_names[label] for label in split.labels]
+        columns["label"] = Classes(split.class_names).decode(split.labels)
 
     def chunks() -> Iterator[tuple[Records, slice]]:
         for start in range(0, len(split), CHUNK_ROWS):

@@ -13,9 +13,9 @@ import gaam_cache
 from gaam_cache.common.errors import ConfigError, NumericsError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.extraction.job import class_order
 from gaam_cache.store.plan import rows_per_shard
 from gaam_cache.store.shard import receipt_path
+from gaam_cache.targets.classes import class_order
 from tests.conftest import shard_bytes
 
 
