@@ -173,9 +173,14 @@ def fetch(
 
 
 def fetch_model(
-    repo_id: str, revision: str | None, *, weights: bool = True
+    repo_id: str, revision: str | None, *, needs_weights: bool = True
 ) -> tuple[Path, str]:
     """Fetch configuration, tokenizer and safetensors weights, also of adapters.
+
+    Args:
+        repo_id: the model on the hub.
+        revision: its commit, branch or tag; None for the newest commit.
+        needs_weights: whether the weights will be read; if not, they are not fetched.
 
     Returns:
         The folder and its commit.
@@ -184,7 +189,7 @@ def fetch_model(
     small_files = SMALL + RARE
     folder, _ = fetch(repo_id, revision, small_files, kind="model")
     refuse_code(folder)
-    if weights:
+    if needs_weights:
         patterns = (*small_files, *WEIGHTS, ADAPTER_WEIGHTS)
         folder, _ = fetch(repo_id, folder.name, patterns, kind="model")
     return folder, folder.name

@@ -442,21 +442,21 @@ class RowArrays:
         return arrays
 
 
-def discard_broken(root: Path, plan: Plan) -> dict[str, str]:
-    """Remove broken receipts, so that their shards are made again.
+def shards_to_make(root: Path, plan: Plan) -> list[ShardSpec]:
+    """The shards that a cache lacks, in the order of the plan.
 
-    A receipt is broken if it cannot be read, does not fit the plan, or names a file
-    that is gone, has another size or is no regular file. No byte of it is read.
+    Broken receipts are removed, with a warning: their shards are made again. A receipt
+    is broken if it cannot be read, does not fit the plan, or names a file that is gone,
+    has another size or is no regular file. No byte of it is read.
 
-    Returns:
-        Name of each shard whose receipt was removed -> what was wrong with it.
+    Other workers may make some of these shards at any time.
 
     Raises:
         OutOfReachError: a file is on a disk that is not here, or belongs to another
             cache. Its receipt stays, for the file may be whole.
     """
-    broken: dict[str, str] = {}
     missing = set(missing_shards(root, plan))
+    reason_by_shard: dict[str, str] = {}
     for shard in plan.shards():
         if shard.name in missing:
             continue
@@ -465,8 +465,10 @@ def discard_broken(root: Path, plan: Plan) -> dict[str, str]:
         except OutOfReachError:
             raise
         except CacheError as error:
+            missing.add(shard.name)
             # another worker may remove it first
             with suppress(FileNotFoundError):
                 receipt_path(root, shard.name).unlink()
-                broken[shard.name] = error.reason
-    return broken
+                reason_by_shard[shard.name] = error.reason
+    warn(f"{name} is made again: {reason}" for name, reason in reason_by_shard.items())
+    return [shard for shard in plan.shards() if shard.name in missing]

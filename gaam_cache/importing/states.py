@@ -40,7 +40,6 @@ from gaam_cache.store.plan import MAX_VALUE_BYTES, Plan, ShardSpec, write_plan
 from gaam_cache.store.records import PLANTED_KEY, DatasetRecord, EncoderRecord
 from gaam_cache.store.shard import (
     embeddings_key,
-    missing_shards,
     prepare_folder,
     remove_locks,
     write_shard,
@@ -723,27 +722,19 @@ def _write_shards(
     report: ReportProgress,
 ) -> int:
     """Write the shards that are missing or broken; return their number."""
-    reason_by_shard = job.discard_broken(config.out, plan)
-    job.warn(
-        f"{name} is made again: {reason}" for name, reason in reason_by_shard.items()
-    )
     row_arrays = job.RowArrays(plan, rows)
-    missing_names = set(missing_shards(config.out, plan))
-    shards_made = 0
-    for shard in plan.shards():
+    # an earlier import, which was interrupted, has written the other shards
+    shards = job.shards_to_make(config.out, plan)
+    for shard in shards:
         split_size = plan.rows[shard.split]
         report(shard.start, split_size, f"writing shards of '{shard.split}'")
-        # an earlier import, which was interrupted, has written the other shards
-        if shard.name not in missing_names:
-            continue
         states_NLD = rows[shard.split].read_for_storage(shard, plan.storage_dtype)
         key = embeddings_key(plan, plan.pooling[0])
         arrays = {key: (plan.storage_dtype, states_NLD)}
         arrays |= row_arrays.of_shard(shard, np.ones(len(states_NLD), np.int64))
         write_shard(config.out, plan, shard, arrays)
-        shards_made += 1
     remove_locks(config.out)
-    return shards_made
+    return len(shards)
 
 
 def _rounding_warnings(

@@ -71,8 +71,20 @@ def _is_text_or_null(value: object) -> TypeGuard[str | None]:
     return value is None or isinstance(value, str)
 
 
+def _is_truth_value(value: object) -> TypeGuard[bool]:
+    return isinstance(value, bool)
+
+
 def _is_truth_value_or_null(value: object) -> TypeGuard[bool | None]:
     return value is None or isinstance(value, bool)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return is_integer(value) and value > 0
+
+
+def _is_count_or_null(value: object) -> TypeGuard[int | None]:
+    return value is None or _is_count(value)
 
 
 def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -85,6 +97,9 @@ def _is_texts(value: object) -> TypeGuard[dict[str, str]]:
 
 TEXT = JsonType("a text", _is_text)
 TEXT_OR_NULL = JsonType("a text or null", _is_text_or_null)
+TRUTH_VALUE = JsonType("true or false", _is_truth_value)
 TRUTH_VALUE_OR_NULL = JsonType("true, false or null", _is_truth_value_or_null)
+COUNT = JsonType("a whole number above 0", _is_count)
+COUNT_OR_NULL = JsonType("a whole number above 0 or null", _is_count_or_null)
 OBJECT = JsonType("an object", _is_object)
 TEXTS = JsonType("an object of texts", _is_texts)
