@@ -209,7 +209,7 @@ def refuse_code(folder: Path) -> None:
     bidirectional model.
     """
 
-    def check(part: dict[str, Any]) -> dict[str, Any]:
+    def check(part: dict[str, object]) -> dict[str, object]:
         for key, value in part.items():
             if _is_foreign_code(key, value):
                 raise ConfigError(
@@ -228,7 +228,7 @@ def refuse_code(folder: Path) -> None:
             json.loads((folder / name).read_bytes(), object_hook=check)
 
 
-def _is_foreign_code(key: str, value: Any) -> bool:
+def _is_foreign_code(key: str, value: object) -> bool:
     """Whether an entry of a configuration names code outside of transformers."""
     if key == "auto_map":
         return bool(value)

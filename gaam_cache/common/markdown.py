@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from gaam_cache.common.messages import visible, visible_values
 
@@ -57,7 +56,7 @@ def licences(subjects: Iterable[str]) -> list[str]:
     return ["## Licences", "", *items(lines)]
 
 
-def front_matter(values: Mapping[str, Any], slots: Mapping[str, str]) -> list[str]:
+def front_matter(values: Mapping[str, object], slots: Mapping[str, str]) -> list[str]:
     """The YAML at the start of a card.
 
     Args:

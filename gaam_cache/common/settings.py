@@ -32,7 +32,7 @@ EXPECTED = {
     Path: "path",
 }
 ACCEPTED_TYPES: Any = {bool: (), int: (Integral, str), float: (Real, str)}
-TYPE_WORDS: dict[Any, str] = {
+TYPE_WORDS: dict[object, str] = {
     bool: "true|false",
     int: "N",
     float: "NUMBER",
@@ -100,23 +100,23 @@ class Setting:
         return f"{text}."
 
 
-def fields_of(config: object) -> tuple[Field[Any], ...]:
+def fields_of(config: object) -> tuple[Field[object], ...]:
     """The fields of a configuration, or of a class of configurations."""
     return dataclasses.fields(config)  # type: ignore[arg-type]
 
 
-def is_key(field: Field[Any]) -> bool:
+def is_key(field: Field[object]) -> bool:
     """Whether a field has no option of its own."""
     return "key" in field.metadata
 
 
-def key_of(field: Field[Any]) -> str:
+def key_of(field: Field[object]) -> str:
     """The key of a field in TOML files and ``--set``: ``text-column``."""
     flag = field.metadata.get("flag") or option_of(field.name)
     return str(flag).removeprefix("--")
 
 
-def command_words(field: Field[Any], value: Any) -> Iterator[str]:
+def command_words(field: Field[object], value: object) -> Iterator[str]:
     """Yield the words of a command line that give a field a value.
 
     A list gives one option, or one ``--set``, for each of its values.
@@ -150,7 +150,7 @@ def name_in_messages(config: object, name: str) -> str:
     return f"--{key_of(field)}"
 
 
-def settle(config: Any) -> None:
+def settle(config: object) -> None:
     """Parse the value of every field into the type of the field, in place.
 
     The constructor of a configuration calls this, so values may be text of the command
@@ -179,7 +179,7 @@ def settle(config: Any) -> None:
 
 
 def _bad_value_error(
-    config: Any, name: str, value: Any, error: Exception
+    config: object, name: str, value: object, error: Exception
 ) -> ConfigError:
     """The error for an invalid value.
 
@@ -241,7 +241,7 @@ def setting_rule(*setting_names: str, holds: bool, problem: str, expected: str) 
     return " ".join(setting_names), holds, problem, expected
 
 
-def check_rules(config: Any, rules: Iterable[Rule]) -> None:
+def check_rules(config: object, rules: Iterable[Rule]) -> None:
     """Raise ConfigError for the first rule that the settings break.
 
     No rule after it is evaluated, so a rule may rely on the rules before it.
@@ -283,7 +283,7 @@ def preset_names(section: str) -> list[str]:
 def resolve(
     cls: type[Config],
     section: str,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     *,
     sets: Iterable[str] | None = None,
     config_file: Path | None = None,
@@ -300,7 +300,7 @@ def resolve(
         preset: the name of a file in ``data/presets``.
     """
     # a later source overrides an earlier one
-    sources: list[tuple[str, Mapping[str, Any]]] = []
+    sources: list[tuple[str, Mapping[str, object]]] = []
     if preset is not None:
         presets = preset_names(section)
         if preset not in presets:
@@ -332,8 +332,8 @@ def resolve(
 
 
 def _by_field_name(
-    cls: type, values_by_key: Mapping[str, Any], source: str
-) -> dict[str, Any]:
+    cls: type, values_by_key: Mapping[str, object], source: str
+) -> dict[str, object]:
     """The values of one source by the name of their field.
 
     Args:
@@ -445,14 +445,14 @@ def parse_value(value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
     return _parse_single(value, kind)
 
 
-def _check_not_blank(values: Iterable[Any]) -> None:
+def _check_not_blank(values: Iterable[object]) -> None:
     """Raise ValueError for a blank text, or a text with a zero character."""
     for value in values:
         if isinstance(value, str) and (not value.strip() or "\0" in value):
             raise ValueError("something: the value is empty")
 
 
-def _parse_strings(values: Iterable[Any]) -> tuple[str, ...]:
+def _parse_strings(values: Iterable[object]) -> tuple[str, ...]:
     """The parts between commas of every text."""
     strings: list[str] = []
     for value in values:
@@ -501,7 +501,7 @@ def settings_of(cls: type) -> list[Setting]:
     return settings
 
 
-def _type_word(hint: Any) -> str:
+def _type_word(hint: object) -> str:
     """What a list of settings calls a type: its choices, LIST, N, TEXT and so on."""
     parts = (hint, *typing.get_args(hint))
     choices: list[str] = []

@@ -4,8 +4,8 @@ A kept result saves time. A wrong one would be found: for every shard and every 
 some rows are encoded again by transformers' own hidden states, and compared.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
@@ -22,7 +22,7 @@ from gaam_cache.store.files import (
 FOLDER = "probes"
 
 
-def read(conditions: dict[str, Any]) -> Measured | None:
+def read(conditions: Mapping[str, object]) -> Measured | None:
     """Read the result of a probe under these conditions.
 
     Returns:
@@ -37,7 +37,7 @@ def read(conditions: dict[str, Any]) -> Measured | None:
         return None
 
 
-def write(conditions: dict[str, Any], measured: Measured) -> None:
+def write(conditions: Mapping[str, object], measured: Measured) -> None:
     """Keep the result of a probe. If several processes write, the last one wins."""
     content = {"conditions": conditions, "measured": measured.to_dict()}
     # Without a writable folder, the next start only takes longer.
@@ -47,6 +47,6 @@ def write(conditions: dict[str, Any], measured: Measured) -> None:
         return
 
 
-def _path(conditions: dict[str, Any]) -> Path:
+def _path(conditions: Mapping[str, object]) -> Path:
     cache_folder = platformdirs.user_cache_path("gaam", appauthor=False)
     return cache_folder / FOLDER / f"{fingerprint(conditions)}.json"

@@ -453,7 +453,7 @@ class ModelEncoder(Encoder):
         """
         return None
 
-    def _probe_conditions(self, probe_length: int) -> dict[str, Any]:
+    def _probe_conditions(self, probe_length: int) -> dict[str, object]:
         """Everything that decides the result of a probe, as JSON values.
 
         A kept result is used again only under equal conditions.

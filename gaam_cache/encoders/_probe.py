@@ -103,7 +103,7 @@ class Measured:
         expected_length = self.num_layers + forward.first_layer - 1
         return isinstance(stack, nn.ModuleList) and len(stack) == expected_length
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return asdict(self)
 
     @classmethod
@@ -516,7 +516,7 @@ def _deviation(states: Tensor, alone: Tensor) -> float:
     return float(relative_deviation(states.cpu().numpy(), alone.cpu().numpy()).max())
 
 
-def _is_hidden_state(output: Any, expected_BTD: Tensor) -> bool:
+def _is_hidden_state(output: object, expected_BTD: Tensor) -> bool:
     """Whether a layer's output equals its hidden state, apart from extra positions.
 
     Some models pad rows on the right for their layers, and cut the states afterwards.

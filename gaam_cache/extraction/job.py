@@ -118,7 +118,7 @@ def prepare_job(
 
 def _dataset_record(config: ExtractConfig, checked: CheckedRows) -> DatasetRecord:
     """What a plan records of the data set."""
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "text_columns": list(config.text_columns),
         "label_column": config.label_column,
         "limit": config.limit,
@@ -193,7 +193,7 @@ def plan_fields(
     rows: Mapping[str, Rows],
     class_names: tuple[str, ...],
     content: dict[str, str],
-    identity: dict[str, Any],
+    identity: Mapping[str, object],
     storage_dtype: str,
 ) -> dict[str, Any]:
     """Everything that decides the numbers of a cache: what its fingerprint covers.

@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from gaam_cache.common import plugins, settings
 from gaam_cache.common.errors import (
@@ -30,7 +29,7 @@ ENCODER_FREE_WAYS = (
 """What a user can do without an encoder."""
 
 
-def settings_of(plan: Plan) -> dict[str, Any]:
+def settings_of(plan: Plan) -> dict[str, object]:
     """The settings of the extraction, as far as the plan records them.
 
     They are arguments of ``ExtractConfig``.
@@ -39,7 +38,7 @@ def settings_of(plan: Plan) -> dict[str, Any]:
     dataset = plan.dataset
     reading = dataset.settings
     identity = plan.identity
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         "encoder": encoder.path or encoder.name,
         "revision": encoder.revision,
         "untrained_encoder": plan.untrained_seed is not None,
@@ -71,7 +70,7 @@ def settings_of(plan: Plan) -> dict[str, Any]:
     return values
 
 
-def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
+def recorded_settings(config: ExtractConfig, part: str) -> dict[str, object]:
     """Settings that are not at their defaults, as a plan records them.
 
     A fraction becomes text: a plan has no fractions.
@@ -80,7 +79,7 @@ def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
         config: the extraction.
         part: the part of the plan that records them, "dataset" or "encoder".
     """
-    recorded: dict[str, Any] = {}
+    recorded: dict[str, object] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.metadata.get(RECORDED) != part or value == field.default:
@@ -94,13 +93,13 @@ def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
     return recorded
 
 
-def settings_of_import(config: ImportConfig) -> dict[str, Any]:
+def settings_of_import(config: ImportConfig) -> dict[str, object]:
     """The settings of an import, as a plan records them.
 
     These are its files, and the settings that are not at their defaults.
     """
     files = [str(Path(file).expanduser().absolute()) for file in config.files]
-    recorded: dict[str, Any] = {"files": files}
+    recorded: dict[str, object] = {"files": files}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.name in ("files", "out") or value == field.default:
@@ -109,7 +108,7 @@ def settings_of_import(config: ImportConfig) -> dict[str, Any]:
     return recorded
 
 
-def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
+def recorded_config(plan: Plan, out: Path, **changes: object) -> ExtractConfig:
     """The configuration of the extraction that made a cache, with some changes.
 
     Args:
@@ -239,7 +238,7 @@ def _check_decoders(plan: Plan) -> None:
     _check_same(media.decoders(), plan.decoders, problem, plan)
 
 
-def _check_identity(plan: Plan, name: str, identity: dict[str, Any]) -> None:
+def _check_identity(plan: Plan, name: str, identity: Mapping[str, object]) -> None:
     """Refuse an encoder with other files or settings."""
     # a property that was measured for only one of the two encoders does not count
     now, then = comparable({"encoder": identity}, {"encoder": plan.identity})
@@ -255,7 +254,7 @@ def _check_shape(plan: Plan, config: ExtractConfig, encoder: Encoder) -> None:
 
 
 def _check_same(
-    now: Mapping[str, Any], then: Mapping[str, Any], problem: str, plan: Plan
+    now: Mapping[str, object], then: Mapping[str, object], problem: str, plan: Plan
 ) -> None:
     """Refuse an encoder whose properties differ from those that a plan records.
 

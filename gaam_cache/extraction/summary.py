@@ -344,7 +344,7 @@ class ExtractSummary(ExtractionStats):
             **counts,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return asdict(self) | {"padding_share": self.padding_share}
 
     def in_words(self) -> str:

@@ -352,7 +352,7 @@ def read_plan(root: Path) -> Plan:
         raise _unusable_plan_error(root, error) from error
 
 
-def _check_format_version(root: Path, content: Mapping[str, Any]) -> None:
+def _check_format_version(root: Path, content: Mapping[str, object]) -> None:
     """Refuse the plan of a gaam that writes another version of the format."""
     if content.get("format") != FORMAT:
         return
@@ -477,7 +477,7 @@ def _without_measured(
     return {**fields, "encoder": encoder}
 
 
-def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+def differences(now: Mapping[str, object], then: Mapping[str, object]) -> list[str]:
     """A line for each differing field, with its dotted name; absent values are ``-``.
 
     Token ids follow from other fields: they are listed only if no other field differs.
@@ -498,7 +498,7 @@ def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
     return causes or list(lines.values())
 
 
-def _flatten(value: Any, name: str = "") -> dict[str, str]:
+def _flatten(value: object, name: str = "") -> dict[str, str]:
     """Short texts of all values in nested mappings, by their dotted names."""
     if not isinstance(value, Mapping):
         text = value if isinstance(value, str) else json.dumps(value)
@@ -510,7 +510,7 @@ def _flatten(value: Any, name: str = "") -> dict[str, str]:
 
 
 def explain_differences(
-    now: Mapping[str, Any], then: Mapping[str, Any], plan: Plan
+    now: Mapping[str, object], then: Mapping[str, object], plan: Plan
 ) -> list[str]:
     """The lines of ``differences``; if only token ids differ, name the libraries.
 

@@ -99,7 +99,7 @@ class EncoderRecord:
             settings=fields.rest(),
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """JSON values, in the order of ``cache.json``."""
         content = asdict(self)
         settings: dict[str, Any] = content.pop("settings")
@@ -136,7 +136,7 @@ class DatasetRecord:
     """Settings of the extraction that decide how rows are read, as JSON values."""
 
     @property
-    def reading_settings(self) -> dict[str, Any]:
+    def reading_settings(self) -> dict[str, object]:
         """All JSON values that can explain why the rows are others."""
         return {
             key: value
@@ -160,12 +160,12 @@ class DatasetRecord:
             settings=fields.rest(),
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """JSON values, in the order of ``cache.json``."""
         content = asdict(self)
         settings: dict[str, Any] = content["settings"]
         # a key that comes twice keeps its first place
-        ordered: dict[str, Any] = {
+        ordered: dict[str, object] = {
             "name": self.name,
             "path": self.path,
             "revision": self.revision,

@@ -78,7 +78,7 @@ def column_key(name: str) -> str:
     return f"column_{name}"
 
 
-def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, Any]:
+def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, object]:
     """Attributes of the root group of the HDF5 file, in the order of writing."""
     return {
         "format": "gaam-shard",

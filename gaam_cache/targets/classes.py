@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,7 +123,7 @@ def class_order(labels: set[str]) -> tuple[str, ...]:
 
 
 def class_of(
-    value: Any,
+    value: object,
     names: tuple[str, ...] | None,
     *,
     strip: bool = False,
@@ -168,7 +168,7 @@ def class_of(
     )
 
 
-def _is_whole_number(value: Any) -> bool:
+def _is_whole_number(value: object) -> TypeGuard[int | float]:
     """Whether a cell holds an integer, or a fraction without a rest."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
@@ -178,7 +178,7 @@ def _is_whole_number(value: Any) -> bool:
     return math.isfinite(value) and value.is_integer()
 
 
-def _class_at_index(index: int, value: Any, names: tuple[str, ...]) -> str:
+def _class_at_index(index: int, value: object, names: tuple[str, ...]) -> str:
     """The declared class at an index; ``value`` is the cell, for messages."""
     if index < 0:
         raise _missing_label_error(value, names)
@@ -187,7 +187,7 @@ def _class_at_index(index: int, value: Any, names: tuple[str, ...]) -> str:
     return names[index]
 
 
-def _class_name(value: Any, names: tuple[str, ...] | None, *, strip: bool) -> str:
+def _class_name(value: object, names: tuple[str, ...] | None, *, strip: bool) -> str:
     """The name of the class in a cell that is not the index of a declared class."""
     if value is None:
         raise _missing_label_error(value, names)
@@ -359,7 +359,7 @@ def refuse_fractions(name: str, dtype: str, shape: tuple[int, ...], where: str) 
         )
 
 
-def _missing_label_error(value: Any, names: tuple[str, ...] | None) -> NoLabelError:
+def _missing_label_error(value: object, names: tuple[str, ...] | None) -> NoLabelError:
     """The error for a cell without a label; ``names`` are the declared classes."""
     return NoLabelError(
         "a label is missing or unusable",
@@ -369,7 +369,7 @@ def _missing_label_error(value: Any, names: tuple[str, ...] | None) -> NoLabelEr
     )
 
 
-def _unusable_label_error(value: Any, names: tuple[str, ...] | None) -> DataError:
+def _unusable_label_error(value: object, names: tuple[str, ...] | None) -> DataError:
     """The error for a cell that no class can be; ``names`` are the declared classes."""
     expected = _expected_label(names)
     return unusable_cell_error("a label is unusable", value, expected, "--label-column")

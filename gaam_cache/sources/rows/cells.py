@@ -4,7 +4,6 @@ gaam refuses a cell that could mean several things. It never guesses.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from gaam_cache.common.cells import (
     is_blank,
@@ -14,7 +13,7 @@ from gaam_cache.common.cells import (
 from gaam_cache.store.plan import MAX_VALUE_BYTES
 
 
-def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:
+def text_of(record: Mapping[str, object], columns: Sequence[str]) -> str | None:
     """The text of a record: its columns joined by one space.
 
     Cells that are null or blank are left out. The others stay as they are written,
@@ -41,7 +40,7 @@ def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:
     return " ".join(parts) or None
 
 
-def kept_value(value: Any, column: str) -> str:
+def kept_value(value: object, column: str) -> str:
     """The value of a kept column as text: a string, or the digits of a whole number.
 
     Args:
