@@ -1,6 +1,7 @@
 """Inspect a cache for ``gaam inspect``: its plan, progress, workers and damage."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -69,7 +70,7 @@ class SplitInspection:
     """Counted in complete caches, up to ``COUNTED_BYTES``."""
     mean_tokens: float | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             name: value for name, value in asdict(self).items() if value is not None
         }
@@ -118,9 +119,9 @@ class Inspection:
         faults = [*self.faults.damaged, *self.faults.out_of_reach]
         return [asdict(fault) for fault in faults]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """JSON values; without a plan, its properties are missing."""
-        content: dict[str, Any] = {
+        content: dict[str, object] = {
             "kind": "cache",
             "path": str(self.path),
             "complete": self.complete,
@@ -298,14 +299,14 @@ def _inspect_existing_split(
     )
 
 
-def _plan_to_dict(plan: Plan, splits: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _plan_to_dict(plan: Plan, splits: Mapping[str, object]) -> dict[str, Any]:
     """Properties of encoder, data set and states, in the order of the output."""
     identity = plan.identity
     return {
         "maker": plan.maker,
-        "encoder": plan.encoder["name"],
+        "encoder": plan.encoder.name,
         "label": plan.encoder_label,
-        "revision": plan.encoder["revision"],
+        "revision": plan.encoder.revision,
         "dataset": plan.dataset_label,
         "compute_dtype": identity["dtype"],
         "pool_over": identity.get("pool_over", "all"),

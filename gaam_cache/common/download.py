@@ -173,9 +173,14 @@ def fetch(
 
 
 def fetch_model(
-    repo_id: str, revision: str | None, *, weights: bool = True
+    repo_id: str, revision: str | None, *, needs_weights: bool = True
 ) -> tuple[Path, str]:
     """Fetch configuration, tokenizer and safetensors weights, also of adapters.
+
+    Args:
+        repo_id: the model on the hub.
+        revision: its commit, branch or tag; None for the newest commit.
+        needs_weights: whether the weights will be read; if not, they are not fetched.
 
     Returns:
         The folder and its commit.
@@ -184,7 +189,7 @@ def fetch_model(
     small_files = SMALL + RARE
     folder, _ = fetch(repo_id, revision, small_files, kind="model")
     refuse_code(folder)
-    if weights:
+    if needs_weights:
         patterns = (*small_files, *WEIGHTS, ADAPTER_WEIGHTS)
         folder, _ = fetch(repo_id, folder.name, patterns, kind="model")
     return folder, folder.name
@@ -204,7 +209,7 @@ def refuse_code(folder: Path) -> None:
     bidirectional model.
     """
 
-    def check(part: dict[str, Any]) -> dict[str, Any]:
+    def check(part: dict[str, object]) -> dict[str, object]:
         for key, value in part.items():
             if _is_foreign_code(key, value):
                 raise ConfigError(
@@ -223,7 +228,7 @@ def refuse_code(folder: Path) -> None:
             json.loads((folder / name).read_bytes(), object_hook=check)
 
 
-def _is_foreign_code(key: str, value: Any) -> bool:
+def _is_foreign_code(key: str, value: object) -> bool:
     """Whether an entry of a configuration names code outside of transformers."""
     if key == "auto_map":
         return bool(value)

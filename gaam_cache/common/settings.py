@@ -36,7 +36,7 @@ ACCEPTED_TYPES: Any = {
     int: (Integral, str),
     float: (Real, str),
 }
-TYPE_WORDS: dict[type, str] = {
+TYPE_WORDS: dict[object, str] = {
     bool: "true|false",
     int: "N",
     float: "NUMBER",
@@ -118,23 +118,23 @@ class Setting:
         return f"{text}."
 
 
-def fields_of(config: object) -> tuple[Field[Any], ...]:
+def fields_of(config: object) -> tuple[Field[object], ...]:
     """The fields of a configuration, or of a class of configurations."""
     return dataclasses.fields(config)  # type: ignore[arg-type]
 
 
-def is_key(field: Field[Any]) -> bool:
+def is_key(field: Field[object]) -> bool:
     """Whether a field has no option of its own."""
     return "key" in field.metadata
 
 
-def key_of(field: Field[Any]) -> str:
+def key_of(field: Field[object]) -> str:
     """The key of a field in TOML files and ``--set``: ``text-column``."""
     flag = field.metadata.get("flag") or option_of(field.name)
     return str(flag).removeprefix("--")
 
 
-def command_words(field: Field[Any], value: object) -> Iterator[str]:
+def command_words(field: Field[object], value: object) -> Iterator[str]:
     """Yield the words of a command line that give a field a value.
 
     A list gives one option, or one ``--set``, for each of its values.

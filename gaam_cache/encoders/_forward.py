@@ -408,7 +408,7 @@ def _contents(value: Any) -> Any:
     return value
 
 
-def _is_equal(now: Any, before: Any) -> bool:
+def _is_equal(now: object, before: object) -> bool:
     try:
         return repr(now) == repr(before) or bool(now == before)
     except Exception:  # noqa: BLE001 other projects' objects may raise anything

@@ -41,7 +41,7 @@ DECISIVE_SETTING = re.compile(
     r"|temperature|epsilon$"
 )
 """Names of settings that change states and leave the shapes of the weights alike."""
-NEUTRAL_VALUES: tuple[Any, ...] = ("none", "", 0, 1)
+NEUTRAL_VALUES: tuple[object, ...] = ("none", "", 0, 1)
 """Values of such settings that change nothing; of ``causal``, true changes nothing."""
 
 
@@ -208,14 +208,14 @@ def _find_dropped_settings(
     return dropped
 
 
-def _is_neutral(name: str, value: Any) -> bool:
+def _is_neutral(name: str, value: object) -> bool:
     """Whether a setting with this value changes no state."""
     if name.endswith("causal"):
         return value is True
     return value in NEUTRAL_VALUES
 
 
-def _flatten(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(settings: object, name: str = "") -> Iterator[tuple[str, object]]:
     """Yield the innermost name and the value of all nested settings."""
     if isinstance(settings, dict):
         for key, value in settings.items():
@@ -224,7 +224,7 @@ def _flatten(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, settings
 
 
-def _has_value(config_values: Mapping[str, Any], name: str, value: Any) -> bool:
+def _has_value(config_values: Mapping[str, object], name: str, value: object) -> bool:
     """Whether a configuration has the value of a setting.
 
     transformers renames settings. A fraction is rare enough to be found under any name;

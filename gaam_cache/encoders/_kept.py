@@ -5,8 +5,8 @@ some rows are encoded again by transformers' own hidden states, and compared.
 """
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
@@ -24,7 +24,7 @@ FOLDER = "probes"
 logger = logging.getLogger(__name__)
 
 
-def read(conditions: dict[str, Any]) -> Measured | None:
+def read(conditions: Mapping[str, object]) -> Measured | None:
     """Read the result of a probe under these conditions.
 
     Returns:
@@ -41,7 +41,7 @@ def read(conditions: dict[str, Any]) -> Measured | None:
     return measured
 
 
-def write(conditions: dict[str, Any], measured: Measured) -> None:
+def write(conditions: Mapping[str, object], measured: Measured) -> None:
     """Keep the result of a probe. If several processes write, the last one wins."""
     content = {"conditions": conditions, "measured": measured.to_dict()}
     # Without a writable folder, the next start only takes longer.
@@ -51,6 +51,6 @@ def write(conditions: dict[str, Any], measured: Measured) -> None:
         return
 
 
-def _path(conditions: dict[str, Any]) -> Path:
+def _path(conditions: Mapping[str, object]) -> Path:
     cache_folder = platformdirs.user_cache_path("gaam", appauthor=False)
     return cache_folder / FOLDER / f"{fingerprint(conditions)}.json"

@@ -324,7 +324,7 @@ def locate(name: str, revision: str | None, *, needs_weights: bool = True) -> Lo
             return _locate_in_folder(packaged, needs_weights)
 
     try:
-        folder, commit = fetch_model(name, revision, weights=needs_weights)
+        folder, commit = fetch_model(name, revision, needs_weights=needs_weights)
     except HubError as error:
         if name == DEFAULT_ENCODER:
             error.details["to do"] = (

@@ -52,7 +52,8 @@ from gaam_cache.encoders._weights import (
 from gaam_cache.encoders.base import Encoder, PreciseStates, RowStates
 from gaam_cache.encoders.poolings.base import load_poolings
 from gaam_cache.store.files import hash_file
-from gaam_cache.store.plan import CONVENTIONS, Batching
+from gaam_cache.store.plan import CONVENTIONS
+from gaam_cache.store.records import Batching
 
 logger = logging.getLogger(__name__)
 
@@ -459,7 +460,7 @@ class ModelEncoder(Encoder):
         """
         return None
 
-    def _probe_conditions(self, probe_length: int) -> dict[str, Any]:
+    def _probe_conditions(self, probe_length: int) -> dict[str, object]:
         """Everything that decides the result of a probe, as JSON values.
 
         A kept result is used again only under equal conditions.

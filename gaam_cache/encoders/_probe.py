@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any, NamedTuple, Self, get_args
+from typing import Any, NamedTuple, Self, TypeGuard, get_args
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,16 @@ from gaam_cache.encoders._precision import (
     HigherPrecisionModel,
     higher_precision_or_none,
 )
-from gaam_cache.store.plan import BATCHINGS, Batching
+from gaam_cache.store.json_fields import (
+    COUNT,
+    COUNT_OR_NULL,
+    TEXT_OR_NULL,
+    TRUTH_VALUE,
+    TRUTH_VALUE_OR_NULL,
+    JsonFields,
+    JsonType,
+)
+from gaam_cache.store.records import BATCHING, BATCHINGS, Batching
 from gaam_cache.store.rounding import ROUNDING, UNMOVED, proof_limit, relative_deviation
 
 Items = Sequence[Any]
@@ -48,6 +57,13 @@ class ProbeRows(NamedTuple):
     """Sets of rows; the probe uses the first set that the model can read."""
     short_length: int
     """Length up to which all rows of a set share one batch."""
+
+
+def _is_mask(value: object) -> TypeGuard[Mask]:
+    return value in get_args(Mask)
+
+
+MASK = JsonType("a kind of mask", _is_mask)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,32 +103,27 @@ class Measured:
         expected_length = self.num_layers + forward.first_layer - 1
         return isinstance(stack, nn.ModuleList) and len(stack) == expected_length
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, value: dict[str, Any]) -> Self:
-        """Read the result of ``to_dict``.
-
-        Raises:
-            TypeError: other keys.
-            ValueError: other values.
-        """
-        measured = cls(**value)
-        optional_lengths = (measured.longest, measured.longest_shared)
-        lengths = [length for length in optional_lengths if length is not None]
-        counts = [measured.num_layers, measured.hidden_size, *lengths]
-        flags = (measured.last_from_output, measured.renews)
-
-        if measured.batching not in BATCHINGS or measured.mask not in get_args(Mask):
-            raise ValueError("no such batching or mask")
-        # A saved file may hold any type, and Python takes true for the number 1.
-        if not all(type(count) is int and count > 0 for count in counts):
-            raise ValueError("a number of layers, features or positions is no number")
-        if not all(type(flag) is bool for flag in flags):
-            raise ValueError("a flag is neither true nor false")
-        if not isinstance(measured.stack, str | None):
-            raise ValueError("the name of the stack is no text")
+    def from_dict(cls, content: object) -> Self:
+        """Read the result of ``to_dict``; ValueError if a field is missing or unfit."""
+        fields = JsonFields("measured", content)
+        measured = cls(
+            batching=fields.take("batching", BATCHING),
+            num_layers=fields.take("num_layers", COUNT),
+            hidden_size=fields.take("hidden_size", COUNT),
+            mask=fields.take("mask", MASK),
+            stack=fields.take("stack", TEXT_OR_NULL),
+            last_from_output=fields.take("last_from_output", TRUTH_VALUE),
+            renews=fields.take("renews", TRUTH_VALUE),
+            longest=fields.take("longest", COUNT_OR_NULL),
+            longest_shared=fields.take("longest_shared", COUNT_OR_NULL),
+            acts_causal=fields.take("acts_causal", TRUTH_VALUE_OR_NULL),
+        )
+        if fields.rest():
+            raise ValueError(f"unknown fields: {', '.join(fields.rest())}")
         return measured
 
 
@@ -505,7 +516,7 @@ def _deviation(states: Tensor, alone: Tensor) -> float:
     return float(relative_deviation(states.cpu().numpy(), alone.cpu().numpy()).max())
 
 
-def _is_hidden_state(output: Any, expected_BTD: Tensor) -> bool:
+def _is_hidden_state(output: object, expected_BTD: Tensor) -> bool:
     """Whether a layer's output equals its hidden state, apart from extra positions.
 
     Some models pad rows on the right for their layers, and cut the states afterwards.

@@ -20,7 +20,8 @@ from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.common.messages import excerpt
 from gaam_cache.config import ExtractConfig
-from gaam_cache.store.plan import Batching, describe_encoder
+from gaam_cache.store.plan import describe_encoder
+from gaam_cache.store.records import Batching
 
 if TYPE_CHECKING:
     import torch

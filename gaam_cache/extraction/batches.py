@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.store.plan import Batching
+from gaam_cache.store.records import Batching
 
 Lengths = Sequence[int] | NDArray[np.int64]
 BATCH_COST_TOKENS = 64

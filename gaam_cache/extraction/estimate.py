@@ -43,7 +43,7 @@ class Estimate:
     first_row: str  # what the encoder reads of the first row
     unknown_share: float  # share of the tokens that the tokenizer does not know
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return asdict(self)
 
     def in_words(self) -> str:

@@ -29,17 +29,17 @@ from gaam_cache.extraction.job import (
     CheckedRows,
     Job,
     RowArrays,
-    discard_broken,
     make_plan,
     prepare_job,
     read_rows,
+    shards_to_make,
     warn,
 )
 from gaam_cache.extraction.states import StateExtractor
 from gaam_cache.extraction.summary import ExtractionStats, ExtractSummary
 from gaam_cache.sources.base import find_source
 from gaam_cache.sources.rows.checks import truncation
-from gaam_cache.store.files import check_writable, fingerprint
+from gaam_cache.store.files import check_writable
 from gaam_cache.store.plan import (
     PLAN_FILE,
     Plan,
@@ -294,15 +294,23 @@ def make_missing(
     """
     job = prepare_job(config, report, checked=checked)
     plan = _existing_plan(job)
+    shards: list[ShardSpec] | None = None
+    if plan is not None:
+        shards = shards_to_make(config.out, plan)
     # a complete cache needs no loaded encoder
-    if plan is None or missing_shards(config.out, plan):
+    if plan is None or shards:
         prepare_folder(config.out)
         _load_encoder(job, report)
         plan, is_new = _agree_on_plan(job, plan)
         if start is None and is_new:
             start = 0.0
+    # shards may be older than the plan: its file was lost, or another worker wrote it
+    if shards is None:
+        shards = shards_to_make(config.out, plan)
 
-    other_makers = _make_shards(job, plan, report, stats, start=start, waits=waits)
+    other_makers = _make_shards(
+        job, plan, shards, report, stats, start=start, waits=waits
+    )
     num_missing = 0
     if other_makers is None:
         shutil.rmtree(config.out / LEASE_FOLDER, ignore_errors=True)
@@ -316,18 +324,12 @@ def make_missing(
 
 
 def _existing_plan(job: Job) -> Plan | None:
-    """The plan of the cache; None if there is none yet.
-
-    Broken receipts are removed, so that their shards are made again.
-    """
+    """The plan of the cache; None if there is none yet."""
     out = job.config.out
+    # lexists: a link to nothing is a damaged cache, not a new one
     if not os.path.lexists(out / PLAN_FILE):
-        check_no_other_cache(out, fingerprint(job.fields))
         return None
-    plan = adopt_plan(out, job.fields, job.provenance)
-    broken = discard_broken(out, plan)
-    warn(f"{name} is made again: {reason}" for name, reason in broken.items())
-    return plan
+    return adopt_plan(out, job.fields, job.dataset)
 
 
 def _load_encoder(job: Job, report: ReportProgress) -> None:
@@ -347,6 +349,8 @@ def _agree_on_plan(job: Job, plan: Plan | None) -> tuple[Plan, bool]:
     """
     if plan is None:
         new_plan = make_plan(job)
+        # what was measured of the loaded encoder is part of the fingerprint, too
+        check_no_other_cache(job.config.out, new_plan.fingerprint)
         plan = write_plan(job.config.out, new_plan)
         # another worker may have been quicker: its plan holds then
         if plan is new_plan:
@@ -358,6 +362,7 @@ def _agree_on_plan(job: Job, plan: Plan | None) -> tuple[Plan, bool]:
 def _make_shards(
     job: Job,
     plan: Plan,
+    shards: list[ShardSpec],
     report: ReportProgress,
     stats: ExtractionStats,
     *,
@@ -370,8 +375,6 @@ def _make_shards(
         A description of the workers that make the rest; None if nothing is left. See
         ``make_missing`` for the arguments.
     """
-    missing_names = set(missing_shards(job.config.out, plan))
-    shards = [shard for shard in plan.shards() if shard.name in missing_names]
     if not shards:
         return None
 

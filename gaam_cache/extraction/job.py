@@ -1,6 +1,5 @@
 """What an extraction knows before it begins: its rows, its encoder and its plan."""
 
-import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -37,14 +36,15 @@ from gaam_cache.store.plan import (
     ShardSpec,
     rows_per_shard,
 )
+from gaam_cache.store.records import DatasetRecord, EncoderRecord
 from gaam_cache.store.shard import (
     ROW_DATASETS,
-    UNLABELLED,
     column_key,
     missing_shards,
     read_receipt,
     receipt_path,
 )
+from gaam_cache.targets.classes import Classes, class_order
 
 MAX_LISTED_CLASSES = 20  # class names that a message lists
 
@@ -68,9 +68,7 @@ class Job(NamedTuple):
     rows: dict[str, Rows]  # by split
     encoder: Encoder
     fields: dict[str, Any]  # what the fingerprint of its cache covers
-    provenance: dict[str, Any]  # how to read the same rows again, from any folder
-    shared_texts: dict[str, dict[str, int]]  # see ``CheckedRows``
-    equal_rows: dict[str, list[list[int]]]  # see ``CheckedRows``
+    dataset: DatasetRecord  # how to read the same rows again, from any folder
 
     @property
     def num_rows(self) -> int:
@@ -114,32 +112,35 @@ def prepare_job(
         rows=rows,
         encoder=encoder,
         fields=fields,
-        provenance=_provenance(config, rows),
-        shared_texts=checked.shared_texts,
-        equal_rows=checked.equal_rows,
+        dataset=_dataset_record(config, checked),
     )
 
 
-def _provenance(config: ExtractConfig, rows: Mapping[str, Rows]) -> dict[str, Any]:
+def _dataset_record(config: ExtractConfig, checked: CheckedRows) -> DatasetRecord:
     """What a plan records of the data set."""
-    # the bundled sample has no path, even if a folder here happens to have its name
-    path = None
-    if config.dataset != DEFAULT_DATASET:
-        path = _local_path(config.dataset)
-    provenance: dict[str, Any] = {
-        "name": config.dataset,
-        "path": path,
-        "revision": _first_split(rows).revision,
+    settings: dict[str, object] = {
         "text_columns": list(config.text_columns),
         "label_column": config.label_column,
         "limit": config.limit,
-        "origin": {split: split_rows.origin for split, split_rows in rows.items()},
         **recorded_settings(config, "dataset"),
     }
     # without a limit the rule has no meaning
     if config.limit is not None:
-        provenance["limit_rule"] = config.limit_rule
-    return provenance
+        settings["limit_rule"] = config.limit_rule
+    # the bundled sample has no path, even if a folder here happens to have its name
+    path = None
+    if config.dataset != DEFAULT_DATASET:
+        path = _local_path(config.dataset)
+    rows = checked.rows
+    return DatasetRecord(
+        name=config.dataset,
+        path=path,
+        revision=_first_split(rows).revision,
+        origin={split: split_rows.origin for split, split_rows in rows.items()},
+        shared_texts=checked.shared_texts,
+        equal_rows=checked.equal_rows,
+        settings=settings,
+    )
 
 
 def read_rows(
@@ -192,7 +193,7 @@ def plan_fields(
     rows: Mapping[str, Rows],
     class_names: tuple[str, ...],
     content: dict[str, str],
-    identity: dict[str, Any],
+    identity: Mapping[str, object],
     storage_dtype: str,
 ) -> dict[str, Any]:
     """Everything that decides the numbers of a cache: what its fingerprint covers.
@@ -241,8 +242,8 @@ def new_plan(
     fields: dict[str, Any],
     rows: Mapping[str, Rows],
     *,
-    encoder: dict[str, Any],
-    dataset: dict[str, Any],
+    encoder: EncoderRecord,
+    dataset: DatasetRecord,
     num_layers: int,
     hidden_size: int,
     shard_rows: int,
@@ -289,49 +290,30 @@ def make_plan(job: Job) -> Plan:
     """Make the plan of a job, whose encoder must be loaded."""
     config = job.config
     encoder = job.encoder
-    reference = measure_reference(encoder)
     # an encoder that is known by a name of its own, such as tfidf, has no path
     encoder_path = None
     if not encoder.called:
         encoder_path = _local_path(config.encoder)
-    encoder_record: dict[str, Any] = {
-        "kind": _first_split(job.rows).kind,
-        "name": encoder.name,
-        "path": encoder_path,
-        "revision": encoder.revision,
-        "batching": encoder.batching,
-    }
-    if reference:
-        encoder_record["reference"] = reference
-    if encoder.adapter_of:
-        encoder_record["adapter_of"] = encoder.adapter_of
-    encoder_record |= recorded_settings(config, "encoder")
-
-    dataset_record = job.provenance | {"shared_texts": job.shared_texts}
-    if job.equal_rows:
-        dataset_record["equal_rows"] = job.equal_rows
-
+    encoder_record = EncoderRecord(
+        kind=_first_split(job.rows).kind,
+        name=encoder.name,
+        path=encoder_path,
+        revision=encoder.revision,
+        batching=encoder.batching,
+        reference=measure_reference(encoder),
+        adapter_of=encoder.adapter_of,
+        settings=recorded_settings(config, "encoder"),
+    )
     return new_plan(
         covered_fields(job.fields, encoder),
         job.rows,
         encoder=encoder_record,
-        dataset=dataset_record,
+        dataset=job.dataset,
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
         shard_rows=config.shard_rows,
         libraries=(*LIBRARIES, "h5py", "numpy"),
     )
-
-
-def class_order(labels: set[str]) -> tuple[str, ...]:
-    """Sort class names: by their numbers if all are numbers, else by the alphabet.
-
-    This is for sources that declare no order of their classes.
-    """
-    if not all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels):
-        return tuple(sorted(labels))
-    # '1' and '01' are one number: then the label decides, and not the order of the set
-    return tuple(sorted(labels, key=lambda label: (int(label), label)))
 
 
 def warn(messages: Iterable[str]) -> None:
@@ -367,12 +349,13 @@ def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...
     class_names = rows[reference_split].class_names
     if not class_names:
         class_names = class_order(set(rows[reference_split].labels))
+    classes = Classes(class_names)
 
     for split, split_rows in rows.items():
         # rows without labels have no class
         if not split_rows.labelled:
             continue
-        unknown_labels = set(split_rows.labels) - set(class_names)
+        unknown_labels = classes.unknown(split_rows.labels)
         if unknown_labels:
             raise _unknown_label_error(
                 min(unknown_labels),
@@ -431,9 +414,7 @@ class RowArrays:
     def __init__(self, plan: Plan, rows: Mapping[str, Rows]) -> None:
         self._plan = plan
         self._rows = rows
-        self._class_numbers = {
-            name: number for number, name in enumerate(plan.class_names)
-        }
+        self._target = plan.target
 
     def of_shard(
         self, shard: ShardSpec, lengths: Sequence[int] | NDArray[np.int64]
@@ -445,34 +426,37 @@ class RowArrays:
         split_rows = self._rows[shard.split]
         shard_slice = slice(shard.start, shard.stop)
         row_N = np.arange(shard.start, shard.stop)
-        label_N = np.full_like(row_N, UNLABELLED)
+        label_N = self._target.encode_unlabelled(len(row_N))
         if split_rows.labelled:
-            labels = split_rows.labels[shard_slice]
-            label_N = np.array([self._class_numbers[label] for label in labels])
+            label_N = self._target.encode(split_rows.labels[shard_slice])
 
-        values = {"label": label_N, "row": row_N, "num_tokens": np.asarray(lengths)}
-        arrays = {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
+        # the order of the arrays is part of the bytes of a shard
+        arrays: dict[str, tuple[str, NDArray[Any]]] = {
+            self._target.key: (self._target.dtype, label_N)
+        }
+        values = {"row": row_N, "num_tokens": np.asarray(lengths)}
+        arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
         for name, width in self._plan.columns.items():
             column = split_rows.kept[name][shard_slice]
             arrays[column_key(name)] = ("utf8", pack_strings(column, width))
         return arrays
 
 
-def discard_broken(root: Path, plan: Plan) -> dict[str, str]:
-    """Remove broken receipts, so that their shards are made again.
+def shards_to_make(root: Path, plan: Plan) -> list[ShardSpec]:
+    """The shards that a cache lacks, in the order of the plan.
 
-    A receipt is broken if it cannot be read, does not fit the plan, or names a file
-    that is gone, has another size or is no regular file. No byte of it is read.
+    Broken receipts are removed, with a warning: their shards are made again. A receipt
+    is broken if it cannot be read, does not fit the plan, or names a file that is gone,
+    has another size or is no regular file. No byte of it is read.
 
-    Returns:
-        Name of each shard whose receipt was removed -> what was wrong with it.
+    Other workers may make some of these shards at any time.
 
     Raises:
         OutOfReachError: a file is on a disk that is not here, or belongs to another
             cache. Its receipt stays, for the file may be whole.
     """
-    broken: dict[str, str] = {}
     missing = set(missing_shards(root, plan))
+    reason_by_shard: dict[str, str] = {}
     for shard in plan.shards():
         if shard.name in missing:
             continue
@@ -481,8 +465,10 @@ def discard_broken(root: Path, plan: Plan) -> dict[str, str]:
         except OutOfReachError:
             raise
         except CacheError as error:
+            missing.add(shard.name)
             # another worker may remove it first
             with suppress(FileNotFoundError):
                 receipt_path(root, shard.name).unlink()
-                broken[shard.name] = error.reason
-    return broken
+                reason_by_shard[shard.name] = error.reason
+    warn(f"{name} is made again: {reason}" for name, reason in reason_by_shard.items())
+    return [shard for shard in plan.shards() if shard.name in missing]

@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from gaam_cache.common import plugins, settings
 from gaam_cache.common.errors import (
@@ -20,8 +19,8 @@ from gaam_cache.config import DEFAULT_ENCODER, RECORDED, ExtractConfig, ImportCo
 from gaam_cache.encoders.base import Encoder, open_encoder
 from gaam_cache.extraction.behaviour import check_behaviour
 from gaam_cache.sources.base import MEDIA, Rows, find_source
-from gaam_cache.sources.rows.cells import is_number, is_odd
 from gaam_cache.store.plan import Plan, comparable, explain_differences
+from gaam_cache.targets.classes import is_number, is_odd
 
 ENCODER_FREE_WAYS = (
     "predict from a cache (--cache CACHE --split SPLIT), "
@@ -30,29 +29,30 @@ ENCODER_FREE_WAYS = (
 """What a user can do without an encoder."""
 
 
-def settings_of(plan: Plan) -> dict[str, Any]:
+def settings_of(plan: Plan) -> dict[str, object]:
     """The settings of the extraction, as far as the plan records them.
 
     They are arguments of ``ExtractConfig``.
     """
     encoder = plan.encoder
     dataset = plan.dataset
+    reading = dataset.settings
     identity = plan.identity
-    values: dict[str, Any] = {
-        "encoder": encoder.get("path") or encoder["name"],
-        "revision": encoder["revision"],
+    values: dict[str, object] = {
+        "encoder": encoder.path or encoder.name,
+        "revision": encoder.revision,
         "untrained_encoder": plan.untrained_seed is not None,
         "encoder_seed": plan.untrained_seed,
-        "dataset": dataset.get("path") or dataset["name"],
-        "dataset_revision": dataset.get("revision"),
+        "dataset": dataset.path or dataset.name,
+        "dataset_revision": dataset.revision,
         "splits": list(plan.rows),
         "pool": list(plan.pooling),
         "storage_dtype": plan.storage_dtype,
-        "text_columns": dataset.get("text_columns"),
-        "label_column": dataset.get("label_column"),
-        "limit": dataset.get("limit"),
+        "text_columns": reading.get("text_columns"),
+        "label_column": reading.get("label_column"),
+        "limit": reading.get("limit"),
         # before gaam 0.3 a limit took the first rows, and plans did not record the rule
-        "limit_rule": dataset.get("limit_rule", "first"),
+        "limit_rule": reading.get("limit_rule", "first"),
         "odd_classes": [
             name for name in plan.class_names if is_odd(name) or is_number(name)
         ],
@@ -62,15 +62,15 @@ def settings_of(plan: Plan) -> dict[str, Any]:
     }
 
     # a plan has other settings only if they are not at their defaults
-    records = {"dataset": dataset, "encoder": encoder}
+    recorded = {"dataset": dataset.settings, "encoder": encoder.settings}
     for field in dataclasses.fields(ExtractConfig):
-        record = records.get(field.metadata.get(RECORDED, ""), {})
+        record = recorded.get(field.metadata.get(RECORDED, ""), {})
         if field.name in record:
             values[field.name] = record[field.name]
     return values
 
 
-def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
+def recorded_settings(config: ExtractConfig, part: str) -> dict[str, object]:
     """Settings that are not at their defaults, as a plan records them.
 
     A fraction becomes text: a plan has no fractions.
@@ -79,7 +79,7 @@ def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
         config: the extraction.
         part: the part of the plan that records them, "dataset" or "encoder".
     """
-    recorded: dict[str, Any] = {}
+    recorded: dict[str, object] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.metadata.get(RECORDED) != part or value == field.default:
@@ -93,13 +93,13 @@ def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
     return recorded
 
 
-def settings_of_import(config: ImportConfig) -> dict[str, Any]:
+def settings_of_import(config: ImportConfig) -> dict[str, object]:
     """The settings of an import, as a plan records them.
 
     These are its files, and the settings that are not at their defaults.
     """
     files = [str(Path(file).expanduser().absolute()) for file in config.files]
-    recorded: dict[str, Any] = {"files": files}
+    recorded: dict[str, object] = {"files": files}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.name in ("files", "out") or value == field.default:
@@ -108,7 +108,7 @@ def settings_of_import(config: ImportConfig) -> dict[str, Any]:
     return recorded
 
 
-def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
+def recorded_config(plan: Plan, out: Path, **changes: object) -> ExtractConfig:
     """The configuration of the extraction that made a cache, with some changes.
 
     Args:
@@ -180,12 +180,11 @@ def _revision(plan: Plan, name: str) -> str | None:
 
     An encoder on a disk needs no commit: the hashes of its files say what it is.
     """
-    if name != plan.encoder["name"]:
+    if name != plan.encoder.name:
         return None
     if Path(name).expanduser().is_dir():
         return None
-    revision: str | None = plan.encoder["revision"]
-    return revision
+    return plan.encoder.revision
 
 
 def _fitting_rows(plan: Plan, config: ExtractConfig, name: str) -> Mapping[str, Rows]:
@@ -197,8 +196,8 @@ def _fitting_rows(plan: Plan, config: ExtractConfig, name: str) -> Mapping[str, 
     if not _is_named_kind(name) or split is None:
         return {}
     # a data set that has left its path may be on the hub under its name
-    dataset = plan.dataset["name"]
-    path = plan.dataset["path"]
+    dataset = plan.dataset.name
+    path = plan.dataset.path
     if path is not None and Path(path).exists():
         dataset = path
     return {split: find_source(dataset).read(replace(config, dataset=dataset), split)}
@@ -210,12 +209,12 @@ def _find_encoder(plan: Plan) -> str:
     An encoder that was on a disk is not searched on the hub, which may have another
     encoder of that name.
     """
-    name = plan.encoder["name"]
-    path = plan.encoder["path"]
+    name = plan.encoder.name
+    path = plan.encoder.path
     for candidate in (path, name):
         if candidate is not None and Path(candidate).expanduser().exists():
             return str(candidate)
-    is_on_hub = plan.encoder["revision"] is not None
+    is_on_hub = plan.encoder.revision is not None
     if is_on_hub or _is_named_kind(name) or name == DEFAULT_ENCODER:
         return str(name)
     raise NotFoundError(
@@ -239,7 +238,7 @@ def _check_decoders(plan: Plan) -> None:
     _check_same(media.decoders(), plan.decoders, problem, plan)
 
 
-def _check_identity(plan: Plan, name: str, identity: dict[str, Any]) -> None:
+def _check_identity(plan: Plan, name: str, identity: Mapping[str, object]) -> None:
     """Refuse an encoder with other files or settings."""
     # a property that was measured for only one of the two encoders does not count
     now, then = comparable({"encoder": identity}, {"encoder": plan.identity})
@@ -255,7 +254,7 @@ def _check_shape(plan: Plan, config: ExtractConfig, encoder: Encoder) -> None:
 
 
 def _check_same(
-    now: Mapping[str, Any], then: Mapping[str, Any], problem: str, plan: Plan
+    now: Mapping[str, object], then: Mapping[str, object], problem: str, plan: Plan
 ) -> None:
     """Refuse an encoder whose properties differ from those that a plan records.
 

@@ -24,7 +24,8 @@ from gaam_cache.extraction.proof import check_proof, choose_rows
 from gaam_cache.extraction.spreads import SpreadCheck
 from gaam_cache.extraction.summary import ExtractionStats
 from gaam_cache.store.dtypes import LARGEST, NUMPY_DTYPES, first_not_finite
-from gaam_cache.store.plan import BATCHINGS, Batching, Plan
+from gaam_cache.store.plan import Plan
+from gaam_cache.store.records import BATCHINGS, Batching
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -18,7 +18,8 @@ from gaam_cache.encoders.base import Inputs
 from gaam_cache.extraction.job import Job
 from gaam_cache.sources.base import TOLERATED_TRUNCATED_SHARE
 from gaam_cache.store.files import short_digest
-from gaam_cache.store.plan import Batching, Plan
+from gaam_cache.store.plan import Plan
+from gaam_cache.store.records import Batching
 
 MERGED_BY_MAX = ("deviation", "seconds")
 """Fields whose largest value describes several workers together."""
@@ -343,7 +344,7 @@ class ExtractSummary(ExtractionStats):
             **counts,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return asdict(self) | {"padding_share": self.padding_share}
 
     def in_words(self) -> str:

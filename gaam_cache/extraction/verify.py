@@ -44,7 +44,7 @@ class Verification:
         """Whether every planned shard is there and right."""
         return not (self.missing or self.bad or self.out_of_reach)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {"good": self.good, **asdict(self)}
 
     def in_words(self) -> str:

@@ -190,7 +190,7 @@ def card(plan: Plan) -> str:
         },
         entries_to_fill_in=ENTRIES_TO_FILL_IN,
         title=f"States of {plain(brief(plan.dataset_label))}",
-        summary=SUMMARY.format(rows=NOUNS.get(plan.encoder["kind"], "rows")),
+        summary=SUMMARY.format(rows=NOUNS.get(plan.kind, "rows")),
         facts=_fact_lines(plan),
         classes_title=(
             f"{len(plan.class_names):,} classes; a label is the number of one, from 0 "
@@ -215,8 +215,8 @@ def _fact_lines(plan: Plan) -> list[str]:
         method = (
             f"computed in {identity['dtype']}, at most {identity['max_length']:,} long"
         )
-    data_revision = brief(str(plan.dataset.get("revision")))
-    encoder_revision = plan.encoder["revision"]
+    data_revision = brief(str(plan.dataset.revision))
+    encoder_revision = plan.encoder.revision
     facts = [
         f"data set: {brief(plan.dataset_label)}, revision {data_revision}",
         f"encoder: {brief(plan.encoder_label)}, revision {encoder_revision}, {method}",
@@ -243,7 +243,7 @@ def _limitation_lines(plan: Plan) -> list[str]:
         "terms and privacy of the data hold for its states: they may tell what a row "
         "was"
     ]
-    for split, num_rows_by_other_split in plan.shared_texts.items():
+    for split, num_rows_by_other_split in plan.dataset.shared_texts.items():
         for other_split, num_rows in num_rows_by_other_split.items():
             lines.append(
                 f"{num_rows:,} rows of {split} have a row of {other_split} that is the "

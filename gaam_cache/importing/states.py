@@ -32,29 +32,27 @@ from gaam_cache.importing.arrays import (
     choose_arrays,
     open_file,
 )
-from gaam_cache.sources.base import NO_LABEL, Rows
+from gaam_cache.sources.base import Rows
 from gaam_cache.sources.rows import checks as row_checks
-from gaam_cache.sources.rows.cells import NO_REGRESSION, refuse_quantities
 from gaam_cache.store import dtypes
-from gaam_cache.store.files import check_writable, fingerprint, hash_file, short_digest
-from gaam_cache.store.plan import (
-    MAX_VALUE_BYTES,
-    PLANTED_KEY,
-    Plan,
-    ShardSpec,
-    write_plan,
-)
+from gaam_cache.store.files import check_writable, hash_file, short_digest
+from gaam_cache.store.plan import MAX_VALUE_BYTES, Plan, ShardSpec, write_plan
+from gaam_cache.store.records import PLANTED_KEY, DatasetRecord, EncoderRecord
 from gaam_cache.store.shard import (
     embeddings_key,
-    missing_shards,
     prepare_folder,
     remove_locks,
     write_shard,
 )
 from gaam_cache.store.spread import FEWEST_ROWS, Spread, SpreadSums
+from gaam_cache.targets.classes import (
+    NO_LABEL,
+    names_of_array,
+    refuse_fractions,
+    refuse_quantities,
+)
 
 IMPORTABLE_DTYPES = (*dtypes.ITEM_BYTES, "float64")
-MAX_NUM_CLASSES = 10**6  # a plan names every class: a larger label is no class
 EXPECTED_COLUMN_VALUES = (
     f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
 )
@@ -398,7 +396,7 @@ def import_states(
             config,
             report,
             fingerprint_extras={"files": hash_by_path},
-            dataset_extras={"import": settings_of_import(config)},
+            imported=settings_of_import(config),
             unused_arrays=unused_arrays,
         )
 
@@ -471,17 +469,16 @@ def write(
         roles_by_split[split] = _arrays_by_role(split, states, other_roles)
 
     fingerprint_extras: dict[str, Any] = {"files": {}}
-    dataset_extras: dict[str, Any] = {}
+    teacher: Mapping[str, Any] | None = None
     if planted is not None:
-        labels_rule, teacher = planted
-        fingerprint_extras[PLANTED_KEY] = dict(labels_rule)
-        dataset_extras[PLANTED_KEY] = dict(teacher)
+        labels_rule, teacher = map(dict, planted)
+        fingerprint_extras[PLANTED_KEY] = labels_rule
     return _make_cache(
         roles_by_split,
         config,
         progress or no_progress,
         fingerprint_extras=fingerprint_extras,
-        dataset_extras=dataset_extras,
+        planted=teacher,
     )
 
 
@@ -514,7 +511,8 @@ def _make_cache(
     report: ReportProgress | None,
     *,
     fingerprint_extras: Mapping[str, Any],
-    dataset_extras: Mapping[str, Any],
+    imported: Mapping[str, Any] | None = None,
+    planted: Mapping[str, Any] | None = None,
     unused_arrays: Sequence[Array] = (),
 ) -> ImportSummary:
     """Make the cache of some arrays, or say what it would be.
@@ -524,7 +522,8 @@ def _make_cache(
         config: the settings.
         report: called with the progress; None for a preview, which writes nothing.
         fingerprint_extras: what the fingerprint covers beside the arrays.
-        dataset_extras: what the plan records of the data set beside its name.
+        imported: what it takes to read the files again.
+        planted: describes the teacher that drew the labels.
         unused_arrays: arrays without a role, for the summary.
     """
     if len({split.casefold() for split in roles_by_split}) < len(roles_by_split):
@@ -539,7 +538,8 @@ def _make_cache(
         for split, roles in roles_by_split.items()
     }
     _check_equal_sizes(rows)
-    plan = _new_plan(config, rows, class_names, fingerprint_extras, dataset_extras)
+    dataset = _dataset_record(config, rows, imported, planted)
+    plan = _new_plan(config, rows, class_names, dataset, fingerprint_extras)
     shards_made = 0
     if report is not None:
         plan = _finish_plan(config, plan, rows, report)
@@ -594,8 +594,8 @@ def _new_plan(
     config: ImportConfig,
     rows: Mapping[str, ImportedRows],
     class_names: tuple[str, ...],
+    dataset: DatasetRecord,
     fingerprint_extras: Mapping[str, Any],
-    dataset_extras: Mapping[str, Any],
 ) -> Plan:
     """The plan of the cache; ``_finish_plan`` adds the states to its fingerprint.
 
@@ -603,28 +603,15 @@ def _new_plan(
         config: the settings.
         rows: the rows of every split.
         class_names: all classes, in order.
+        dataset: what the plan records of the data set.
         fingerprint_extras: what the fingerprint covers beside the arrays.
-        dataset_extras: what the plan records of the data set beside its name.
     """
     # all splits have the same number of layers and the same hidden size
     first_rows = next(iter(rows.values()))
     identity = _encoder_identity(config, rows, fingerprint_extras)
-    encoder = {
-        "kind": IMPORTED,
-        "name": config.encoder_name,
-        "path": None,
-        "revision": None,
-        "batching": "alone",
-    }
-    file_names = ", ".join(Path(name).name for name in config.files)
-    dataset = {
-        "name": config.dataset_name or file_names,
-        "path": None,
-        "revision": None,
-        "origin": {split: split_rows.origin for split, split_rows in rows.items()},
-        "shared_texts": {},
-        **dataset_extras,
-    }
+    encoder = EncoderRecord(
+        kind=IMPORTED, name=config.encoder_name, revision=None, batching="alone"
+    )
     storage_dtype = config.storage_dtype or _lossless_dtype(rows)
     return job.new_plan(
         job.plan_fields(rows, class_names, {}, identity, storage_dtype),
@@ -635,6 +622,23 @@ def _new_plan(
         hidden_size=first_rows.hidden_size,
         shard_rows=config.shard_rows,
         libraries=("h5py", "numpy"),
+    )
+
+
+def _dataset_record(
+    config: ImportConfig,
+    rows: Mapping[str, ImportedRows],
+    imported: Mapping[str, Any] | None,
+    planted: Mapping[str, Any] | None,
+) -> DatasetRecord:
+    """What the plan records of the data set, as far as the states need not be read."""
+    file_names = ", ".join(Path(name).name for name in config.files)
+    return DatasetRecord(
+        name=config.dataset_name or file_names,
+        origin={split: split_rows.origin for split, split_rows in rows.items()},
+        shared_texts={},
+        imported=imported,
+        planted=planted,
     )
 
 
@@ -685,7 +689,6 @@ def _finish_plan(
     Raises:
         NumericsError: a state cannot be stored, or rounding makes rows equal.
     """
-    fingerprint_fields = plan.fingerprint_fields
     for split, split_rows in rows.items():
         spread_sums = SpreadSums()
         for shard in plan.shards(split):
@@ -702,14 +705,13 @@ def _finish_plan(
     # rows with equal states in two splits are a leak, as rows with equal texts are
     copy_groups = list(row_checks.repeated_texts(rows, report))
     job.warn(row_checks.check_rows(rows, plan.class_names, copy_groups))
-    fingerprint_fields["content"] = job.content_of(rows, report)
-    plan.dataset["shared_texts"] = row_checks.shared_texts(copy_groups)
-    equal_rows = row_checks.equal_rows(copy_groups)
-    if equal_rows:
-        plan.dataset["equal_rows"] = equal_rows
-
+    dataset = replace(
+        plan.dataset,
+        shared_texts=row_checks.shared_texts(copy_groups),
+        equal_rows=row_checks.equal_rows(copy_groups),
+    )
+    plan = plan.with_content(job.content_of(rows, report), dataset)
     prepare_folder(config.out)
-    plan = replace(plan, fingerprint=fingerprint(fingerprint_fields))
     return write_plan(config.out, plan)
 
 
@@ -720,27 +722,19 @@ def _write_shards(
     report: ReportProgress,
 ) -> int:
     """Write the shards that are missing or broken; return their number."""
-    reason_by_shard = job.discard_broken(config.out, plan)
-    job.warn(
-        f"{name} is made again: {reason}" for name, reason in reason_by_shard.items()
-    )
     row_arrays = job.RowArrays(plan, rows)
-    missing_names = set(missing_shards(config.out, plan))
-    shards_made = 0
-    for shard in plan.shards():
+    # an earlier import, which was interrupted, has written the other shards
+    shards = job.shards_to_make(config.out, plan)
+    for shard in shards:
         split_size = plan.rows[shard.split]
         report(shard.start, split_size, f"writing shards of '{shard.split}'")
-        # an earlier import, which was interrupted, has written the other shards
-        if shard.name not in missing_names:
-            continue
         states_NLD = rows[shard.split].read_for_storage(shard, plan.storage_dtype)
         key = embeddings_key(plan, plan.pooling[0])
         arrays = {key: (plan.storage_dtype, states_NLD)}
         arrays |= row_arrays.of_shard(shard, np.ones(len(states_NLD), np.int64))
         write_shard(config.out, plan, shard, arrays)
-        shards_made += 1
     remove_locks(config.out)
-    return shards_made
+    return len(shards)
 
 
 def _rounding_warnings(
@@ -798,36 +792,20 @@ def _read_classes(
         )
     first_array = next(iter(labels_by_split.values()))
     deciding_array = labels_by_split.get("train", first_array)
-    _refuse_fractions(deciding_array)
+    refuse_fractions(
+        deciding_array.name,
+        deciding_array.dtype,
+        deciding_array.shape,
+        deciding_array.where,
+    )
     # any whole number or string may be the label of a class
     expected = "whole numbers or strings"
     labels = deciding_array.values("labels", None, lambda label: True, expected)
 
     has_strings = deciding_array.dtype == STRINGS
-    names = given_names
     if has_strings:
         refuse_quantities(labels, deciding_array.where)
-        names = names or job.class_order(set(labels))
-    # classes that are numbers and have no names are called 0, 1, 2 and so on
-    if not names:
-        num_classes = min(max(labels, default=-1) + 1, MAX_NUM_CLASSES)
-        names = tuple(map(str, range(num_classes)))
-    if "" in names or len(set(names)) < len(names):
-        raise ConfigError(
-            "class names must differ, and none be empty", found=", ".join(names)
-        )
+    names = names_of_array(labels, given_names, are_texts=has_strings)
     if has_strings:
         return names, {name: name for name in names}
     return names, dict(enumerate(names))
-
-
-def _refuse_fractions(labels: Array) -> None:
-    """Refuse fractions as labels: a decoder would learn each number as a class."""
-    if labels.dtype.startswith(("float", "bfloat")):
-        raise DataError(
-            f"the labels '{labels.name}' are floating-point numbers: {NO_REGRESSION}",
-            expected="classes: whole numbers from 0, or strings",
-            found=f"{labels.dtype} {labels.shape}",
-            where=labels.where,
-            hint="numbers of classes that were stored so: labels.astype(int)",
-        )

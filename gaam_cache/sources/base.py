@@ -24,12 +24,12 @@ from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.rows.holdout import held_out, held_out_groups
 from gaam_cache.sources.rows.limit import limited
+from gaam_cache.targets.classes import strata
 
 Record = tuple[str, Mapping[str, Any]]
 """The location of a record in its table ('line 7'), and its values by column."""
 SOURCES = "gaam_cache.sources"
 MEDIA = "gaam_cache.sources.media"
-NO_LABEL = ""  # label of every row of a split without labels; no class has this name
 FEWEST_ROWS = 10  # with fewer rows, none can be held out for testing
 FEWEST_GROUPS = 6  # with fewer groups in 'test', reports make no claim
 DIGEST_BYTES = 16  # two texts of ten million agree by chance once in 10^24 data sets
@@ -245,8 +245,8 @@ def _choose_test_rows(
         return _choose_test_groups(
             rows, config.test_groups, fraction, config.split_seed
         )
-    labels, unit_N = _unit_labels(rows)
-    return held_out(labels, fraction, config.split_seed)[unit_N]
+    unit_strata, unit_N = _unit_strata(rows)
+    return held_out(unit_strata, fraction, config.split_seed)[unit_N]
 
 
 def _choose_test_groups(
@@ -261,7 +261,7 @@ def _choose_test_groups(
         ConfigError: no group can be held out.
     """
     group_names = rows.kept[column]
-    is_test_N = held_out_groups(rows.labels, group_names, fraction, seed)
+    is_test_N = held_out_groups(strata(rows.labels), group_names, fraction, seed)
     num_groups = len(set(group_names))
     if not is_test_N.any():
         plural = "" if num_groups == 1 else "s"
@@ -301,22 +301,23 @@ def _apply_limit(rows: Rows, config: ExtractConfig) -> Rows:
     if config.limit_rule == "first":
         is_taken_N = np.arange(len(rows)) < limit
     else:
-        labels, unit_N = _unit_labels(rows)
-        is_taken_N = limited(labels, limit)[unit_N]
+        unit_strata, unit_N = _unit_strata(rows)
+        is_taken_N = limited(unit_strata, limit)[unit_N]
     # copies of all columns would take memory for nothing
     if is_taken_N.all():
         return rows
     return _select_rows(rows, is_taken_N)
 
 
-def _unit_labels(rows: Rows) -> tuple[list[str], NDArray[np.int64]]:
-    """The label of every unit, and the unit of every row, (N,).
+def _unit_strata(rows: Rows) -> tuple[Sequence[str], NDArray[np.int64]]:
+    """The stratum of every unit, and the unit of every row, (N,).
 
     Pieces of a sound must go to one split together, so they count as one unit.
     """
     number_N = np.asarray(rows.units or range(len(rows)), np.int64)
     _, first_row_U, unit_N = np.unique(number_N, return_index=True, return_inverse=True)
-    return [rows.labels[row] for row in first_row_U.tolist()], unit_N
+    labels = [rows.labels[row] for row in first_row_U.tolist()]
+    return strata(labels), unit_N
 
 
 def _select_rows(rows: Rows, is_selected_N: NDArray[np.bool_]) -> Rows:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gaam_cache.common.devices import cores
 from gaam_cache.common.errors import CacheError
@@ -21,7 +20,7 @@ from gaam_cache.store.shard import (
     shard_attributes,
 )
 
-ArrayFacts = tuple[tuple[int, ...], str, int, dict[str, Any]]
+ArrayFacts = tuple[tuple[int, ...], str, int, dict[str, object]]
 """Facts of an array: shape, type, offset in the file in bytes, and attributes."""
 
 
@@ -90,7 +89,7 @@ def check_shard(root: Path, plan: Plan, shard: ShardSpec) -> int:
 def _check_hdf5(root: Path, plan: Plan, shard: ShardSpec, receipt: Receipt) -> None:
     """Refuse a file in which h5py finds other attributes or arrays than planned."""
     expected = (shard_attributes(plan, shard), _recorded_arrays(receipt))
-    structure: Any
+    structure: object
     try:
         structure = _read_structure(root / SHARD_FOLDER / receipt.file)
         # values from the file may refuse to be compared
@@ -117,7 +116,7 @@ def _recorded_arrays(receipt: Receipt) -> dict[str, ArrayFacts]:
     return arrays
 
 
-def _read_structure(path: Path) -> tuple[dict[str, Any], dict[str, ArrayFacts]]:
+def _read_structure(path: Path) -> tuple[dict[str, object], dict[str, ArrayFacts]]:
     """Attributes of a file, and facts of its arrays by name."""
     import h5py
 

@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -127,9 +127,9 @@ def fingerprint(fields: object) -> str:
     return digest_of(text.encode())
 
 
-def sealed_text(content: dict[str, Any]) -> str:
+def sealed_text(content: Mapping[str, object]) -> str:
     """Write content as JSON text that also holds the SHA-256 of the content."""
-    sealed = content | {SEAL: fingerprint(content)}
+    sealed = {**content, SEAL: fingerprint(content)}
     return json.dumps(sealed, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path, PurePath
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 from gaam_cache.common.errors import (
     CacheError,
@@ -33,16 +33,21 @@ from gaam_cache.store.files import (
     unsealed,
     write_file,
 )
+from gaam_cache.store.records import (
+    PLANTED_KEY,
+    Batching,
+    DatasetRecord,
+    EncoderRecord,
+)
 from gaam_cache.store.reference import decode_sketch, largest_deviation, states_digest
 from gaam_cache.store.rounding import ROUNDING, recompute_limit
+from gaam_cache.targets.classes import Classes
 
 FORMAT = "gaam-cache"
 FORMAT_VERSION = 1
 PLAN_FILE = "cache.json"
 SHARD_FOLDER = "shards"
 MAX_SHARD_BYTES = 512 * 10**6
-NOT_SETTINGS = ("path", "origin", "shared_texts", "equal_rows", "import")
-"""Fields of a plan's data set that are not settings of how its rows are read."""
 OPTIONAL_FIELDS = ("columns", "unlabelled")
 """Fields that a plan lacks if they are empty, as in the plans of gaam 0.1."""
 COVERED_FIELDS = (
@@ -58,10 +63,6 @@ COVERED_FIELDS = (
 # Largest UTF-8 size of a value in a kept column: room for a name, not for a text.
 MAX_VALUE_BYTES = 4096
 
-Batching = Literal["padded", "equal lengths", "alone"]
-"""Which texts may share a batch: any, those of exactly equal length, or none."""
-BATCHINGS: tuple[Batching, ...] = get_args(Batching)
-"""From the cheapest to the strictest."""
 CONVENTIONS = {1: "transformers.hidden_states[1:]", 0: "transformers.hidden_states"}
 """How an encoder's layers are numbered, by the number of its first kept layer."""
 MEASURED_FIELDS = ("tokens", "acts_causal")
@@ -71,7 +72,6 @@ LIBRARIES = ("torch", "transformers", "tokenizers")
 """Libraries that decide which states an encoder computes."""
 TOKEN_FIELD = re.compile(r"(encoder\.)?tokens\.")
 """Fields of a fingerprint that hash the token ids of fixed texts."""
-PLANTED_KEY = "planted"
 GAUSSIAN = "gaussian"
 """Value of ``states`` if planted labels belong to random states, not to a cache."""
 
@@ -107,8 +107,8 @@ class Plan:
 
     fingerprint: str
     fingerprint_fields: dict[str, Any]
-    encoder: dict[str, Any]
-    dataset: dict[str, Any]
+    encoder: EncoderRecord
+    dataset: DatasetRecord
     num_layers: int
     hidden_size: int
     pooling: tuple[str, ...]
@@ -127,7 +127,7 @@ class Plan:
     @property
     def kind(self) -> str:
         """Kind of the rows (text, audio, vision, ...), or ``imported``."""
-        return str(self.encoder["kind"])
+        return self.encoder.kind
 
     @property
     def imported(self) -> bool:
@@ -150,8 +150,7 @@ class Plan:
         parameters = self.identity.get("imported", {}).get(PLANTED_KEY)
         if parameters is None:
             return None
-        figures = self.dataset.get(PLANTED_KEY, {})
-        return {**figures, **parameters}
+        return {**(self.dataset.planted or {}), **parameters}
 
     @property
     def maker(self) -> str:
@@ -173,22 +172,18 @@ class Plan:
         return 0 if layers == CONVENTIONS[0] else 1
 
     @property
+    def target(self) -> Classes:
+        """What is predicted, and how its labels are stored."""
+        return Classes(self.class_names)
+
+    @property
     def batching(self) -> Batching:
-        batching: Batching = self.encoder["batching"]
-        return batching
+        return self.encoder.batching
 
     @property
-    def shared_texts(self) -> dict[str, dict[str, int]]:
-        """Split -> split -> how many rows of the first have a text of the second.
-
-        Of a split and itself: how many rows repeat the text of another row.
-        """
-        return dict(self.dataset["shared_texts"])
-
-    @property
-    def reference(self) -> dict[str, str]:
-        """Sketches of the reference rows by pooling (``reference.encode_sketch``)."""
-        return dict(self.encoder.get("reference", {}))
+    def reference(self) -> Mapping[str, str]:
+        """Sketches of the reference rows by pooling."""
+        return self.encoder.reference
 
     @property
     def states(self) -> str:
@@ -196,22 +191,17 @@ class Plan:
         return states_digest(self.fingerprint, self.reference)
 
     @property
-    def equal_rows(self) -> dict[str, list[list[int]]]:
-        """Rows of a split that are copies of one another, if the plan records them."""
-        return dict(self.dataset.get("equal_rows", {}))
-
-    @property
     def encoder_label(self) -> str:
         """The encoder's name for people."""
-        name = self.encoder["name"]
-        adapter_of = self.encoder.get("adapter_of")
-        return describe_encoder(name, self.untrained_seed, adapter_of)
+        return describe_encoder(
+            self.encoder.name, self.untrained_seed, self.encoder.adapter_of
+        )
 
     @property
     def dataset_label(self) -> str:
         """The data set's name for people, with its subset if it has one."""
-        name = str(self.dataset["name"])
-        subset = self.dataset.get("subset")
+        name = self.dataset.name
+        subset = self.dataset.settings.get("subset")
         return name if subset is None else f"{name} ({subset})"
 
     def shards(self, split: str | None = None) -> Iterator[ShardSpec]:
@@ -239,6 +229,8 @@ class Plan:
         """JSON values for ``cache.json``, and for every run on the cache."""
         content: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION}
         content |= asdict(self)
+        content["encoder"] = self.encoder.to_dict()
+        content["dataset"] = self.dataset.to_dict()
         for name in OPTIONAL_FIELDS:
             if not content[name]:
                 del content[name]
@@ -261,13 +253,13 @@ class Plan:
         # JSON has arrays where the plan has tuples.
         for name in ("pooling", "class_names", "unlabelled"):
             content[name] = tuple(content.get(name, ()))
+        content["encoder"] = EncoderRecord.from_dict(content["encoder"])
+        content["dataset"] = DatasetRecord.from_dict(content["dataset"])
         plan = cls(**content)
 
         plan._check_fingerprint()
         if not all(map(NAME_PATTERN.fullmatch, plan.rows)):
             raise ValueError("bad names of splits")
-        if plan.batching not in BATCHINGS:
-            raise ValueError(f"bad batching {plan.batching!r}")
         for text in plan.reference.values():
             decode_sketch(text)
         return plan
@@ -283,18 +275,39 @@ class Plan:
             if not _is_covered(name, getattr(self, name), covered[name]):
                 raise ValueError(f"'{name}' is not what the fingerprint covers")
 
+    def with_content(self, content: dict[str, str], dataset: DatasetRecord) -> Self:
+        """The plan of these rows, which were unknown when it was made.
+
+        Args:
+            content: split -> hash of its rows and labels.
+            dataset: what is recorded of the data set.
+        """
+        fields = {**self.fingerprint_fields, "content": content}
+        return replace(
+            self,
+            fingerprint=fingerprint(fields),
+            fingerprint_fields=fields,
+            dataset=dataset,
+        )
+
     def portable(self) -> Self:
         """The plan without paths of this machine; a local name keeps its last part."""
-        encoder = _without_path(self.encoder)
-        dataset = _without_path(self.dataset)
+        encoder_name = portable_name(self.encoder.name, local=bool(self.encoder.path))
+        encoder = replace(self.encoder, name=encoder_name, path=None)
 
-        # The imported files exist on this machine only.
-        dataset.pop("import", None)
-        is_local = bool(self.dataset.get("path")) or self.imported
-        dataset["origin"] = {
-            split: portable_name(str(origin), local=is_local)
-            for split, origin in dataset.get("origin", {}).items()
-        }
+        has_path = bool(self.dataset.path)
+        is_local = has_path or self.imported
+        dataset = replace(
+            self.dataset,
+            name=portable_name(self.dataset.name, local=has_path),
+            path=None,
+            origin={
+                split: portable_name(origin, local=is_local)
+                for split, origin in self.dataset.origin.items()
+            },
+            # The imported files exist on this machine only.
+            imported=None,
+        )
         return replace(self, encoder=encoder, dataset=dataset)
 
 
@@ -312,12 +325,6 @@ def _is_covered(name: str, planned: Any, covered: Any) -> bool:
     if name == "rows":
         return dict(planned) == dict(covered)
     return list(planned) == list(covered)
-
-
-def _without_path(source: dict[str, Any]) -> dict[str, Any]:
-    """An encoder or data set of a plan without its path."""
-    name = portable_name(source["name"], local=bool(source.get("path")))
-    return source | {"name": name, "path": None}
 
 
 def rows_per_shard(bytes_per_row: int, shard_rows: int) -> int:
@@ -345,7 +352,7 @@ def read_plan(root: Path) -> Plan:
         raise _unusable_plan_error(root, error) from error
 
 
-def _check_format_version(root: Path, content: Mapping[str, Any]) -> None:
+def _check_format_version(root: Path, content: Mapping[str, object]) -> None:
     """Refuse the plan of a gaam that writes another version of the format."""
     if content.get("format") != FORMAT:
         return
@@ -403,7 +410,7 @@ def write_plan(root: Path, plan: Plan) -> Plan:
     return adopt_plan(root, plan.fingerprint_fields, plan.dataset)
 
 
-def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -> Plan:
+def adopt_plan(root: Path, fields: dict[str, Any], dataset: DatasetRecord) -> Plan:
     """Read the existing plan if its fingerprint covers these fields.
 
     ``dataset`` records how the rows are read. The fingerprint covers only their
@@ -418,16 +425,16 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
         return existing
 
     # The settings of the data set often explain why its content differs.
-    now = {"dataset": _reading_settings(dataset), **fields_now}
-    then = {"dataset": _reading_settings(existing.dataset), **fields_then}
+    now = {"dataset": dataset.reading_settings, **fields_now}
+    then = {"dataset": existing.dataset.reading_settings, **fields_then}
     lines = explain_differences(now, then, existing)
     listing = "".join(f"\n    {line}" for line in lines)
 
     hint = "choose another folder with --out"
     # Plans before gaam 0.3 record no rule for their limit.
     limit_rule_changed = (
-        existing.dataset.get("limit") is not None
-        and "limit_rule" not in existing.dataset
+        existing.dataset.settings.get("limit") is not None
+        and "limit_rule" not in existing.dataset.settings
     )
     if limit_rule_changed:
         hint += (
@@ -441,11 +448,6 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
         f"not {short_digest(fingerprint(fields))}",
         hint=hint,
     )
-
-
-def _reading_settings(dataset: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of how the rows are read, from what a plan records of them."""
-    return {name: value for name, value in dataset.items() if name not in NOT_SETTINGS}
 
 
 def comparable(
@@ -475,7 +477,7 @@ def _without_measured(
     return {**fields, "encoder": encoder}
 
 
-def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+def differences(now: Mapping[str, object], then: Mapping[str, object]) -> list[str]:
     """A line for each differing field, with its dotted name; absent values are ``-``.
 
     Token ids follow from other fields: they are listed only if no other field differs.
@@ -496,7 +498,7 @@ def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
     return causes or list(lines.values())
 
 
-def _flatten(value: Any, name: str = "") -> dict[str, str]:
+def _flatten(value: object, name: str = "") -> dict[str, str]:
     """Short texts of all values in nested mappings, by their dotted names."""
     if not isinstance(value, Mapping):
         text = value if isinstance(value, str) else json.dumps(value)
@@ -508,7 +510,7 @@ def _flatten(value: Any, name: str = "") -> dict[str, str]:
 
 
 def explain_differences(
-    now: Mapping[str, Any], then: Mapping[str, Any], plan: Plan
+    now: Mapping[str, object], then: Mapping[str, object], plan: Plan
 ) -> list[str]:
     """The lines of ``differences``; if only token ids differ, name the libraries.
 

@@ -325,7 +325,7 @@ class Split:
     @cached_property
     def labels(self) -> NDArray[np.int64]:
         """Class number of every row, (rows,); ``class_names`` has their names."""
-        return ShardedArray(self, "label")[:]
+        return ShardedArray(self, self._plan.target.key)[:]
 
     @cached_property
     def num_tokens(self) -> NDArray[np.int32]:

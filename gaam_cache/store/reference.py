@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +76,7 @@ def largest_deviation(now: str, then: str) -> tuple[float, int]:
     return float(deviation_L[layer]), layer
 
 
-def states_digest(fingerprint: str, reference: dict[str, str]) -> str:
+def states_digest(fingerprint: str, reference: Mapping[str, str]) -> str:
     """Hash the fingerprint of a cache together with the sketches of its states."""
     # Imported caches have no reference rows.
     if not reference:

@@ -28,10 +28,8 @@ from gaam_cache.store.plan import (
     ShardSpec,
 )
 
-ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}
-"""Arrays with one number per row, and their types."""
-UNLABELLED = -1
-"""Label of every row in a split without labels."""
+ROW_DATASETS = {"row": "int64", "num_tokens": "int32"}
+"""Arrays with one number per row beside its label, and their types."""
 
 # Most files that are mapped at a time. Each takes a descriptor, and a cache may have
 # many shards.
@@ -80,7 +78,7 @@ def column_key(name: str) -> str:
     return f"column_{name}"
 
 
-def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, Any]:
+def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, object]:
     """Attributes of the root group of the HDF5 file, in the order of writing."""
     return {
         "format": "gaam-shard",
@@ -153,6 +151,8 @@ def _planned_arrays(
     arrays: dict[str, tuple[tuple[int, ...], str]] = {}
     for pooling in plan.pooling:
         arrays[embeddings_key(plan, pooling)] = (states_shape, plan.storage_dtype)
+    target = plan.target
+    arrays[target.key] = (target.shape(num_rows), target.dtype)
     for key, dtype in ROW_DATASETS.items():
         arrays[key] = ((num_rows,), dtype)
     for name, width in plan.columns.items():

@@ -13,7 +13,7 @@ from typing import Any
 from gaam_cache.common.messages import brief
 from gaam_cache.config import ExtractConfig
 from gaam_cache.store.files import digest_of, short_digest
-from gaam_cache.store.plan import NOT_SETTINGS
+from gaam_cache.store.records import NOT_SETTINGS
 from gaam_decoder.runs.records import CacheRecord
 
 DIGEST = re.compile(r"[0-9a-f]{64}")

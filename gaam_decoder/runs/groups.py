@@ -42,7 +42,7 @@ def relations(
     if groups is not None and groups.kind == "file":
         numbers[GROUPS_FILE] = _number_names(groups.names)
 
-    copies = cache.plan.equal_rows.get(split)
+    copies = cache.plan.dataset.equal_rows.get(split)
     if copies:
         number_N = np.arange(len(cache[split]), dtype=np.int32)
         for rows in copies:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,7 +26,7 @@ class CacheRecord:
     hidden_size: int
     rows: dict[str, int]
     """Number of rows, by split."""
-    shared_texts: dict[str, dict[str, int]] | None = None
+    shared_texts: Mapping[str, Mapping[str, int]] | None = None
     """Number of rows of a split whose text another split has, by both splits."""
     class_names: tuple[str, ...]
     plan: dict[str, Any] | None = None
@@ -41,9 +42,7 @@ class CacheRecord:
     def from_plan(cls, plan: Plan, path: Path) -> Self:
         """What a run records of the cache with this plan, in this folder."""
         # A run records itself which of its rows are copies.
-        dataset = {
-            name: value for name, value in plan.dataset.items() if name != "equal_rows"
-        }
+        recorded_plan = replace(plan, dataset=replace(plan.dataset, equal_rows={}))
         return cls(
             fingerprint=plan.fingerprint,
             states=plan.states if plan.reference else None,
@@ -53,9 +52,9 @@ class CacheRecord:
             layers=plan.num_layers,
             hidden_size=plan.hidden_size,
             rows=plan.rows,
-            shared_texts=plan.shared_texts,
+            shared_texts=plan.dataset.shared_texts,
             class_names=plan.class_names,
-            plan=plan.to_dict() | {"dataset": dataset},
+            plan=recorded_plan.to_dict(),
             fitted_on=plan.identity.get("fitted_on"),
             planted=plan.planted,
             first_layer=plan.first_layer,

@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import save
 
@@ -24,6 +23,7 @@ from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.hub.card import Card
 from gaam_cache.store.files import digest_of, replace_folder, sealed_text, write_file
 from gaam_cache.store.plan import Plan
+from gaam_cache.store.records import DatasetRecord, EncoderRecord
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
@@ -173,7 +173,7 @@ def card(run: RunResult, config: DecoderConfig) -> str:
     return described.to_markdown()
 
 
-def _metadata(config: DecoderConfig) -> dict[str, Any]:
+def _metadata(config: DecoderConfig) -> dict[str, object]:
     """What the hub reads of the card."""
     mechanism_name = config.attention.partition(":")[0]
     task, _ = ROWS.get(config.plan.kind, ("", ""))
@@ -239,7 +239,7 @@ def _encoder_source(plan: Plan) -> str:
     """How the encoder of a cache is identified."""
     if plan.imported:
         return "run by somebody else; states were imported"
-    revision = plan.encoder["revision"]
+    revision = plan.encoder.revision
     if revision:
         return f"revision {revision}"
     return "known by the SHA-256 of its files"
@@ -259,12 +259,12 @@ def _limits_in_words(run: RunResult, plan: Plan) -> list[str]:
     return limits
 
 
-def _hub_id(source: dict[str, Any]) -> str:
+def _hub_id(source: EncoderRecord | DatasetRecord) -> str:
     """The id of an encoder or data set that came from the hub, else nothing."""
-    is_from_hub = source.get("path") is None and source.get("revision") is not None
-    if not is_from_hub or not HUB_ID.fullmatch(source["name"]):
+    is_from_hub = source.path is None and source.revision is not None
+    if not is_from_hub or not HUB_ID.fullmatch(source.name):
         return ""
-    return str(source["name"])
+    return source.name
 
 
 def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:

@@ -38,6 +38,7 @@ from gaam_cache.store.plan import (
     differences,
 )
 from gaam_cache.store.reader import open_cache
+from gaam_cache.targets.classes import Classes
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import (
     CHUNK_ROWS,
@@ -466,7 +467,7 @@ def _rows_of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Ro
         raise NotFoundError(
             f"no file '{path}'", found="a folder" if path.is_dir() else None
         )
-    encoding = _encoding(config, path, plan.dataset.get("encoding"))
+    encoding = _encoding(config, path, plan.dataset.settings.get("encoding"))
     reading = _reading_of_file(config, plan, path, encoding)
     table = open_table(path, reading)
 
@@ -497,7 +498,7 @@ def _reading_of_file(
     config: PredictConfig, plan: Plan, path: Path, encoding: str | None
 ) -> ExtractConfig:
     """How to read a file; what the configuration leaves open is as for the run."""
-    dataset = plan.dataset
+    dataset = plan.dataset.settings
     delimiter = config.delimiter or dataset.get("delimiter")
     if plan.kind != "text":
         return ExtractConfig(
@@ -586,7 +587,7 @@ def _rows_of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
     columns: dict[str, Any] = {"row": range(len(split))}
     columns |= {name: split.column(name) for name in cache.columns}
     if split.labelled:
-        columns["label"] = [split.class_names[label] for label in split.labels]
+        columns["label"] = Classes(split.class_names).decode(split.labels)
 
     def chunks() -> Iterator[tuple[Records, slice]]:
         for start in range(0, len(split), CHUNK_ROWS):

@@ -19,6 +19,7 @@ from gaam_cache.store.plan import (
     rows_per_shard,
     write_plan,
 )
+from gaam_cache.store.records import DatasetRecord, EncoderRecord
 from gaam_cache.store.shard import column_key, write_shard
 
 
@@ -62,13 +63,10 @@ def write_cache(
         unlabelled=unlabelled,
         fingerprint=fingerprint(fields),
         fingerprint_fields=fields,
-        encoder={
-            "kind": "text",
-            "name": "chosen",
-            "revision": None,
-            "batching": "padded",
-        },
-        dataset={"name": "chosen", "origin": {}, "shared_texts": {}},
+        encoder=EncoderRecord(
+            kind="text", name="chosen", revision=None, batching="padded"
+        ),
+        dataset=DatasetRecord(name="chosen", shared_texts={}),
         num_layers=num_layers,
         hidden_size=hidden_size,
         pooling=("mean",),

@@ -110,10 +110,9 @@ def test_sounds_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError, match="sampling rate"):
         ours.encode([fractions[0][0]], pooling="mean")
-    pieces = {
-        **ours.plan.dataset,
-        "clip_mode": "split",
-    }  # of a cache whose rows are pieces
+    recorded = ours.plan.dataset
+    # of a cache whose rows are pieces
+    pieces = replace(recorded, settings={**recorded.settings, "clip_mode": "split"})
     split = RowEncoder.open(replace(ours.plan, dataset=pieces))
     with pytest.raises(DataError, match="in 1 files"):
         split.encode(files[:1], pooling="mean")

@@ -107,7 +107,7 @@ def test_sounds_become_states_with_one_file_for_the_rows_and_one_for_the_encoder
     assert gaam_cache.extract(config).rows == {"train": 8, "test": 8}
     cache = gaam_cache.open_cache(config.out)
     assert cache.class_names == ("loud", "soft")
-    assert cache.plan.encoder["kind"] == "sound"
+    assert cache.plan.encoder.kind == "sound"
     states, lengths = cache["test"].embeddings[:, :, 0], cache["test"].num_tokens
     files = sorted(Path(config.dataset, "test").glob("*/*.npy"))
     for state, length, file in zip(states, lengths, files, strict=True):

@@ -14,7 +14,7 @@ from tests.conftest import GOLDEN
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("gaam_cache", "gaam_decoder")
-READ_BY_DECODERS = {"common", "config", "store", "workers"}
+READ_BY_DECODERS = {"common", "config", "store", "targets", "workers"}
 """Rooms of the cache that decoders read."""
 ASKED_BY_DECODERS = {
     "use": {"extraction", "sources"},

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations, product
 
+from gaam_cache.common.cells import is_missing_word
 from gaam_cache.common.messages import excerpt
 from gaam_cache.common.terminal import ReportProgress, no_progress, with_progress
 from gaam_cache.sources.base import (
@@ -19,7 +20,7 @@ from gaam_cache.sources.base import (
     Rows,
     Texts,
 )
-from gaam_cache.sources.rows.cells import is_doubtful, is_missing_word, spelling
+from gaam_cache.targets.classes import is_doubtful, spelling
 
 MAX_NAMES_SHOWN = 10  # names in one message
 MAX_MISSING_WORD_LENGTH = 8  # characters; longer texts are not compared with the words

@@ -15,16 +15,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gaam_cache.common.cells import is_blank
 from gaam_cache.common.errors import ConfigError, DataError, GaamWarning
 from gaam_cache.common.messages import excerpt
 from gaam_cache.common.terminal import ReportProgress, no_progress, with_progress
 from gaam_cache.config import CLIP_OF, ExtractConfig
-from gaam_cache.sources.base import FEWEST_ROWS, NO_LABEL, Record, Rows, Texts
+from gaam_cache.sources.base import FEWEST_ROWS, Record, Rows, Texts
 from gaam_cache.sources.media.base import Files, file_in
-from gaam_cache.sources.rows.cells import class_of, is_blank, kept_value, text_of
+from gaam_cache.sources.rows.cells import kept_value, text_of
 from gaam_cache.sources.rows.holdout import held_out
 from gaam_cache.sources.rows.limit import limited
 from gaam_cache.sources.rows.problems import RowProblems
+from gaam_cache.targets.classes import NO_LABEL, class_of, strata
 
 FILE_COLUMNS = ("file", "audio", "image", "img")
 """Usual names of a column of sounds or pictures; the first that exists is taken."""
@@ -409,20 +411,21 @@ def _select_rows(
     labels, num_skipped = _read_labels(
         table, columns, config, class_names, problems, report
     )
+    row_strata = strata(labels)
     if fraction is None:
-        is_taken_N = limited(labels, limit)
+        is_taken_N = limited(row_strata, limit)
         return _Selection(np.flatnonzero(is_taken_N).tolist(), num_skipped=num_skipped)
     # few rows are all read; ``Source.read`` divides them, or refuses to
     if len(labels) <= max(limit, FEWEST_ROWS):
         return None
 
     # the limit holds for 'train' and for 'test'
-    is_test_N = held_out(labels, fraction, config.split_seed)
+    is_test_N = held_out(row_strata, fraction, config.split_seed)
     is_taken_N = np.zeros(len(labels), np.bool_)
     for is_part_N in (~is_test_N, is_test_N):
         index_M = np.flatnonzero(is_part_N)
-        part_labels = [labels[index] for index in index_M.tolist()]
-        is_taken_N[index_M] = limited(part_labels, limit)
+        part_strata = [row_strata[index] for index in index_M.tolist()]
+        is_taken_N[index_M] = limited(part_strata, limit)
     return _Selection(
         record_indices=np.flatnonzero(is_taken_N).tolist(),
         held_out=is_test_N[is_taken_N].tolist(),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gaam_cache.common.errors import DataError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.sources.rows.cells import NoLabelError, refuse_quantities
+from gaam_cache.targets.classes import NoLabelError, refuse_quantities
 
 NUM_ROWS_NAMED = 3  # unusable rows, or values in place of labels, that an error names
 

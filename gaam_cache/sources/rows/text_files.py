@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
+from gaam_cache.common.cells import BYTE_ORDER_MARK
 from gaam_cache.common.errors import DataError, GaamWarning
 from gaam_cache.common.messages import excerpt
 from gaam_cache.config import ExtractConfig
-from gaam_cache.sources.rows.cells import BYTE_ORDER_MARK
 from gaam_cache.sources.rows.layout import COMPRESSED
 
 MARKS = {  # longest first, because the mark of UTF-32 starts with that of UTF-16

@@ -56,6 +56,7 @@ DAMAGE = {
     "changed": lambda text: text.replace('"padded"', '"alone"'),
     "sealed nonsense": lambda text: resealed(text, batching="none at all"),
     "sealed, no such layers": lambda text: resealed(text, stack="layers.of.another"),
+    "sealed, a number for a flag": lambda text: resealed(text, acts_causal=1),
     "sealed, no such name": lambda text: resealed(text, colour="red"),
     "of other conditions": lambda text: sealed_text(
         unsealed(json.loads(text)) | {"conditions": {"torch": "0.1"}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gaam_cache.extraction.batches import BATCH_COST_TOKENS, token_budget_batches
-from gaam_cache.store.plan import BATCHINGS
+from gaam_cache.store.records import BATCHINGS
 
 
 def row_by_row(lengths: list[int], budget: int, batching: str) -> list[list[int]]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 import gaam_cache
-from gaam_cache.common.errors import ConfigError, NumericsError
+from gaam_cache.common.errors import ConfigError, NumericsError, OutOfReachError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.extraction.job import class_order
-from gaam_cache.store.plan import rows_per_shard
+from gaam_cache.store.plan import PLAN_FILE, rows_per_shard
 from gaam_cache.store.shard import receipt_path
+from gaam_cache.targets.classes import class_order
 from tests.conftest import shard_bytes
 
 
@@ -35,6 +36,22 @@ def test_only_missing_shards_are_made_again_and_what_is_complete_loads_no_weight
     assert gaam_cache.extract(tiny_config).shards_made == 0
     assert gaam_cache.extract(replace(tiny_config, devices="2")).shards_made == 0
     assert shard_bytes(tiny_config.out) == before
+
+
+def test_the_same_command_brings_a_lost_plan_back_and_keeps_every_shard(
+    tiny_config: ExtractConfig, encoders: dict[str, Path]
+) -> None:
+    # a fingerprint also covers what only the loaded encoder shows: it acts causal
+    config = replace(tiny_config, encoder=str(encoders["llama"]))
+    gaam_cache.extract(config)
+    plan = config.out / PLAN_FILE
+    before = plan.read_bytes(), shard_bytes(config.out)
+    plan.unlink()
+    other = replace(config, pool=("last",))
+    with pytest.raises(OutOfReachError, match="belongs to another cache"):
+        gaam_cache.extract(other)
+    assert gaam_cache.extract(config).shards_made == 0
+    assert (plan.read_bytes(), shard_bytes(config.out)) == before
 
 
 def test_every_list_of_labels_has_one_order() -> None:

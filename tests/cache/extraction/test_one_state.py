@@ -220,8 +220,8 @@ def test_an_extraction_says_what_rounding_takes_away(
     """Six random layers of one another make rows alike: float16 keeps few roundings of them."""
     plan = gaam_cache.open_cache(tiny_cache).plan
     config = ExtractConfig(
-        encoder=plan.encoder["path"],
-        dataset=plan.dataset["path"],
+        encoder=plan.encoder.path,
+        dataset=plan.dataset.path,
         out=tmp_path / "cache",
     )
     assert any(
@@ -231,7 +231,7 @@ def test_an_extraction_says_what_rounding_takes_away(
         "what is measured decides no byte"
     )
     exact = ExtractConfig(
-        encoder=plan.encoder["path"], dataset=plan.dataset["path"], out=tmp_path / "exact",
+        encoder=plan.encoder.path, dataset=plan.dataset.path, out=tmp_path / "exact",
         storage_dtype="float32",
     )  # fmt: skip
     assert said_of(exact) == []

@@ -18,7 +18,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder, _TextForward
 from gaam_cache.extraction.batches import token_budget_batches
 from gaam_cache.extraction.states import StateExtractor, choose_rows
-from gaam_cache.store.plan import BATCHINGS
+from gaam_cache.store.records import BATCHINGS
 
 
 @pytest.mark.parametrize(

@@ -76,13 +76,13 @@ def test_what_comes_from_the_hub_is_on_record_and_what_is_served(
     there, [news] = gaam_cache.open_cache(tmp_path / "c"), hub.datasets[NEWS].commits
     encoder, rows = there.plan.encoder, there.plan.dataset
     [model] = hub.models[MODEL].commits
-    assert (encoder["name"], encoder["revision"], encoder["path"]) == (
+    assert (encoder.name, encoder.revision, encoder.path) == (
         MODEL,
         model,
         None,
     )
-    assert rows["revision"] == news
-    assert rows["origin"] == {
+    assert rows.revision == news
+    assert rows.origin == {
         split: f"{NEWS}@{news}, {split}" for split in ("train", "test")
     }
     safe = {
@@ -137,7 +137,7 @@ def test_an_adapter_of_the_hub_brings_its_base_model(
     gaam_cache.extract(config)
     plan = gaam_cache.open_cache(tmp_path / "c").plan
     assert plan.encoder_label == "someone/adapter (adapter of someone/base)"
-    assert plan.encoder["revision"] in hub.models["someone/adapter"].commits
+    assert plan.encoder.revision in hub.models["someone/adapter"].commits
     assert {"adapter_model.safetensors", "model.safetensors"} <= hub.fetched
     local = {
         "encoder": str(tmp_path / "adapter"),
@@ -274,8 +274,8 @@ def test_a_subset_is_asked_for_named_recorded_and_read_again(
             assert words in refused.err
     assert gaam(*command, "--subset", "cola", "--limit", 2).code == 0
     plan = gaam_cache.open_cache(tmp_path / "c").plan
-    assert plan.dataset["subset"] == "cola"
-    assert "(cola)" in plan.dataset["origin"]["test"]
+    assert plan.dataset.settings["subset"] == "cola"
+    assert "(cola)" in plan.dataset.origin["test"]
     assert gaam_cache.verify(tmp_path / "c", recompute_rows=2).good
     assert f"{NEWS} (cola)" in gaam("inspect", tmp_path / "c").out
     other = gaam(*command, "--subset", "sst2", "--limit", 2)

@@ -235,7 +235,9 @@ def test_a_cache_of_the_rule_before_is_read_again_and_named(
     )
     gaam_cache.extract(config)
     plan = read_plan(out)
-    assert plan.dataset.pop("limit_rule") == "first"
+    settings = dict(plan.dataset.settings)
+    assert settings.pop("limit_rule") == "first"
+    plan = replace(plan, dataset=replace(plan.dataset, settings=settings))
     (out / PLAN_FILE).write_text(plan.to_json())
     assert gaam_cache.verify(out, recompute_rows=3).good
     with pytest.raises(ConfigError, match=r"limit_rule(.|\n)*--set limit-rule=first"):

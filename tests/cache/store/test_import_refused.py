@@ -163,4 +163,4 @@ def test_splits_that_share_rows_are_counted_and_warned_of(tmp_path: Path) -> Non
     with pytest.warns(GaamWarning, match=r"1 of 6 rows of 'test'.*row 5 of 'test'"):
         run(*files, out=tmp_path / "c")
     plan = gaam_cache.open_cache(tmp_path / "c").plan
-    assert plan.shared_texts == {"train": {"test": 1}, "test": {"train": 1}}
+    assert plan.dataset.shared_texts == {"train": {"test": 1}, "test": {"train": 1}}

@@ -54,7 +54,9 @@ def test_a_card_holds_the_table_and_the_notes_of_a_report(
     )
     assert "base_model" not in head, "a local one"
     hub = {"name": "someone/tiny", "path": None, "revision": "0" * 40}
-    known = replace(plan, encoder=plan.encoder | hub, dataset=plan.dataset | hub)
+    known = replace(
+        plan, encoder=replace(plan.encoder, **hub), dataset=replace(plan.dataset, **hub)
+    )
     head = head_of(text_of(run, known))
     assert (head["base_model"], head["datasets"]) == ("someone/tiny", ["someone/tiny"])
 

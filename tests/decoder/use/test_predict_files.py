@@ -32,7 +32,7 @@ class StandIn:
         self.seeds = (0, 1, 2)
         self.temperatures: tuple[float, ...] = ()
         self.pooling = "mean"
-        self.plan = SimpleNamespace(kind="text", dataset={})
+        self.plan = SimpleNamespace(kind="text", dataset=SimpleNamespace(settings={}))
         self.asked: list[str] = []
 
     def stream(
@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_used_is_refused_before_anything_is_predicted(
 def test_a_text_a_line(stand: Stand, tmp_path: Path) -> None:
     path, out = tmp_path / "new.txt", tmp_path / "out.csv"
     path.write_text("one, two\nthree\n")
-    stand()[0].plan.dataset["text_columns"] = ["title", "body"]
+    stand()[0].plan.dataset.settings["text_columns"] = ["title", "body"]
     predict(PredictConfig(run=tmp_path, file=path, out=out))
     with out.open(newline="") as file:
         assert [row["text"] for row in csv.DictReader(file)] == ["one, two", "three"]
