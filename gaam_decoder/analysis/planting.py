@@ -28,6 +28,7 @@ from gaam_decoder.analysis.learned import GATES
 from gaam_decoder.attention.base import Attention
 from gaam_decoder.config import PlantConfig
 from gaam_decoder.specs import Spec, build
+from gaam_decoder.tasks import CLASSIFICATION
 
 Floats = NDArray[np.float64]
 States = NDArray[Any]  # (N, L, D), as the cache will store it
@@ -123,9 +124,10 @@ def plant(
     teacher = make_teacher(config.gate, train, seed=seed, **options)
     p = [teacher.probabilities(of_split) for of_split in states]
     label = [draw_labels(p_NC, seed, split) for split, p_NC in enumerate(p)]
+    right_N = CLASSIFICATION.hits(CLASSIFICATION.predictions(p[1]), label[1])
     accuracy = {
         "teacher_accuracy": float(p[1].max(1).mean()),
-        "teacher_accuracy_drawn": float((p[1].argmax(1) == label[1]).mean()),
+        "teacher_accuracy_drawn": float(CLASSIFICATION.accuracy(right_N)),
         "linear_accuracy": linear_accuracy(train, p[0], test, p[1]),
     }
     recorded = {
@@ -360,4 +362,5 @@ def linear_accuracy(
     weight_CF1 = found.reshape(classes, features + 1)
     z_NF = np.concatenate([x.reshape(len(x), -1) for x in blocks(test)])
     logits_NC = (z_NF - mean_F) * scale_F @ weight_CF1[:, :-1].T + weight_CF1[:, -1]
-    return float(np.take_along_axis(p_test_NC, logits_NC.argmax(1)[:, None], 1).mean())
+    predicted_N1 = CLASSIFICATION.predictions(logits_NC)[:, None]
+    return float(np.take_along_axis(p_test_NC, predicted_N1, 1).mean())

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
 from gaam_decoder.heads.linear import LinearHead
+from gaam_decoder.tasks import CLASSIFICATION
 
 GRID = tuple(float(value) for value in np.logspace(-4, 4, 40))
 """Values of the inverse penalty, from hardly more than the shares of the classes to learned by
@@ -229,5 +230,6 @@ def _direction(slope_CF1: Tensor, pairs: list[tuple[Tensor, Tensor, float]]) -> 
 
 def _score(logits_NC: Tensor, label_N: Tensor) -> tuple[float, float]:
     """Mean cross-entropy and accuracy."""
-    right = (logits_NC.argmax(1) == label_N).double().mean()
-    return float(functional.cross_entropy(logits_NC, label_N)), float(right)
+    right_N = CLASSIFICATION.hits(CLASSIFICATION.predictions(logits_NC), label_N)
+    accuracy = CLASSIFICATION.accuracy(right_N)
+    return float(functional.cross_entropy(logits_NC, label_N)), float(accuracy)

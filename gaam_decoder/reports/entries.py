@@ -36,6 +36,7 @@ from gaam_decoder.stats.groups import joined, row_groups
 from gaam_decoder.stats.scored import Scored, interval_by_score
 from gaam_decoder.stats.scores.base import Answers, Found, Interval, Score
 from gaam_decoder.stats.scores.ece import BINS, reliability
+from gaam_decoder.tasks import CLASSIFICATION
 
 Floats = NDArray[np.float64]
 # Runs of different seeds on the same test rows.
@@ -878,13 +879,13 @@ def _score_row(
             scaled = predictions.scaled_answers(place, temperature_SP)
         tally.add(raw, scaled)
 
-    predicted_SN = logits_SNC.argmax(-1)
-    right_SN = predicted_SN == label_N
+    predicted_SN = CLASSIFICATION.predictions(logits_SNC)
+    right_SN = CLASSIFICATION.hits(predicted_SN, label_N)
     value_S_by_score = tally.value_S_by_score()
     vote_accuracy = None
     if finished:
         vote_N = stats.majority_votes(logits_SNC, predicted_SN)
-        vote_accuracy = float((vote_N == label_N).mean())
+        vote_accuracy = stats.accuracy(vote_N, label_N)
     accuracy = Scored(
         values=value_S_by_score[DEFAULT],
         by_row=_by_row(right_SN, parts, repeats),

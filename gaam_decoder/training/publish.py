@@ -28,6 +28,7 @@ from gaam_decoder.recipe import OF_STEPS, Recipe
 from gaam_decoder.runs.folders import remove_unfinished, run_name
 from gaam_decoder.runs.groups import relations
 from gaam_decoder.runs.result import SAME, SeedResult, padded, write_run
+from gaam_decoder.tasks import CLASSIFICATION
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData
 from gaam_decoder.training.experiments import Experiment
@@ -136,8 +137,9 @@ def _test_rows(
     same = {
         name: number_N[data.test.rows] for name, number_N in relations_of_test.items()
     }
-    majority_class = np.bincount(learned_N).argmax()
-    majority = float(np.mean(label_N.numpy() == majority_class))
+    majority_class = CLASSIFICATION.majority_class(learned_N)
+    is_majority_N = CLASSIFICATION.hits(label_N.numpy(), np.array(majority_class))
+    majority = float(CLASSIFICATION.accuracy(is_majority_N))
     return TestRows(label_N, rows, same, majority)
 
 

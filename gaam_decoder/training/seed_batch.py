@@ -30,6 +30,7 @@ from gaam_decoder.optimizers.base import Optimizer
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.result import SeedResult
 from gaam_decoder.specs import build
+from gaam_decoder.tasks import CLASSIFICATION
 from gaam_decoder.training.arithmetic.engine import (
     EVAL_BATCH_SIZE,
     Engine,
@@ -326,7 +327,10 @@ class SeedBatch:
         if self.data.selection is None or label_SV is None:
             return None
         logits_SVC = self.logits(self.data.selection, self.state.weights)
-        accuracy_S = float64(logits_SVC.argmax(-1) == label_SV).mean(1)
+        predicted_SV = CLASSIFICATION.predictions(logits_SVC)
+        accuracy_S = CLASSIFICATION.accuracy(
+            CLASSIFICATION.hits(predicted_SV, label_SV)
+        )
         losses = [
             float(self.loss_of(logits_VC, label_V))
             for logits_VC, label_V in zip(logits_SVC, label_SV, strict=True)

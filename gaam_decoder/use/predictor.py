@@ -22,6 +22,7 @@ from gaam_cache.extraction.rows import LOADING_LOCK
 from gaam_cache.store.plan import Plan
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.specs import parse_attention, parse_head
+from gaam_decoder.tasks import CLASSIFICATION
 from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, LOWER, rows_at_once
 
 if TYPE_CHECKING:
@@ -95,7 +96,9 @@ class Predictions:
             z_SNC /= np.array(temperatures)[:, None, None]
         exp_SNC = np.exp(z_SNC)
         mean_NC = (exp_SNC / exp_SNC.sum(-1, keepdims=True)).mean(0)
-        same_SN = logits_SNC.argmax(-1) == mean_NC.argmax(-1)
+        same_SN = CLASSIFICATION.hits(
+            CLASSIFICATION.predictions(logits_SNC), CLASSIFICATION.predictions(mean_NC)
+        )
         names = tuple(class_names)
         return cls(
             probabilities_NC=mean_NC, agreement_N=same_SN.mean(0), class_names=names
@@ -106,10 +109,8 @@ class Predictions:
 
     @property
     def labels(self) -> list[str]:
-        return [
-            self.class_names[number]
-            for number in self.probabilities_NC.argmax(-1).tolist()
-        ]
+        predicted_N = CLASSIFICATION.predictions(self.probabilities_NC)
+        return [self.class_names[number] for number in predicted_N.tolist()]
 
     def rows(self, top: int = 1) -> list[dict[str, Any]]:
         """Of every row what ``result_names`` says."""

@@ -1,8 +1,7 @@
 """Accuracy."""
 
-import numpy as np
-
 from gaam_decoder.stats.scores.base import Answers, Found, Score
+from gaam_decoder.tasks import CLASSIFICATION
 
 
 class Accuracy(Score):
@@ -13,5 +12,5 @@ class Accuracy(Score):
 
     def of(self, answers: Answers) -> Found:
         """Whether every row is right."""
-        right_N = answers.predicted_N == answers.labels
-        return Found(value=float(right_N.mean(dtype=np.float64)), by_row=right_N)
+        value = float(CLASSIFICATION.accuracy(answers.right_N))
+        return Found(value=value, by_row=answers.right_N)

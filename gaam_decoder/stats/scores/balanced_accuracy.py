@@ -12,7 +12,7 @@ class BalancedAccuracy(Score):
 
     def of(self, answers: Answers) -> Found:
         """A row of class c counts ``N / (C n_c)`` times."""
-        right_N = answers.predicted_N == answers.labels
+        right_N = answers.right_N
         count_C = answers.count_C
         has_rows_C = count_C > 0
         weight_C = 1 / (has_rows_C.sum() * np.maximum(count_C, 1))

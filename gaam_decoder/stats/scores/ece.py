@@ -44,7 +44,7 @@ def reliability(answers: Answers) -> tuple[Floats, Floats, Floats]:
     probability_N = np.exp(answers.log_p_NC.max(-1))
     bin_N = np.ceil(probability_N * BINS).astype(np.int64) - 1
     bin_N = np.clip(bin_N, 0, BINS - 1)
-    right_N = answers.predicted_N == answers.labels
+    right_N = answers.right_N
     count_B = np.bincount(bin_N, minlength=BINS)
     right_B = np.bincount(bin_N, right_N, minlength=BINS)
     probability_B = np.bincount(bin_N, probability_N, minlength=BINS)

@@ -19,7 +19,7 @@ class MacroF1(Score):
         """The value plus the derivative of the mean in the weight of every row."""
         label_N = answers.labels
         predicted_N = answers.predicted_N
-        right_N = predicted_N == label_N
+        right_N = answers.right_N
         predicted_C = np.bincount(predicted_N, minlength=answers.num_classes)
         either_C = answers.count_C + predicted_C
         seen_C = either_C > 0

@@ -3,6 +3,7 @@
 import numpy as np
 
 from gaam_decoder.stats.scores.base import Answers, Found, Score
+from gaam_decoder.tasks import CLASSIFICATION
 
 FIVE = 5
 
@@ -28,4 +29,4 @@ class Top5(Score):
         is_equal_NC = answers.logits == own_N1
         before_NC = (answers.logits > own_N1) | (is_equal_NC & earlier_NC)
         right_N = before_NC.sum(-1) < FIVE
-        return Found(value=float(right_N.mean(dtype=np.float64)), by_row=right_N)
+        return Found(value=float(CLASSIFICATION.accuracy(right_N)), by_row=right_N)

@@ -17,6 +17,7 @@ from gaam_decoder.losses.base import Loss
 from gaam_decoder.optimizers.base import Optimizer, take_step
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import build
+from gaam_decoder.tasks import CLASSIFICATION
 from gaam_decoder.training.arithmetic.compiled import Compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine, keep_freed_memory
 from gaam_decoder.training.arithmetic.state import (
@@ -148,7 +149,8 @@ class Step:
         rows = batch.label_SB.shape[1]
         loss_S = found.loss_S
         numbers = batch.numbers
-        hit_S = (found.logits_SBC.argmax(-1) == batch.label_SB).sum(1)
+        predicted_SB = CLASSIFICATION.predictions(found.logits_SBC)
+        hit_S = CLASSIFICATION.hits(predicted_SB, batch.label_SB).sum(1)
         if state.scaling is not None and found.finite_S is not None:
             # every seed is at a step of its own; float32 would lose 1e-5 of Adam's
             step_S = float64(state.scaling.steps_S + 1)
