@@ -26,7 +26,7 @@ from gaam_decoder.decoder import (
 )
 from gaam_decoder.losses._weighted import balanced
 from gaam_decoder.losses.base import Loss
-from gaam_decoder.optimizers.base import Optimizer
+from gaam_decoder.optimizers.base import Stacked
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.result import SeedResult
 from gaam_decoder.specs import build
@@ -36,7 +36,7 @@ from gaam_decoder.training.arithmetic.engine import (
     Engine,
     rows_at_once,
 )
-from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
+from gaam_decoder.training.arithmetic.state import Batch, State, Weights
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Subset, TrainData, epoch_batches, told_labels
@@ -197,7 +197,7 @@ class SeedBatch:
         seeds: Sequence[int],
         *,
         engine: Engine,
-        loss_of: Loss | None = None,
+        loss_function: Loss | None = None,
         dtype: torch.dtype = torch.float32,
         steps: Steps | None = None,
     ) -> None:
@@ -205,7 +205,7 @@ class SeedBatch:
         self.data = data
         self.recipe = recipe
         self.seeds = list(seeds)
-        self.loss_of: Loss = loss_of or build(recipe.loss, "loss")
+        self.loss_function: Loss = loss_function or build(recipe.loss, "loss")
         self.epochs_done = 0
         self.seconds = 0.0
         self._rate_factor = 1.0  # of the schedule, at the last step
@@ -228,18 +228,15 @@ class SeedBatch:
         device = data.train.label_N.device
         decoders = [build_decoder(spec, seed).to(dtype) for seed in seeds]
         self.decoder = copy.deepcopy(decoders[0]).to(device)
-        self.optimizer: Optimizer = build(recipe.optimizer, "optimizer")
-        self.state = State.of(
-            decoders,
-            device,
-            self.optimizer.moments,
-            scaled=recipe.loss_scale == "dynamic",
+        self.step = (steps or Steps()).get(
+            spec, recipe, engine, self.decoder, self.loss_function, len(seeds)
+        )
+        self.optimizer = self.step.optimizer
+        self.compiler = self.step.compiler
+        self.state = State.initial(
+            decoders, device, self.optimizer, scaled=recipe.loss_scale == "dynamic"
         )
         self.kept = Weights(_cloned(self.state.parameters), _cloned(self.state.buffers))
-        self.step = (steps or Steps()).get(
-            spec, recipe, engine, self.decoder, self.loss_of, len(seeds)
-        )
-        self.compiler = self.step.compiler
 
     def train(
         self,
@@ -332,7 +329,7 @@ class SeedBatch:
             CLASSIFICATION.hits(predicted_SV, label_SV)
         )
         losses = [
-            float(self.loss_of(logits_VC, label_V))
+            float(self.loss_function(logits_VC, label_V))
             for logits_VC, label_V in zip(logits_SVC, label_SV, strict=True)
         ]
         return list(zip(accuracy_S.tolist(), losses, strict=True))

@@ -66,7 +66,7 @@ def contestant(
     """Seconds per seed-epoch of a group that is warm."""
     loss_of = build(recipe.loss, "loss")
     group = SeedBatch(
-        spec, data, recipe, list(range(seeds)), loss_of=loss_of, engine=how
+        spec, data, recipe, list(range(seeds)), loss_function=loss_of, engine=how
     )
     group.train_epoch()
     assert group.compiler.works == how.compiled
