@@ -32,7 +32,8 @@ from gaam_decoder.tasks import CLASSIFICATION
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData
 from gaam_decoder.training.experiments import Experiment
-from gaam_decoder.training.splits import Rows, parts_of
+from gaam_decoder.training.partitions import Rows
+from gaam_decoder.training.splits import divide
 
 Numbers = NDArray[Any]
 
@@ -151,7 +152,7 @@ def _validation_rows(
     relations_of_train: Mapping[str, Numbers],
 ) -> dict[str, Numbers] | None:
     """Labels, numbers and relations of the validation rows, if there are any."""
-    subset = data.choosing(recipe)
+    subset = data.validation(recipe)
     if subset is None:
         return None
     label_V = subset.label_N.cpu().numpy()
@@ -161,7 +162,8 @@ def _validation_rows(
     if recipe.val_folds is not None:
         train_label_N = cache[recipe.train_split].labels
         rows_by_seed = [
-            parts_of(train_label_N, recipe, result.seed).held_N for result in results
+            divide(train_label_N, recipe, result.seed).validation_N
+            for result in results
         ]
         label_V = padded([train_label_N[rows] for rows in rows_by_seed])
         row_V = padded(rows_by_seed)

@@ -45,7 +45,7 @@ from gaam_decoder.training.arithmetic.engine import (
     groups_of,
 )
 from gaam_decoder.training.arithmetic.step import Steps
-from gaam_decoder.training.checkpoint import Checkpoint, Unfinished, claim_of
+from gaam_decoder.training.checkpoint import Checkpoint, Unfinished, lease_name
 from gaam_decoder.training.data import Loaded, TrainData, prepare_data
 from gaam_decoder.training.experiments import (
     Experiment,
@@ -54,7 +54,7 @@ from gaam_decoder.training.experiments import (
     plan_experiments,
     reporting_experiments,
 )
-from gaam_decoder.training.probe import fit_experiment
+from gaam_decoder.training.fitting import fit_experiment
 from gaam_decoder.training.publish import publish
 from gaam_decoder.training.seed_batch import SeedBatch
 
@@ -449,7 +449,7 @@ class _Sweep:
         most = min(chosen.seed_batch, engine.seed_batch)
         seed_batches = self._seed_batches(left, files, most)
         for batch in seed_batches:
-            planned = unfinished.group(batch, engine)
+            planned = unfinished.checkpoint(batch, engine)
             if not planned.path.exists():
                 planned.save({}, {"seeds": batch, "epochs_done": 0, "seconds": 0.0})
         return engine, seed_batches
@@ -496,10 +496,10 @@ class _Sweep:
         Returns:
             The other trainer that is at work on it, or None.
         """
-        file = Unfinished(self._runs, experiment).group(batch, engine)
+        file = Unfinished(self._runs, experiment).checkpoint(batch, engine)
         if file.done:
             return None
-        lease = self._leases.take(claim_of(experiment.name, batch))
+        lease = self._leases.take(lease_name(experiment.name, batch))
         if isinstance(lease, Holder):
             return lease
         # another trainer may have finished it before the lease was taken
@@ -533,7 +533,7 @@ class _Sweep:
         # later seed batches go on as this one ended
         if engine.compiled and not training.compiler.works:
             eager = replace(engine, compiled=False, why="the compiler failed")
-            file.begun["engine"] = eager.to_dict()
+            file.work["engine"] = eager.to_dict()
         track_seeds(self._config.track, self._runs, experiment.name, results)
         file.finish(results)
 

@@ -277,7 +277,7 @@ class RandomRows(Features):
         self.place = device.type
         self.dtype = torch.float16
         self.resident = torch.randn(self.shape, device=device, dtype=self.dtype)
-        self._held_N = None
+        self._loaded_N = None
 
 
 def main() -> None:

@@ -32,7 +32,8 @@ from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Features, Subset, TrainData
 from gaam_decoder.training.experiments import recipes
-from gaam_decoder.training.seed_batch import Plateau, SeedBatch
+from gaam_decoder.training.seed_batch import SeedBatch
+from gaam_decoder.training.seed_state import Plateau
 
 L, D, C, N, B = 6, 16, 3, 37, 8
 LR = 1e-3
@@ -58,7 +59,7 @@ class Rows(Features):
         self.place = "memory"
         self.dtype = x_NLD.dtype
         self.resident = x_NLD
-        self._held_N = None
+        self._loaded_N = None
 
 
 def spec(attention: str, head: str = "linear") -> DecoderSpec:
