@@ -34,7 +34,7 @@ from gaam_decoder.runs.tuning import (
 from gaam_decoder.stats.choice import ChoiceOf, choice_of
 from gaam_decoder.stats.groups import joined, row_groups
 from gaam_decoder.stats.scored import Scored, interval_by_score
-from gaam_decoder.stats.scores.base import Answers, Found, Interval, Score
+from gaam_decoder.stats.scores.base import Answers, Interval, Score, SeedScore
 from gaam_decoder.stats.scores.ece import BINS, reliability
 from gaam_decoder.tasks import CLASSIFICATION
 
@@ -919,7 +919,7 @@ class _Tally:
     def __init__(self, compared: Score) -> None:
         self.compared = compared
         self.scores = all_scores()
-        self.seed_scores: list[Found | None] = []
+        self.seed_scores: list[SeedScore | None] = []
         self.by_part: list[list[float | None]] = []
         self.no_claim = ""
         self.bins: Floats = np.zeros((3, BINS))

@@ -32,7 +32,7 @@ class Classification:
         return predicted
 
     def hits(self, predictions: Array, labels: Array) -> Array:
-        """Whether each prediction is right; labels broadcast, as of N rows to (S, N)."""
+        """Whether each prediction is right; labels (N,) serve predictions (S, N)."""
         is_right: Array = predictions == labels
         return is_right
 

@@ -274,7 +274,7 @@ def look(runs: Path) -> Iterator[dict[str, Any]]:
 
 
 def _describe_folder(folder: Path, files: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Describe the unfinished work of an experiment by the descriptions of its files."""
+    """Describe the unfinished work in a folder by the descriptions of its files."""
     planned: set[int] = set()
     done: set[int] = set()
     seed_batches: list[dict[str, Any]] = []

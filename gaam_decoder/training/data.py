@@ -121,7 +121,7 @@ def rows_at(source: Tensor, index: Tensor) -> Tensor:
 
 
 class Loaded:
-    """The features of a sweep, kept for its next experiment in a share of the memory."""
+    """Features that a sweep keeps for its next experiment, in a share of the memory."""
 
     def __init__(self, share: float = MEMORY_SHARE) -> None:
         self._share = share

@@ -1,4 +1,4 @@
-"""What training knows of one seed beside its tensors: learning rate, best epoch, log."""
+"""The state of one seed beside its tensors: learning rate, best epoch, log."""
 
 import math
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """Accuracy."""
 
-from gaam_decoder.stats.scores.base import Answers, Found, Score
+from gaam_decoder.stats.scores.base import Answers, Score, SeedScore
 from gaam_decoder.tasks import CLASSIFICATION
 
 
@@ -10,7 +10,7 @@ class Accuracy(Score):
     title = "accuracy"
     hits = True
 
-    def of(self, answers: Answers) -> Found:
+    def of(self, answers: Answers) -> SeedScore:
         """Whether every row is right."""
         value = float(CLASSIFICATION.accuracy(answers.right_N))
-        return Found(value=value, by_row=answers.right_N)
+        return SeedScore(value=value, by_row=answers.right_N)

@@ -89,7 +89,7 @@ class Answers:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class SeedScore:
     """A score of one seed."""
 
     value: float
@@ -123,7 +123,7 @@ class Score(ABC):
     no_claim: ClassVar[str] = ""  # why it allows no claim; empty: it does
 
     @abstractmethod
-    def of(self, answers: Answers) -> Found | None:
+    def of(self, answers: Answers) -> SeedScore | None:
         """The score of one seed; None if these rows and classes do not define it."""
 
     def value(self, answers: Answers) -> float | None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gaam_decoder.stats.scores.base import Answers, Floats, Found, Score
+from gaam_decoder.stats.scores.base import Answers, Floats, Score, SeedScore
 
 BINS = 15  # like Guo et al. 2017
 
@@ -29,11 +29,11 @@ class Ece(Score):
         "so that no test over rows is known to hold"
     )
 
-    def of(self, answers: Answers) -> Found:
+    def of(self, answers: Answers) -> SeedScore:
         """The error, without contributions of rows: it is no mean of rows."""
         count_B, right_B, probability_B = reliability(answers)
         value = float(np.abs(right_B - probability_B).sum() / max(count_B.sum(), 1))
-        return Found(value=value, by_row=None)
+        return SeedScore(value=value, by_row=None)
 
 
 def reliability(answers: Answers) -> tuple[Floats, Floats, Floats]:

@@ -57,7 +57,7 @@ class Scaling(NamedTuple):
         )
 
     def update(self, finite_S: Tensor) -> None:
-        """Raise a scale after enough finite steps, and lower it after any other step."""
+        """Raise a scale after enough finite steps; lower it after any other step."""
         good_S = self.good_S + 1
         due_S = finite_S & (good_S == INTERVAL)
         larger_S = self.scale_S * GROWTH

@@ -57,8 +57,8 @@ class Step:
 
     The decoder is written for one seed; ``torch.func.vmap`` runs it over stacked
     parameters. Nothing flows from one seed to another: the gradient, its norm, the
-    learning rate and the state of the optimizer all have the seed as their first axis. A seed whose
-    numbers are no longer finite leaves the others as they are.
+    learning rate and the state of the optimizer all have the seed as their first axis.
+    A seed whose numbers are no longer finite leaves the others as they are.
 
     ``decoder`` is a module on the device, whose own parameters are not used.
     """
