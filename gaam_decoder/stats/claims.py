@@ -435,5 +435,6 @@ def _as_whole_numbers(difference_SN: NDArray[Any]) -> NDArray[Any]:
         scaled_SN = difference_SN * num_tests
         whole_SN = np.rint(scaled_SN)
         if np.abs(scaled_SN - whole_SN).max() < 1e-9:
-            return whole_SN.astype(np.int64)
+            numbers_SN: NDArray[np.int64] = whole_SN.astype(np.int64)
+            return numbers_SN
     return difference_SN

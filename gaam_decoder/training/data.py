@@ -103,8 +103,9 @@ class Features:
         )
         size = max(1, SLICE_BYTES // self.row_bytes)
         starts = range(0, len(row_N), size)
-        for part, start in zip(resident.split(size), starts, strict=True):
-            part.copy_(self._read(row_N[start : start + size]))
+        for start in starts:
+            rows = self._read(row_N[start : start + size])
+            resident[start : start + size].copy_(rows)
         return resident
 
     def _read(self, row_N: Rows) -> Tensor:
@@ -351,4 +352,5 @@ def epoch_batches(
     index_on_device = torch.from_numpy(index_SN).to(label_SN.device)
     ordered_SN = label_SN.gather(1, index_on_device)
     x_SBLD = train.features.batches(train.rows[index_SN], recipe.batch_size)
-    yield from zip(x_SBLD, ordered_SN.split(recipe.batch_size, dim=1), strict=True)
+    label_SB = torch.split(ordered_SN, recipe.batch_size, dim=1)
+    yield from zip(x_SBLD, label_SB, strict=True)

@@ -43,8 +43,8 @@ from gaam_decoder.specs import row_title
 from gaam_decoder.training.arithmetic.engine import (
     Engine,
     choose_engine,
+    divide_seeds,
     enough_memory,
-    groups_of,
 )
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint, Unfinished, lease_name
@@ -510,7 +510,7 @@ class _Sweep:
             if is_wanted and len(batch) <= limit:
                 seed_batches.append(batch)
                 remaining -= set(batch)
-        return seed_batches + groups_of(sorted(remaining), most)
+        return seed_batches + divide_seeds(sorted(remaining), most)
 
     def _train_seed_batch(
         self, experiment: Experiment, batch: list[int], data: TrainData, engine: Engine

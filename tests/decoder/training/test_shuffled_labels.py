@@ -25,8 +25,8 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
 
 def data_of(config: TrainConfig) -> TrainData:
     cache = open_cache(config.cache)
-    item = plan_experiments(config, cache, torch.device("cpu"))[0]
-    return prepare_data(cache, item.recipe, torch.device("cpu"))
+    experiment = plan_experiments(config, cache, torch.device("cpu"))[0]
+    return prepare_data(cache, experiment.recipe, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("select", ["val", "last", "test"])
