@@ -97,8 +97,7 @@ def show_progress(
 
     if say and not quiet:
         tell(say, to=sys.stderr)
-    # the work begins: what the imports made stays, and need not be collected
-    gc.freeze()
+    # the work begins, and the imports are done: see ``run``
     gc.set_threshold(*GARBAGE)
     with bar if is_live else nullcontext():
         yield report
@@ -186,7 +185,6 @@ def run(app: Callable[..., Any], settings: Mapping[str, type]) -> NoReturn:
             exit_code = _run_command(app, settings)
     finally:
         _on_signals(signal.SIG_DFL)
-        gc.unfreeze()
         gc.set_threshold(*GARBAGE)
     if exit_code == EXIT_CODE:
         tell(MESSAGE, to=sys.stderr)

@@ -29,6 +29,7 @@ from gaam_decoder.analysis.learned import GATES
 from gaam_decoder.attention.base import Attention
 from gaam_decoder.config import PlantConfig
 from gaam_decoder.specs import Spec, build
+from gaam_decoder.tasks import CLASSIFICATION
 
 Floats = NDArray[np.float64]
 States = NDArray[Any]  # (N, L, D), as the cache will store it
@@ -202,10 +203,11 @@ class _Accuracies(NamedTuple):
 
 
 def _accuracies(train: _Split, test: _Split) -> _Accuracies:
-    is_right_N = test.probability_NC.argmax(1) == test.label_N
+    predicted_N = CLASSIFICATION.predictions(test.probability_NC)
+    is_right_N = CLASSIFICATION.hits(predicted_N, test.label_N)
     return _Accuracies(
         teacher=float(test.probability_NC.max(1).mean()),
-        teacher_drawn=float(is_right_N.mean()),
+        teacher_drawn=float(CLASSIFICATION.accuracy(is_right_N)),
         linear=linear_accuracy(
             train.states, train.probability_NC, test.states, test.probability_NC
         ),
@@ -523,7 +525,7 @@ def linear_accuracy(
 
     z_NF = (_flat_rows(test) - mean_F) * scale_F
     logits_NC = z_NF @ weight_CF.T + bias_C
-    predicted_N1 = logits_NC.argmax(1)[:, None]
+    predicted_N1 = CLASSIFICATION.predictions(logits_NC)[:, None]
     return float(np.take_along_axis(p_test_NC, predicted_N1, 1).mean())
 
 

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from gaam_decoder.heads.base import Examples, Fit, FittedHead
 from gaam_decoder.heads.linear import LinearHead
+from gaam_decoder.tasks import CLASSIFICATION
 
 GRID = tuple(float(value) for value in np.logspace(-4, 4, 40))
 """Values of C that are tried.
@@ -126,7 +127,8 @@ class _Score(NamedTuple):
 
 def _score(logits_NC: Tensor, label_N: Tensor) -> _Score:
     """Mean cross-entropy and accuracy."""
-    accuracy = (logits_NC.argmax(1) == label_N).double().mean()
+    right_N = CLASSIFICATION.hits(CLASSIFICATION.predictions(logits_NC), label_N)
+    accuracy = CLASSIFICATION.accuracy(right_N)
     loss = functional.cross_entropy(logits_NC, label_N)
     return _Score(float(loss), float(accuracy))
 

@@ -1,4 +1,4 @@
-"""What makes a step of gradients, of parameters that are stacked over seeds; one file each."""
+"""Optimizers of parameters that are stacked over seeds; one file each."""
 
 from gaam_decoder.optimizers.base import Optimizer
 

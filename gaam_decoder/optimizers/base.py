@@ -1,70 +1,160 @@
-"""What an optimiser is.
+"""The base class of optimizers, which own the state that they keep of every seed.
 
 S seeds, K numbers that depend on the step alone.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from gaam_decoder.training.arithmetic.state import Stacked, State, of_seeds
+Stacked = dict[str, Tensor]  # parameters, buffers or gradients by name, each (S, ...)
+States = dict[str, Stacked]  # state of the optimizer, by the name of its parameter
+TAKEN = {"parameters", "buffers", "kept", "scaling"}
+"""Names of other tensors in a checkpoint, which no tensor of a state may have."""
 
 
 class Optimizer(ABC):
-    """Changes parameters of S seeds by their gradients, every seed at a rate of its own.
+    """Updates the parameters of S seeds, each seed at a learning rate of its own.
 
-    Nothing may flow from one seed to another: the first axis of every tensor is the seed. Options
-    are the keyword-only arguments of the constructor.
+    The first axis of every tensor is the seed, and nothing may flow from one seed to
+    another: a matrix of a decoder is (S, rows, columns) here. An optimizer is a file
+    with two methods, ``initial_state`` and ``update``, and needs ``numbers`` only if
+    something depends on the step. Its options are the keyword-only arguments of the
+    constructor. Its state lives in the dictionaries that ``initial_state`` returns,
+    never in the object: training stacks, saves and restores it.
+
+    A state may differ between parameters, and its tensors need not look like the
+    parameter. This one keeps a momentum of matrices, and steps along its sign; of other
+    parameters it keeps the mean size of the gradient, one number for each seed:
+
+        class SignedMomentum(Optimizer):
+            rates = (1e-3, 1e-2)
+
+            def initial_state(self, parameter):
+                if parameter.ndim == 3:
+                    return {"momentum": torch.zeros_like(parameter)}
+                return {"size": parameter.new_zeros(len(parameter))}
+
+            def update(self, parameter, gradient, state, lr, numbers, weight_decay):
+                if "momentum" in state:
+                    step = state["momentum"].lerp_(gradient, 0.1).sign()
+                else:
+                    size_S = gradient.flatten(1).abs().mean(1)
+                    state["size"].lerp_(size_S, 0.1)
+                    step = gradient / per_seed(state["size"] + 1e-8, gradient)
+                parameter.mul_(1 - lr * weight_decay)
+                parameter.sub_(lr * step)
     """
 
-    moments: ClassVar[tuple[str, ...]]
-    """What is remembered of every parameter; zero before the first step."""
     rates: ClassVar[tuple[float, ...]]
-    """Tried where nobody names a rate and rows of train may choose; where none may, the first."""
+    """Learning rates to tune over by default; the first where nothing is tuned."""
+
+    @abstractmethod
+    def initial_state(self, parameter: Tensor) -> Stacked:
+        """The state of one parameter (S, ...) before the first step.
+
+        Returns:
+            Tensors by name, on the device of the parameter, with S as their first axis.
+        """
 
     def numbers(self, step: Any) -> tuple[Any, ...]:  # noqa: ARG002
-        """K numbers that depend on the step, from 1, alone: a number, or a tensor of them."""
+        """K numbers that depend on the step alone, such as corrections of a bias.
+
+        Args:
+            step: from 1: a number, or one for each seed, (S,), in float64.
+        """
         return ()
 
     @abstractmethod
-    def change(
+    def update(
         self,
         parameter: Tensor,
         gradient: Tensor,
-        moments: dict[str, Tensor],
+        state: Stacked,
         lr: Tensor,
         numbers: Tensor,
         weight_decay: float,
     ) -> None:
-        """One step of one parameter, (S, ...), in place, as are its moments.
+        """Change one parameter and its state in place.
 
-        ``numbers`` are (K,), or (K, S) where each seed is at a step of its own.
+        Args:
+            parameter: (S, ...).
+            gradient: (S, ...), of the unscaled loss, clipped if the recipe clips.
+            state: of this parameter.
+            lr: (S, 1, ...), to broadcast with the parameter.
+            numbers: of ``numbers``: (K,), or (K, S) if each seed is at a step of its
+                own; see ``per_seed``.
+            weight_decay: of the recipe.
         """
 
+    def initial_states(self, parameters: Stacked) -> States:
+        """The states of all parameters before the first step.
 
-def take_step(
-    optimizer: Optimizer,
-    state: State,
-    gradients: Stacked,
-    lr_S: Tensor,
-    numbers: Tensor,
-    weight_decay: float,
-    taken_S: Tensor | None = None,
-) -> None:
-    """One step of all parameters; ``state`` changes in place.
+        Raises:
+            ValueError: a tensor of a state has a name of a checkpoint, or lacks the
+                axis of seeds.
+        """
+        states: States = {}
+        for name, parameter in parameters.items():
+            state = self.initial_state(parameter)
+            for key, value in state.items():
+                if key in TAKEN or "." in key:
+                    raise ValueError(f"no state of an optimizer is called '{key}'")
+                if value.ndim == 0 or len(value) != len(parameter):
+                    raise ValueError(f"'{key}' is not (seeds, ...), as a state must be")
+            states[name] = state
+        return states
 
-    Seeds that are not among ``taken_S`` stay as they are; None: all take the step.
-    """
-    for name, gradient in gradients.items():
-        parameter = state.parameters[name]
-        moments = {moment: of[name] for moment, of in state.moments.items()}
-        changing = (parameter, *moments.values())
-        before = [] if taken_S is None else [value.clone() for value in changing]
-        lr = of_seeds(lr_S, gradient)
-        optimizer.change(parameter, gradient, moments, lr, numbers, weight_decay)
-        if taken_S is not None:
-            taken = of_seeds(taken_S, gradient)
-            for value, old in zip(changing, before, strict=True):
-                value.copy_(torch.where(taken, value, old))
+    def step(
+        self,
+        parameters: Stacked,
+        gradients: Stacked,
+        states: States,
+        lr_S: Tensor,
+        numbers: Tensor,
+        weight_decay: float,
+        updated_S: Tensor | None = None,
+    ) -> None:
+        """Change all parameters and their states in place.
+
+        Args:
+            parameters: by name, each (S, ...).
+            gradients: by the same names.
+            states: by the same names.
+            lr_S: learning rates.
+            numbers: of this step, see ``update``.
+            weight_decay: of the recipe.
+            updated_S: seeds that take the step, the others stay; None: all take it.
+        """
+        for name, gradient in gradients.items():
+            parameter = parameters[name]
+            state = states[name]
+            changing = (parameter, *state.values())
+            before: list[Tensor] = []
+            if updated_S is not None:
+                before = [value.clone() for value in changing]
+            lr = per_seed(lr_S, gradient)
+            self.update(parameter, gradient, state, lr, numbers, weight_decay)
+            if updated_S is not None:
+                for value, old in zip(changing, before, strict=True):
+                    is_updated = per_seed(updated_S, value)
+                    value.copy_(torch.where(is_updated, value, old))
+
+
+def state_tensors(states: Mapping[str, Stacked]) -> Stacked:
+    """All tensors of the states by the names that a checkpoint gives them."""
+    return {
+        f"{key}.{name}": value
+        for name, state in states.items()
+        for key, value in state.items()
+    }
+
+
+def per_seed(value_S: Tensor, like: Tensor) -> Tensor:
+    """One number per seed, shaped to broadcast with (S, ...); a scalar stays."""
+    if value_S.ndim == 0:
+        return value_S
+    return value_S.view(-1, *(1,) * (like.ndim - 1))

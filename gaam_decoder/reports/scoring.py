@@ -25,8 +25,9 @@ from gaam_decoder.reports.groups import TableGroups
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import first_runs
 from gaam_decoder.stats.scored import Scored, interval_by_score
-from gaam_decoder.stats.scores.base import Answers, Found, Interval, Score
+from gaam_decoder.stats.scores.base import Answers, Interval, Score, SeedScore
 from gaam_decoder.stats.scores.ece import BINS, reliability
+from gaam_decoder.tasks import CLASSIFICATION
 
 SCORES = "gaam_decoder.stats.scores"
 # Runs of different seeds on the same test rows.
@@ -72,8 +73,8 @@ def score_entry(
     label_N = predictions.label_N
     num_classes = predictions.logits_SNC.shape[2]
     num_seeds = len(predictions.finished)
-    predicted_SN = predictions.logits_SNC.argmax(-1)
-    right_SN = predicted_SN == label_N
+    predicted_SN = CLASSIFICATION.predictions(predictions.logits_SNC)
+    right_SN = CLASSIFICATION.hits(predicted_SN, label_N)
 
     value_S_by_score = tally.value_S_by_score()
     accuracy = Scored(
@@ -195,7 +196,7 @@ class _Tally:
     def __init__(self, compared: Score) -> None:
         self.compared = compared
         self.scores = all_scores()
-        self.seed_scores: list[Found | None] = []
+        self.seed_scores: list[SeedScore | None] = []
         self.by_part: list[list[float | None]] = []
         self.no_claim = ""
         self.bins: Floats = np.zeros((3, BINS))

@@ -31,6 +31,7 @@ from gaam_decoder.runs.files import (
 )
 from gaam_decoder.runs.records import CacheRecord, DrawnRows, FileRecord, FitRecord
 from gaam_decoder.specs import Settings, decoder_title
+from gaam_decoder.tasks import CLASSIFICATION
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -279,25 +280,19 @@ class RunResult:
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
         """Predicted class of every test row, (finished seeds, N)."""
-        predictions: NDArray[np.int64] = self.finished_logits().argmax(-1)
-        return predictions
+        return CLASSIFICATION.predictions(self.finished_logits())
 
     @property
     def hits(self) -> NDArray[np.bool_]:
         """Whether a prediction is right, (finished seeds, N), for ``stats.claim``."""
-        hits: NDArray[np.bool_] = self.predictions == self.labels
-        return hits
+        return CLASSIFICATION.hits(self.predictions, self.labels)
 
     @cached_property
     def accuracy(self) -> NDArray[np.float64]:
         """Test accuracy of every finished seed, a fraction; (0,) for a final model."""
-        return np.array(
-            [
-                np.mean(prediction_N == self.labels)
-                for prediction_N in self.predictions
-                if prediction_N.size
-            ]
-        )
+        if not self.predictions.size:
+            return np.empty(0)
+        return CLASSIFICATION.accuracy(self.hits)
 
     @property
     def validation_accuracy(self) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gaam_decoder.runs.files import TEST_FILE
 from gaam_decoder.runs.folders import ending
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.tasks import CLASSIFICATION
 
 SPELLED_OUT = {"lr": "learning rate", "weight_decay": "weight decay"}
 TUNED = tuple(SPELLED_OUT)
@@ -108,7 +109,8 @@ class Tuning:
                     return
                 index = run.seeds.index(seed)
                 logits_VC, label_V = validation.of_seed(index)
-                hits.append(logits_VC.argmax(-1) == label_V)
+                predicted_V = CLASSIFICATION.predictions(logits_VC)
+                hits.append(CLASSIFICATION.hits(predicted_V, label_V))
                 logits.append(run.finished_logits()[run.finished.index(seed)])
                 numbers.append(validation.same_of_seed(index, relations))
 

@@ -7,13 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder.stats.seeds import checked
+from gaam_decoder.tasks import CLASSIFICATION
 
 Labels = NDArray[np.int64]
 
 
 def accuracy(predicted_N: Labels, label_N: Labels) -> float:
     """Share of the rows with the right predicted class."""
-    return float(np.mean(predicted_N == label_N))
+    return float(CLASSIFICATION.accuracy(CLASSIFICATION.hits(predicted_N, label_N)))
 
 
 def confusion(

@@ -109,7 +109,7 @@ class Claim:
 
     @property
     def silent(self) -> bool:
-        """Whether the data allowed no claim although there are enough seeds."""
+        """Whether the data allow no claim, although there are enough seeds for one."""
         return bool(self.no_claim) and self.num_seeds >= LEAST_SEEDS
 
     @property
@@ -131,8 +131,8 @@ class Claim:
     def seeds_to_decide(self) -> int | None:
         """Fewest seeds that would decide with these rows, if the estimates are true.
 
-        They decide about half of the time, for chance moves the next difference. The
-        level is that of the smallest p of all comparisons. None if the comparison is
+        They decide in about half of such experiments, since the difference varies by
+        chance. The level is that of Holm's first step. None if the comparison is
         decided, or if 1,000 seeds would not decide it.
         """
         least = max(self.num_seeds, LEAST_SEEDS)
@@ -144,7 +144,7 @@ class Claim:
         """About how many test rows would decide with these seeds, to two digits.
 
         None if the comparison is decided, if a thousand times as many rows would not
-        decide it, with too few seeds for a claim, and if groups are the unit.
+        decide it, if there are too few seeds for a claim, or if groups are the unit.
         """
         if self.num_groups:
             return None
@@ -191,7 +191,7 @@ class Claim:
             num_seeds, num_units = size(number)
             return limits.resized(num_seeds, num_units).decide(self.margin, level)
 
-        # a larger sample decides whatever a smaller one does, except next to the margin
+        # a larger sample decides what a smaller one decides, except next to the margin
         if not decides(high):
             return None
         return low + bisect_left(range(low, high), True, key=decides)
@@ -201,13 +201,13 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
     """Correct the claims of one family for one another.
 
     The tests of a difference are one family, the tests of equivalence another. A claim
-    that the data did not allow counts as a test with p = 1. Claims that are not
-    testable come back unchanged.
+    that the data do not allow counts as a test with p = 1. Claims that are not testable
+    are returned unchanged.
 
     Args:
         claims: all claims of the family.
-        untested: further tests, counted with p = 1; which tests are left out may depend
-            on the results.
+        untested: number of tests that were left out, which may have been a choice by
+            their results; they count with p = 1.
     """
     tested = [claim for claim in claims if claim.testable]
     num_silent = sum(claim.silent for claim in claims)
@@ -229,14 +229,16 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
         if not claim.testable:
             corrected.append(claim)
             continue
-        corrected_claim = replace(
-            claim,
-            p_holm=float(p_holm_M[test]),
-            p_equivalent_holm=float(p_equivalent_holm_M[test]),
-            num_tests=num_tests,
-            step=num_tests - int(decided_at_M[test]),
+        step = num_tests - int(decided_at_M[test])
+        corrected.append(
+            replace(
+                claim,
+                p_holm=float(p_holm_M[test]),
+                p_equivalent_holm=float(p_equivalent_holm_M[test]),
+                num_tests=num_tests,
+                step=step,
+            )
         )
-        corrected.append(corrected_claim)
         test += 1
     return corrected
 
@@ -259,16 +261,17 @@ def claim(
     the margin and its negative. The interval holds all differences that the test does
     not reject.
 
-    A difference of theta may need more rows to differ than did. The variance at theta
-    counts these rows too: rows that never differed do not show that none ever would.
-    The sample may also lack a few rows that count much for the other side. A difference
-    that such rows could outweigh by chance is not significant.
+    The variance depends on the tested difference theta: a difference of theta may need
+    more rows to differ than did, and they count too. The sample may also lack a few
+    rows that count much for the other mechanism. A difference that such rows could
+    outweigh by chance is not significant.
 
     Test rows are assumed independent of one another, and seeds too. Rows of one
     speaker, or duplicates, are not independent: with ``groups`` their group is the unit
     of the random effects and of the exact test. The degrees of freedom follow the
-    number of groups, and fewer than six allow no claim. A few seeds, or groups, cannot
-    show rare events: if one seed in ten collapses and none of six did, p is too small.
+    number of groups, and fewer than six groups allow no claim. A few seeds, or groups,
+    do not show rare events. If one seed in ten collapses, and none of six did, then p
+    is too small.
 
     >>> hits = np.ones((6, 100), bool)
     >>> gaam_decoder.stats.claim(hits, ~hits).verdict
@@ -281,9 +284,8 @@ def claim(
         margin: largest difference that does not matter, a fraction.
         choice: variance of the difference from tuning on validation rows, such as of
             the learning rates: the sum over both mechanisms, see ``choice_of``.
-        train_rows: training rows of both. If there are more test rows than these, the
-            sample of training rows matters more than that of test rows, and test rows
-            count as no more.
+        train_rows: number of training rows of both. Where there are more test rows, the
+            variance is that of as many test rows as training rows.
         groups: (N,), the name of the group of every row; if no two rows share a name,
             the result is that without groups.
 
@@ -397,7 +399,7 @@ def _limits_of(
         unit_U = groups.totals(difference_N[None])[0]
         clustering = _clustering(difference_N, groups)
     return Limits(
-        found=effects,
+        effects=effects,
         better=float(np.maximum(difference_N, 0).mean()),
         worse=float(np.maximum(-difference_N, 0).mean()),
         better_units=_side(unit_U),
@@ -408,11 +410,9 @@ def _limits_of(
 
 
 def _clustering(difference_N: NDArray[np.float64], groups: RowGroups) -> float:
-    """How many times as much group totals vary as those of independent rows.
+    """Variance of group totals, as a multiple of that of independent rows; at least 1.
 
-    At least 1.
-
-    Both variances count one more row, for without any variation nothing is known.
+    Both variances count one more row: without any variation their ratio is unknown.
     """
     num_rows = len(difference_N)
     beyond_G = num_rows * groups.beyond_share(difference_N[None])[0]
@@ -435,5 +435,6 @@ def _as_whole_numbers(difference_SN: NDArray[Any]) -> NDArray[Any]:
         scaled_SN = difference_SN * num_tests
         whole_SN = np.rint(scaled_SN)
         if np.abs(scaled_SN - whole_SN).max() < 1e-9:
-            return whole_SN.astype(np.int64)
+            numbers_SN: NDArray[np.int64] = whole_SN.astype(np.int64)
+            return numbers_SN
     return difference_SN

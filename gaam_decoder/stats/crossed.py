@@ -58,8 +58,8 @@ class Crossed(NamedTuple):
         """Part of the mean's variance from S seeds; 0 for one seed."""
         if self.num_seeds < 2:
             return 0.0
-        # by chance the mean square of seeds may fall below that of the rest, though its
-        # expectation does not: with two seeds that would make a difference significant
+        # Its expectation is never below that of the rest, but by chance it may be. With
+        # two seeds, a mean square near zero would make any difference significant.
         mean_square = max(self.seeds, self.rest)
         return mean_square / (self.num_seeds * self.num_rows)
 
@@ -72,9 +72,11 @@ class Crossed(NamedTuple):
     def from_training(self) -> float:
         """Part of the mean's variance from the sample of training rows.
 
-        It is above 0 if there are fewer training rows than test rows: test rows then
-        count as no more than the training rows. Nadeau and Bengio 2003 have this order
-        of size.
+        It is above 0 if there are fewer training rows than test rows. The variance from
+        rows is then that of as many test rows as training rows.
+
+        Source: the order of size: Nadeau and Bengio 2003, "Inference for the
+            generalization error".
         """
         test_rows = self.num_rows * self.rows_each
         return self.from_rows * max(0.0, test_rows / self.train_rows - 1)
@@ -84,12 +86,12 @@ class Crossed(NamedTuple):
         """Variance of the mean over seeds, test rows, training rows and tuning."""
         return self.from_seeds + self.from_rows + (self.choice + self.from_training)
 
-    def distance(self, tail: float, more: float = 0.0) -> float:
+    def distance(self, tail: float, unseen: float = 0.0) -> float:
         """Distance from the mean to the one-sided limit of probability ``tail``.
 
         Args:
             tail: above 0, at most 0.5.
-            more: additional variance of rows that the sample lacks.
+            unseen: additional variance of rows that the sample lacks.
 
         Source: Banerjee 1960, "Approximate confidence interval for linear functions of
             means of k populations": each part of the variance has the t quantile of its
@@ -101,21 +103,21 @@ class Crossed(NamedTuple):
         t_of_rows = float(stdtrit(self.freedom_of_rows, tail))
         normal = float(ndtri(tail))
         seeds = t_of_seeds**2 * self.from_seeds
-        rows = t_of_rows**2 * (self.from_rows + more)
-        before_test = normal**2 * (self.choice + self.from_training)
-        return math.sqrt(seeds + rows + before_test)
+        rows = t_of_rows**2 * (self.from_rows + unseen)
+        training = normal**2 * (self.choice + self.from_training)
+        return math.sqrt(seeds + rows + training)
 
-    def tail(self, distance: float, more: float = 0.0) -> float:
+    def tail(self, distance: float, unseen: float = 0.0) -> float:
         """One-sided p of a mean at this distance from a hypothesis."""
         if distance < 0:
-            return 1 - self.tail(-distance, more)
+            return 1 - self.tail(-distance, unseen)
         if distance == 0:
             return 0.5
         low = math.log(SMALLEST)
         high = math.log(0.5)
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            if self.distance(math.exp(middle), more) < distance:
+            if self.distance(math.exp(middle), unseen) < distance:
                 high = middle
             else:
                 low = middle
@@ -228,11 +230,11 @@ def two_level_interval(
 
     None for fewer than two of either. It is Wilson's score interval with Student's t
     quantiles, for the effective number of rows, at most N: the mean of so many
-    independent rows has the same variance. It never leaves 0 to 1.
+    independent rows has the same variance. Both limits are from 0 to 1.
 
     In simulated experiments it covers the accuracy in at least 95 of 100 cases. If a
-    few seeds are much worse than the others, it covers about 90: a sample of seeds may
-    hold none of them.
+    few seeds are much worse than the others, it covers about 90, since a sample of
+    seeds may have none of them.
 
     Args:
         right_SN: whether each seed is right on each row, or in what share of several
@@ -255,7 +257,7 @@ def two_level_interval(
     accuracy = effects.mean
     tail = 1 - (1 + level) / 2
 
-    # at most N rows: few rows may lack those that make the variance
+    # at most N rows: a small sample may lack the rows that vary most
     of_one_row = accuracy * (1 - accuracy)
     effective_rows: float = num_rows
     if effects.variance > 0 and of_one_row:

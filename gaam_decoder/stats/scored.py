@@ -17,14 +17,13 @@ from gaam_decoder.stats.crossed import Crossed, crossed, two_level_interval
 from gaam_decoder.stats.groups import RowGroups
 from gaam_decoder.stats.limits import ALPHA, MeanLimits
 from gaam_decoder.stats.paired import NO_CLAIM, on_these_rows
-from gaam_decoder.stats.scores.base import Found, Score
+from gaam_decoder.stats.scores.base import Score, SeedScore
 
 Floats = NDArray[np.float64]
 UNSEEN = 3.33
-"""Factor that makes the one-sided limit of an event without cases in N rows ``3 / N``.
-
-That is exact (rule of three: -ln 0.05 = 3.00; its square over that of the normal
-quantile 1.645)."""
+"""Factor of the variance of unseen rows. With it, the one-sided 95% limit of an event
+without cases in N rows is ``3 / N``, as the rule of three has it: 3.33 is the square of
+``-ln 0.05 = 3.00`` over the square of 1.645, the normal quantile."""
 SKEWED = 25
 """Rows per squared skewness; with fewer, the limits of a mean hold less often than
 their level. Source: Cochran 1977, "Sampling techniques", section 2.15."""
@@ -37,7 +36,7 @@ class Scored:
     values: Floats
     by_row: NDArray[np.bool_] | Floats | None
     """The mean over the rows is the value; None if the score is no mean of rows."""
-    unseen: float = 0.0  # largest of the seeds, see ``Found``
+    unseen: float = 0.0  # largest of the seeds, see ``SeedScore``
     no_claim: str = ""  # why the score allows no claim; empty: it does
     choice: float = 0.0  # variance from tuning on validation rows, see ``choice_of``
     train_rows: float = math.inf  # number of training rows, see ``claim``
@@ -46,16 +45,16 @@ class Scored:
     @classmethod
     def of(
         cls,
-        found: list[Found],
+        seed_scores: list[SeedScore],
         by_row_SN: Any,
         no_claim: str = "",
         groups: RowGroups | None = None,
     ) -> Scored:
         """Join the scores of all seeds."""
         return cls(
-            values=np.array([score.value for score in found]),
+            values=np.array([score.value for score in seed_scores]),
             by_row=by_row_SN,
-            unseen=max((score.unseen for score in found), default=0.0),
+            unseen=max((score.unseen for score in seed_scores), default=0.0),
             no_claim=no_claim,
             groups=groups,
         )
@@ -101,14 +100,14 @@ def claim_by_score(
     if mine.values.shape != theirs.values.shape or not len(mine.values):
         raise ValueError("values of the same seeds, one at least")
 
-    groups = mine.groups
-    reason = mine.no_claim or theirs.no_claim or too_few(groups)
-    choice = mine.choice + theirs.choice
-    train_rows = min(mine.train_rows, theirs.train_rows)
+    reason = mine.no_claim or theirs.no_claim or too_few(mine.groups)
+    untested = _untested_claim(score, mine, theirs, margin, reason)
     by_row_SN = mine.by_row
     baseline_SN = theirs.by_row
     if by_row_SN is None or baseline_SN is None or reason:
-        return _untested_claim(score, mine, theirs, margin, reason)
+        return untested
+    choice = mine.choice + theirs.choice
+    train_rows = min(mine.train_rows, theirs.train_rows)
     if score.hits:
         return claim(
             by_row_SN,
@@ -116,31 +115,33 @@ def claim_by_score(
             margin=margin,
             choice=choice,
             train_rows=train_rows,
-            groups=groups,
+            groups=mine.groups,
         )
-
-    untested = _untested_claim(score, mine, theirs, margin, reason)
     if min(by_row_SN.shape) < 2:
         return untested
-    difference_SN = by_row_SN.astype(np.float64) - baseline_SN.astype(np.float64)
-    effects = crossed(difference_SN, groups)
-    effects = effects._replace(train_rows=train_rows, choice=choice)
-    limits = MeanLimits(
-        found=effects,
-        unseen=UNSEEN * max(mine.unseen, theirs.unseen),
-        highest=score.highest,
-    )
 
     # a single row may outweigh all others in a score without bound
+    difference_SN = by_row_SN.astype(np.float64) - baseline_SN.astype(np.float64)
+    effects = crossed(difference_SN, mine.groups)
     if math.isinf(score.highest) and _skewed(difference_SN.mean(0)):
         num_rows = difference_SN.shape[1]
         reason = f"the contributions of {num_rows:,} rows are too skewed"
         return replace(untested, no_claim=reason)
+    limits = MeanLimits(
+        effects=effects._replace(train_rows=train_rows, choice=choice),
+        unseen=UNSEEN * max(mine.unseen, theirs.unseen),
+        highest=score.highest,
+    )
+    return _tested_claim(untested, limits)
+
+
+def _tested_claim(untested: Claim, limits: MeanLimits) -> Claim:
+    """A claim with the interval and the p-values of its limits."""
     return replace(
         untested,
         interval=limits.interval(),
         p=limits.p,
-        p_equivalent=limits.p_equivalent(margin),
+        p_equivalent=limits.p_equivalent(untested.margin),
         limits=limits,
     )
 

@@ -1,8 +1,8 @@
-"""Unfinished work: one file for each group of seeds that are trained together.
+"""Unfinished work: one file for each seed batch.
 
-A file names its seeds and the engine of the work. Its group is planned, trained up to
-an epoch (a checkpoint), or done (the results of the seeds). The first trainer decides
-which seeds are trained together; an interruption changes nothing about it.
+A file names its seeds and the engine of the work. Its seed batch is planned, trained up
+to an epoch (a checkpoint), or done (the results of the seeds). The first trainer
+decides which seeds are trained together; an interruption changes nothing about it.
 
 Every file carries a SHA-256 of its name and content. A damaged or foreign file counts
 as absent: its seeds are trained again, with the same bits.
@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from gaam_decoder.training.arithmetic.engine import Engine
-    from gaam_decoder.training.experiments import Experiment
 
 VERSION = 2
 FILES = "group-*"
@@ -44,11 +43,11 @@ DAMAGED = (*DAMAGE, SafetensorError)
 
 
 class Checkpoint:
-    """The file of one group of seeds; ``begun`` describes the work in it."""
+    """The file of one seed batch; ``work`` describes the work in it."""
 
-    def __init__(self, path: Path, begun: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, work: Mapping[str, Any]) -> None:
         self.path = path
-        self.begun = dict(begun)
+        self.work = dict(work)
         self._next = time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
 
     @property
@@ -61,14 +60,14 @@ class Checkpoint:
         """Whether the file holds the results of its seeds."""
         return bool(_read_description(self.path).get("done"))
 
-    def save(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    def save(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
         """Replace the content by the state after an epoch."""
         start = time.monotonic()
         arrays = {
             name: value.detach().contiguous().cpu().numpy()
             for name, value in tensors.items()
         }
-        description = {**self.begun, "done": False, **about}
+        description = {**self.work, "done": False, **progress}
         digest = _digest(self.path.name, arrays, description)
         sealed = {"sha256": digest, **description}
         write_file(self.path, save(arrays, {"about": json.dumps(sealed)}))
@@ -102,23 +101,36 @@ class Checkpoint:
         return {}, {}
 
 
-class Unfinished:
-    """The hidden folder where the finished seeds of an experiment wait for the others."""
+class Work(Protocol):
+    """An experiment, as far as its unfinished work names it."""
 
-    def __init__(self, runs: Path, experiment: Experiment) -> None:
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def epochs(self) -> int: ...
+
+
+class Unfinished:
+    """The hidden folder where finished seeds of an experiment wait for the others."""
+
+    def __init__(self, runs: Path, experiment: Work) -> None:
         self.folder = runs / f".{experiment.name}.partial"
-        self._begun: dict[str, Any] = {
+        self._work: dict[str, Any] = {
             "version": VERSION,
             "key": experiment.key,
             "title": str(experiment),
             "epochs": experiment.epochs,
         }
 
-    def group(self, seeds: Sequence[int], engine: Engine) -> Checkpoint:
+    def checkpoint(self, seeds: Sequence[int], engine: Engine) -> Checkpoint:
         """The file of seeds that an engine trains together."""
         digest = digest_of(" ".join(map(str, seeds)).encode())[:16]
         path = self.folder / f"group-{digest}.safetensors"
-        return Checkpoint(path, {**self._begun, "engine": engine.to_dict()})
+        return Checkpoint(path, {**self._work, "engine": engine.to_dict()})
 
     def load(self) -> tuple[dict[int, SeedResult], list[dict[str, Any]]]:
         """Read all files, and remove the damaged ones.
@@ -131,10 +143,7 @@ class Unfinished:
         descriptions: list[dict[str, Any]] = []
         for path in sorted(self.folder.glob(FILES)):
             try:
-                tensors, description = _read(path)
-                for name in ("version", "key"):
-                    if description.get(name) != self._begun[name]:
-                        raise ValueError("it belongs to other runs")
+                tensors, description = self._read_own(path)
             except FileNotFoundError:
                 # another trainer has removed it meanwhile
                 continue
@@ -151,6 +160,18 @@ class Unfinished:
                 results[entry["seed"]] = _seed_result(entry, tensors)
         descriptions.sort(key=lambda description: not description.get("epochs_done"))
         return results, descriptions
+
+    def _read_own(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Read a file of this experiment.
+
+        Raises:
+            ValueError: its digest is wrong, or it belongs to other runs.
+        """
+        tensors, description = _read(path)
+        for name in ("version", "key"):
+            if description.get(name) != self._work[name]:
+                raise ValueError("it belongs to other runs")
+        return tensors, description
 
     def remove(self, published: Set[int], *, others: bool) -> None:
         """Remove the files of published seeds; begun work on other seeds stays.
@@ -174,18 +195,18 @@ class Unfinished:
 
 def _seed_result(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SeedResult:
     """The result of one seed from a file that is done."""
-    of_seed = _below(f"{entry['seed']}.", tensors)
+    own_tensors = _below(f"{entry['seed']}.", tensors)
     return SeedResult(
         seed=entry["seed"],
         failed=entry["failed"],
         epoch=entry["epoch"],
         seconds=entry["seconds"],
-        weights=_below("weights.", of_seed),
-        test_logits=of_seed["test_logits"],
-        attention_map=of_seed.get("attention_map"),
-        learned=_below("learned.", of_seed),
+        weights=_below("weights.", own_tensors),
+        test_logits=own_tensors["test_logits"],
+        attention_map=own_tensors.get("attention_map"),
+        learned=_below("learned.", own_tensors),
         log=entry["log"],
-        validation_logits=of_seed.get("validation_logits"),
+        validation_logits=own_tensors.get("validation_logits"),
     )
 
 
@@ -234,38 +255,42 @@ def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def claim_of(work: str, group: Sequence[int]) -> str:
-    """The name of the lease on a group of seeds."""
-    return f"{work}-{digest_of(str(list(group)).encode())[:8]}"
+def lease_name(experiment_name: str, seeds: Sequence[int]) -> str:
+    """The name of the lease on a seed batch of an experiment."""
+    return f"{experiment_name}-{digest_of(str(list(seeds)).encode())[:8]}"
 
 
 def look(runs: Path) -> Iterator[dict[str, Any]]:
     """Describe the unfinished work of a folder of runs, by name, as JSON values.
 
-    ``planned`` and ``done`` are seeds.
+    ``planned`` and ``done`` are seeds, ``groups`` are seed batches that are not done.
     """
     for folder in unfinished_folders(runs):
         paths = sorted(folder.glob(FILES))
         descriptions = [_read_description(path) for path in paths]
         files = [description for description in descriptions if description]
-        if not files:
-            continue
-        planned: set[int] = set()
-        done: set[int] = set()
-        groups: list[dict[str, Any]] = []
-        for file in files:
-            seeds = file["seeds"]
-            planned.update(seeds)
-            done.update(entry["seed"] for entry in file.get("results", ()))
-            if not file["done"]:
-                claim = claim_of(folder.stem[1:], seeds)
-                epoch = file["epochs_done"]
-                groups.append({"seeds": seeds, "epoch": epoch, "claim": claim})
-        yield {
-            "folder": folder.name,
-            "title": files[0]["title"],
-            "epochs": files[0]["epochs"],
-            "planned": sorted(planned),
-            "done": sorted(done),
-            "groups": groups,
-        }
+        if files:
+            yield _describe_folder(folder, files)
+
+
+def _describe_folder(folder: Path, files: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Describe the unfinished work in a folder by the descriptions of its files."""
+    planned: set[int] = set()
+    done: set[int] = set()
+    seed_batches: list[dict[str, Any]] = []
+    for file in files:
+        seeds = file["seeds"]
+        planned.update(seeds)
+        done.update(entry["seed"] for entry in file.get("results", ()))
+        if not file["done"]:
+            lease = lease_name(folder.stem[1:], seeds)
+            epoch = file["epochs_done"]
+            seed_batches.append({"seeds": seeds, "epoch": epoch, "claim": lease})
+    return {
+        "folder": folder.name,
+        "title": files[0]["title"],
+        "epochs": files[0]["epochs"],
+        "planned": sorted(planned),
+        "done": sorted(done),
+        "groups": seed_batches,
+    }

@@ -27,24 +27,25 @@ from gaam_cache.store.reader import EmbeddingCache, ShardedArray, Split
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.arithmetic.engine import free_on
-from gaam_decoder.training.splits import Rows, parts_of
+from gaam_decoder.training.partitions import Rows
+from gaam_decoder.training.splits import divide
 
 PREFETCH = 3  # batches to gather ahead of rows that are not on the device
 SLICE_BYTES = 2**26  # of the slices in which rows go to a GPU
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
-MEMORY_SHARE = 0.5  # of the free memory for rows; a group of seeds takes up to 0.4
+MEMORY_SHARE = 0.5  # of the free memory for rows; a seed batch takes up to 0.4
 Place = Literal["cuda", "memory", "disk"]
 
 
 class Features:
-    """States of a split in the storage type, or of its rows ``held_N``, ascending."""
+    """States of a split, or of its ascending rows ``loaded_N``, in the storage type."""
 
     def __init__(
         self,
         array: ShardedArray,
         device: torch.device,
         place: Place = "memory",
-        held_N: Rows | None = None,
+        loaded_N: Rows | None = None,
     ) -> None:
         self.device = device
         self.place = place
@@ -53,8 +54,8 @@ class Features:
         self.row_bytes = math.prod(array.shape[1:]) * self.dtype.itemsize
         self.resident: Tensor | None = None
         self._array = array
-        self._held_N = held_N
-        row_N = np.arange(len(array)) if held_N is None else held_N
+        self._loaded_N = loaded_N
+        row_N = np.arange(len(array)) if loaded_N is None else loaded_N
         if place == "memory":
             self.resident = self._read(row_N)
         elif place == "cuda":
@@ -65,16 +66,16 @@ class Features:
 
         A thread gathers them ahead if they are not on the device.
         """
-        # number the rows among the held ones
-        if self._held_N is not None:
-            rows = np.searchsorted(self._held_N, rows)
+        # number the rows among the loaded ones
+        if self._loaded_N is not None:
+            rows = np.searchsorted(self._loaded_N, rows)
         starts = range(0, rows.shape[-1], size)
         if self.resident is None or self.resident.device.type != self.device.type:
             yield from self._prefetched(rows, size, starts)
             return
         index = torch.from_numpy(rows).to(self.device)
         for start in starts:
-            yield taken(self.resident, index[..., start : start + size])
+            yield rows_at(self.resident, index[..., start : start + size])
 
     def _prefetched(self, rows: Rows, size: int, starts: range) -> Iterator[Tensor]:
         """Batches that a thread gathers while the device computes."""
@@ -88,11 +89,11 @@ class Features:
             while pending:
                 yield pending.popleft().result().to(self.device, non_blocking=True)
 
-    def _gather(self, row: Rows) -> Tensor:
+    def _gather(self, rows: Rows) -> Tensor:
         if self.resident is not None:
-            block = taken(self.resident, torch.from_numpy(row))
+            block = rows_at(self.resident, torch.from_numpy(rows))
         else:
-            block = self._read(row.reshape(-1)).view(*row.shape, *self.shape[1:])
+            block = self._read(rows.reshape(-1)).view(*rows.shape, *self.shape[1:])
         return block.pin_memory() if self.device.type == "cuda" else block
 
     def _copy_to_device(self, row_N: Rows) -> Tensor:
@@ -102,8 +103,9 @@ class Features:
         )
         size = max(1, SLICE_BYTES // self.row_bytes)
         starts = range(0, len(row_N), size)
-        for part, start in zip(resident.split(size), starts, strict=True):
-            part.copy_(self._read(row_N[start : start + size]))
+        for start in starts:
+            rows = self._read(row_N[start : start + size])
+            resident[start : start + size].copy_(rows)
         return resident
 
     def _read(self, row_N: Rows) -> Tensor:
@@ -113,18 +115,18 @@ class Features:
         return torch.from_numpy(raw).view(self.dtype).view(len(row_N), *self.shape[1:])
 
 
-def taken(source: Tensor, place: Tensor) -> Tensor:
+def rows_at(source: Tensor, index: Tensor) -> Tensor:
     """Rows of a tensor, (..., L, D), at indices of any shape."""
-    rows = source.index_select(0, place.flatten())
-    return rows.view(*place.shape, *source.shape[1:])
+    rows = source.index_select(0, index.flatten())
+    return rows.view(*index.shape, *source.shape[1:])
 
 
 class Loaded:
-    """The features of a sweep, held in a share of the free memory for its next experiment."""
+    """Features that a sweep keeps for its next experiment, in a share of the memory."""
 
     def __init__(self, share: float = MEMORY_SHARE) -> None:
         self._share = share
-        self._held: dict[Hashable, Features] = {}
+        self._kept: dict[Hashable, Features] = {}
 
     def get(
         self,
@@ -140,21 +142,21 @@ class Loaded:
             recipe: with the pooling and the layers.
             device: that trains.
         """
-        keys = [_features_key(split, held_N, recipe) for split, held_N in wanted]
+        keys = [_features_key(split, loaded_N, recipe) for split, loaded_N in wanted]
         loaded: list[Features] = []
-        for key, (split, held_N) in zip(keys, wanted, strict=True):
-            features = self._held.get(key)
+        for key, (split, loaded_N) in zip(keys, wanted, strict=True):
+            features = self._kept.get(key)
             if features is None:
-                features = self._load(split, held_N, recipe, device, keys)
+                features = self._load(split, loaded_N, recipe, device, keys)
                 if features.place != "disk":
-                    self._held[key] = features
+                    self._kept[key] = features
             loaded.append(features)
         return loaded
 
     def _load(
         self,
         split: Split,
-        held_N: Rows | None,
+        loaded_N: Rows | None,
         recipe: Recipe,
         device: torch.device,
         keys: Sequence[Hashable],
@@ -163,11 +165,11 @@ class Loaded:
         if recipe.layers is not None:
             positions = [layer - split.first_layer for layer in recipe.layers]
             array = array.keeping(positions)
-        count = len(array) if held_N is None else len(held_N)
+        count = len(array) if loaded_N is None else len(loaded_N)
         size = count * math.prod(array.shape[1:]) * TYPES[array.stored].itemsize
         place = self._place(size, device, keys)
         # on disk all rows of the split are within reach
-        return Features(array, device, place, None if place == "disk" else held_N)
+        return Features(array, device, place, None if place == "disk" else loaded_N)
 
     def _place(
         self, size: int, device: torch.device, keys: Sequence[Hashable]
@@ -179,8 +181,8 @@ class Loaded:
         candidates.append(("memory", torch.device("cpu")))
         for place, memory_device in candidates:
             if size > self._free_bytes(memory_device):
-                self._held = {
-                    key: features for key, features in self._held.items() if key in keys
+                self._kept = {
+                    key: features for key, features in self._kept.items() if key in keys
                 }
                 # torch would keep the dropped memory for itself
                 devices.give_back(device)
@@ -189,18 +191,18 @@ class Loaded:
         return "disk"
 
     def _free_bytes(self, device: torch.device) -> float:
-        """Bytes for more features on a device: of the share, without the held ones."""
-        held = 0
-        for features in self._held.values():
+        """Bytes for more features on a device: of the share, without those in use."""
+        in_use = 0
+        for features in self._kept.values():
             resident = features.resident
             if resident is not None and resident.device.type == device.type:
-                held += resident.nbytes
-        return self._share * (free_on(device) + held) - held
+                in_use += resident.nbytes
+        return self._share * (free_on(device) + in_use) - in_use
 
 
-def _features_key(split: Split, held_N: Rows | None, recipe: Recipe) -> Hashable:
+def _features_key(split: Split, loaded_N: Rows | None, recipe: Recipe) -> Hashable:
     """What tells the features of one sweep from another."""
-    row_bytes = None if held_N is None else held_N.tobytes()
+    row_bytes = None if loaded_N is None else loaded_N.tobytes()
     return split.name, recipe.pool, recipe.layers, row_bytes
 
 
@@ -224,7 +226,7 @@ class TrainData:
     selection: Subset | None  # rows that select the epoch; None keeps the last
     test: Subset | None  # None of a final model, which learns from all rows
 
-    def choosing(self, recipe: Recipe) -> Subset | None:
+    def validation(self, recipe: Recipe) -> Subset | None:
         """Validation rows with true labels, whose logits a run keeps."""
         is_validated = recipe.select == "val" and not recipe.shuffle_labels
         return self.selection if is_validated else None
@@ -234,7 +236,7 @@ class _SubsetRows(NamedTuple):
     """Rows of a subset, and the rows of their split to load, None for all."""
 
     split: Split
-    held_N: Rows | None
+    loaded_N: Rows | None
     row_N: Rows
 
 
@@ -248,13 +250,15 @@ def prepare_data(
     """Load the rows of a recipe, divided into training, validation and test rows."""
     # divide the rows; what is read most often comes first
     train_split = cache[recipe.train_split]
-    parts = parts_of(train_split.labels, recipe, seed)
+    parts = divide(train_split.labels, recipe, seed)
     drawn_N: Rows | None = None
     if recipe.drawn:
-        drawn_N = np.sort(np.concatenate([parts.learn_N, parts.held_N]))
-    rows_by_name = {"train": _SubsetRows(train_split, drawn_N, parts.learn_N)}
-    if len(parts.held_N):
-        rows_by_name["validation"] = _SubsetRows(train_split, drawn_N, parts.held_N)
+        drawn_N = np.sort(np.concatenate([parts.training_N, parts.validation_N]))
+    rows_by_name = {"train": _SubsetRows(train_split, drawn_N, parts.training_N)}
+    if len(parts.validation_N):
+        rows_by_name["validation"] = _SubsetRows(
+            train_split, drawn_N, parts.validation_N
+        )
     if parts.test_N is not None:
         rows_by_name["test"] = _SubsetRows(train_split, None, parts.test_N)
     elif not recipe.final:
@@ -263,7 +267,7 @@ def prepare_data(
         rows_by_name["test"] = _SubsetRows(test_split, None, all_N)
 
     # load their features and labels
-    wanted = [(rows.split, rows.held_N) for rows in rows_by_name.values()]
+    wanted = [(rows.split, rows.loaded_N) for rows in rows_by_name.values()]
     features_of_subsets = (loaded or Loaded()).get(wanted, recipe, device)
     subsets: dict[str, Subset] = {}
     for name, features in zip(rows_by_name, features_of_subsets, strict=True):
@@ -275,7 +279,7 @@ def prepare_data(
     return TrainData(train=subsets["train"], selection=selection, test=test)
 
 
-def told_labels(
+def labels_by_seed(
     data: TrainData, seeds: Sequence[int], *, shuffle: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Labels of the training rows, (S, N), and of the rows that select the epoch.
@@ -329,7 +333,7 @@ def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
 
 
 def epoch_batches(
-    train: Subset, told_SN: Tensor, recipe: Recipe, seeds: Sequence[int], epoch: int
+    train: Subset, label_SN: Tensor, recipe: Recipe, seeds: Sequence[int], epoch: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """All batches of an epoch, states (S, B, L, D) and labels (S, B).
 
@@ -345,6 +349,8 @@ def epoch_batches(
         )
         parts.append(block_M[order_SM])
     index_SN = np.concatenate(parts, axis=1)
-    label_SN = told_SN.gather(1, torch.from_numpy(index_SN).to(told_SN.device))
+    index_on_device = torch.from_numpy(index_SN).to(label_SN.device)
+    ordered_SN = label_SN.gather(1, index_on_device)
     x_SBLD = train.features.batches(train.rows[index_SN], recipe.batch_size)
-    yield from zip(x_SBLD, label_SN.split(recipe.batch_size, dim=1), strict=True)
+    label_SB = torch.split(ordered_SN, recipe.batch_size, dim=1)
+    yield from zip(x_SBLD, label_SB, strict=True)

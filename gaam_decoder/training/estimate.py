@@ -20,7 +20,7 @@ from gaam_decoder.training.arithmetic.engine import (
     COMPILER_SECONDS,
     Engine,
     choose_engine,
-    groups_of,
+    divide_seeds,
 )
 from gaam_decoder.training.data import Loaded, TrainData, prepare_data
 from gaam_decoder.training.experiments import (
@@ -159,17 +159,17 @@ class _Timer:
             self._config.seed_batch,
             self._config.compile,
         )
-        groups = groups_of(lacking, engine.seed_batch)
+        seed_batches = divide_seeds(lacking, engine.seed_batch)
 
         # each decoder is timed once for a number of seeds
         few = min(rows, experiment.recipe.batch_size * TIMED_STEPS)
-        shape = (experiment.spec, len(groups[0]), few)
+        shape = (experiment.spec, len(seed_batches[0]), few)
         if shape not in self._seconds_per_row:
             self._seconds_per_row[shape] = _time_row(
-                experiment, data, few, groups[0], engine
+                experiment, data, few, seed_batches[0], engine
             )
         per_row = self._seconds_per_row[shape]
-        seconds = per_row * rows * experiment.epochs * len(groups)
+        seconds = per_row * rows * experiment.epochs * len(seed_batches)
         if engine.compiled:
             seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
         return seconds
@@ -179,17 +179,17 @@ def _time_row(
     experiment: Experiment,
     data: TrainData,
     few: int,
-    group: Sequence[int],
+    seeds: Sequence[int],
     engine: Engine,
 ) -> float:
-    """Seconds that a group of seeds takes for a row, without a compiler."""
+    """Seconds that a batch of seeds takes for a row, without a compiler."""
     train = data.train
     subset = replace(train, rows=train.rows[:few], label_N=train.label_N[:few])
     training = SeedBatch(
         experiment.spec,
         replace(data, train=subset, selection=None),
         experiment.recipe,
-        group,
+        seeds,
         engine=replace(engine, compiled=False),
     )
 

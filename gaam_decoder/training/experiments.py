@@ -23,7 +23,7 @@ from gaam_decoder.decoder import (
     shortest,
     spelled_out,
 )
-from gaam_decoder.number_lists import EACH, PER_CLASS, Layers
+from gaam_decoder.number_lists import EACH, PER_CLASS, Layers, Sizes
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, family, mean_validation
@@ -126,18 +126,20 @@ def _possible_experiments(
         ConfigError: a decoder is impossible, and the config does not skip it, or all
             decoders are.
     """
-    item_by_spec = {experiment.spec: experiment for experiment in reversed(experiments)}
+    experiment_by_spec = {
+        experiment.spec: experiment for experiment in reversed(experiments)
+    }
     impossible: set[DecoderSpec] = set()
-    for spec, experiment in reversed(item_by_spec.items()):
+    for spec, experiment in reversed(experiment_by_spec.items()):
         try:
             check_decoder(spec, config.select)
             check_rows_stay_apart(spec)
         except ConfigError as error:
             error.details.setdefault("where", str(experiment))
             impossible.add(spec)
-            if not config.skip_impossible and len(item_by_spec) > 1:
+            if not config.skip_impossible and len(experiment_by_spec) > 1:
                 error.details["to do"] = "--set skip-impossible=true trains the others"
-            if not config.skip_impossible or len(impossible) == len(item_by_spec):
+            if not config.skip_impossible or len(impossible) == len(experiment_by_spec):
                 raise
             text = f"left out: {error.details['where']}: {error.message}"
             warnings.warn(text, GaamWarning, stacklevel=3)
@@ -257,7 +259,7 @@ def _shared_settings(
 
 
 def candidate_grids(experiments: Sequence[Experiment]) -> list[list[Experiment]]:
-    """Group experiments that differ in tuned settings alone: the candidates of a decoder."""
+    """Group the candidates of each decoder, which differ in tuned settings alone."""
     grids: dict[str, list[Experiment]] = {}
     for experiment in experiments:
         recipe = experiment.recipe
@@ -269,9 +271,10 @@ def candidate_grids(experiments: Sequence[Experiment]) -> list[list[Experiment]]
 def candidates_of(
     experiments: Sequence[Experiment], config: TrainConfig, cache: EmbeddingCache
 ) -> dict[str, Experiment]:
-    """The experiments to tune with, by the key of the evaluated experiment of each candidate.
+    """The experiments to tune with, by the key of the candidate that each stands for.
 
-    A decoder with a single candidate is not tuned.
+    With several validation parts, a candidate is tuned by an experiment of its own. A
+    decoder with a single candidate is not tuned.
     """
     # each tuning seed holds out another part of the training rows
     parts = config.val_folds or len(config.choosing_seeds or ())
@@ -295,7 +298,7 @@ def reporting_experiments(
     tuned: Sequence[RunResult],
     chosen: Choice,
 ) -> list[Experiment]:
-    """The experiments to train with the reporting seeds: the chosen and the untuned ones.
+    """The experiments to train with the reporting seeds: chosen and untuned ones.
 
     Of the candidates of a final model, the one with the highest mean validation
     accuracy over tuning seeds and folds is trained; of equals the one with the lower
@@ -304,7 +307,7 @@ def reporting_experiments(
     Args:
         experiments: all experiments of the config.
         config: of the training.
-        tried: the experiments that tuning trained, by the key of every candidate.
+        tried: the experiments that tuning trained, by the key of their candidate.
         tuned: their runs.
         chosen: the choice among them.
     """
@@ -347,7 +350,7 @@ def _final_score(
     tuned: Sequence[RunResult],
     seeds: Sequence[int],
 ) -> tuple[float, ...]:
-    """What ranks a candidate of a final model, or () if a tuning seed failed."""
+    """The rank of a candidate of a final model, or () if a tuning seed failed."""
     # the final model of the first repeat of a cross-validation is that of all
     split_seed = final.recipe.split_seed
     accuracies: list[float] = []
@@ -371,57 +374,48 @@ def _final_score(
 
 
 def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
-    """Check a config against a cache, and spell it in one way."""
+    """Check a config against a cache, and spell equal settings in one way."""
     tests_a_split = config.folds is None and config.test_split != NO_TEST
     _check_names(config, cache, tests_a_split=tests_a_split)
 
     # a test on training rows must be meant
-    train = config.train_split
-    test = config.test_split
     content = cache.plan.fingerprint_fields["content"]
-    tests_training_rows = tests_a_split and content[train] == content[test]
+    tests_training_rows = (
+        tests_a_split and content[config.train_split] == content[config.test_split]
+    )
     if tests_training_rows and not config.allow_train_as_test:
         raise ConfigError(
             "the test rows are the training rows",
-            found=f"the splits '{train}' and '{test}' hold the same rows",
+            found=(
+                f"the splits '{config.train_split}' and '{config.test_split}' hold the "
+                "same rows"
+            ),
             hint=(
                 "--folds 5, or --set allow-train-as-test=true, which every report marks"
             ),
         )
-
-    # a set of all layers is spelled None
-    layers = range(cache.first_layer, cache.first_layer + cache.num_layers)
-    layer_sets = _layer_sets(config, layers)
-    requested_layers = {layer for layer_set in layer_sets for layer in layer_set or ()}
-    missing_layers = requested_layers - set(layers)
-    if missing_layers:
-        raise ConfigError(
-            f"the cache has no layer {min(missing_layers)}",
-            expected=f"--layers from {layers[0]} to {layers[-1]}",
-        )
-    layer_sets = [
-        None if len(layer_set or ()) == len(layers) else layer_set
-        for layer_set in layer_sets
-    ]
-
-    # a budget of all rows is spelled None; the training rows of a fold are fewer
-    all_rows = len(cache[train])
-    if (config.folds or 0) > all_rows:
-        raise ConfigError(
-            "too many parts of train",
-            expected=f"--folds of at most {all_rows}, the number of rows",
-            found=str(config.folds),
-        )
-    train_rows = config.train_rows
-    if config.folds is None:
-        train_rows = tuple(None if size == all_rows else size for size in train_rows)
     return replace(
         config,
         allow_train_as_test=tests_training_rows,
         pool=config.pool or cache.plan.pooling[:1],
-        layers=tuple(layer_sets),
-        train_rows=train_rows,
+        layers=tuple(_layer_sets(config, cache)),
+        train_rows=_train_rows(config, cache),
     )
+
+
+def _train_rows(config: TrainConfig, cache: EmbeddingCache) -> Sizes:
+    """The budgets of a config, where None stands for all rows."""
+    num_rows = len(cache[config.train_split])
+    if (config.folds or 0) > num_rows:
+        raise ConfigError(
+            "too many parts of train",
+            expected=f"--folds of at most {num_rows}, the number of rows",
+            found=str(config.folds),
+        )
+    # the training rows of a fold are fewer
+    if config.folds is not None:
+        return config.train_rows
+    return tuple(None if size == num_rows else size for size in config.train_rows)
 
 
 def _check_names(
@@ -447,8 +441,12 @@ def _check_names(
         )
 
 
-def _layer_sets(config: TrainConfig, layers: Sequence[int]) -> list[Layers]:
-    """The sets of layers of a config; ``each`` stands for one set per layer."""
+def _layer_sets(config: TrainConfig, cache: EmbeddingCache) -> list[Layers]:
+    """The sets of layers of a config, where None stands for all layers.
+
+    ``each`` stands for one set per layer.
+    """
+    layers = range(cache.first_layer, cache.first_layer + cache.num_layers)
     layer_sets: list[Layers] = []
     for requested in config.layers:
         if isinstance(requested, str):
@@ -456,4 +454,15 @@ def _layer_sets(config: TrainConfig, layers: Sequence[int]) -> list[Layers]:
             layer_sets += [(layer,) for layer in layers]
         else:
             layer_sets.append(requested)
-    return layer_sets
+
+    requested_layers = {layer for layer_set in layer_sets for layer in layer_set or ()}
+    missing_layers = requested_layers - set(layers)
+    if missing_layers:
+        raise ConfigError(
+            f"the cache has no layer {min(missing_layers)}",
+            expected=f"--layers from {layers[0]} to {layers[-1]}",
+        )
+    return [
+        None if len(layer_set or ()) == len(layers) else layer_set
+        for layer_set in layer_sets
+    ]

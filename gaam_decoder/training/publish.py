@@ -28,10 +28,11 @@ from gaam_decoder.runs.folders import remove_unfinished, run_name
 from gaam_decoder.runs.groups import relations
 from gaam_decoder.runs.records import CacheRecord, DrawnRows
 from gaam_decoder.runs.write import SeedResult, TestedRows, padded, write_run
+from gaam_decoder.tasks import CLASSIFICATION
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData
 from gaam_decoder.training.experiments import Experiment
-from gaam_decoder.training.splits import parts_of
+from gaam_decoder.training.splits import divide
 
 Numbers = NDArray[Any]
 
@@ -115,8 +116,10 @@ def _majority_accuracy(
     learned_N = cache[recipe.train_split].labels
     if recipe.fold is not None:
         learned_N = np.delete(learned_N, data.test.rows)
-    majority_class = np.bincount(learned_N).argmax()
-    return float(np.mean(data.test.label_N.cpu().numpy() == majority_class))
+    majority_class = CLASSIFICATION.majority_class(learned_N)
+    label_N = data.test.label_N.cpu().numpy()
+    is_majority_N = CLASSIFICATION.hits(label_N, np.array(majority_class))
+    return float(CLASSIFICATION.accuracy(is_majority_N))
 
 
 def _describe_rows(
@@ -155,7 +158,7 @@ def _validation_rows(
     relations_of_train: Mapping[str, Numbers],
 ) -> dict[str, Numbers] | None:
     """Labels, numbers and relations of the validation rows, if there are any."""
-    subset = data.choosing(recipe)
+    subset = data.validation(recipe)
     if subset is None:
         return None
     label_V = subset.label_N.cpu().numpy()
@@ -165,7 +168,8 @@ def _validation_rows(
     if recipe.val_folds is not None:
         train_label_N = cache[recipe.train_split].labels
         rows_by_seed = [
-            parts_of(train_label_N, recipe, result.seed).held_N for result in results
+            divide(train_label_N, recipe, result.seed).validation_N
+            for result in results
         ]
         label_V = padded([train_label_N[rows] for rows in rows_by_seed])
         row_V = padded(rows_by_seed)

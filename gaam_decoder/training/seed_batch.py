@@ -5,186 +5,52 @@ classes, K noise per sample.
 """
 
 import copy
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gaam_cache.common.devices import float64, send
+from gaam_cache.common.devices import send
 from gaam_decoder.attention.base import Attention
 from gaam_decoder.decoder import (
-    Decoder,
     DecoderSpec,
     build_decoder,
     stream_seed,
     without_random_numbers,
 )
 from gaam_decoder.losses.base import Loss, balanced
-from gaam_decoder.optimizers.base import Optimizer
+from gaam_decoder.optimizers.base import Stacked
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.write import SeedResult
 from gaam_decoder.specs import build
+from gaam_decoder.tasks import CLASSIFICATION
+from gaam_decoder.training.arithmetic.compiled import Compiler
 from gaam_decoder.training.arithmetic.engine import (
     EVAL_BATCH_SIZE,
     Engine,
     rows_at_once,
 )
-from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
+from gaam_decoder.training.arithmetic.state import Batch, State, Weights
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
-from gaam_decoder.training.data import Subset, TrainData, epoch_batches, told_labels
-
-# the defaults of torch's ReduceLROnPlateau
-FACTOR = 0.1
-PATIENCE = 10
-THRESHOLD = 1e-4
-SMALLEST_CHANGE = 1e-8
-SMALLEST_SCALE = 1.0  # of a loss: below it unscaled gradients overflow
-Score = tuple[float, float]
-"""Accuracy and loss of an epoch on the validation rows."""
-
-
-class EpochScaling(NamedTuple):
-    """The loss scaling of one seed after an epoch."""
-
-    scale: float
-    skipped: int  # steps of the epoch whose gradients overflowed
-    steps: int  # steps of all epochs that changed the parameters
-
-
-@dataclass(kw_only=True, slots=True)
-class Plateau:
-    """The learning rate of one seed by torch's ReduceLROnPlateau(mode='max').
-
-    Torch's own schedule needs an optimiser, which the seeds of a group share.
-    """
-
-    rate: float
-    best: float = float("-inf")
-    waited: int = 0
-
-    def watch(self, value: float) -> None:
-        """Reduce the rate if the accuracy has not risen for too many epochs."""
-        self.waited += 1
-        if value > self.best * (1 + THRESHOLD):
-            self.best = value
-            self.waited = 0
-        if self.waited > PATIENCE:
-            self.waited = 0
-            lower = self.rate * FACTOR
-            if self.rate - lower > SMALLEST_CHANGE:
-                self.rate = lower
-
-
-def cosine(step: int, steps: int) -> float:
-    """The factor of the learning rate at a step, from 1.
-
-    It rises over the first twentieth of the steps, then falls to 0 as half a cosine.
-    """
-    warm = steps // 20
-    if step <= warm:
-        return step / (warm + 1)
-    return (1 + math.cos(math.pi * (step - 1 - warm) / (steps - warm))) / 2
-
-
-@dataclass(kw_only=True, slots=True)
-class SeedState:
-    """The state of one seed beside its tensors: learning rate, best epoch, log."""
-
-    seed: int
-    schedule: Plateau
-    best: Score | None = None
-    best_epoch: int
-    failed: str | None = None
-    log: list[dict[str, Any]] = field(default_factory=list)
-
-    def note(
-        self,
-        recipe: Recipe,
-        epoch: int,
-        loss: float,
-        accuracy: float,
-        score: Score | None,
-        scaling: EpochScaling | None,
-    ) -> bool:
-        """Log an epoch, and return whether to keep the weights after it.
-
-        Args:
-            recipe: of the training.
-            epoch: from 1.
-            loss: mean training loss.
-            accuracy: on the training rows.
-            score: on the validation rows, if there are any.
-            scaling: of the loss, if it is scaled.
-        """
-        entry: dict[str, Any] = {
-            "seed": self.seed,
-            "epoch": epoch,
-            "loss": loss,
-            "train_accuracy": accuracy,
-            "lr": self.schedule.rate,
-        }
-        self.log.append(entry)
-        if scaling is not None:
-            entry["loss_scale"] = scaling.scale
-            entry["skipped"] = scaling.skipped
-
-        # a failed seed keeps the weights that it failed with
-        if not np.isfinite(loss):
-            entry["loss"] = None
-        self.failed = _failure(recipe, epoch, loss, scaling)
-        if self.failed is not None:
-            return True
-
-        # without validation rows the last epoch is kept
-        is_kept = score is None and epoch == recipe.epochs
-        if score is not None:
-            entry["accuracy"], entry["selection_loss"] = score
-            if self.best is None or _is_better(score, self.best, recipe):
-                self.best = score
-                self.best_epoch = epoch
-                is_kept = True
-        if recipe.schedule == "plateau":
-            self.schedule.watch(accuracy if score is None else score[0])
-        return is_kept
-
-
-def _failure(
-    recipe: Recipe, epoch: int, loss: float, scaling: EpochScaling | None
-) -> str | None:
-    """Why a seed ends at an epoch, or None."""
-    if not np.isfinite(loss):
-        return f"the loss became {loss} in epoch {epoch}"
-    if scaling is None:
-        return None
-    if scaling.scale < SMALLEST_SCALE:
-        return (
-            f"gradients overflow in epoch {epoch} even at a loss scale of "
-            f"{scaling.scale:g}"
-        )
-    if epoch == recipe.epochs and not scaling.steps:
-        return f"no step was taken in {epoch} epochs: gradients overflowed in all"
-    return None
-
-
-def _is_better(score: Score, best: Score, recipe: Recipe) -> bool:
-    """Whether an epoch is better than the best one before it."""
-    accuracy, loss = score
-    best_accuracy, best_loss = best
-    if recipe.ties == "first":
-        return accuracy > best_accuracy
-    return (accuracy, -loss) > (best_accuracy, -best_loss)
+from gaam_decoder.training.data import Subset, TrainData, epoch_batches, labels_by_seed
+from gaam_decoder.training.seed_result import add_attention_maps, result_of
+from gaam_decoder.training.seed_state import (
+    EpochScaling,
+    Plateau,
+    Score,
+    SeedState,
+    cosine,
+)
 
 
 class SeedBatch:
     """The seeds of one decoder that are trained together.
 
-    ``steps`` holds the compiled steps of earlier groups.
+    ``steps`` holds the compiled steps of earlier seed batches.
     """
 
     def __init__(
@@ -195,7 +61,7 @@ class SeedBatch:
         seeds: Sequence[int],
         *,
         engine: Engine,
-        loss_of: Loss | None = None,
+        loss_function: Loss | None = None,
         dtype: torch.dtype = torch.float32,
         steps: Steps | None = None,
     ) -> None:
@@ -203,7 +69,7 @@ class SeedBatch:
         self.data = data
         self.recipe = recipe
         self.seeds = list(seeds)
-        self.loss_of: Loss = loss_of or build(recipe.loss, "loss")
+        self.loss_function: Loss = loss_function or build(recipe.loss, "loss")
         self.epochs_done = 0
         self.seconds = 0.0
         self._rate_factor = 1.0  # of the schedule, at the last step
@@ -215,7 +81,7 @@ class SeedBatch:
         ]
 
         # the labels of each seed, which a control experiment shuffles
-        self._label_SN, self._validation_label_SV = told_labels(
+        self._label_SN, self._validation_label_SV = labels_by_seed(
             data, seeds, shuffle=recipe.shuffle_labels
         )
         self._class_weight_SC: Tensor | None = None
@@ -226,18 +92,17 @@ class SeedBatch:
         device = data.train.label_N.device
         decoders = [build_decoder(spec, seed).to(dtype) for seed in seeds]
         self.decoder = copy.deepcopy(decoders[0]).to(device)
-        self.optimizer: Optimizer = build(recipe.optimizer, "optimizer")
-        self.state = State.of(
-            decoders,
-            device,
-            self.optimizer.moments,
-            scaled=recipe.loss_scale == "dynamic",
+        self.step = (steps or Steps()).get(
+            spec, recipe, engine, self.decoder, self.loss_function, len(seeds)
+        )
+        self.state = State.initial(
+            decoders, device, self.step.optimizer, scaled=recipe.loss_scale == "dynamic"
         )
         self.kept = Weights(_cloned(self.state.parameters), _cloned(self.state.buffers))
-        self.step = (steps or Steps()).get(
-            spec, recipe, engine, self.decoder, self.loss_of, len(seeds)
-        )
-        self.compiler = self.step.compiler
+
+    @property
+    def compiler(self) -> Compiler:
+        return self.step.compiler
 
     def train(
         self,
@@ -282,7 +147,7 @@ class SeedBatch:
         for index, member in enumerate(self.members):
             if member.failed is not None:
                 continue
-            is_kept = member.note(
+            is_kept = member.log_epoch(
                 self.recipe,
                 epoch,
                 losses[index],
@@ -325,9 +190,12 @@ class SeedBatch:
         if self.data.selection is None or label_SV is None:
             return None
         logits_SVC = self.logits(self.data.selection, self.state.weights)
-        accuracy_S = float64(logits_SVC.argmax(-1) == label_SV).mean(1)
+        predicted_SV = CLASSIFICATION.predictions(logits_SVC)
+        accuracy_S = CLASSIFICATION.accuracy(
+            CLASSIFICATION.hits(predicted_SV, label_SV)
+        )
         losses = [
-            float(self.loss_of(logits_VC, label_V))
+            float(self.loss_function(logits_VC, label_V))
             for logits_VC, label_V in zip(logits_SVC, label_SV, strict=True)
         ]
         return list(zip(accuracy_S.tolist(), losses, strict=True))
@@ -341,51 +209,53 @@ class SeedBatch:
     def _pass(self, epoch: int) -> None:
         """Train every seed on each of its rows once, in an order of its own."""
         train = self.data.train
-        state = self.state
         generators = [
             torch.Generator().manual_seed(stream_seed(seed, "noise", epoch))
             for seed in self.seeds
         ]
 
-        # the learning rates and the numbers of the optimiser, as tensors
-        lr_S = state.loss_S.new_tensor(
+        # the learning rates and the numbers of the optimizer, as tensors
+        lr_S = self.state.loss_S.new_tensor(
             [member.schedule.rate for member in self.members]
         )
-        steps = -(-len(train) // self.recipe.batch_size)
-        step_numbers = range((epoch - 1) * steps + 1, epoch * steps + 1)
-        numbers_TK = state.loss_S.new_tensor(
-            [self.optimizer.numbers(number) for number in step_numbers]
+        num_steps = -(-len(train) // self.recipe.batch_size)
+        step_numbers = range((epoch - 1) * num_steps + 1, epoch * num_steps + 1)
+        numbers_TK = self.state.loss_S.new_tensor(
+            [self.step.optimizer.numbers(number) for number in step_numbers]
         )
 
-        # the sums of the last epoch start anew
-        state.loss_S.zero_()
-        state.hit_S.zero_()
-        if state.scaling is not None:
-            state.scaling.skipped_S.zero_()
-            state.scaling.lost_S.zero_()
-
+        self._start_sums()
         batches = epoch_batches(train, self._label_SN, self.recipe, self.seeds, epoch)
         for index, (x_SBLD, label_SB) in enumerate(batches):
-            noise_SBK = self._draw_noise(generators, x_SBLD.shape[1])
-            weight_SB = None
-            if self._class_weight_SC is not None:
-                weight_SB = self._class_weight_SC.gather(1, label_SB)
             if self.recipe.schedule == "cosine":
-                self._rate_factor = cosine(
-                    step_numbers[index], steps * self.recipe.epochs
-                )
+                all_steps = num_steps * self.recipe.epochs
+                self._rate_factor = cosine(step_numbers[index], all_steps)
             scheduled_lr_S = lr_S
             if self._rate_factor != 1:
                 scheduled_lr_S = lr_S * self._rate_factor
             batch = Batch(
                 x_SBLD,
                 label_SB,
-                noise_SBK,
+                self._draw_noise(generators, x_SBLD.shape[1]),
                 scheduled_lr_S,
                 numbers_TK[index],
-                weight_SB,
+                self._row_weights(label_SB),
             )
-            self.step(state, batch)
+            self.step(self.state, batch)
+
+    def _start_sums(self) -> None:
+        """Set the sums of the last epoch to zero."""
+        self.state.loss_S.zero_()
+        self.state.hit_S.zero_()
+        if self.state.scaling is not None:
+            self.state.scaling.skipped_S.zero_()
+            self.state.scaling.lost_S.zero_()
+
+    def _row_weights(self, label_SB: Tensor) -> Tensor | None:
+        """The weight of every row in the loss; None where all weigh the same."""
+        if self._class_weight_SC is None:
+            return None
+        return self._class_weight_SC.gather(1, label_SB)
 
     def _draw_noise(
         self, generators: Sequence[torch.Generator], rows: int
@@ -470,29 +340,22 @@ class SeedBatch:
         """The result of every seed, with the weights of its kept epoch."""
         start = time.perf_counter()
         test = self.data.test
-        validation = self.data.choosing(self.recipe)
+        validation = self.data.validation(self.recipe)
 
         # compute the logits of all seeds together
-        test_logits_SNC = torch.empty(len(self.seeds), 0, self.spec.num_classes)
+        test_SNC = torch.empty(len(self.seeds), 0, self.spec.num_classes)
         if test is not None:
-            test_logits_SNC = self.logits(test, self.kept).float().cpu()
-        validation_logits_SVC: Tensor | None = None
+            test_SNC = self.logits(test, self.kept).float().cpu()
+        validation_SVC: Tensor | None = None
         if validation is not None:
-            validation_logits_SVC = self.logits(validation, self.kept).float().cpu()
+            validation_SVC = self.logits(validation, self.kept).float().cpu()
 
-        # ``state_dict`` leaves out buffers that are no part of a decoder
-        kept = self.kept.parameters | self.kept.buffers
         results: list[SeedResult] = []
         finished: list[tuple[SeedResult, Attention]] = []
         for index, member in enumerate(self.members):
-            weights = {name: kept[name][index] for name in self.decoder.state_dict()}
-            self.decoder.load_state_dict(weights)
-            validation_logits_VC: Tensor | None = None
-            if validation_logits_SVC is not None:
-                validation_logits_VC = validation_logits_SVC[index]
-            result = result_of(
-                self.decoder, member, test_logits_SNC[index], validation_logits_VC
-            )
+            self._load_kept_weights(index)
+            validation_VC = None if validation_SVC is None else validation_SVC[index]
+            result = result_of(self.decoder, member, test_SNC[index], validation_VC)
             results.append(result)
             if result.failed is None:
                 finished.append((result, copy.deepcopy(self.decoder.attention)))
@@ -505,90 +368,13 @@ class SeedBatch:
             result.seconds = seconds / len(self.seeds)
         return results
 
-
-def result_of(
-    decoder: Decoder, member: SeedState, logits_NC: Tensor, held_VC: Tensor | None
-) -> SeedResult:
-    """The result of one seed, without its attention map and its time.
-
-    Args:
-        decoder: with the weights of the seed.
-        member: the state of the seed.
-        logits_NC: of the test rows.
-        held_VC: logits of the validation rows, if there are any.
-    """
-    weights = _copied_to_cpu(decoder.state_dict())
-    learned = _copied_to_cpu(decoder.attention.learned())
-    failed = member.failed
-    if not failed:
-        failed = _result_failure(logits_NC, weights)
-
-    # a failed seed has no logits
-    if failed:
-        logits_NC = torch.full_like(logits_NC, torch.nan)
-    if held_VC is not None and (failed or not bool(held_VC.isfinite().all())):
-        held_VC = torch.full_like(held_VC, torch.nan)
-    return SeedResult(
-        seed=member.seed,
-        failed=failed,
-        epoch=0 if failed else member.best_epoch,
-        seconds=0.0,
-        weights=weights,
-        test_logits=logits_NC,
-        attention_map=None,
-        learned=learned,
-        log=member.log,
-        validation_logits=held_VC,
-    )
-
-
-def _result_failure(logits_NC: Tensor, weights: Stacked) -> str | None:
-    """Why the result of a seed counts as failed, or None."""
-    if not bool(logits_NC.isfinite().all()):
-        return "the logits of the test rows are not finite"
-    # without test rows, the weights themselves must be finite
-    has_test_rows = len(logits_NC) > 0
-    if has_test_rows:
-        return None
-    if not all(bool(value.isfinite().all()) for value in weights.values()):
-        return "the weights are not finite"
-    return None
-
-
-def _copied_to_cpu(tensors: Mapping[str, Tensor]) -> Stacked:
-    return {
-        name: value.detach().cpu().clone().contiguous()
-        for name, value in tensors.items()
-    }
+    def _load_kept_weights(self, index: int) -> None:
+        """Load the kept weights of one seed into the decoder."""
+        # ``state_dict`` leaves out buffers that are no part of a decoder
+        kept = self.kept.parameters | self.kept.buffers
+        weights = {name: kept[name][index] for name in self.decoder.state_dict()}
+        self.decoder.load_state_dict(weights)
 
 
 def _cloned(tensors: Stacked) -> Stacked:
     return {name: value.clone() for name, value in tensors.items()}
-
-
-@torch.inference_mode()
-def add_attention_maps(
-    finished: Sequence[tuple[SeedResult, Attention]], subset: Subset, batch_size: int
-) -> None:
-    """Add the mean attention map over the rows of a subset to every result.
-
-    The seeds share a mechanism, so that either all have maps or none. Every batch is
-    read once for all of them.
-    """
-    if not finished:
-        return
-    totals: list[Tensor] = []
-    for x_BLD in subset.features.batches(subset.rows, batch_size):
-        x_BLD = x_BLD.float()
-        sums: list[Tensor] = []
-        for _, attention in finished:
-            attention_map = attention.eval().attention_map(x_BLD)
-            if attention_map is not None:
-                sums.append(float64(attention_map).sum(0))
-        if not sums:
-            return
-        if totals:
-            sums = [a + b for a, b in zip(totals, sums, strict=True)]
-        totals = sums
-    for (result, _), total in zip(finished, totals, strict=True):
-        result.attention_map = (total / len(subset)).float().cpu()

@@ -32,6 +32,7 @@ from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.stats.scores.base import percent
+from gaam_decoder.tasks import CLASSIFICATION
 from gaam_decoder.use.load import (
     CARD_FILE,
     CONFIG_FILE,
@@ -277,7 +278,7 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     predictions = Predictions.from_logits(
         run.logits[exported_seeds], run.cache.class_names
     )
-    predicted_N = predictions.probabilities_NC.argmax(-1)
+    predicted_N = CLASSIFICATION.predictions(predictions.probabilities_NC)
     accuracy = percent(stats.accuracy(predicted_N, run.labels))
 
     remarks = [f"as it is exported, {exported}, it has an accuracy of {accuracy}%"]

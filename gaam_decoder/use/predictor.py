@@ -21,6 +21,7 @@ from gaam_cache.store.plan import Plan
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import Settings, parse_attention, parse_head
+from gaam_decoder.tasks import CLASSIFICATION
 from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, LOWER, rows_at_once
 
 CHUNK_ROWS = 2048
@@ -109,7 +110,9 @@ class Predictions:
             z_SNC /= np.array(temperatures)[:, None, None]
         exp_SNC = np.exp(z_SNC)
         mean_NC = (exp_SNC / exp_SNC.sum(-1, keepdims=True)).mean(0)
-        agrees_SN = logits_SNC.argmax(-1) == mean_NC.argmax(-1)
+        agrees_SN = CLASSIFICATION.hits(
+            CLASSIFICATION.predictions(logits_SNC), CLASSIFICATION.predictions(mean_NC)
+        )
         return cls(
             probabilities_NC=mean_NC,
             agreement_N=agrees_SN.mean(0),
@@ -122,7 +125,7 @@ class Predictions:
     @property
     def labels(self) -> list[str]:
         """Name of the most probable class of every row."""
-        numbers = self.probabilities_NC.argmax(-1).tolist()
+        numbers = CLASSIFICATION.predictions(self.probabilities_NC).tolist()
         return [self.class_names[number] for number in numbers]
 
     def rows(self, top: int = 1) -> list[dict[str, Any]]:

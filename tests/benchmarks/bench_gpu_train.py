@@ -144,7 +144,7 @@ def measure(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
         engine = replace(engine, seed_batch=seeds)
         loss_of = build(recipe.loss, "loss")
         group = SeedBatch(
-            spec, data, recipe, list(range(seeds)), loss_of=loss_of, engine=engine
+            spec, data, recipe, list(range(seeds)), loss_function=loss_of, engine=engine
         )
         seconds = timed(partial(group._pass, 1), rounds, device) / seeds
         assert group.compiler.works == engine.compiled

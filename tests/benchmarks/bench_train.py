@@ -38,7 +38,7 @@ import torch
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import build
-from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
+from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, divide_seeds
 from gaam_decoder.training.data import Features, Subset, TrainData
 from gaam_decoder.training.seed_batch import SeedBatch
 from tests.benchmarks._machine import (
@@ -66,7 +66,7 @@ def contestant(
     """Seconds per seed-epoch of a group that is warm."""
     loss_of = build(recipe.loss, "loss")
     group = SeedBatch(
-        spec, data, recipe, list(range(seeds)), loss_of=loss_of, engine=how
+        spec, data, recipe, list(range(seeds)), loss_function=loss_of, engine=how
     )
     group.train_epoch()
     assert group.compiler.works == how.compiled
@@ -193,7 +193,7 @@ def accuracy(cache: Path, head: str, epochs: int, seeds: int = 10) -> dict[str, 
             spec, asked, device, num_seeds=seeds, num_rows=len(data.train)
         )
         found = []
-        for group in groups_of(range(seeds), how.seed_batch):
+        for group in divide_seeds(range(seeds), how.seed_batch):
             trained = SeedBatch(spec, data, asked, group, engine=how).train()
             found += [
                 float((r.test_logits.argmax(1) == label_N).float().mean())
@@ -277,7 +277,7 @@ class RandomRows(Features):
         self.place = device.type
         self.dtype = torch.float16
         self.resident = torch.randn(self.shape, device=device, dtype=self.dtype)
-        self._held_N = None
+        self._loaded_N = None
 
 
 def main() -> None:

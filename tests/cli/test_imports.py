@@ -83,7 +83,7 @@ def test_reports_read_run_results_alone() -> None:
         }
         modules = {n.split(".")[1] for n in ours if n.count(".")}
         of_runs = {"runs", "stats", "reports", "analysis"}
-        shared = {"common", "config", "number_lists", "specs", "store"}
+        shared = {"common", "config", "number_lists", "specs", "store", "tasks"}
         assert modules <= of_runs | shared, path
 
 

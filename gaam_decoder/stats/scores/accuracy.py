@@ -1,8 +1,7 @@
 """Accuracy."""
 
-import numpy as np
-
-from gaam_decoder.stats.scores.base import Answers, Found, Score
+from gaam_decoder.stats.scores.base import Answers, Score, SeedScore
+from gaam_decoder.tasks import CLASSIFICATION
 
 
 class Accuracy(Score):
@@ -11,7 +10,7 @@ class Accuracy(Score):
     title = "accuracy"
     hits = True
 
-    def of(self, answers: Answers) -> Found:
+    def of(self, answers: Answers) -> SeedScore:
         """Whether every row is right."""
-        right_N = answers.predicted_N == answers.labels
-        return Found(value=float(right_N.mean(dtype=np.float64)), by_row=right_N)
+        value = float(CLASSIFICATION.accuracy(answers.right_N))
+        return SeedScore(value=value, by_row=answers.right_N)

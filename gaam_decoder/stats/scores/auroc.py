@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_decoder.stats.scores.base import Answers, Floats, Found, Score
+from gaam_decoder.stats.scores.base import Answers, Floats, Score, SeedScore
 
 
 class Auroc(Score):
@@ -26,7 +26,7 @@ class Auroc(Score):
     # a temperature keeps the ranks of two classes, but not those of more
     title = "AUROC"
 
-    def of(self, answers: Answers) -> Found | None:
+    def of(self, answers: Answers) -> SeedScore | None:
         """Rank every row among the rows of the other side, fold by fold."""
         by_fold = []
         unseen = 0.0
@@ -42,7 +42,7 @@ class Auroc(Score):
             share = size / answers.num_rows
             unseen += unseen_of_fold * (share * answers.repeats) ** 2
         by_row_N = np.concatenate(by_fold)
-        return Found(value=float(by_row_N.mean()), by_row=by_row_N, unseen=unseen)
+        return SeedScore(value=float(by_row_N.mean()), by_row=by_row_N, unseen=unseen)
 
 
 def _share_below(values: Floats, thresholds: Floats) -> Floats:
@@ -57,7 +57,7 @@ def _share_below(values: Floats, thresholds: Floats) -> Floats:
 def _areas_of_fold(
     odds_NC: Floats, label_N: NDArray[np.int64]
 ) -> tuple[Floats, float] | None:
-    """The contribution of every row, and the sum ``unseen`` of ``Found``.
+    """The contribution of every row, and the sum ``unseen`` of ``SeedScore``.
 
     None if all rows are of one class.
     """

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gaam_decoder.stats.scores.base import Answers, Found, Score
+from gaam_decoder.stats.scores.base import Answers, Score, SeedScore
 
 
 class BalancedAccuracy(Score):
@@ -10,9 +10,9 @@ class BalancedAccuracy(Score):
 
     title = "balanced accuracy"
 
-    def of(self, answers: Answers) -> Found:
+    def of(self, answers: Answers) -> SeedScore:
         """A row of class c counts ``N / (C n_c)`` times."""
-        right_N = answers.predicted_N == answers.labels
+        right_N = answers.right_N
         count_C = answers.count_C
         has_rows_C = count_C > 0
         weight_C = 1 / (has_rows_C.sum() * np.maximum(count_C, 1))
@@ -22,4 +22,4 @@ class BalancedAccuracy(Score):
         from_recall_N = right_N - recall_C[answers.labels]
         by_row_N = value + answers.num_rows * weight_C[answers.labels] * from_recall_N
         unseen = float(np.sum((answers.repeats * weight_C[has_rows_C]) ** 2))
-        return Found(value=value, by_row=by_row_N, unseen=unseen)
+        return SeedScore(value=value, by_row=by_row_N, unseen=unseen)

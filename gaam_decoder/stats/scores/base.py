@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_decoder.tasks import CLASSIFICATION
+
 Floats = NDArray[np.float64]
 Interval = tuple[float, float] | None
 GRAIN = 2.0**-46
@@ -30,8 +32,12 @@ class Answers:
     @cached_property
     def predicted_N(self) -> NDArray[np.int64]:
         """Class of the largest logit, the first of equal ones."""
-        predicted_N: NDArray[np.int64] = self.logits.argmax(-1)
-        return predicted_N
+        return CLASSIFICATION.predictions(self.logits)
+
+    @cached_property
+    def right_N(self) -> NDArray[np.bool_]:
+        """Whether the predicted class of each row is its label."""
+        return CLASSIFICATION.hits(self.predicted_N, self.labels)
 
     @cached_property
     def log_p_NC(self) -> Floats:
@@ -83,7 +89,7 @@ class Answers:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class SeedScore:
     """A score of one seed."""
 
     value: float
@@ -117,7 +123,7 @@ class Score(ABC):
     no_claim: ClassVar[str] = ""  # why it allows no claim; empty: it does
 
     @abstractmethod
-    def of(self, answers: Answers) -> Found | None:
+    def of(self, answers: Answers) -> SeedScore | None:
         """The score of one seed; None if these rows and classes do not define it."""
 
     def value(self, answers: Answers) -> float | None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gaam_decoder.stats.scores.base import Answers, Found, Score
+from gaam_decoder.stats.scores.base import Answers, Score, SeedScore
 
 
 class Brier(Score):
@@ -20,10 +20,10 @@ class Brier(Score):
     highest = 2.0
     of_sizes = True
 
-    def of(self, answers: Answers) -> Found:
+    def of(self, answers: Answers) -> SeedScore:
         """The squared distance of every row."""
         miss_NC = np.exp(answers.log_p_NC)
         miss_NC[np.arange(answers.num_rows), answers.labels] -= 1
         miss_N = np.square(miss_NC).sum(-1)
         unseen = (answers.repeats * self.highest / answers.num_rows) ** 2
-        return Found(value=float(miss_N.mean()), by_row=miss_N, unseen=unseen)
+        return SeedScore(value=float(miss_N.mean()), by_row=miss_N, unseen=unseen)

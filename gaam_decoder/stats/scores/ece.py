@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gaam_decoder.stats.scores.base import Answers, Floats, Found, Score
+from gaam_decoder.stats.scores.base import Answers, Floats, Score, SeedScore
 
 BINS = 15  # like Guo et al. 2017
 
@@ -29,11 +29,11 @@ class Ece(Score):
         "so that no test over rows is known to hold"
     )
 
-    def of(self, answers: Answers) -> Found:
+    def of(self, answers: Answers) -> SeedScore:
         """The error, without contributions of rows: it is no mean of rows."""
         count_B, right_B, probability_B = reliability(answers)
         value = float(np.abs(right_B - probability_B).sum() / max(count_B.sum(), 1))
-        return Found(value=value, by_row=None)
+        return SeedScore(value=value, by_row=None)
 
 
 def reliability(answers: Answers) -> tuple[Floats, Floats, Floats]:
@@ -44,7 +44,7 @@ def reliability(answers: Answers) -> tuple[Floats, Floats, Floats]:
     probability_N = np.exp(answers.log_p_NC.max(-1))
     bin_N = np.ceil(probability_N * BINS).astype(np.int64) - 1
     bin_N = np.clip(bin_N, 0, BINS - 1)
-    right_N = answers.predicted_N == answers.labels
+    right_N = answers.right_N
     count_B = np.bincount(bin_N, minlength=BINS)
     right_B = np.bincount(bin_N, right_N, minlength=BINS)
     probability_B = np.bincount(bin_N, probability_N, minlength=BINS)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from gaam_decoder.stats.scores.base import Answers, Found, Score
+from gaam_decoder.stats.scores.base import Answers, Score, SeedScore
 
 
 class LogLoss(Score):
@@ -20,11 +20,11 @@ class LogLoss(Score):
     highest = float("inf")
     of_sizes = True
 
-    def of(self, answers: Answers) -> Found:
+    def of(self, answers: Answers) -> SeedScore:
         """The loss of every row."""
         loss_N = -answers.log_p_NC[np.arange(answers.num_rows), answers.labels]
         rows = answers.num_rows / answers.repeats
         # a probability of 1 in N is as rare as one row
         worst = max(float(loss_N.max()), math.log(rows))
         unseen = (worst / rows) ** 2
-        return Found(value=float(loss_N.mean()), by_row=loss_N, unseen=unseen)
+        return SeedScore(value=float(loss_N.mean()), by_row=loss_N, unseen=unseen)

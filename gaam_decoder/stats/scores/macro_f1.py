@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gaam_decoder.stats.scores.base import Answers, Found, Score
+from gaam_decoder.stats.scores.base import Answers, Score, SeedScore
 
 
 class MacroF1(Score):
@@ -15,11 +15,11 @@ class MacroF1(Score):
 
     title = "macro-F1"
 
-    def of(self, answers: Answers) -> Found:
+    def of(self, answers: Answers) -> SeedScore:
         """The value plus the derivative of the mean in the weight of every row."""
         label_N = answers.labels
         predicted_N = answers.predicted_N
-        right_N = predicted_N == label_N
+        right_N = answers.right_N
         predicted_C = np.bincount(predicted_N, minlength=answers.num_classes)
         either_C = answers.count_C + predicted_C
         seen_C = either_C > 0
@@ -34,7 +34,7 @@ class MacroF1(Score):
         change_N = gain_N - loss_C[label_N] - loss_C[predicted_N]
         largest = np.stack([(2 - f1_C) * weight_C, loss_C])
         largest_seen = answers.repeats * largest[:, seen_C]
-        return Found(
+        return SeedScore(
             value=value,
             by_row=value + answers.num_rows * change_N,
             unseen=float(np.sum(largest_seen**2)),

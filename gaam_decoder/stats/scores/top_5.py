@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from gaam_decoder.stats.scores.base import Answers, Found, Score
+from gaam_decoder.stats.scores.base import Answers, Score, SeedScore
+from gaam_decoder.tasks import CLASSIFICATION
 
 FIVE = 5
 
@@ -17,7 +18,7 @@ class Top5(Score):
     hits = True
     fewest_classes = 11  # with ten or fewer, half of all guesses would be right
 
-    def of(self, answers: Answers) -> Found | None:
+    def of(self, answers: Answers) -> SeedScore | None:
         """Whether the label of every row is among the five."""
         if answers.num_classes < self.fewest_classes:
             return None
@@ -28,4 +29,4 @@ class Top5(Score):
         is_equal_NC = answers.logits == own_N1
         before_NC = (answers.logits > own_N1) | (is_equal_NC & earlier_NC)
         right_N = before_NC.sum(-1) < FIVE
-        return Found(value=float(right_N.mean(dtype=np.float64)), by_row=right_N)
+        return SeedScore(value=float(CLASSIFICATION.accuracy(right_N)), by_row=right_N)

@@ -27,7 +27,7 @@ LEAST_STACKED = 6  # seeds for which stacking pays without a compiler, measured
 # types of matrix products; parameters stay in float32
 LOWER = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 MOST_SEEDS = {"cpu": 32, "cuda": 256, "mps": 32}
-MEMORY_SHARE = 0.4  # share of the free memory that a group may take
+MEMORY_SHARE = 0.4  # share of the free memory that a seed batch may take
 # numbers of a batch beyond which a decoder is measured without memory: for that torch
 # imports its compiler, which takes 1.4 seconds
 ON_PAPER = 2**20
@@ -41,7 +41,7 @@ class Engine:
     """How seeds were run; kept with every run."""
 
     device: str
-    dtype: Dtype  # of matrix products; parameters, optimiser and loss are float32
+    dtype: Dtype  # of matrix products; parameters, optimizer and loss are float32
     seed_batch: int  # seeds together at most
     compiled: bool
     why: str  # why it is compiled or not, and why seeds are run together or not
@@ -54,21 +54,21 @@ class Engine:
         return self.device.partition(":")[0]
 
 
-def groups_of(seeds: Sequence[int], most: int) -> list[list[int]]:
-    """Divide seeds in order into groups of at most ``most``, of nearly equal sizes.
+def divide_seeds(seeds: Sequence[int], most: int) -> list[list[int]]:
+    """Divide seeds in order into batches of at most ``most``, of nearly equal sizes.
 
-    The seeds behind finished groups are divided as they were before.
+    Without the seeds of the first batches, the others are divided as before.
     """
     count = -(-len(seeds) // most)
     small, larger = divmod(len(seeds), count) if count else (0, 0)
-    groups: list[list[int]] = []
+    batches: list[list[int]] = []
     start = 0
     for number in range(count):
-        # the first groups take one seed more
+        # the first batches take one seed more
         end = start + small + (1 if number < larger else 0)
-        groups.append(list(seeds[start:end]))
+        batches.append(list(seeds[start:end]))
         start = end
-    return groups
+    return batches
 
 
 def resolve_dtype(asked: Dtype | Literal["auto"], device: torch.device) -> Dtype:
@@ -163,12 +163,13 @@ def _choose_seed_batch(
     """The seeds to stack in the free memory and the caches of a CPU, and why."""
     activations = activation_bytes(decoder, spec, recipe.batch_size)
     parameters = sum(p.numel() * p.element_size() for p in decoder.parameters())
-    # parameters, gradients, two moments and the best epoch; gradients of activations
+    # parameters, gradients, two tensors of the optimizer and the best epoch; gradients
+    # of activations
     per_seed = 5 * parameters + 2 * activations
     free_share = int(MEMORY_SHARE * free_on(device) / per_seed)
     fitting = min(free_share, MOST_SEEDS[device.type])
 
-    # a step of an optimiser reads and writes all but the best epoch
+    # a step of an optimizer reads and writes all but the best epoch
     cached = WORKING_SET * torch.get_num_threads() // (4 * parameters + activations)
     if device.type == "cpu" and cached < fitting:
         pays = compiled or cached >= LEAST_STACKED

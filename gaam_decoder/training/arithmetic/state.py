@@ -13,8 +13,13 @@ from torch import Tensor
 
 from gaam_cache.common.devices import float64
 from gaam_decoder.decoder import Decoder
-
-Stacked = dict[str, Tensor]  # parameters or buffers by name, each (S, ...)
+from gaam_decoder.optimizers.base import (
+    Optimizer,
+    Stacked,
+    States,
+    per_seed,
+    state_tensors,
+)
 
 # the defaults of torch's GradScaler
 START = 65536.0
@@ -27,21 +32,22 @@ class Scaling(NamedTuple):
     """Dynamic loss scaling of every seed by itself, as torch.amp.GradScaler does it.
 
     Losses are multiplied by a scale. A step whose gradients are not all finite changes
-    nothing: parameters, moments and Adam's count of steps stay as they were. Source:
-    Micikevicius et al. 2018, arXiv 1710.03740, section 3.2; torch.amp.
+    neither parameters nor the state of the optimizer, and does not count as its step.
+
+    Source: Micikevicius et al. 2018, arXiv 1710.03740, section 3.2; torch.amp.
     """
 
     scale_S: Tensor  # float32, whatever the parameters are
     good_S: Tensor  # good steps in a row since the scale changed
-    steps_S: Tensor  # all steps that changed the parameters: Adam's t
+    steps_S: Tensor  # all steps that changed the parameters
     skipped_S: Tensor  # skipped steps of the epoch: a gradient was not finite
-    lost_S: Tensor  # rows of the epoch with a loss that was not finite: in no mean
+    lost_S: Tensor  # rows of the epoch in batches whose loss was not finite
 
     @classmethod
-    def of(cls, seeds: int, device: torch.device) -> Scaling:
+    def initial(cls, num_seeds: int, device: torch.device) -> Scaling:
         """The scaling before the first step."""
-        scale_S = torch.full((seeds,), START, device=device, dtype=torch.float32)
-        count_S = torch.zeros(seeds, dtype=torch.int64, device=device)
+        scale_S = torch.full((num_seeds,), START, device=device, dtype=torch.float32)
+        count_S = torch.zeros(num_seeds, dtype=torch.int64, device=device)
         return cls(
             scale_S=scale_S,
             good_S=count_S,
@@ -51,7 +57,7 @@ class Scaling(NamedTuple):
         )
 
     def update(self, finite_S: Tensor) -> None:
-        """Raise a scale after enough finite steps; lower it after another."""
+        """Raise a scale after enough finite steps; lower it after any other step."""
         good_S = self.good_S + 1
         due_S = finite_S & (good_S == INTERVAL)
         larger_S = self.scale_S * GROWTH
@@ -70,46 +76,39 @@ class Weights(NamedTuple):
 
 
 class State(NamedTuple):
-    """A group of S seeds; a step changes it in place."""
+    """A batch of S seeds; a step changes it in place."""
 
     parameters: Stacked
     buffers: Stacked
-    moments: dict[str, Stacked]  # of the optimiser, by its names for them
+    optimizer: States
     loss_S: Tensor  # sum over the rows of the epoch so far
     hit_S: Tensor  # correctly classified rows of the epoch so far
     scaling: Scaling | None  # of the losses, if they are scaled
 
     @classmethod
-    def of(
+    def initial(
         cls,
         decoders: Sequence[Decoder],
         device: torch.device,
-        moments: Sequence[str],
+        optimizer: Optimizer,
         *,
         scaled: bool,
     ) -> State:
         """The state before the first step of fresh decoders, one per seed."""
-
-        def stacked(tensors_by_seed: Sequence[Stacked]) -> Stacked:
-            stacks: Stacked = {}
-            for name in tensors_by_seed[0]:
-                values = [tensors[name].detach() for tensors in tensors_by_seed]
-                stacks[name] = torch.stack(values).to(device)
-            return stacks
-
-        parameters = stacked([dict(decoder.named_parameters()) for decoder in decoders])
+        num_seeds = len(decoders)
+        parameters = _stacked(
+            [dict(decoder.named_parameters()) for decoder in decoders], device
+        )
+        buffers = _stacked(
+            [dict(decoder.named_buffers()) for decoder in decoders], device
+        )
         return cls(
             parameters=parameters,
-            buffers=stacked([dict(decoder.named_buffers()) for decoder in decoders]),
-            moments={
-                moment: {
-                    name: torch.zeros_like(value) for name, value in parameters.items()
-                }
-                for moment in moments
-            },
-            loss_S=torch.zeros(len(decoders), dtype=decoders[0].dtype, device=device),
-            hit_S=torch.zeros(len(decoders), dtype=torch.int64, device=device),
-            scaling=Scaling.of(len(decoders), device) if scaled else None,
+            buffers=buffers,
+            optimizer=optimizer.initial_states(parameters),
+            loss_S=torch.zeros(num_seeds, dtype=decoders[0].dtype, device=device),
+            hit_S=torch.zeros(num_seeds, dtype=torch.int64, device=device),
+            scaling=Scaling.initial(num_seeds, device) if scaled else None,
         )
 
     @property
@@ -117,12 +116,12 @@ class State(NamedTuple):
         return Weights(self.parameters, self.buffers)
 
     def tensors(self) -> Stacked:
-        """The tensors to go on with after an epoch, by name."""
-        parts = {"parameters": self.parameters, "buffers": self.buffers, **self.moments}
-        tensors: Stacked = {}
-        for part, values in parts.items():
-            for name, value in values.items():
-                tensors[f"{part}.{name}"] = value
+        """The tensors to go on with after an epoch, by their names in a checkpoint."""
+        tensors = state_tensors(self.optimizer)
+        for name, value in self.parameters.items():
+            tensors[f"parameters.{name}"] = value
+        for name, value in self.buffers.items():
+            tensors[f"buffers.{name}"] = value
 
         # the other counts start anew in every epoch
         if self.scaling is not None:
@@ -132,6 +131,15 @@ class State(NamedTuple):
         return tensors
 
 
+def _stacked(tensors_by_seed: Sequence[Stacked], device: torch.device) -> Stacked:
+    """Stack the tensors of the seeds that have the same name, on a device."""
+    stacks: Stacked = {}
+    for name in tensors_by_seed[0]:
+        values = [tensors[name].detach() for tensors in tensors_by_seed]
+        stacks[name] = torch.stack(values).to(device)
+    return stacks
+
+
 class Batch(NamedTuple):
     """The input of a step: every seed has rows of its own."""
 
@@ -139,21 +147,21 @@ class Batch(NamedTuple):
     label_SB: Tensor
     noise_SBK: Tensor | None  # uniform numbers, or None where the decoder needs none
     lr_S: Tensor
-    numbers: Tensor  # of the optimiser at this step, (K,)
+    numbers: Tensor  # of the optimizer at this step, (K,)
     weight_SB: Tensor | None = None  # of rows in the loss; None weights all alike
 
 
-def unscaled(
-    gradients: dict[str, Tensor], scale_S: Tensor
-) -> tuple[dict[str, Tensor], Tensor]:
+def unscaled(gradients: Stacked, scale_S: Tensor) -> tuple[Stacked, Tensor]:
     """Gradients of the unscaled loss, and whether those of a seed are finite, (S,).
 
     As in torch, the gradients of the scaled loss must be finite.
     """
     finite_PS = [g.isfinite().flatten(1).all(1) for g in gradients.values()]
     inverse_S = float64(scale_S).reciprocal().to(scale_S)
-    own = {name: g * of_seeds(inverse_S, g) for name, g in gradients.items()}
-    return own, torch.stack(finite_PS).all(0)
+    unscaled_gradients = {
+        name: g * per_seed(inverse_S, g) for name, g in gradients.items()
+    }
+    return unscaled_gradients, torch.stack(finite_PS).all(0)
 
 
 def clipped(gradients: Stacked, most: float) -> Stacked:
@@ -161,11 +169,4 @@ def clipped(gradients: Stacked, most: float) -> Stacked:
     norms_PS = [g.flatten(1).norm(dim=1) for g in gradients.values()]
     norm_S = torch.stack(norms_PS).norm(dim=0)
     factor_S = (most / (norm_S + 1e-6)).clamp(max=1.0)
-    return {name: g * of_seeds(factor_S, g) for name, g in gradients.items()}
-
-
-def of_seeds(value_S: Tensor, like: Tensor) -> Tensor:
-    """One number per seed, shaped to broadcast with (S, ...); a scalar stays."""
-    if value_S.ndim == 0:
-        return value_S
-    return value_S.view(-1, *(1,) * (like.ndim - 1))
+    return {name: g * per_seed(factor_S, g) for name, g in gradients.items()}

@@ -13,14 +13,14 @@ from torch.func import functional_call, grad_and_value, vmap
 from gaam_cache.common.devices import float64
 from gaam_decoder.decoder import Decoder, DecoderSpec
 from gaam_decoder.losses.base import Loss, weighted_mean
-from gaam_decoder.optimizers.base import Optimizer, take_step
+from gaam_decoder.optimizers.base import Optimizer, Stacked
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import build
+from gaam_decoder.tasks import CLASSIFICATION
 from gaam_decoder.training.arithmetic.compiled import Compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine, keep_freed_memory
 from gaam_decoder.training.arithmetic.state import (
     Batch,
-    Stacked,
     State,
     Weights,
     clipped,
@@ -40,8 +40,8 @@ IN_A_STEP = (
 """Settings of a recipe that are compiled into a step; others reach it as tensors."""
 
 
-class Found(NamedTuple):
-    """The gradients of a step, and its losses and logits."""
+class Gradients(NamedTuple):
+    """The gradients of a batch, and the losses and logits beside them."""
 
     gradients: Stacked
     loss_S: Tensor
@@ -52,23 +52,23 @@ class Found(NamedTuple):
 
 
 class Step:
-    """One step of an optimiser for a group of seeds, and their logits.
+    """One step of an optimizer for a batch of seeds, and their logits.
 
     The decoder is written for one seed; ``torch.func.vmap`` runs it over stacked
     parameters. Nothing flows from one seed to another: the gradient, its norm, the
-    moments and the learning rate all have the seed as their first axis. A seed whose
-    numbers are no longer finite leaves the others as they are.
+    learning rate and the state of the optimizer all have the seed as their first axis.
+    A seed whose numbers are no longer finite leaves the others as they are.
 
     ``decoder`` is a module on the device, whose own parameters are not used.
     """
 
     def __init__(
-        self, decoder: Decoder, loss_of: Loss, recipe: Recipe, engine: Engine
+        self, decoder: Decoder, loss_function: Loss, recipe: Recipe, engine: Engine
     ) -> None:
         self._decoder = decoder
         self._dtype = decoder.dtype
-        self._loss_of = loss_of
-        self._optimizer: Optimizer = build(recipe.optimizer, "optimizer")
+        self.loss_function = loss_function
+        self.optimizer: Optimizer = build(recipe.optimizer, "optimizer")
         self._weight_decay = recipe.weight_decay
         self._clip_grad_norm = recipe.clip_grad_norm
         # as published: clip the gradient of the scaled loss
@@ -90,16 +90,16 @@ class Step:
             self._run(self._step, shapes, state, batch)
             return
         # in parts: torch 2.13 cannot compile norms beside some gradients
-        found: Found = self._run(self._find, shapes, state, batch)
+        gradients: Gradients = self._run(self._differentiate, shapes, state, batch)
         if state.scaling is not None and not self._clip_first:
-            found = self._run(self._unscale, shapes, state, found)
+            gradients = self._run(self._unscale, shapes, state, gradients)
         if self._clip_grad_norm is not None:
-            found = found._replace(
-                gradients=clipped(found.gradients, self._clip_grad_norm)
+            gradients = gradients._replace(
+                gradients=clipped(gradients.gradients, self._clip_grad_norm)
             )
         if state.scaling is not None and self._clip_first:
-            found = self._run(self._unscale, shapes, state, found)
-        self._run(self._update, shapes, state, batch, found)
+            gradients = self._run(self._unscale, shapes, state, gradients)
+        self._run(self._update, shapes, state, batch, gradients)
 
     @torch.no_grad()
     def logits(self, weights: Weights, x_BLD: Tensor) -> Tensor:
@@ -109,23 +109,31 @@ class Step:
         return logits_SBC
 
     def _step(self, state: State, batch: Batch) -> None:
-        self._update(state, batch, self._find(state, batch))
+        self._update(state, batch, self._differentiate(state, batch))
 
-    def _find(self, state: State, batch: Batch) -> Found:
+    def _differentiate(self, state: State, batch: Batch) -> Gradients:
         x_SBLD = batch.x_SBLD.to(self._dtype)
-        differentiate: Callable[..., Any] = self._differentiated
+        gradients_of_seed: Callable[..., Any] = self._gradients_of_seed
         if torch.compiler.is_compiling() or len(x_SBLD) > 1:
-            differentiate = grad_and_value(self._loss, has_aux=True)
+            gradients_of_seed = grad_and_value(self._loss, has_aux=True)
         scale_S = None if state.scaling is None else state.scaling.scale_S
-        own = (x_SBLD, batch.label_SB, batch.noise_SBK, batch.weight_SB, scale_S)
-        gradients, (_, found) = _over_seeds(
-            differentiate, state.parameters, state.buffers, *own
+        gradients, (_, outputs) = _over_seeds(
+            gradients_of_seed,
+            state.parameters,
+            state.buffers,
+            x_SBLD,
+            batch.label_SB,
+            batch.noise_SBK,
+            batch.weight_SB,
+            scale_S,
         )
-        return Found(gradients, *found)
+        return Gradients(gradients, *outputs)
 
     @torch.enable_grad()
-    def _differentiated(self, parameters: Stacked, *others: Any) -> tuple[Stacked, Any]:
-        """Gradients as torch.func's; that imports torch's compiler, 1.4 seconds."""
+    def _gradients_of_seed(
+        self, parameters: Stacked, *others: Any
+    ) -> tuple[Stacked, Any]:
+        """The gradients of ``torch.func``, which imports the compiler: 1.4 seconds."""
         leaves = {
             name: value.detach().requires_grad_() for name, value in parameters.items()
         }
@@ -135,39 +143,43 @@ class Step:
         )
         return dict(zip(leaves, gradients, strict=True)), (scaled, outputs)
 
-    def _unscale(self, state: State, found: Found) -> Found:
+    def _unscale(self, state: State, gradients: Gradients) -> Gradients:
         assert state.scaling is not None
-        gradients, finite_S = unscaled(found.gradients, state.scaling.scale_S)
-        return found._replace(gradients=gradients, finite_S=finite_S)
+        unscaled_gradients, finite_S = unscaled(
+            gradients.gradients, state.scaling.scale_S
+        )
+        return gradients._replace(gradients=unscaled_gradients, finite_S=finite_S)
 
-    def _update(self, state: State, batch: Batch, found: Found) -> None:
+    def _update(self, state: State, batch: Batch, gradients: Gradients) -> None:
+        """Update parameters, buffers, and the sums of the epoch."""
         # as in torch, skipped steps change buffers, too
-        for name, value in found.buffers.items():
+        for name, value in gradients.buffers.items():
             state.buffers[name].copy_(value)
         rows = batch.label_SB.shape[1]
-        loss_S = found.loss_S
+        loss_S = gradients.loss_S
         numbers = batch.numbers
-        hit_S = (found.logits_SBC.argmax(-1) == batch.label_SB).sum(1)
-        if state.scaling is not None and found.finite_S is not None:
+        predicted_SB = CLASSIFICATION.predictions(gradients.logits_SBC)
+        hit_S = CLASSIFICATION.hits(predicted_SB, batch.label_SB).sum(1)
+        if state.scaling is not None and gradients.finite_S is not None:
             # every seed is at a step of its own; float32 would lose 1e-5 of Adam's
             step_S = float64(state.scaling.steps_S + 1)
-            numbers_by_seed = self._optimizer.numbers(step_S)
+            numbers_by_seed = self.optimizer.numbers(step_S)
             if numbers_by_seed:
                 numbers = torch.stack(numbers_by_seed).to(loss_S)
-            state.scaling.update(found.finite_S)
+            state.scaling.update(gradients.finite_S)
             # batches with a loss that is not finite are in no mean
             is_finite_S = loss_S.isfinite()
             loss_S = torch.where(is_finite_S, loss_S, 0)
             hit_S = hit_S * is_finite_S
             state.scaling.lost_S.add_(~is_finite_S, alpha=rows)
-        take_step(
-            self._optimizer,
-            state,
-            found.gradients,
+        self.optimizer.step(
+            state.parameters,
+            gradients.gradients,
+            state.optimizer,
             batch.lr_S,
             numbers,
             self._weight_decay,
-            found.finite_S,
+            gradients.finite_S,
         )
         state.loss_S.add_(loss_S, alpha=rows)
         state.hit_S.add_(hit_S)
@@ -183,11 +195,13 @@ class Step:
         scale: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Stacked]]:
         """The scaled loss of one seed; with its loss, logits and new buffers."""
-        after = {name: value.clone() for name, value in buffers.items()}
-        logits_BC = self._forward(parameters, after, x_BLD, noise_BK, self._autocast)
-        loss = weighted_mean(self._loss_of, logits_BC, label_B, weight_B)
+        new_buffers = {name: value.clone() for name, value in buffers.items()}
+        logits_BC = self._forward(
+            parameters, new_buffers, x_BLD, noise_BK, self._autocast
+        )
+        loss = weighted_mean(self.loss_function, logits_BC, label_B, weight_B)
         scaled = loss if scale is None else loss * scale
-        return scaled, (loss.detach(), logits_BC.detach(), after)
+        return scaled, (loss.detach(), logits_BC.detach(), new_buffers)
 
     def _logits(self, weights: Weights, x_BLD: Tensor) -> Tensor:
         x_BLD = x_BLD.to(self._dtype)
@@ -235,10 +249,10 @@ def _each(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
 
 
 class Steps:
-    """The steps of one decoder, by number of seeds, for the next group.
+    """The steps of one decoder, by number of seeds, for the next seed batch.
 
-    Groups, learning rates and folds differ in tensors alone, and share the compiled
-    code. Another decoder drops the steps of the last one.
+    Seed batches, learning rates and folds differ in tensors alone, and share the
+    compiled code. Another decoder drops the steps of the last one.
     """
 
     def __init__(self) -> None:
@@ -251,7 +265,7 @@ class Steps:
         recipe: Recipe,
         engine: Engine,
         decoder: Decoder,
-        loss_of: Loss,
+        loss_function: Loss,
         num_seeds: int,
     ) -> Step:
         """The step for a number of seeds, made at the first call."""
@@ -271,5 +285,5 @@ class Steps:
             if engine.compiled:
                 torch._dynamo.reset()
         if num_seeds not in self._by_size:
-            self._by_size[num_seeds] = Step(decoder, loss_of, recipe, engine)
+            self._by_size[num_seeds] = Step(decoder, loss_function, recipe, engine)
         return self._by_size[num_seeds]

@@ -236,12 +236,12 @@ def test_as_many_rows_as_are_said_to_decide_do_about_every_second_time() -> None
         ]
         limits = [found.limits for found in seen if isinstance(found.limits, Limits)]
         mean = {
-            name: float(np.mean([getattr(one.found, name) for one in limits]))
+            name: float(np.mean([getattr(one.effects, name) for one in limits]))
             for name in ("mean", "seeds", "rows", "rest")
         }
         typical = dataclasses.replace(
             limits[0],
-            found=limits[0].found._replace(**mean),
+            effects=limits[0].effects._replace(**mean),
             better=float(np.mean([one.better for one in limits])),
             worse=float(np.mean([one.worse for one in limits])),
             p_rows=0.0,

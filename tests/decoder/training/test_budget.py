@@ -14,7 +14,7 @@ import pytest
 from gaam_decoder import TrainConfig
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.experiments import recipes
-from gaam_decoder.training.splits import Rows, draw
+from gaam_decoder.training.partitions import Rows, draw
 
 FRACTIONS = (0.01, 0.1, 0.5)
 

@@ -41,7 +41,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddingCache:
         original(self, share)
 
     monkeypatch.setattr(Loaded, "__init__", begin)
-    taken = lambda: sum(f.resident.nbytes for f in held[-1]._held.values())  # noqa: E731
+    taken = lambda: sum(f.resident.nbytes for f in held[-1]._kept.values())  # noqa: E731
     monkeypatch.setattr(loaded, "free_on", lambda device: FREE * 8 - taken())
     return open_cache(tmp_path)
 
@@ -108,14 +108,14 @@ def test_only_the_rows_of_a_budget_are_read(
         lr=3e-4, attn=("none",), cache=tmp_path, folds=folds, train_rows="10,40,all,70"
     )
     held = Loaded(share)
-    for number, item in enumerate(plan_experiments(config, cache, CPU)):
+    for number, experiment in enumerate(plan_experiments(config, cache, CPU)):
         read.clear()
-        data = prepare_data(cache, item.recipe, CPU, held)
+        data = prepare_data(cache, experiment.recipe, CPU, held)
         assert data.selection is not None
         for part in (data.train, data.selection):
             [x_NLD] = part.features.batches(part.rows, len(part))
             np.testing.assert_array_equal(x_NLD[:, 0, 1].numpy(), part.rows)
-        size = item.recipe.train_rows
+        size = experiment.recipe.train_rows
         budget = {*data.train.rows.tolist(), *data.selection.rows.tolist()}
         assert size is None or len(budget) == size
         if folds is None and size is not None:

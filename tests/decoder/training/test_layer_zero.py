@@ -52,11 +52,11 @@ def test_layers_are_those_of_their_numbers(caches: dict[int, Path]) -> None:
         config = TrainConfig(
             lr=3e-4, cache=caches[first], layers=layers, attn=("none",), probe=False
         )
-        [item] = plan_experiments(config, cache, CPU)
-        assert item.recipe.layers == (
+        [experiment] = plan_experiments(config, cache, CPU)
+        assert experiment.recipe.layers == (
             None if len(numbers) == cache.num_layers else numbers
         )
-        resident = prepare_data(cache, item.recipe, CPU).train.features.resident
+        resident = prepare_data(cache, experiment.recipe, CPU).train.features.resident
         assert resident is not None
         np.testing.assert_array_equal(resident.numpy(), whole[:, list(numbers)])
     for first, layers in ((0, "0 1 2 3 4"), (1, "1 2 3 4")):

@@ -15,7 +15,7 @@ from gaam_cache.store.reader import open_cache
 from gaam_decoder.decoder import STREAMS, stream_seed
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.data import Features, Subset, blocks_of_epoch, epoch_batches
-from gaam_decoder.training.splits import Rows
+from gaam_decoder.training.partitions import Rows
 from tests.cache.published import write_cache
 from tests.decoder.training import test_seed_batch as seed_batches
 

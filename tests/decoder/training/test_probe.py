@@ -32,8 +32,10 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
 def rows_that(config: TrainConfig) -> Any:
     """Rows as the other heads have them."""
     cache = open_cache(config.cache)
-    (item,) = plan_experiments(replace(config, probe=False), cache, torch.device("cpu"))
-    return prepare_data(cache, item.recipe, torch.device("cpu"))
+    (experiment,) = plan_experiments(
+        replace(config, probe=False), cache, torch.device("cpu")
+    )
+    return prepare_data(cache, experiment.recipe, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("attention", ["none", "gct"])

@@ -70,7 +70,7 @@ def group(
         rows or a_batch(),
         recipe(attention, "linear", **options),
         seeds,
-        loss_of=Faulty(factor),
+        loss_function=Faulty(factor),
         engine=replace(engine, dtype=dtype),
         dtype=WIDE if dtype == "float32" else torch.float32,
     )
@@ -199,7 +199,7 @@ def test_what_is_a_failure_still() -> None:
 
     for epochs, steps, fact in ((30, 17, " 0.5"), (5, 5, "5 epochs")):
         stuck = group([0, 1], epochs=epochs)
-        stuck.step._loss_of = Overflowing()
+        stuck.step.loss_function = Overflowing()
         while not stuck.finished():
             stuck.train_epoch()
         assert [m.failed and fact in m.failed for m in stuck.members] == [True, True]

@@ -20,16 +20,20 @@ from gaam_decoder import TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.losses import Loss
 from gaam_decoder.losses.cross_entropy import CrossEntropy
+from gaam_decoder.optimizers import Optimizer
 from gaam_decoder.optimizers.adamw import AdamW
+from gaam_decoder.optimizers.base import Stacked, per_seed
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import parse_attention, parse_head, parse_spec
+from gaam_decoder.training.arithmetic import step as arithmetic_step
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Features, Subset, TrainData
 from gaam_decoder.training.experiments import recipes
-from gaam_decoder.training.seed_batch import Plateau, SeedBatch
+from gaam_decoder.training.seed_batch import SeedBatch
+from gaam_decoder.training.seed_state import Plateau
 
 L, D, C, N, B = 6, 16, 3, 37, 8
 LR = 1e-3
@@ -55,7 +59,7 @@ class Rows(Features):
         self.place = "memory"
         self.dtype = x_NLD.dtype
         self.resident = x_NLD
-        self._held_N = None
+        self._loaded_N = None
 
 
 def spec(attention: str, head: str = "linear") -> DecoderSpec:
@@ -105,7 +109,7 @@ def group(
         rows or data(device=device),
         recipe(attention, head, **options),
         seeds,
-        loss_of=loss or CrossEntropy(),
+        loss_function=loss or CrossEntropy(),
         engine=replace(engine, device=str(device)),
         dtype=dtype,
         steps=steps,
@@ -240,13 +244,75 @@ def test_a_step_of_one_seed_pairs_numbers_by_place_however_they_lie(
         ]
     own, ours = torch.nn.Parameter(parameter.clone()), AdamW()
     theirs = torch.optim.AdamW([own], lr=0.1, weight_decay=0.1, fused=False)
-    moments = {name: torch.zeros_like(parameter) for name in ours.moments}
+    state = ours.initial_state(parameter)
     for step, gradient in enumerate(gradients, 1):
         own.grad = gradient.clone()
         theirs.step()
         lr, *numbers = torch.tensor([0.1, *ours.numbers(step)], dtype=torch.float64)
-        ours.change(parameter, gradient, moments, lr[None], torch.stack(numbers), 0.1)
+        ours.update(parameter, gradient, state, lr[None], torch.stack(numbers), 0.1)
     torch.testing.assert_close(parameter, own.detach(), atol=1e-12, rtol=0)
+
+
+class SignedMomentum(Optimizer):
+    """Of matrices a momentum; of other parameters one number for each seed."""
+
+    rates = (1e-3,)
+
+    def initial_state(self, parameter: torch.Tensor) -> Stacked:
+        if parameter.ndim == 3:
+            return {"momentum": torch.zeros_like(parameter)}
+        return {"size": parameter.new_zeros(len(parameter))}
+
+    def update(
+        self,
+        parameter: torch.Tensor,
+        gradient: torch.Tensor,
+        state: Stacked,
+        lr: torch.Tensor,
+        numbers: torch.Tensor,
+        weight_decay: float,
+    ) -> None:
+        if "momentum" in state:
+            step = state["momentum"].lerp_(gradient, 0.1).sign()
+        else:
+            size_S = gradient.flatten(1).abs().mean(1)
+            state["size"].lerp_(size_S, 0.1)
+            step = gradient / per_seed(state["size"] + 1e-8, gradient)
+        parameter.mul_(1 - lr * weight_decay)
+        parameter.sub_(lr * step)
+
+
+@pytest.mark.parametrize("loss_scale", ["none", "dynamic"])
+def test_an_optimizer_may_keep_a_state_of_any_shape(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loss_scale: str
+) -> None:
+    """Its seeds stay apart, and a checkpoint holds its state."""
+    monkeypatch.setattr(arithmetic_step, "build", lambda spec, kind: SignedMomentum())
+    together = group("mha", [5, 2], loss_scale=loss_scale)
+    stopped = group("mha", [5, 2], loss_scale=loss_scale)
+    alone = [group("mha", [seed], loss_scale=loss_scale) for seed in (5, 2)]
+    for training in (together, stopped, *alone):
+        training.train_epoch()
+    file = Checkpoint(tmp_path / "group-a.safetensors", {})
+    stopped.save(file)
+    resumed = group("mha", [5, 2], loss_scale=loss_scale)
+    resumed.resume(file)
+    for training in (together, resumed, *alone):
+        training.train_epoch()
+    for name, value in together.state.tensors().items():
+        assert torch.equal(resumed.state.tensors()[name], value), name
+        own = torch.cat([training.state.tensors()[name] for training in alone])
+        torch.testing.assert_close(value, own, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "state", [{"kept": torch.zeros(2)}, {"a.b": torch.zeros(2)}, {"a": torch.zeros(3)}]
+)
+def test_a_state_that_no_checkpoint_can_hold_is_refused(state: Stacked) -> None:
+    optimizer = AdamW()
+    optimizer.initial_state = lambda parameter: state  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="state"):
+        optimizer.initial_states({"weight": torch.zeros(2, 4)})
 
 
 @pytest.mark.parametrize("head", plugins.names("gaam_decoder.heads"))

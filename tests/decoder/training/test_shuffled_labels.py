@@ -11,7 +11,7 @@ import torch
 
 from gaam_cache.store.reader import open_cache
 from gaam_decoder import TrainConfig
-from gaam_decoder.training.data import TrainData, prepare_data, told_labels
+from gaam_decoder.training.data import TrainData, labels_by_seed, prepare_data
 from gaam_decoder.training.experiments import plan_experiments
 
 
@@ -25,8 +25,8 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
 
 def data_of(config: TrainConfig) -> TrainData:
     cache = open_cache(config.cache)
-    item = plan_experiments(config, cache, torch.device("cpu"))[0]
-    return prepare_data(cache, item.recipe, torch.device("cpu"))
+    experiment = plan_experiments(config, cache, torch.device("cpu"))[0]
+    return prepare_data(cache, experiment.recipe, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("select", ["val", "last", "test"])
@@ -35,7 +35,7 @@ def test_labels_are_permuted_among_the_rows_that_learn_and_choose(
 ) -> None:
     data = data_of(replace(config, select=select, folds=3))
     before = data.test.label_N.clone()
-    told, held = told_labels(data, [4, 9], shuffle=True)
+    told, held = labels_by_seed(data, [4, 9], shuffle=True)
     assert torch.equal(data.test.label_N, before)
     true = [data.train.label_N]
     if select == "val":
@@ -57,7 +57,7 @@ def test_a_seed_is_told_the_same_alone_and_whatever_is_held_out(
     config: TrainConfig,
 ) -> None:
     def by_row(data: TrainData, seeds: list[int], place: int) -> dict[int, int]:
-        told, held = told_labels(data, seeds, shuffle=True)
+        told, held = labels_by_seed(data, seeds, shuffle=True)
         rows, labels = [data.train.rows], [told[place]]
         if held is not None:
             rows, labels = [*rows, data.selection.rows], [*labels, held[place]]

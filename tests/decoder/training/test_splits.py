@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import gaam_cache
 import gaam_decoder
-from gaam_decoder.training.splits import holdout, stratified_folds
+from gaam_decoder.training.partitions import holdout, stratified_folds
 
 
 @given(

@@ -1,0 +1,121 @@
+"""Fit the head of an experiment at once, and evaluate it as a trained seed is.
+
+N rows, V validation rows, L layers, D hidden size, F = L' D' features, C classes.
+"""
+
+import time
+import warnings
+from collections.abc import Callable
+from math import prod
+
+import torch
+from torch import Tensor
+
+from gaam_cache.common.devices import with_float64
+from gaam_cache.common.errors import GaamWarning
+from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
+from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
+from gaam_decoder.recipe import Recipe
+from gaam_decoder.runs.write import SeedResult
+from gaam_decoder.training.arithmetic.engine import (
+    EVAL_BATCH_SIZE,
+    Engine,
+    enough_memory,
+)
+from gaam_decoder.training.data import Subset, TrainData, labels_by_seed
+from gaam_decoder.training.seed_result import add_attention_maps, result_of
+from gaam_decoder.training.seed_state import Plateau, SeedState
+
+SEED = 0  # of every fit: a fit draws no random numbers
+
+
+def fit_experiment(
+    spec: DecoderSpec, data: TrainData, recipe: Recipe, on_value: Callable[[str], None]
+) -> tuple[SeedResult, Fit, Engine]:
+    """Fit and evaluate a head.
+
+    Args:
+        spec: of the decoder.
+        data: the rows.
+        recipe: of the fit.
+        on_value: called with the outcome of each value of the head's setting.
+    """
+    start = time.perf_counter()
+    device = data.train.label_N.device
+    decoder = build_decoder(spec, SEED).to(device).eval()
+    with enough_memory(recipe, (), str(device)):
+        fit = _fit(decoder, data, recipe, on_value)
+    if fit.unconverged:
+        warnings.warn(
+            f"{recipe}: the fit did not converge for {len(fit.unconverged)} of "
+            f"{fit.tried} values of {fit.setting}",
+            GaamWarning,
+            stacklevel=4,
+        )
+
+    # evaluate as a trained seed is evaluated
+    test = data.test
+    validation = data.validation(recipe)
+    logits_NC = torch.empty(0, spec.num_classes)
+    if test is not None:
+        logits_NC = _over_rows(decoder, test)
+    validation_logits_VC: Tensor | None = None
+    if validation is not None:
+        validation_logits_VC = _over_rows(decoder, validation)
+    seed_state = SeedState(
+        seed=SEED,
+        schedule=Plateau(rate=0.0),
+        best_epoch=fit.kept,
+        log=[{"seed": SEED, **entry} for entry in fit.log],
+    )
+    result = result_of(decoder, seed_state, logits_NC, validation_logits_VC)
+    if test is not None and result.failed is None:
+        add_attention_maps([(result, decoder.attention)], test, _batch_size(test))
+    result.seconds = time.perf_counter() - start
+    engine = Engine(
+        device=str(device), dtype="float32", seed_batch=1, compiled=False, why="fitted"
+    )
+    return result, fit, engine
+
+
+def _fit(
+    decoder: Decoder, data: TrainData, recipe: Recipe, on_value: Callable[[str], None]
+) -> Fit:
+    """Fit the head of a decoder to the features of its mechanism."""
+    head = decoder.head
+    assert isinstance(head, FittedHead)
+    assert data.selection is not None
+    label_SN, validation_label_SV = labels_by_seed(
+        data, [SEED], shuffle=recipe.shuffle_labels
+    )
+    assert validation_label_SV is not None
+    fit_device = with_float64(data.train.label_N.device)
+
+    def features(x_BLD: Tensor) -> Tensor:
+        x_BF: Tensor = decoder.attention(x_BLD).flatten(1)
+        return x_BF
+
+    def examples(subset: Subset, label_N: Tensor) -> Examples:
+        x_NF = _over_rows(features, subset, fit_device)
+        return Examples(x_NF, label_N.to(fit_device))
+
+    training = examples(data.train, label_SN[0])
+    validation = examples(data.selection, validation_label_SV[0])
+    return head.fit(training, validation, lambda done, text: on_value(text))
+
+
+@torch.inference_mode()
+def _over_rows(
+    function: Callable[[Tensor], Tensor],
+    subset: Subset,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """A function of all rows, batch by batch."""
+    batches = subset.features.batches(subset.rows, _batch_size(subset))
+    return torch.cat([function(x_BLD.float()).to(device) for x_BLD in batches])
+
+
+def _batch_size(subset: Subset) -> int:
+    """Rows of a batch; no fitted mechanism depends on the other rows of it."""
+    most = 2**26 // prod(subset.features.shape[1:])
+    return max(1, min(EVAL_BATCH_SIZE, most, len(subset)))

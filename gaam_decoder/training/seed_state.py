@@ -1,0 +1,150 @@
+"""The state of one seed beside its tensors: learning rate, best epoch, log."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gaam_decoder.recipe import Recipe
+
+# the defaults of torch's ReduceLROnPlateau
+FACTOR = 0.1
+PATIENCE = 10
+THRESHOLD = 1e-4
+SMALLEST_CHANGE = 1e-8
+SMALLEST_SCALE = 1.0  # of a loss: below it unscaled gradients overflow
+Score = tuple[float, float]
+"""Accuracy and loss of an epoch on the validation rows."""
+
+
+class EpochScaling(NamedTuple):
+    """The loss scaling of one seed after an epoch."""
+
+    scale: float
+    skipped: int  # steps of the epoch whose gradients overflowed
+    steps: int  # steps of all epochs that changed the parameters
+
+
+@dataclass(kw_only=True, slots=True)
+class Plateau:
+    """The learning rate of one seed by torch's ReduceLROnPlateau(mode='max').
+
+    Torch's own schedule needs an optimizer, which the seeds of a batch share.
+    """
+
+    rate: float
+    best: float = float("-inf")
+    waited: int = 0
+
+    def watch(self, value: float) -> None:
+        """Reduce the rate if the accuracy has not risen for too many epochs."""
+        self.waited += 1
+        if value > self.best * (1 + THRESHOLD):
+            self.best = value
+            self.waited = 0
+        if self.waited > PATIENCE:
+            self.waited = 0
+            lower = self.rate * FACTOR
+            if self.rate - lower > SMALLEST_CHANGE:
+                self.rate = lower
+
+
+def cosine(step: int, steps: int) -> float:
+    """The factor of the learning rate at a step, from 1.
+
+    It rises over the first twentieth of the steps, then falls to 0 as half a cosine.
+    """
+    warm = steps // 20
+    if step <= warm:
+        return step / (warm + 1)
+    return (1 + math.cos(math.pi * (step - 1 - warm) / (steps - warm))) / 2
+
+
+@dataclass(kw_only=True, slots=True)
+class SeedState:
+    """The state of one seed beside its tensors: learning rate, best epoch, log."""
+
+    seed: int
+    schedule: Plateau
+    best: Score | None = None
+    best_epoch: int
+    failed: str | None = None
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+    def log_epoch(
+        self,
+        recipe: Recipe,
+        epoch: int,
+        loss: float,
+        accuracy: float,
+        score: Score | None,
+        scaling: EpochScaling | None,
+    ) -> bool:
+        """Log an epoch; return whether the weights after it are the best so far.
+
+        Args:
+            recipe: of the training.
+            epoch: from 1.
+            loss: mean training loss.
+            accuracy: on the training rows.
+            score: on the validation rows, if there are any.
+            scaling: of the loss, if it is scaled.
+        """
+        entry: dict[str, Any] = {
+            "seed": self.seed,
+            "epoch": epoch,
+            "loss": loss,
+            "train_accuracy": accuracy,
+            "lr": self.schedule.rate,
+        }
+        self.log.append(entry)
+        if scaling is not None:
+            entry["loss_scale"] = scaling.scale
+            entry["skipped"] = scaling.skipped
+
+        # a failed seed keeps the weights that it failed with
+        if not np.isfinite(loss):
+            entry["loss"] = None
+        self.failed = _failure(recipe, epoch, loss, scaling)
+        if self.failed is not None:
+            return True
+
+        # without validation rows the last epoch is kept
+        is_kept = score is None and epoch == recipe.epochs
+        if score is not None:
+            entry["accuracy"], entry["selection_loss"] = score
+            if self.best is None or _is_better(score, self.best, recipe):
+                self.best = score
+                self.best_epoch = epoch
+                is_kept = True
+        if recipe.schedule == "plateau":
+            self.schedule.watch(accuracy if score is None else score[0])
+        return is_kept
+
+
+def _failure(
+    recipe: Recipe, epoch: int, loss: float, scaling: EpochScaling | None
+) -> str | None:
+    """Why a seed ends at an epoch, or None."""
+    if not np.isfinite(loss):
+        return f"the loss became {loss} in epoch {epoch}"
+    if scaling is None:
+        return None
+    if scaling.scale < SMALLEST_SCALE:
+        return (
+            f"gradients overflow in epoch {epoch} even at a loss scale of "
+            f"{scaling.scale:g}"
+        )
+    if epoch == recipe.epochs and not scaling.steps:
+        return f"no step was taken in {epoch} epochs: gradients overflowed in all"
+    return None
+
+
+def _is_better(score: Score, best: Score, recipe: Recipe) -> bool:
+    """Whether an epoch is better than the best one before it."""
+    accuracy, loss = score
+    best_accuracy, best_loss = best
+    if recipe.ties == "first":
+        return accuracy > best_accuracy
+    return (accuracy, -loss) > (best_accuracy, -best_loss)
