@@ -14,7 +14,7 @@ from torch import Tensor
 from gaam_cache.common.devices import with_float64
 from gaam_cache.common.errors import GaamWarning
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
-from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
+from gaam_decoder.heads.base import Examples, Fit, FittedHead
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.write import SeedResult
 from gaam_decoder.training.arithmetic.engine import (
