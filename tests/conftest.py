@@ -29,7 +29,6 @@ import typer.main
 import gaam_cache
 from gaam_cache.common import plugins, terminal
 from gaam_cache.config import ENGINES, ExtractConfig
-from gaam_decoder.config import TrainConfig
 from tests.tiny import build_encoder, random_rows, write_csv
 
 hypothesis.settings.register_profile(
@@ -42,8 +41,6 @@ hypothesis.settings.load_profile("gaam")
 
 # a process builds the commands once, and that of the tests runs many
 typer.main.get_command = functools.cache(typer.main.get_command)
-# trainings of tests are what they ask for; those of the linear probe beside a sweep ask for it
-TrainConfig.__init__.__kwdefaults__["probe"] = False
 
 ARCHITECTURES = ("llama", "gpt2", "bert")
 USER_CACHE = os.environ["XDG_CACHE_HOME"]
