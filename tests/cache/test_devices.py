@@ -132,29 +132,32 @@ def test_float32_means_float32_whatever_a_program_set(
     newer: bool, request: pytest.FixtureRequest
 ) -> None:
     """Convolutions too, for which torch's default is less."""
-    cudnn = torch.backends.cudnn
+    backends: Any = torch.backends
+    cudnn = backends.cudnn
 
     @request.addfinalizer
     def _restore() -> None:
         torch.set_float32_matmul_precision("highest")
         if newer:
-            torch.backends.fp32_precision = "none"
-        cudnn.deterministic, cudnn.allow_tf32 = False, True
+            backends.fp32_precision = "none"
+        cudnn.deterministic = False
+        cudnn.allow_tf32 = True
 
     if newer:
         if not hasattr(cudnn, "conv"):
             pytest.skip("an older torch")
-        torch.backends.fp32_precision = "tf32"
+        backends.fp32_precision = "tf32"
     else:
         torch.set_float32_matmul_precision("medium")
-        torch.backends.cuda.matmul.allow_tf32 = cudnn.allow_tf32 = True
+        cudnn.allow_tf32 = True
+        backends.cuda.matmul.allow_tf32 = True
     devices.resolve_device("cpu")
-    assert not torch.backends.cuda.matmul.allow_tf32
+    assert not backends.cuda.matmul.allow_tf32
     assert not cudnn.allow_tf32
     assert torch.get_float32_matmul_precision() == "highest"
     assert (cudnn.deterministic, cudnn.benchmark) == (True, False)
     if hasattr(cudnn, "conv"):
-        parts = (cudnn.conv, torch.backends.mkldnn.conv, torch.backends.cuda.matmul)
+        parts = (cudnn.conv, backends.mkldnn.conv, backends.cuda.matmul)
         assert {part.fp32_precision for part in parts} == {"ieee"}
 
 
