@@ -29,7 +29,7 @@ from gaam_cache.store.files import sealed_text, unsealed
 from tests.benchmarks import architectures
 from tests.tiny import WORDS, build_encoder, write_csv
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "vocab_size": 20,
     "hidden_size": 32,
     "intermediate_size": 48,
