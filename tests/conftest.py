@@ -9,13 +9,14 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-# before anything imports the hub's client: a test that reaches for a network is a broken test
+# The hub's client reads its environment when it is imported: these lines come first.
+# A test that reaches for a network is a broken test.
 os.environ |= {
     "XDG_CACHE_HOME": tempfile.mkdtemp(prefix="gaam-user-cache-"),
     "HF_ENDPOINT": "http://127.0.0.1:9",
@@ -26,24 +27,20 @@ os.environ |= {
 import hypothesis
 import typer.main
 
+import cli
 import gaam_cache
 from gaam_cache.common import plugins, terminal
 from gaam_cache.config import ENGINES, ExtractConfig
-from gaam_decoder.config import TrainConfig
 from tests.tiny import build_encoder, random_rows, write_csv
 
 hypothesis.settings.register_profile(
-    "gaam",  # a busy machine is slow, and that is no failure
+    "gaam",
+    # a busy machine is slow, and that is no failure
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     derandomize="CI" in os.environ,
 )
 hypothesis.settings.load_profile("gaam")
-
-# a process builds the commands once, and that of the tests runs many
-typer.main.get_command = functools.cache(typer.main.get_command)
-# trainings of tests are what they ask for; those of the linear probe beside a sweep ask for it
-TrainConfig.__init__.__kwdefaults__["probe"] = False
 
 ARCHITECTURES = ("llama", "gpt2", "bert")
 USER_CACHE = os.environ["XDG_CACHE_HOME"]
@@ -51,15 +48,17 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_configure() -> None:
-    """A job in the background of a script ignores signals, and so would all that it starts."""
+    """Take signals as a program in the foreground does.
+
+    A job in the background of a script ignores them, and so would all that it starts.
+    """
     for number in terminal.SIGNALS:
-        if signal.getsignal(number) is signal.SIG_IGN:
-            default = (
-                signal.default_int_handler
-                if number == signal.SIGINT
-                else signal.SIG_DFL
-            )
-            signal.signal(number, default)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            continue
+        if number == signal.SIGINT:
+            signal.signal(number, signal.default_int_handler)
+        else:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_unconfigure() -> None:
@@ -70,7 +69,7 @@ def pytest_unconfigure() -> None:
 def _isolated(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Nothing of the user reaches a test, and nothing of another test: no hub, no kept result."""
+    """Keep the user's folders, and the kept results of other tests, out of a test."""
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path_factory.getbasetemp() / "hf_home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user-cache")))
@@ -128,28 +127,40 @@ class Outcome(NamedTuple):
     err: str
 
 
-@pytest.fixture
-def gaam(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., Outcome]]:
-    """Run a command in this process, as the console script does."""
-    import cli
+@functools.cache
+def built_commands() -> Any:
+    """All commands of the command line, built once for the many that tests run."""
+    return typer.main.get_command(cli.app)
 
+
+def run_command(arguments: Iterable[object]) -> int:
+    """The exit code of a command, run in this process as the console script does."""
+    commands = built_commands()
     handlers = {number: signal.getsignal(number) for number in terminal.SIGNALS}
-
-    def run(*arguments: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["gaam", *map(str, arguments)])
-        code = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "app", commands)
+        patch.setattr(sys, "argv", ["gaam", *map(str, arguments)])
         try:
             cli.main()
         except SystemExit as stop:
-            code = int(stop.code or 0)
+            return int(stop.code or 0)
+        finally:
+            # the command replaced the handlers of signals
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+    return 0
+
+
+@pytest.fixture
+def gaam(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """A function that runs a command in this process."""
+
+    def run(*arguments: object) -> Outcome:
+        code = run_command(arguments)
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 
-    yield run
-    for number, handler in handlers.items():  # the command made them its own
-        signal.signal(number, handler)
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -159,29 +170,31 @@ def cluster() -> Iterator[None]:
         "ray", reason="the package ray (extra 'ray') is not installed"
     )
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    threads = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"  # the bits of one thread, on any machine
-    options = {
-        "include_dashboard": False,
-        "log_to_driver": False,
-        "logging_level": "ERROR",
-    }
-    ray.init(num_cpus=4, **options)
-    if threads is None:
-        del os.environ["OMP_NUM_THREADS"]
-    else:
-        os.environ["OMP_NUM_THREADS"] = threads
+    with pytest.MonkeyPatch.context() as patch:
+        # the bits of one thread, on any machine
+        patch.setenv("OMP_NUM_THREADS", "1")
+        ray.init(
+            num_cpus=4,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
     yield
     ray.shutdown()
 
 
-SLOW = {"ray": pytest.mark.slow}
-OF_ENGINES = [
-    pytest.param(one, marks=SLOW.get(one, ())) for one in plugins.names(ENGINES)
-]
+SLOW_ENGINES = {"ray"}
 
 
-@pytest.fixture(params=OF_ENGINES)
+def engine_parameters() -> list[Any]:
+    """The name of every engine, marked where it is slow."""
+    return [
+        pytest.param(name, marks=pytest.mark.slow if name in SLOW_ENGINES else ())
+        for name in plugins.names(ENGINES)
+    ]
+
+
+@pytest.fixture(params=engine_parameters())
 def engine(request: pytest.FixtureRequest) -> str:
     """The name of every engine, ready to be used."""
     if request.param == "ray":
@@ -190,15 +203,17 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 def shard_bytes(cache: Path) -> dict[str, bytes]:
-    """Every file of a cache and its content, but for leases, which only say who works on what."""
-    files = [
-        f for f in cache.rglob("*") if f.is_file() and f.parent != cache / "claims"
-    ]
-    return {str(f.relative_to(cache)): f.read_bytes() for f in files}
+    """The content of every file of a cache, but for leases: who works on what."""
+    files = [file for file in cache.rglob("*") if file.is_file()]
+    return {
+        str(file.relative_to(cache)): file.read_bytes()
+        for file in files
+        if file.parent != cache / "claims"
+    }
 
 
 def no_links(number: int) -> Callable[..., None]:
-    """What ``os.link`` is where a file system has no hard links, and answers with this error."""
+    """An ``os.link`` for a file system without hard links: it raises this error."""
 
     def refuse(source: object, target: object, **options: object) -> None:
         raise OSError(number, os.strerror(number))
@@ -206,12 +221,13 @@ def no_links(number: int) -> Callable[..., None]:
     return refuse
 
 
-def linked(folder: Path, elsewhere: Path) -> None:
+def replace_by_links(folder: Path, elsewhere: Path) -> None:
     """Move every file below a folder elsewhere, and put a link to it in its place."""
     for number, file in enumerate(sorted(folder.rglob("*"))):
         if file.is_file():
             elsewhere.mkdir(exist_ok=True)
-            file.symlink_to(file.rename(elsewhere / str(number)))
+            moved_file = file.rename(elsewhere / str(number))
+            file.symlink_to(moved_file)
 
 
 needs_minilm = pytest.mark.skipif(

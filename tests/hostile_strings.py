@@ -1,4 +1,4 @@
-"""Names that terminals, spreadsheets, browsers and typesetters would obey instead of showing."""
+"""Names that terminals, spreadsheets, browsers and typesetters may obey."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ HOSTILE = {
     "link": "[x](javascript:alert(1))",
     "image": "![x](http://evil.example/x.png)",
     "reference and footnote": "[x]: http://evil.example [^1]",
-    "bare addresses": "http://evil.example www.evil.example HTTPS://EVIL.example me@evil.example",
+    "bare addresses": "http://evil.example www.evil.example HTTPS://EVIL.example me@evil.example",  # noqa: E501
     "mention and issue": "@everyone #1 evil/evil#2",
     "heading": "# heading",
     "list": "- item",
@@ -80,20 +80,26 @@ HOSTILE = {
     "nothing but white space": " \u00a0\u2003 ",
     "no name at all": "",
 }
-"""What it is -> the name."""
+"""A description of the name -> the name."""
 HARMFUL = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+"""Categories of Unicode that a terminal may obey, or that nobody sees."""
 
 
 def harmful(text: str, *, keep: str = "\n") -> set[str]:
-    """What of a text a terminal or reader may obey, or what nobody sees."""
-    return {c for c in text if c not in keep and unicodedata.category(c) in HARMFUL}
+    """The characters of a text that a terminal may obey, or that nobody sees."""
+    return {
+        character
+        for character in text
+        if character not in keep and unicodedata.category(character) in HARMFUL
+    }
 
 
 def flooded(text: str) -> bool:
-    """Whether marks are piled up on a letter."""
+    """Whether more than four marks are piled up on a letter."""
     marks = 0
-    for c in text:
-        marks = marks + 1 if unicodedata.category(c) in ("Mn", "Me") else 0
+    for character in text:
+        is_mark = unicodedata.category(character) in ("Mn", "Me")
+        marks = marks + 1 if is_mark else 0
         if marks > 4:
             return True
     return False

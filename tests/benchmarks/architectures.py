@@ -32,7 +32,7 @@ import transformers
 
 from gaam_cache.common.errors import GaamError
 from gaam_cache.store.plan import read_plan
-from tests.contract.test_1_states import RIGHT, deviation, extracted, pooled
+from tests.contract.test_1_states import TOLERANCE, deviation, extract_split, pool_rows
 from tests.tiny import WORDS, build_encoder, write_csv
 
 SECONDS = 900
@@ -223,7 +223,7 @@ def reference(
             )  # fmt: skip
         runs.append(torch.stack(output.hidden_states[1:])[:, 0])
         assert runs[-1].shape[1] == ids.shape[1]
-    return pooled(runs)
+    return pool_rows(runs)
 
 
 def apart(states: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> float:
@@ -249,21 +249,21 @@ def judge(name: str, root: Path) -> dict[str, Any]:
         root / "data" / "train.csv", [("ab"[i % 2], row) for i, row in enumerate(rows)]
     )
     try:
-        split = extracted(
+        split = extract_split(
             root / "encoder",
             root / "data",
             root / "cache",
             max_length=MAX_LENGTH,
             batch_tokens=300,
         )
-        alone, limit = reference(root / "encoder", rows, torch.float32), RIGHT
+        alone, limit = reference(root / "encoder", rows, torch.float32), TOLERANCE
         worst = deviation(split, alone)
         if (
-            worst > RIGHT
+            worst > TOLERANCE
         ):  # what is as near to the exact state as transformers' own is right
             with contextlib.suppress(Exception):
                 exact = reference(root / "encoder", rows, torch.float64)
-                limit = max(RIGHT, TIMES_ALONE * apart(alone, exact))
+                limit = max(TOLERANCE, TIMES_ALONE * apart(alone, exact))
                 worst = min(worst, deviation(split, exact))
     except GaamError as error:
         said = "; ".join([error.message, *error.details.values()])

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.store.dtypes import ITEM_BYTES, pack_strings, utf8_width
-from gaam_cache.store.files import hash_parts
+from gaam_cache.store.files import fingerprint, hash_parts
 from gaam_cache.store.plan import (
     Plan,
     ShardSpec,
-    fingerprint,
     rows_per_shard,
     write_plan,
 )

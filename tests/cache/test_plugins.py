@@ -1,3 +1,5 @@
+"""Plug-ins are found by their names, and packages show the names they offer."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -20,16 +22,21 @@ PACKAGES = [
 ]
 
 
-def test_every_listed_name_loads_one_documented_class() -> None:
-    for package in PACKAGES:
-        names = plugins.names(package)
-        assert names
-        for name in names:
-            assert "_" not in name
-            cls = plugins.load(package, name, kind="plug-in")
-            assert cls.__doc__, f"{name} says nothing about itself"
-        with pytest.raises(ConfigError, match=names[0]):
-            plugins.load(package, "gauss", kind="mechanism")
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_listed_name_loads_one_documented_class(package: str) -> None:
+    names = plugins.names(package)
+    assert names
+    for name in names:
+        assert "_" not in name
+        cls = plugins.load(package, name, kind="plug-in")
+        assert cls.__doc__, f"{name} says nothing about itself"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_name_that_is_not_listed_is_refused_with_those_that_are(package: str) -> None:
+    first_name = plugins.names(package)[0]
+    with pytest.raises(ConfigError, match=first_name):
+        plugins.load(package, "gauss", kind="mechanism")
 
 
 @pytest.mark.parametrize("package", [gaam_cache, gaam_decoder])

@@ -128,7 +128,13 @@ def test_a_mechanism_of_another_package_is_listed_described_trained_and_reported
         0.01,
     ]
     trained = gaam(
-        "train", "--attn", "sech:location=median", "--attn", "none", *options
+        "train",
+        "--attn",
+        "sech:location=median",
+        "--attn",
+        "none",
+        "--no-probe",
+        *options,
     )
     assert trained.code == 0, trained.err
     report = gaam("report", runs)

@@ -72,7 +72,8 @@ def made(cache: Path, runs: Path, case: str) -> None:
     names = runs.with_name("names.txt")
     names.write_text("".join(f"s{row % 7}\n" for row in range(60)))
     of = {k: names if v == "GROUPS" else v for k, v in OTHERWISE[case].items()}
-    train(TrainConfig(cache=cache, runs=runs, **({"lr": 3e-4} | USUAL | of)))
+    usual = {"lr": 3e-4, "probe": False} | USUAL
+    train(TrainConfig(cache=cache, runs=runs, **(usual | of)))
 
 
 @pytest.mark.parametrize("case", OTHERWISE)

@@ -1,8 +1,8 @@
 """What the contract shares: the command line, one cache and one folder of runs.
 
-It uses the command line and the names in ``gaam_cache.__all__`` and ``gaam_decoder.__all__`` and
-nothing else, so that every room can be rebuilt under it. ``run`` runs a command in this process,
-``at_once`` several, each in one of its own.
+It uses the command line, the names in ``gaam_cache.__all__`` and in
+``gaam_decoder.__all__``, and nothing else, so that every room can be rebuilt under it.
+``run`` runs a command in this process, ``at_once`` several, each in one of its own.
 """
 
 from __future__ import annotations
@@ -25,20 +25,19 @@ import pyarrow.parquet
 import pytest
 import torch
 
-import cli
 import gaam_cache
 import gaam_decoder
-from tests.conftest import no_links
+from tests.conftest import no_links, run_command
 from tests.tiny import build_encoder, random_rows, write_csv
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.contract.warm"])
-SECONDS = 300  # after so long a command hangs
+SECONDS = 300
+"""After so long a command hangs."""
 CHANGES = frozenset(
     {"open", "os.link", "os.mkdir", "os.rename", "os.remove", "os.truncate"}
 )
-"""What a process does to files, as Python's audit hooks call it."""
+"""Changes of files, as Python's audit hooks call them."""
 WITHOUT_LINKS = {"TEST_WITHOUT_LINKS": 1}
 """An environment in which the file system has no hard links, as exFAT has none."""
 
@@ -49,60 +48,113 @@ class Outcome(NamedTuple):
     code: int
     out: str = ""
     err: str = ""
-    steps: int = 0  # gradients of training
-    changes: int = 0  # of files, where it was to be killed at one
+    # gradients of training
+    steps: int = 0
+    # of files, counted where ``kill_at`` was given
+    changes: int = 0
 
     @property
     def work(self) -> int:
         """Rows that were encoded, or steps of training."""
-        said = json.loads(self.out or "[]")
-        return int(said["rows_made"]) if isinstance(said, dict) else self.steps
+        summary = json.loads(self.out or "[]")
+        if isinstance(summary, dict):
+            return int(summary["rows_made"])
+        return self.steps
 
 
 def run(*arguments: object) -> Outcome:
     """Run a command in this process, as the console script does."""
-    handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    argv, code, err = sys.argv, 0, StringIO()
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
-    sys.argv = ["gaam", *map(str, arguments)]
-    try:
-        with redirect_stdout(out), redirect_stderr(err):
-            cli.main()
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    finally:
-        sys.argv = argv
-        for number, handler in handlers.items():  # the command made them its own
-            signal.signal(number, handler)
+    bytes_written = io.BytesIO()
+    out = io.TextIOWrapper(bytes_written, encoding="utf-8", newline="")
+    err = StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run_command(arguments)
     out.flush()
-    return Outcome(code, out.buffer.getvalue().decode(), err.getvalue())  # type: ignore[attr-defined]
+    return Outcome(code, bytes_written.getvalue().decode(), err.getvalue())
 
 
-def _work(
-    arguments: tuple[object, ...], environ: dict[str, str], kill_at: int, gate: Any, steps: Any,
-    changes: Any, mouth: Any,
-) -> None:  # fmt: skip
+class Job(NamedTuple):
+    """A command for a process of its own."""
+
+    arguments: tuple[object, ...]
+    environ: dict[str, str]
+    # SIGKILL comes just before this change of a file; 0: never, and none is counted
+    kill_at: int
+
+
+class Counts(NamedTuple):
+    """Shared memory in which a process counts; it stays when the process is killed."""
+
+    steps: Any
+    changes: Any
+
+
+def count_steps(counts: Counts) -> None:
+    """Count the gradients of training in this process, from now on."""
     gradient = torch.autograd.grad
 
-    def counted(*given: Any, **named: Any) -> Any:
-        steps.value += 1
-        return gradient(*given, **named)
+    def counted_gradient(*args: Any, **options: Any) -> Any:
+        counts.steps.value += 1
+        return gradient(*args, **options)
+
+    torch.autograd.grad = counted_gradient
+
+
+def count_changes(counts: Counts, kill_at: int) -> None:
+    """Count changes of files in this process, and kill it just before one of them."""
+    write_flags = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
     def watch(event: str, details: tuple[Any, ...]) -> None:
-        writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-        if event in CHANGES and (event != "open" or (details[2] or 0) & writes):
-            changes.value += 1
-            if changes.value == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
+        if event not in CHANGES:
+            return
+        if event == "open" and not (details[2] or 0) & write_flags:
+            return
+        counts.changes.value += 1
+        if counts.changes.value == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    torch.autograd.grad = counted
-    if WITHOUT_LINKS.keys() <= environ.keys():
+    sys.addaudithook(watch)
+
+
+def work(job: Job, gate: Any, counts: Counts, sender: Any) -> None:
+    """Run a command when all processes have come to the gate, and send its outcome."""
+    count_steps(counts)
+    if WITHOUT_LINKS.keys() <= job.environ.keys():
         os.link = no_links(errno.EPERM)
-    os.environ |= {"OMP_NUM_THREADS": "1"} | environ
+    os.environ |= {"OMP_NUM_THREADS": "1"} | job.environ
     gate.wait(SECONDS)
-    if kill_at:
-        sys.addaudithook(watch)
-    mouth.send(run(*arguments))
+    if job.kill_at:
+        count_changes(counts, job.kill_at)
+    sender.send(run(*job.arguments))
+
+
+class RunningJob(NamedTuple):
+    """A process, the pipe that its outcome comes through, and what it counts."""
+
+    process: Any
+    receiver: Any
+    counts: Counts
+
+    def outcome(self) -> Outcome:
+        """Wait for the outcome; of a process that was killed the exit code remains."""
+        assert self.receiver.poll(SECONDS), "the command hangs"
+        try:
+            outcome = self.receiver.recv()
+        except EOFError:
+            self.process.join()
+            outcome = Outcome(int(self.process.exitcode or 0))
+        steps = self.counts.steps.value
+        return outcome._replace(steps=steps, changes=self.counts.changes.value)
+
+
+def start(job: Job, gate: Any) -> RunningJob:
+    """Start a process that waits at the gate."""
+    receiver, sender = FORKS.Pipe(duplex=False)
+    counts = Counts(FORKS.Value("q", 0, lock=False), FORKS.Value("q", 0, lock=False))
+    process = FORKS.Process(target=work, args=(job, gate, counts, sender))
+    process.start()
+    sender.close()
+    return RunningJob(process, receiver, counts)
 
 
 def at_once(
@@ -113,59 +165,52 @@ def at_once(
 ) -> list[Outcome]:
     """Run commands that begin at the same moment, each in a process of its own.
 
-    ``kill_at`` kills each by SIGKILL just before it changes a file for the Nth time: the same place
-    at every attempt, however fast the machine is. At -1 it is not, and its changes are counted.
+    ``kill_at`` kills each by SIGKILL just before it changes a file for the Nth time:
+    the same place at every attempt, however fast the machine is. At -1 it is not
+    killed, and its changes are counted.
     """
-    gate, begun, found = FORKS.Barrier(len(commands)), [], []
-    for number, command in enumerate(commands):
-        ear, mouth = FORKS.Pipe(duplex=False)
-        counts = [FORKS.Value("q", 0, lock=False) for _ in range(2)]
-        environ = {k: str(v) for k, v in environs[number].items()} if environs else {}
-        place = kill_at[number] if kill_at else 0
-        process = FORKS.Process(
-            target=_work, args=(command, environ, place, gate, *counts, mouth)
-        )
-        process.start()
-        mouth.close()
-        begun.append((process, ear, counts))
+    gate = FORKS.Barrier(len(commands))
+    running_jobs: list[RunningJob] = []
     try:
-        for process, ear, counts in begun:
-            assert ear.poll(SECONDS), "it hangs"
-            try:
-                outcome = ear.recv()
-            except EOFError:
-                process.join()
-                outcome = Outcome(int(process.exitcode or 0))
-            steps, changes = (count.value for count in counts)
-            found.append(outcome._replace(steps=steps, changes=changes))
+        for number, command in enumerate(commands):
+            environ: dict[str, str] = {}
+            if environs:
+                environ = {key: str(value) for key, value in environs[number].items()}
+            job = Job(command, environ, kill_at[number] if kill_at else 0)
+            running_jobs.append(start(job, gate))
+        return [running_job.outcome() for running_job in running_jobs]
     finally:
-        for process, *_ in begun:
-            process.kill()
-            process.join()
-    return found
+        for running_job in running_jobs:
+            running_job.process.kill()
+            running_job.process.join()
 
 
 def extract(encoder: Path, dataset: Path, out: Path, **settings: Any) -> Path:
     """Make a cache."""
-    config = {"encoder": str(encoder), "dataset": str(dataset), "out": out} | settings
-    gaam_cache.extract(gaam_cache.ExtractConfig(**config))
+    config = gaam_cache.ExtractConfig(
+        encoder=str(encoder), dataset=str(dataset), out=out, **settings
+    )
+    gaam_cache.extract(config)
     return out
 
 
 def train(cache: Path, runs: Path, **settings: Any) -> list[gaam_decoder.RunResult]:
-    """Train two seeds of two epochs, or what is asked for."""
-    given = {
+    """Train two seeds for two epochs, or what the settings say."""
+    usual_settings: dict[str, Any] = {
+        "cache": cache,
+        "runs": runs,
         "seeds": (0, 1),
         "epochs": 2,
         "batch_size": 16,
+        "lr": 3e-4,
         "compile": "off",
         "probe": False,
     }
-    given |= {"lr": 3e-4, "cache": cache, "runs": runs} | settings
-    return list(gaam_decoder.train(gaam_decoder.TrainConfig(**given)))
+    config = gaam_decoder.TrainConfig(**(usual_settings | settings))
+    return list(gaam_decoder.train(config))
 
 
-def rows_of(file: Path) -> list[dict[str, Any]]:
+def read_rows(file: Path) -> list[dict[str, Any]]:
     """The rows of a table, by readers that are none of ours."""
     if file.suffix == ".parquet":
         return list(pyarrow.parquet.read_table(file).to_pylist())
@@ -175,13 +220,14 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
     return list(csv.DictReader(StringIO(text, newline="")))
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder and its content, but for those of who works on what."""
-    return {
-        name: file.read_bytes()
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and "/." not in f"/{(name := str(file.relative_to(folder)))}"
-    }
+def read_files(folder: Path) -> dict[str, bytes]:
+    """The content of every file below a folder, without hidden ones: leases."""
+    contents: dict[str, bytes] = {}
+    for file in sorted(folder.rglob("*")):
+        name = str(file.relative_to(folder))
+        if file.is_file() and "/." not in f"/{name}":
+            contents[name] = file.read_bytes()
+    return contents
 
 
 @pytest.fixture(scope="session")
@@ -203,14 +249,14 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def cache(encoder: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A complete cache of ``texts`` in three shards, two poolings: to be read, or copied first."""
+    """A complete cache of ``texts`` in three shards: to be read or copied."""
     out = tmp_path_factory.mktemp("contract") / "cache"
     return extract(encoder, texts, out, shard_rows=30, pool=("mean", "first"))
 
 
 @pytest.fixture(scope="session")
 def runs(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of gaam, laplace, mha and none, three seeds each: to be read, or copied first."""
+    """Runs of gaam, laplace, mha and none, three seeds each: to be read or copied."""
     out = tmp_path_factory.mktemp("contract") / "runs"
     train(cache, out, attn=("gaam", "laplace", "mha", "none"), seeds=("3",), epochs=4)
     return out

@@ -1,7 +1,7 @@
-"""Promise 3: what is cut, changed, swapped or missing is refused by all that computes with it.
+"""Promise 3: who computes refuses what is cut, changed, swapped or missing.
 
-Every kind of file x every damage x every command: each refuses with exit code 3, or says exactly
-what it says of the undamaged folder; ``verify`` always refuses.
+Every kind of file x every damage x every command: each refuses with exit code 3, or its
+result is exactly that of the undamaged folder; ``verify`` always refuses.
 """
 
 from __future__ import annotations
@@ -11,83 +11,121 @@ import json
 import os
 import re
 import shutil
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.conftest import linked
+from tests.conftest import replace_by_links
 from tests.contract.conftest import Outcome, extract, run
-from tests.contract.test_2_resume import made, timeless
+from tests.contract.test_2_resume import timeless, timeless_files
+
+Command = tuple[object, ...]
 
 
-def flipped(file: Path, other: Path) -> None:
-    """One bit; of JSON one that leaves it JSON."""
+def flip_a_bit(file: Path, other: Path) -> None:
+    """Flip one bit; a file of JSON stays one."""
     content = file.read_bytes()
     for place in range(3 * len(content) // 4, len(content)):
         changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
-        lines = [changed] if file.suffix == ".json" else changed.splitlines()
-        with suppress(ValueError):
-            _ = [json.loads(line) for line in lines] if ".json" in file.suffix else None
+        if ".json" not in file.suffix or is_json(changed, file.suffix):
             break
     file.write_bytes(changed)
+
+
+def is_json(content: bytes, suffix: str) -> bool:
+    lines = [content] if suffix == ".json" else content.splitlines()
+    try:
+        for line in lines:
+            json.loads(line)
+    except ValueError:
+        return False
+    return True
 
 
 def cut(file: Path, other: Path) -> None:
     os.truncate(file, file.stat().st_size // 2)
 
 
-def swapped(file: Path, other: Path) -> None:
-    mine = file.read_bytes()
+def swap(file: Path, other: Path) -> None:
+    content = file.read_bytes()
     file.write_bytes(other.read_bytes())
-    other.write_bytes(mine)
+    other.write_bytes(content)
 
 
-def missing(file: Path, other: Path) -> None:
+def remove(file: Path, other: Path) -> None:
     file.unlink()
 
 
-DAMAGES = (flipped, cut, swapped, missing)
+DAMAGES: tuple[Callable[[Path, Path], None], ...] = (flip_a_bit, cut, swap, remove)
+
+
+class Kind(NamedTuple):
+    """A kind of file: one of it, another one, and the commands that compute with it."""
+
+    file: str
+    other: str
+    readers: str
+
+    @property
+    def folder(self) -> str:
+        return "runs" if self.file.startswith("runs") else "cache"
+
+    @property
+    def refusing(self) -> set[str]:
+        """The commands that must refuse damage."""
+        return {"verify", *self.readers.split()}
+
+
 READ_A_CACHE = "train predict export plant ablate"
-FILES = {
-    "cache.json": ("cache/cache.json", "other/cache.json", READ_A_CACHE + " inspect"),
-    "receipt": ("cache/shards/train-00000.json", "cache/shards/train-00001.json", READ_A_CACHE),
-    "shard": ("cache/shards/train-00000-*.h5", "cache/shards/train-00001-*.h5", READ_A_CACHE),
-    "test shard": ("cache/shards/test-*.h5", "other/shards/test-*.h5", "train export plant ablate"),
-    "run.json": ("runs/gaam*/run.json", "runs/laplace*/run.json",
-                 "inspect train report page report-scaled predict predict-texts predict-scaled "
-                 "export ablate"),
-    "log.jsonl": ("runs/gaam*/log.jsonl", "runs/laplace*/log.jsonl", "page"),
-    "weights.safetensors": ("runs/gaam*/weights*", "runs/laplace*/weights*",
-                            "predict predict-texts predict-scaled export"),
-    "test.safetensors": ("runs/gaam*/test*", "runs/laplace*/test*",
-                         "train report page report-scaled ablate"),
-    "validation.safetensors": ("runs/gaam*/validation*", "runs/laplace*/validation*",
-                               "report-scaled predict-scaled"),
-}  # fmt: skip
-"""Of each kind one, another of its kind, and who computes with it."""
-CACHE, RUNS, RUN, OUT, CPU = (
-    "cache",
-    "runs",
-    "runs/gaam",
-    "out",
-    ("--device", "cpu", "--json"),
-)
+KINDS = {
+    "cache.json": Kind(
+        "cache/cache.json", "other/cache.json", f"{READ_A_CACHE} inspect"
+    ),
+    "receipt": Kind(
+        "cache/shards/train-00000.json", "cache/shards/train-00001.json", READ_A_CACHE
+    ),
+    "shard": Kind(
+        "cache/shards/train-00000-*.h5", "cache/shards/train-00001-*.h5", READ_A_CACHE
+    ),
+    "test shard": Kind(
+        "cache/shards/test-*.h5", "other/shards/test-*.h5", "train export plant ablate"
+    ),
+    "run.json": Kind(
+        "runs/gaam*/run.json",
+        "runs/laplace*/run.json",
+        "inspect train report page report-scaled predict predict-texts predict-scaled "
+        "export ablate",
+    ),
+    "log.jsonl": Kind("runs/gaam*/log.jsonl", "runs/laplace*/log.jsonl", "page"),
+    "weights.safetensors": Kind(
+        "runs/gaam*/weights*",
+        "runs/laplace*/weights*",
+        "predict predict-texts predict-scaled export",
+    ),
+    "test.safetensors": Kind(
+        "runs/gaam*/test*",
+        "runs/laplace*/test*",
+        "train report page report-scaled ablate",
+    ),
+    "validation.safetensors": Kind(
+        "runs/gaam*/validation*",
+        "runs/laplace*/validation*",
+        "report-scaled predict-scaled",
+    ),
+}
+CACHE = "cache"
+RUNS = "runs"
+RUN = "runs/gaam"
+OUT = "out"
+CPU = ("--device", "cpu", "--json")
 SHORT = ("--lr", 3e-4, "--seeds", 2, "--epochs", 1, "--no-probe", *CPU)
 LONG = (
-    "--lr",
-    3e-4,
-    "--seeds",
-    3,
-    "--epochs",
-    4,
-    "--batch-size",
-    16,
-    "--no-probe",
-    *CPU,
+    *("--lr", 3e-4, "--seeds", 3, "--epochs", 4, "--batch-size", 16),
+    *("--no-probe", *CPU),
 )
-COMMANDS: dict[str, dict[str, tuple[object, ...]]] = {
+COMMANDS: dict[str, dict[str, Command]] = {
     "cache": {
         "verify": ("verify", CACHE, "--json"),
         "inspect": ("inspect", CACHE, "--json"),
@@ -104,12 +142,7 @@ COMMANDS: dict[str, dict[str, tuple[object, ...]]] = {
         "report": ("report", RUNS, "--json"),
         "page": ("report", RUN, "--format", "html"),
         "report-scaled": (
-            "report",
-            RUNS,
-            "--json",
-            "--temperature",
-            "--score",
-            "log-loss",
+            *("report", RUNS, "--json", "--temperature", "--score", "log-loss"),
         ),
         "predict": ("predict", RUN, "--cache", CACHE),
         "predict-texts": ("predict", RUN, "goal bank", "star", *CPU),
@@ -136,156 +169,217 @@ def sound(
     return root
 
 
-def said(command: tuple[object, ...]) -> tuple[Outcome, Any]:
-    """What a command leaves, and of that what it says and makes, but for times."""
-    mine, before = str(next(Path("runs").glob("gaam*"))), set(Path("runs").iterdir())
-    outcome = run(*(mine if word == RUN else word for word in command))
+@pytest.fixture(scope="module")
+def copy(sound: Path) -> Path:
+    """A place for copies of the sound folder: results of commands name it."""
+    return sound.with_name("copy")
+
+
+def copy_into(copy: Path, sound: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copy the sound folder and work there."""
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(sound, copy)
+    monkeypatch.chdir(copy)
+
+
+def run_and_read(command: Command) -> tuple[Outcome, Any]:
+    """Run a command; its result is what it prints and the new files, without times."""
+    run_path = str(next(Path("runs").glob("gaam*")))
+    runs_before = set(Path("runs").iterdir())
+    outcome = run(*(run_path if word == RUN else word for word in command))
     try:
-        told = timeless(json.loads(outcome.out))
+        printed = timeless(json.loads(outcome.out))
     except ValueError:
-        told = outcome.out
-    new = [Path(OUT), *sorted(set(Path("runs").iterdir()) - before)]
-    found = told, [made(folder) for folder in new]
-    for folder in new:
+        printed = outcome.out
+    new_runs = sorted(set(Path("runs").iterdir()) - runs_before)
+    new_folders = [Path(OUT), *new_runs]
+    result = (printed, [timeless_files(folder) for folder in new_folders])
+    for folder in new_folders:
         shutil.rmtree(folder, ignore_errors=True)
-    return outcome, found
+    return outcome, result
 
 
-@pytest.mark.parametrize("kind", [*FILES, "any other of a run"])
+@pytest.fixture(scope="module")
+def undamaged(sound: Path, copy: Path) -> dict[str, dict[str, Any]]:
+    """The result of every command on the sound folder."""
+    results: dict[str, dict[str, Any]] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for folder, commands in COMMANDS.items():
+            copy_into(copy, sound, patch)
+            results[folder] = {}
+            for name, command in commands.items():
+                outcome, results[folder][name] = run_and_read(command)
+                assert outcome.code == 0, (name, outcome)
+                assert "Traceback" not in outcome.err, (name, outcome)
+    return results
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_whatever_is_damaged_is_refused_or_makes_no_difference(
-    kind: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    damage: Callable[[Path, Path], None],
+    sound: Path,
+    copy: Path,
+    undamaged: dict[str, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    names = {file.name for file in sound.glob("runs/*/*")} - FILES.keys()
-    for name in [kind] if kind in FILES else names:
-        usual = f"runs/gaam*/{name}", f"runs/laplace*/{name}", ""
-        mine, other, readers = FILES.get(name, usual)
-        commands = COMMANDS["runs" if mine.startswith("runs") else "cache"]
-        must = {"verify", *readers.split()}
-        whole: dict[str, Any] = {}
-        for damage in (None, *DAMAGES):
-            shutil.rmtree(tmp_path / "copy", ignore_errors=True)
-            shutil.copytree(sound, tmp_path / "copy")
-            monkeypatch.chdir(tmp_path / "copy")
-            if damage is not None:
-                damage(*(next(Path().glob(pattern)) for pattern in (mine, other)))
-            for command, line in commands.items():
-                outcome, found = said(line)
-                case = f"{name} {damage}, {command}: {outcome}"
-                assert "Traceback" not in outcome.err, case
-                if damage is None:
-                    assert outcome.code == 0, case
-                    whole[command] = found
-                elif outcome.code != 3:
-                    # a shard without receipt is none: its cache lacks one, and inspect says so
-                    lacks = (name, damage, command) == ("receipt", missing, "inspect")
-                    assert command not in must, case
-                    assert found == whole[command] or lacks, case
+    copy_into(copy, sound, monkeypatch)
+    # A shard without a receipt is none: the cache lacks one, and inspect prints that.
+    changes_inspect = kind == "receipt" and damage is remove
+    exempt = {"inspect"} if changes_inspect else set()
+    check_damage(KINDS[kind], damage, undamaged, exempt)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_that_no_command_needs_is_refused_or_makes_no_difference(
+    damage: Callable[[Path, Path], None],
+    sound: Path,
+    copy: Path,
+    undamaged: dict[str, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = {file.name for file in sound.glob("runs/*/*")} - KINDS.keys()
+    assert names
+    for name in sorted(names):
+        copy_into(copy, sound, monkeypatch)
+        kind = Kind(f"runs/gaam*/{name}", f"runs/laplace*/{name}", "")
+        check_damage(kind, damage, undamaged, set())
+
+
+def check_damage(
+    kind: Kind,
+    damage: Callable[[Path, Path], None],
+    undamaged: dict[str, dict[str, Any]],
+    exempt: set[str],
+) -> None:
+    """Damage a file here: each command refuses, or its result is as before."""
+    file = next(Path().glob(kind.file))
+    damage(file, next(Path().glob(kind.other)))
+    for name, command in COMMANDS[kind.folder].items():
+        outcome, result = run_and_read(command)
+        case = f"{file}, {name}: {outcome}"
+        assert "Traceback" not in outcome.err, case
+        if outcome.code == 3:
+            continue
+        assert name not in kind.refusing, case
+        assert result == undamaged[kind.folder][name] or name in exempt, case
 
 
 @pytest.mark.parametrize("folder", COMMANDS)
 def test_links_to_the_files_are_the_files(
-    folder: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: str,
+    sound: Path,
+    copy: Path,
+    undamaged: dict[str, dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As git-annex, DVC and the hub's client lay them out."""
-    whole: dict[str, Any] = {}
-    copy = Path(shutil.copytree(sound, tmp_path / "copy"))
-    monkeypatch.chdir(copy)
-    for links in (False, True):
-        if links:
-            linked(copy, tmp_path / "annex")
-        for command, line in COMMANDS[folder].items():
-            outcome, found = said(line)
-            assert outcome.code == 0, (command, outcome)
-            assert whole.setdefault(command, found) == found, command
+    copy_into(copy, sound, monkeypatch)
+    replace_by_links(copy, tmp_path / "annex")
+    for name, command in COMMANDS[folder].items():
+        outcome, result = run_and_read(command)
+        assert outcome.code == 0, (name, outcome)
+        assert result == undamaged[folder][name], name
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_link_to_nothing_is_named_and_nobody_is_told_to_remove_anything(
-    kind: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, sound: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, _, readers = FILES[kind]
-    shutil.copytree(sound, tmp_path / "copy")
-    monkeypatch.chdir(tmp_path / "copy")
-    file = next(Path().glob(mine))
+    copy_into(copy, sound, monkeypatch)
+    file = next(Path().glob(KINDS[kind].file))
     file.unlink()
     file.symlink_to("/mnt/not-mounted/annex/1f9c")
-    commands = COMMANDS["runs" if mine.startswith("runs") else "cache"]
-    for command in {"verify", *readers.split()}:
-        line = [*commands[command]]
-        if command in ("verify", "inspect"):
-            line.remove("--json")
-        outcome, _ = said(tuple(line))
-        words = " ".join((outcome.out + outcome.err).split())
-        assert outcome.code == 3, (command, outcome)
-        assert f"{file.name} is a link to '/mnt/not-mounted/annex/1f9c'" in words, (
-            command
-        )
-        assert not re.search(r"damaged|delete|rm -r|move", words, re.IGNORECASE), (
-            command,
-            words,
-        )
+    commands = COMMANDS[KINDS[kind].folder]
+    for name in sorted(KINDS[kind].refusing):
+        command = list(commands[name])
+        if name in ("verify", "inspect"):
+            command.remove("--json")
+        outcome, _ = run_and_read(tuple(command))
+        message = " ".join((outcome.out + outcome.err).split())
+        assert outcome.code == 3, (name, outcome)
+        link = f"{file.name} is a link to '/mnt/not-mounted/annex/1f9c'"
+        assert link in message, name
+        advice = re.search(r"damaged|delete|rm -r|move", message, re.IGNORECASE)
+        assert not advice, (name, message)
 
 
-def rewritten(file: Path, **values: Any) -> None:
-    """A file of JSON with other values, and the digest that goes with them."""
-    content = {
-        k: v for k, v in json.loads(file.read_text()).items() if k != "sha256_of_this"
-    }
+def rewrite(file: Path, **values: Any) -> None:
+    """Change values of a file of JSON, and the digest that goes with them."""
+    content = json.loads(file.read_text())
+    del content["sha256_of_this"]
     content |= values
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
-    digest = hashlib.sha256(canonical).hexdigest()
-    file.write_text(json.dumps(content | {"sha256_of_this": digest}))
+    content["sha256_of_this"] = hashlib.sha256(canonical).hexdigest()
+    file.write_text(json.dumps(content))
 
 
-def of_another_format() -> None:
-    rewritten(Path("cache/cache.json"), format_version=2)
+def change_the_format() -> None:
+    rewrite(Path("cache/cache.json"), format_version=2)
 
 
-def of_another_gaam() -> None:
-    rewritten(next(Path("runs").glob("gaam*/run.json")), run_version=99)
+def change_the_version_of_a_run() -> None:
+    rewrite(next(Path("runs").glob("gaam*/run.json")), run_version=99)
 
 
-def with_the_name_of_another() -> None:
-    mine, other = (next(Path("runs").glob(f"{name}*")) for name in ("gaam", "laplace"))
-    other.rename("aside")
-    mine.rename(Path("runs", other.name))
+def give_a_run_the_name_of_another() -> None:
+    gaam_run = next(Path("runs").glob("gaam*"))
+    laplace_run = next(Path("runs").glob("laplace*"))
+    laplace_run.rename("aside")
+    gaam_run.rename(Path("runs", laplace_run.name))
 
 
-def under_the_plan_of_another() -> None:
+def put_the_plan_of_another_cache() -> None:
     shutil.copy("other/cache.json", "cache/cache.json")
 
 
-def moved() -> None:
+def move_the_cache() -> None:
     Path("cache").rename("elsewhere")
 
 
-INTACT: dict[Any, tuple[tuple[object, ...], ...]] = {
-    of_another_format: (
-        ("verify", CACHE), ("inspect", CACHE), ("train", "--cache", CACHE, "--runs", OUT, *SHORT)),
-    of_another_gaam: (
-        ("verify", RUNS), ("report", RUNS), ("runs", RUNS), ("inspect", RUNS)),
-    with_the_name_of_another: (
-        ("train", "--cache", CACHE, "--runs", RUNS, "--attn", "laplace", *LONG),),
-    under_the_plan_of_another: (
-        ("inspect", CACHE), ("train", "--cache", CACHE, "--runs", OUT, *SHORT)),
-    moved: (("train", "--cache", CACHE, *SHORT), ("predict", RUN, "--cache", CACHE)),
-}  # fmt: skip
-"""What is whole, and what refuses it all the same."""
+TRAIN = ("train", "--cache", CACHE)
+INTACT: dict[Callable[[], None], tuple[Command, ...]] = {
+    change_the_format: (
+        ("verify", CACHE),
+        ("inspect", CACHE),
+        (*TRAIN, "--runs", OUT, *SHORT),
+    ),
+    change_the_version_of_a_run: (
+        ("verify", RUNS),
+        ("report", RUNS),
+        ("runs", RUNS),
+        ("inspect", RUNS),
+    ),
+    give_a_run_the_name_of_another: (
+        (*TRAIN, "--runs", RUNS, "--attn", "laplace", *LONG),
+    ),
+    put_the_plan_of_another_cache: (
+        ("inspect", CACHE),
+        (*TRAIN, "--runs", OUT, *SHORT),
+    ),
+    move_the_cache: (
+        (*TRAIN, *SHORT),
+        ("predict", RUN, "--cache", CACHE),
+    ),
+}
+"""A change that damages nothing -> the commands that refuse what it leaves."""
 
 
 @pytest.mark.parametrize("change", INTACT)
 def test_what_is_whole_is_not_called_damaged_and_nobody_is_told_to_remove_it(
-    change: Any, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: Callable[[], None],
+    sound: Path,
+    copy: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shutil.copytree(sound, tmp_path / "copy")
-    monkeypatch.chdir(tmp_path / "copy")
+    copy_into(copy, sound, monkeypatch)
     change()
-    for line in INTACT[change]:
-        mine = str(next(Path("runs").glob("*gaam*"), ""))
-        outcome = run(*(mine if word == RUN else word for word in line))
-        assert outcome.code in (2, 3), (line, outcome)
-        words = outcome.out + outcome.err
-        assert not re.search(r"damaged|delete|remove|\brm\b", words, re.IGNORECASE), (
-            line,
-            words,
-        )
+    for command in INTACT[change]:
+        run_path = str(next(Path("runs").glob("*gaam*"), ""))
+        outcome = run(*(run_path if word == RUN else word for word in command))
+        assert outcome.code in (2, 3), (command, outcome)
+        message = outcome.out + outcome.err
+        advice = re.search(r"damaged|delete|remove|\brm\b", message, re.IGNORECASE)
+        assert not advice, (command, message)

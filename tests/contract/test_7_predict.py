@@ -1,7 +1,8 @@
 """Promise 7: ``predict`` gives what the training-time logits gave.
 
-From texts, files, stdin, a cache or an exported folder, alone or in threads: what is found are the
-probabilities of the test logits that the run holds, averaged over the seeds.
+From texts, files, stdin, a cache or an exported folder, alone or in threads: the
+predictions are the probabilities of the test logits that the run holds, averaged over
+the seeds.
 """
 
 from __future__ import annotations
@@ -26,18 +27,14 @@ from scipy.special import softmax
 import gaam_cache
 import gaam_decoder
 from gaam_decoder import PredictConfig, RunResult, load
-from tests.contract.conftest import extract, rows_of, run, train
+from tests.contract.conftest import extract, read_rows, run, train
 from tests.tiny import random_rows
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::UserWarning"
-)  # epochs that are too few
+# of too few epochs
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 FORMATS = ("csv", "jsonl", "parquet")
-NAMES = json.loads(run("describe", "--json").out)
-MECHANISMS = [one["name"] for one in NAMES["mechanism"]]
-HEADS = [one["name"] for one in NAMES["head"]]
 FLOAT16 = 5e-4
-"""Of a probability, where states are stored as float16: other batches round a few otherwise."""
+"""Tolerance of probabilities of float16 states: batches round a few otherwise."""
 
 
 def write_rows(file: Path, rows: list[dict[str, Any]]) -> Path:
@@ -53,35 +50,37 @@ def write_rows(file: Path, rows: list[dict[str, Any]]) -> Path:
     return file
 
 
-def held(result: RunResult, temperatures: Any = 1.0) -> np.ndarray:
+def expected_probabilities(result: RunResult, temperatures: Any = 1.0) -> np.ndarray:
     """Probabilities of the test rows, (N, C), by the logits that the run holds."""
+    temperatures_S = np.reshape(temperatures, (-1, 1, 1))
     logits_SNC = result.finished_logits().astype(np.float64)
-    return np.asarray(
-        softmax(logits_SNC / np.reshape(temperatures, (-1, 1, 1)), -1).mean(0)
-    )
+    return np.asarray(softmax(logits_SNC / temperatures_S, -1).mean(0))
 
 
-def close(found: Any, expected: Any, atol: float = 1e-5) -> None:
-    np.testing.assert_allclose(found, expected, atol=atol, rtol=0)
+def close(actual: Any, expected: Any, atol: float = 1e-5) -> None:
+    np.testing.assert_allclose(actual, expected, atol=atol, rtol=0)
 
 
 def check_rows(rows: list[dict[str, Any]], result: RunResult, atol: float) -> None:
-    """Classes and probabilities that were asked for by ``--top 2`` are all there are."""
-    expected_NC, names = held(result), result.cache.class_names
+    """Check both classes and probabilities that ``--top 2`` gives for every row."""
+    expected_NC = expected_probabilities(result)
+    names = result.cache.class_names
     assert len(rows) == len(expected_NC)
-    for row, likely_C in zip(rows, expected_NC, strict=True):
-        found = {
-            row[f"predicted{k}"]: float(row[f"probability{k}"]) for k in ("", "_2")
+    for row, expected_C in zip(rows, expected_NC, strict=True):
+        probabilities = {
+            row["predicted"]: float(row["probability"]),
+            row["predicted_2"]: float(row["probability_2"]),
         }
-        close([found[name] for name in names], likely_C, atol)
-        assert row["predicted"] == names[likely_C.argmax()]
+        close([probabilities[name] for name in names], expected_C, atol)
+        assert row["predicted"] == names[expected_C.argmax()]
     same_SN = result.predictions == expected_NC.argmax(-1)
     close([float(row["agreement"]) for row in rows], same_SN.mean(0), 1e-12)
 
 
 @pytest.fixture(scope="module")
 def mha(runs: Path) -> RunResult:
-    return next(one for one in gaam_decoder.load_runs(runs) if one.attention == "mha")
+    [result] = gaam_decoder.load_runs(runs, attn="mha")
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -91,67 +90,114 @@ def exact(encoder: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) 
     return extract(encoder, texts, out, pool=("mean", "last"), storage_dtype="float32")
 
 
+@pytest.mark.parametrize("target", FORMATS)
 @pytest.mark.parametrize("source", FORMATS)
 def test_files_of_every_format_to_files_of_every_format(
-    source: str, mha: RunResult, texts: Path, tmp_path: Path
+    source: str, target: str, mha: RunResult, texts: Path, tmp_path: Path
 ) -> None:
-    test = enumerate(rows_of(texts / "test.csv"))
-    given = [{"n": str(n), "words": row["text"], "note": 'a,"b"\nc'} for n, row in test]
-    file = write_rows(tmp_path / f"in.{source}", given)
-    for to in FORMATS:
-        out = tmp_path / f"out.{to}"
-        words = ("--file", file, "--text-column", "words", "--out", out, "--top", 2)
-        assert run("predict", mha.path, *words).code == 0
-        rows = rows_of(out)
-        check_rows(rows, mha, FLOAT16)
-        assert [{name: row[name] for name in given[0]} for row in rows] == given, (
-            "as they were"
-        )
+    rows = [
+        {"n": str(n), "words": row["text"], "note": 'a,"b"\nc'}
+        for n, row in enumerate(read_rows(texts / "test.csv"))
+    ]
+    file = write_rows(tmp_path / f"in.{source}", rows)
+    out = tmp_path / f"out.{target}"
+    options = ("--file", file, "--text-column", "words", "--out", out, "--top", 2)
+    assert run("predict", mha.path, *options).code == 0
+    predicted_rows = read_rows(out)
+    check_rows(predicted_rows, mha, FLOAT16)
+    given_columns = [{name: row[name] for name in rows[0]} for row in predicted_rows]
+    assert given_columns == rows, "as they were"
 
 
-def test_texts_stdin_a_cache_and_what_was_exported(
-    mha: RunResult, cache: Path, encoder: Path, texts: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    given = [row["text"] for row in rows_of(texts / "test.csv")]
-    words, cached = (
-        ("predict", mha.path, "--top", 2),
-        ("--cache", cache, "--split", "test"),
-    )
-    check_rows(json.loads(run(*words, *given, "--json").out), mha, FLOAT16)
-    monkeypatch.setattr(
-        sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(given).encode()))
-    )
-    check_rows(json.loads(run(*words, "-", "--json").out), mha, FLOAT16)
-    check_rows(list(csv.DictReader(io.StringIO(run(*words, *cached).out))), mha, 1e-5)
-    assert run("export", mha.path, tmp_path / "decoder").code == 0
+@pytest.fixture(scope="module")
+def sentences(texts: Path) -> list[str]:
+    return [row["text"] for row in read_rows(texts / "test.csv")]
+
+
+def sentences_are_predicted(mha: RunResult, sentences: list[str]) -> None:
+    outcome = run("predict", mha.path, "--top", 2, *sentences, "--json")
+    check_rows(json.loads(outcome.out), mha, FLOAT16)
+
+
+def test_stdin_is_predicted(
+    mha: RunResult, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO("\n".join(sentences).encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    outcome = run("predict", mha.path, "--top", 2, "-", "--json")
+    check_rows(json.loads(outcome.out), mha, FLOAT16)
+
+
+def test_a_cache_is_predicted(mha: RunResult, cache: Path) -> None:
+    options = ("--top", 2, "--cache", cache, "--split", "test")
+    outcome = run("predict", mha.path, *options)
+    check_rows(list(csv.DictReader(io.StringIO(outcome.out))), mha, 1e-5)
+
+
+@pytest.fixture(scope="module")
+def exported(mha: RunResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported") / "decoder"
+    assert run("export", mha.path, folder).code == 0
+    return folder
+
+
+@pytest.mark.parametrize("is_exported", [False, True], ids=["run", "exported"])
+def test_a_loaded_decoder_predicts_texts_and_states(
+    is_exported: bool,
+    mha: RunResult,
+    exported: Path,
+    cache: Path,
+    encoder: Path,
+    sentences: list[str],
+) -> None:
+    exported_predictor = load(exported, encoder=str(encoder))
+    predictor = exported_predictor if is_exported else load(mha.path)
+    expected_NC = expected_probabilities(mha)
+    close(predictor.predict_proba(sentences), expected_NC, FLOAT16)
+    expected_names = [predictor.class_names[c] for c in expected_NC.argmax(-1)]
+    assert predictor.predict(sentences) == expected_names
     states = gaam_cache.open_cache(cache)["test"].embeddings
-    for where, named in ((mha.path, None), (tmp_path / "decoder", str(encoder))):
-        predictor = load(where, encoder=named)
-        close(predictor.predict_proba(given), held(mha), FLOAT16)
-        expected = [predictor.class_names[number] for number in held(mha).argmax(-1)]
-        assert predictor.predict(given) == expected
-        close(predictor.predict_states(states).probabilities_NC, held(mha))
-    shown = run("predict", tmp_path / "decoder", *cached, "--json")
-    assert [row["predicted"] for row in json.loads(shown.out)] == expected
-    one = load(mha.path, seed=mha.seeds[1]).predict_states(states).probabilities_NC
-    close(one, softmax(mha.logits[1].astype(float), -1))
+    close(predictor.predict_states(states).probabilities_NC, expected_NC)
+
+
+def test_an_exported_decoder_predicts_a_cache(
+    mha: RunResult, exported: Path, cache: Path
+) -> None:
+    outcome = run("predict", exported, "--cache", cache, "--split", "test", "--json")
+    names = mha.cache.class_names
+    expected_names = [names[c] for c in expected_probabilities(mha).argmax(-1)]
+    assert [row["predicted"] for row in json.loads(outcome.out)] == expected_names
+
+
+def test_one_seed_is_predicted(mha: RunResult, cache: Path) -> None:
+    states = gaam_cache.open_cache(cache)["test"].embeddings
+    predictions = load(mha.path, seed=mha.seeds[1]).predict_states(states)
+    expected_NC = softmax(mha.logits[1].astype(float), -1)
+    close(predictions.probabilities_NC, expected_NC)
+
+
+def listed_names(kind: str) -> list[str]:
+    listed = json.loads(run("describe", "--json").out)
+    return [entry["name"] for entry in listed[kind]]
 
 
 def test_every_mechanism_and_head(exact: Path, tmp_path: Path) -> None:
-    found = train(exact, tmp_path, attn=tuple(MECHANISMS), epochs=1)
-    assert len(found) == len(MECHANISMS) > 20
-    others = tuple(set(HEADS) - {"linear"})
-    found += train(exact, tmp_path, attn=("none", "layer-mean"), head=others)
+    mechanisms = listed_names("mechanism")
+    results = train(exact, tmp_path, attn=tuple(mechanisms), epochs=1)
+    assert len(results) == len(mechanisms) > 20
+    other_heads = tuple(set(listed_names("head")) - {"linear"})
+    results += train(exact, tmp_path, attn=("none", "layer-mean"), head=other_heads)
     states = gaam_cache.open_cache(exact)["test"].embeddings
-    for result in found:
-        # some processors round a product otherwise in a batch of another size, and large weights,
-        # which a fit without a penalty to speak of has, amplify that
+    for result in results:
+        # Some processors round a product otherwise in a batch of another size. Large
+        # weights amplify that, and a fit with nearly no penalty has large weights.
         atol = 2e-4 if result.head == "lbfgs" else 1e-5
-        close(
+        np.testing.assert_allclose(
             load(result.path).predict_states(states).probabilities_NC,
-            held(result),
-            atol,
+            expected_probabilities(result),
+            atol=atol,
+            rtol=0,
+            err_msg=result.title,
         )
 
 
@@ -170,81 +216,109 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 def test_every_protocol_from_texts(
     name: str, exact: Path, texts: Path, tmp_path: Path
 ) -> None:
-    given = {split: rows_of(texts / f"{split}.csv") for split in ("train", "test")}
-    # a product is rounded to 8 bits; few rows are encoded alone, and not in the batches of a shard
+    train_rows = read_rows(texts / "train.csv")
+    test_rows = read_rows(texts / "test.csv")
+    # bfloat16 rounds a product to 8 bits; else few rows are encoded in other batches
     atol = 0.02 if name == "bfloat16" else 5e-5
-    for result in train(exact, tmp_path, **{"attn": ("gaam",)} | PROTOCOLS[name]):
-        fold = result.test_rows
-        rows = given["test"] if fold is None else [given["train"][n] for n in fold]
-        close(
-            load(result.path).predict_proba([row["text"] for row in rows]),
-            held(result),
-            atol,
-        )
+    settings = {"attn": ("gaam",)} | PROTOCOLS[name]
+    for result in train(exact, tmp_path, **settings):
+        rows = test_rows
+        if result.test_rows is not None:
+            rows = [train_rows[n] for n in result.test_rows]
+        probabilities = load(result.path).predict_proba([row["text"] for row in rows])
+        close(probabilities, expected_probabilities(result), atol)
 
 
 def test_temperatures_are_those_of_the_report(
-    exact: Path, texts: Path, tmp_path: Path
+    exact: Path, sentences: list[str], tmp_path: Path
 ) -> None:
     [result] = train(exact, tmp_path, attn="gaam", val_fraction=0.5, lr=0.1, epochs=4)
-    [row] = json.loads(run("report", tmp_path, "--temperature", "--json").out)[
-        "entries"
+    report = run("report", tmp_path, "--temperature", "--json")
+    [entry] = json.loads(report.out)["entries"]
+    temperatures = np.ravel(entry["temperature"]["per_seed"])
+    assert 0.1 < temperatures.min() < temperatures.max() < 100, "none is at an edge"
+    assert np.abs(temperatures - 1).min() > 0.05, "and none is 1"
+    probabilities_NC = load(result.path, temperature=True).predict_proba(sentences)
+    close(probabilities_NC, expected_probabilities(result, temperatures), 1e-4)
+    outcome = run("predict", result.path, *sentences, "--temperature", "--json")
+    likeliest = [row["probability"] for row in json.loads(outcome.out)]
+    close(likeliest, probabilities_NC.max(-1), 1e-6)
+
+
+Load = Callable[[], Any]
+
+
+def loads_of_one_run(runs: Path, encoder: Path, out: Path) -> list[Load]:
+    return [partial(load, next(runs.glob("mha*")))]
+
+
+def loads_of_an_exported_run(runs: Path, encoder: Path, out: Path) -> list[Load]:
+    gaam_decoder.export_run(next(runs.glob("mha*")), out / "decoder")
+    return [partial(load, out / "decoder", encoder=str(encoder))]
+
+
+def loads_of_two_runs(runs: Path, encoder: Path, out: Path) -> list[Load]:
+    """Two runs, each without and with temperatures."""
+    return [
+        partial(load, next(runs.glob(f"{name}*")), temperature=temperature)
+        for name in ("gaam", "mha")
+        for temperature in (False, True)
     ]
-    best = np.ravel(row["temperature"]["per_seed"])
-    assert 0.1 < best.min() < best.max() < 100, "none is at an edge"
-    assert np.abs(best - 1).min() > 0.05, "and none is 1"
-    given = [row["text"] for row in rows_of(texts / "test.csv")]
-    found_NC = load(result.path, temperature=True).predict_proba(given)
-    close(found_NC, held(result, best), 1e-4)
-    rows = json.loads(
-        run("predict", result.path, *given, "--temperature", "--json").out
-    )
-    close([row["probability"] for row in rows], found_NC.max(-1), 1e-6)
 
 
+@pytest.mark.parametrize(
+    "make_loads", [loads_of_one_run, loads_of_an_exported_run, loads_of_two_runs]
+)
 def test_threads_are_answered_as_one_after_another(
-    runs: Path, texts: Path, encoder: Path, tmp_path: Path
+    make_loads: Callable[[Path, Path, Path], list[Load]],
+    runs: Path,
+    encoder: Path,
+    tmp_path: Path,
 ) -> None:
-    """60 requests by 8 threads: of one run; an exported one; two, also at temperatures.
+    check_requests(make_loads(runs, encoder, tmp_path), lambda number: None)
 
-    What is asked is opened anew, so that the threads open its encoders; a file is predicted beside.
-    """
-    given = [text for _, text in random_rows(10, 7)]
-    both = [next(runs.glob(f"{name}*")) for name in ("gaam", "mha")]
-    gaam_decoder.export_run(both[1], tmp_path / "decoder")
-    about: list[list[Callable[[], Any]]] = [
-        [partial(load, both[1])],
-        [partial(load, tmp_path / "decoder", encoder=str(encoder))],
-        [partial(load, one, temperature=hot) for one in both for hot in (False, True)],
-    ]
-    files: list[bytes] = []
 
-    def predict_file() -> None:
-        out, file = tmp_path / f"{threading.get_ident()}.csv", texts / "test.csv"
-        gaam_decoder.predict(
-            PredictConfig(run=both[0], file=file, out=out, overwrite=True)
+def test_threads_predict_files_beside_texts(
+    runs: Path, encoder: Path, texts: Path, tmp_path: Path
+) -> None:
+    contents: list[bytes] = []
+
+    def predict_a_file(number: int) -> None:
+        if number % 10 != 9:
+            return
+        out = tmp_path / f"{threading.get_ident()}.csv"
+        config = PredictConfig(
+            run=next(runs.glob("gaam*")),
+            file=texts / "test.csv",
+            out=out,
+            overwrite=True,
         )
-        files.append(out.read_bytes())
+        gaam_decoder.predict(config)
+        contents.append(out.read_bytes())
 
-    def ask(request: tuple[int, int]) -> np.ndarray:
-        if request[1] == 7 and len(fresh) > 1:
-            predict_file()
-        return np.asarray(fresh[request[0]].predict_proba([given[request[1]]]))
+    check_requests(loads_of_two_runs(runs, encoder, tmp_path), predict_a_file)
+    assert len(contents) == 6
+    assert len(set(contents)) == 1
 
-    for several in about:
-        expected = [
-            list(map(one().predict_proba, [[text] for text in given]))
-            for one in several
-        ]
-        fresh = [one() for one in several]
-        asked = [(n % len(fresh), n // len(fresh) % len(given)) for n in range(60)]
-        with ThreadPoolExecutor(8) as pool:
-            for (which, text), found_NC in zip(
-                asked, pool.map(ask, asked), strict=True
-            ):
-                np.testing.assert_array_equal(found_NC, expected[which][text])
-    assert len(files) > 3
-    assert len(set(files)) == 1
+
+def check_requests(loads: list[Load], before_request: Callable[[int], None]) -> None:
+    """Check 60 requests by 8 threads to predictors whose encoders the threads open."""
+    texts = [text for _, text in random_rows(10, 7)]
+    expected: list[list[Any]] = []
+    for load_anew in loads:
+        predictor = load_anew()
+        expected.append([predictor.predict_proba([text]) for text in texts])
+    unopened_predictors = [load_anew() for load_anew in loads]
+
+    def answer(number: int) -> None:
+        before_request(number)
+        place = number % len(loads)
+        text = number // len(loads) % len(texts)
+        probabilities = unopened_predictors[place].predict_proba([texts[text]])
+        np.testing.assert_array_equal(probabilities, expected[place][text])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(answer, range(60)))
 
 
 TEXT = "text\nüber goal\nbänk\n"
@@ -254,8 +328,12 @@ ENCODED: dict[str, tuple[bytes, str, str]] = {
     "with another mark": (TEXT.encode("utf-16"), "", "mark of utf-16"),
     "as asked for": (TEXT.encode(), "encoding=utf-8", ""),
     "between semicolons": (
-        TEXT.replace("\n", ";n\n").encode("cp1252"), "delimiter=semicolon", "as cp1252"),
-}  # fmt: skip
+        TEXT.replace("\n", ";n\n").encode("cp1252"),
+        "delimiter=semicolon",
+        "as cp1252",
+    ),
+}
+"""Bytes of a file, a setting, and the remark that the command prints."""
 
 
 @pytest.fixture(scope="module")
@@ -266,37 +344,41 @@ def western(
     root = tmp_path_factory.mktemp("western")
     for split in ("train", "test"):
         text = (texts / f"{split}.csv").read_text()
-        (root / f"{split}.csv").write_text(
-            f"{text}b,ä bank of {split}\n", encoding="cp1252"
-        )
+        file = root / f"{split}.csv"
+        file.write_text(f"{text}b,ä bank of {split}\n", encoding="cp1252")
     cache = extract(encoder, root, root / "cache", encoding="cp1252")
-    return train(cache, root / "runs", attn="none", seeds=(0,))[0].path
+    [result] = train(cache, root / "runs", attn="none", seeds=(0,))
+    return result.path
 
 
 @pytest.mark.parametrize("case", ENCODED)
-def test_a_file_is_read_as_the_rows_of_the_run_were_unless_it_says_otherwise(
+def test_a_file_is_read_in_the_encoding_of_the_rows_unless_it_says_otherwise(
     case: str, western: Path, tmp_path: Path
 ) -> None:
-    content, setting, said = ENCODED[case]
-    (tmp_path / "new.csv").write_bytes(content)
-    more = ("--set", setting) if setting else ()
-    shown = run("predict", western, "--file", tmp_path / "new.csv", *more)
-    assert shown.code == 0, shown.err
-    assert [row["text"] for row in csv.DictReader(io.StringIO(shown.out))] == [
-        "über goal",
-        "bänk",
-    ]
-    assert said in shown.err
-    assert bool(said) == ("is read" in shown.err)
+    content, setting, remark = ENCODED[case]
+    file = tmp_path / "new.csv"
+    file.write_bytes(content)
+    options = ("--set", setting) if setting else ()
+    outcome = run("predict", western, "--file", file, *options)
+    assert outcome.code == 0, outcome.err
+    rows = list(csv.DictReader(io.StringIO(outcome.out)))
+    assert [row["text"] for row in rows] == ["über goal", "bänk"]
+    assert remark in outcome.err
+    assert bool(remark) == ("is read" in outcome.err)
 
 
-def test_an_encoding_that_a_mark_or_the_bytes_deny_is_told(
+def test_an_encoding_that_a_mark_denies_is_refused(
     western: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "new.csv").write_text(TEXT, encoding="utf-8-sig")
-    command = ("predict", western, "--file", tmp_path / "new.csv")
-    refused = run(*command, "--set", "encoding=cp1252")
+    file = tmp_path / "new.csv"
+    file.write_text(TEXT, encoding="utf-8-sig")
+    options = ("--file", file, "--set", "encoding=cp1252")
+    refused = run("predict", western, *options)
     assert (refused.code, refused.out) == (3, "")
     assert "encoding=utf-8-sig" in refused.err
-    (tmp_path / "new.csv").write_text(TEXT, encoding="utf-8")
-    assert "may be UTF-8" in run(*command).err
+
+
+def test_an_encoding_that_the_bytes_deny_is_told(western: Path, tmp_path: Path) -> None:
+    file = tmp_path / "new.csv"
+    file.write_text(TEXT, encoding="utf-8")
+    assert "may be UTF-8" in run("predict", western, "--file", file).err

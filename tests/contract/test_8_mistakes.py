@@ -1,4 +1,4 @@
-"""Promise 8: a mistake gets one message and its exit code; names from elsewhere are harmless."""
+"""Promise 8: a mistake gets one message and its exit code; names are harmless."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from markdown_it import MarkdownIt
 
 import gaam_cache
 import gaam_decoder
-from tests.contract.conftest import extract, files_of, rows_of, run, train
+from tests.contract.conftest import extract, read_files, read_rows, run, train
 from tests.hostile_strings import HOSTILE, flooded, harmful
 from tests.tiny import build_encoder, write_csv
 
@@ -48,7 +48,7 @@ E texts --max-length many                        | 2 | --max-length
 E texts --dtype float23                          | 2 | float23; float32
 E texts --test-fraction 1.5                      | 2 | 1.5
 E texts --subset sst2                            | 2 | --subset; texts
-E hidden                                         | 3 | 'test' has no labels; unlabelled=test
+E hidden                                    | 3 | 'test' has no labels; unlabelled=test
 E minus                                          | 3 | -1; odd-classes=-1
 E shards                                         | 3 | train-00001-of-00002; missing
 E texts --split train --split valid              | 2 | valid; test.csv
@@ -122,7 +122,7 @@ study ag-news                                    | 2 | did you mean 'ag-news-min
 """
 
 
-def arrays(file: str, states: np.ndarray, rows: int = 6) -> None:
+def write_arrays(file: str, states: np.ndarray, rows: int = 6) -> None:
     Path(file).parent.mkdir()
     np.savez(file, embeddings=states, labels=np.arange(rows) % 2)
 
@@ -135,155 +135,195 @@ def place(
     runs: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Path]:
-    """A folder with what an ordinary week has."""
+    """A folder with what an ordinary week has, where the commands run."""
     folder = tmp_path_factory.mktemp("mistakes")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for name, one in {
-            "encoder": encoder,
-            "texts": texts,
-            "cache": cache,
-            "runs": runs,
-        }.items():
-            shutil.copytree(one, name)
+        shutil.copytree(encoder, "encoder")
+        shutil.copytree(texts, "texts")
+        shutil.copytree(cache, "cache")
+        shutil.copytree(runs, "runs")
         shutil.copytree(next(runs.glob("mha*")), "run")
-        shutil.copytree(cache, "unfinished")
-        Path("unfinished/shards/test-00000.json").unlink()
-        Path("away").symlink_to("/mnt/not-mounted")
-        build_encoder(Path("other"), "llama")
-        extract(Path("other"), Path("texts"), Path("others"))
-        states, labels = (
-            np.random.default_rng(0).normal(size=(6, 2, 4)),
-            np.arange(6) % 2,
-        )
-        gaam_cache.write(
-            "unlabelled", {"train": (states, None), "test": (states, labels)}
-        )
-        for name, bad in {"nan": np.nan, "inf": np.inf, "good": 1.0}.items():
-            arrays(f"{name}/train.npz", np.where(np.arange(4) == 2, bad, states))
-        arrays("short/train.npz", states, 2)
-        arrays("flat/train.npz", states[:, 0, 0])
-        arrays("wide/test.npz", states[:, :, :3])
-        for name in ("pictures/train/a", "pictures/test/a", "empty"):
-            Path(name).mkdir(parents=True)
-        for name in ("pictures/train/a/1.png", "pictures/test/a/2.png", "empty.csv"):
-            Path(name).touch()
-        write_csv(Path("header.csv"), [])
-        write_csv(Path("three.csv"), [("a", "goal"), ("b", "cup"), ("a", "bank")])
-        write_csv(Path("hidden/train.csv"), [("a", "goal"), ("b", "cup")])
-        write_csv(Path("hidden/test.csv"), [("-1", "goals"), ("-1", "cups")])
-        write_csv(
-            Path("minus/train.csv"), [("0", "goal"), ("1", "cup"), ("-1", "bank")]
-        )
-        write_csv(
-            Path("shards/train-00000-of-00002.csv"), [("a", "goal"), ("b", "cup")]
-        )
-        write_csv(Path("unnamed.csv"), [("a", "goal")] * 9, header="kind,text")
-        Path("broken.py").write_text("def gate(:")
-        Path("key.toml").write_text("[train]\nepoch = 3\n")
-        Path("section.toml").write_text("[trian]\nepochs = 3\n")
-        Path("type.toml").write_text("[train]\nepochs = 'many'\n")
+        make_caches(cache)
+        make_states()
+        make_media()
+        make_tables()
+        make_code_and_settings()
         yield folder
+
+
+def make_caches(cache: Path) -> None:
+    """An unfinished one, a link to none, one of another encoder, one without labels."""
+    shutil.copytree(cache, "unfinished")
+    Path("unfinished/shards/test-00000.json").unlink()
+    Path("away").symlink_to("/mnt/not-mounted")
+    build_encoder(Path("other"), "llama")
+    extract(Path("other"), Path("texts"), Path("others"))
+    states = random_states()
+    labels = np.arange(6) % 2
+    splits = {"train": (states, None), "test": (states, labels)}
+    gaam_cache.write("unlabelled", splits)
+
+
+def random_states() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(6, 2, 4))
+
+
+def make_states() -> None:
+    """Files of arrays that cannot be imported, or not together."""
+    states = random_states()
+    for name, value in {"nan": np.nan, "inf": np.inf, "good": 1.0}.items():
+        changed_states = np.where(np.arange(4) == 2, value, states)
+        write_arrays(f"{name}/train.npz", changed_states)
+    write_arrays("short/train.npz", states, 2)
+    write_arrays("flat/train.npz", states[:, 0, 0])
+    write_arrays("wide/test.npz", states[:, :, :3])
+
+
+def make_media() -> None:
+    """Folders of empty pictures, and an empty folder."""
+    for name in ("pictures/train/a", "pictures/test/a", "empty"):
+        Path(name).mkdir(parents=True)
+    for name in ("pictures/train/a/1.png", "pictures/test/a/2.png"):
+        Path(name).touch()
+
+
+def make_tables() -> None:
+    """Tables without rows, splits, labels or the usual columns."""
+    goal_and_cup = [("a", "goal"), ("b", "cup")]
+    Path("empty.csv").touch()
+    write_csv(Path("header.csv"), [])
+    write_csv(Path("three.csv"), [*goal_and_cup, ("a", "bank")])
+    write_csv(Path("hidden/train.csv"), goal_and_cup)
+    write_csv(Path("hidden/test.csv"), [("-1", "goals"), ("-1", "cups")])
+    numbered_rows = [("0", "goal"), ("1", "cup"), ("-1", "bank")]
+    write_csv(Path("minus/train.csv"), numbered_rows)
+    write_csv(Path("shards/train-00000-of-00002.csv"), goal_and_cup)
+    write_csv(Path("unnamed.csv"), [("a", "goal")] * 9, header="kind,text")
+
+
+def make_code_and_settings() -> None:
+    """A mechanism that is no Python, and settings that no command has."""
+    Path("broken.py").write_text("def gate(:")
+    Path("key.toml").write_text("[train]\nepoch = 3\n")
+    Path("section.toml").write_text("[trian]\nepochs = 3\n")
+    Path("type.toml").write_text("[train]\nepochs = 'many'\n")
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.strip().splitlines())
 def test_a_mistake_is_one_message(mistake: str, place: Path) -> None:
-    command, code, words = (part.strip() for part in mistake.split(" | "))
+    command, code, word_list = (part.strip() for part in mistake.split(" | "))
     first, _, rest = command.partition(" ")
-    before = files_of(place)
+    files_before = read_files(place)
     outcome = run(*shlex.split(f"{SHORT.get(first, first)} {rest}"))
     assert (outcome.code, outcome.out) == (int(code), ""), outcome.err
-    assert len(re.findall("error:", outcome.err)) == 1
+    assert outcome.err.count("error:") == 1
     assert "Traceback" not in outcome.err
-    assert [word for word in words.split("; ") if word not in outcome.err] == [], (
-        outcome.err
-    )
-    assert files_of(place) == before, "nothing is written"
+    missing_words = [word for word in word_list.split("; ") if word not in outcome.err]
+    assert missing_words == [], outcome.err
+    assert read_files(place) == files_before, "nothing is written"
 
 
 ODD = re.compile("[\0\ud800-\udfff]|.{4000}|^\\s*$")
-KEPT = [name for name in HOSTILE.values() if not ODD.search(name)]
-"""What a cache takes as a name; others it refuses, since UTF-8 or HDF5 have no such text."""
+ACCEPTED_NAMES = [name for name in HOSTILE.values() if not ODD.search(name)]
+"""Names that a cache accepts; UTF-8 or HDF5 have no text for the others."""
 
 
-def harmless(text: str) -> str:
+def check_harmless(text: str) -> str:
+    """Check that a terminal obeys nothing of a text, and return it."""
     assert not harmful(text), harmful(text)
     assert not flooded(text)
     assert "Traceback" not in text
     return text
 
 
-def reports_of(names: list[str], folder: Path) -> dict[str, str]:
-    """Reports of decoders on caches whose encoders, data sets and classes have these names.
+class Reports:
+    """Reports of decoders on caches whose encoders, data sets and classes have names.
 
-    Of every cache one run is exported, and reported alone: two more formats.
+    One run of every cache is exported, and reported alone: two more formats.
     """
-    cards, screens, labels = [], [], np.arange(24) % 6
-    learned, test = np.random.default_rng(0).normal(size=(2, 24, 2, 8))
-    for number, six in enumerate(zip(*[iter(names)] * 6, strict=True)):
-        cache = folder / f"{number}"
+
+    def __init__(self, names: list[str], folder: Path) -> None:
+        self.folder = folder
+        self.text_by_format: dict[str, str] = {"card": "", "screens": ""}
+        # six names a cache
+        assert len(names) % 6 == 0
+        for number in range(len(names) // 6):
+            self._train(number, names[6 * number : 6 * number + 6])
+        for command, name in (("inspect", "0"), ("inspect", "runs"), ("runs", "runs")):
+            check_harmless(run(command, folder / name).out)
+        for report_format in REPORT_FORMATS:
+            outcome = run("report", folder / "runs", "--format", report_format)
+            assert outcome.code == 0, outcome.err
+            self.text_by_format[report_format] = outcome.out
+
+    def _train(self, number: int, names: list[str]) -> None:
+        """Train and export on a cache of an encoder, a data set and six classes."""
+        labels = np.arange(24) % 6
+        states, test_states = np.random.default_rng(0).normal(size=(2, 24, 2, 8))
+        cache = self.folder / f"{number}"
         gaam_cache.write(
-            cache, {"train": (learned + number, labels), "test": (test, labels)},
-            encoder_name=six[0], dataset_name=six[1], class_names=[f"{one}n" for one in six],
-        )  # fmt: skip
-        result = train(cache, folder / "runs", attn=("none", "layer-mean"), epochs=1)[0]
-        gaam_decoder.export_run(result.path, folder / f"card{number}")
-        cards.append((folder / f"card{number}" / "README.md").read_text("utf-8"))
-        screens.append(run("report", result.path).out)
-    for command, name in (("inspect", "0"), ("inspect", "runs"), ("runs", "runs")):
-        harmless(run(command, folder / name).out)
-    told = {
-        to: run("report", folder / "runs", "--format", to) for to in list(SHAPES)[:-2]
-    }
-    assert {one.code for one in told.values()} == {0}, [
-        one.err for one in told.values()
-    ]
-    reports = {to: one.out for to, one in told.items()}
-    return reports | {"card": "".join(cards), "screens": "".join(screens)}
+            cache,
+            {"train": (states + number, labels), "test": (test_states, labels)},
+            encoder_name=names[0],
+            dataset_name=names[1],
+            class_names=[f"{name}n" for name in names],
+        )
+        attn = ("none", "layer-mean")
+        result = train(cache, self.folder / "runs", attn=attn, epochs=1)[0]
+        card = self.folder / f"card{number}"
+        gaam_decoder.export_run(result.path, card)
+        self.text_by_format["card"] += (card / "README.md").read_text("utf-8")
+        self.text_by_format["screens"] += run("report", result.path).out
 
 
-def terminal(text: str) -> Any:
+def terminal_shape(text: str) -> Any:
     widest = max(map(len, text.split("\n")))
     return len(re.findall("^ *\u2500+ *$", text, re.MULTILINE)), widest > 100
 
 
-def tokens(text: str) -> list[str]:
+def markdown_shape(text: str) -> list[str]:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    found = [
-        one for token in parser.parse(text) for one in [token, *(token.children or ())]
-    ]
-    return [one.type for one in found if one.type != "text"]
+    types: list[str] = []
+    for token in parser.parse(text):
+        types += [inner.type for inner in (token, *(token.children or ()))]
+    return [name for name in types if name != "text"]
 
 
-def card(text: str) -> Any:
+def card_shape(text: str) -> Any:
     fronts = re.findall(r"^---\n(.*?)\n---\n", text, re.DOTALL | re.MULTILINE)
-    return [list(yaml.safe_load(front)) for front in fronts], tokens(text)
+    return [list(yaml.safe_load(front)) for front in fronts], markdown_shape(text)
 
 
-def commands(text: str) -> Any:
-    """Commands of LaTeX and what parts cells; those that print a sign stand for the sign."""
+def latex_shape(text: str) -> Any:
+    """Commands and what parts cells; commands that print a sign stand for the sign."""
     body = text.split("\\makeatother\n", 1)[-1]
     plain = re.sub(r"\\text[a-z]+\{\}|\\[&%$#_{}]|\{\[\}|\{\*\}|([-,])\{\}", "", body)
     assert plain.count("{") == plain.count("}")
-    return (
-        Counter(re.findall(r"\\([a-zA-Z@]+|.)", plain)),
-        plain.count("&"),
-        plain.count("\n"),
-    )
+    command_counts = Counter(re.findall(r"\\([a-zA-Z@]+|.)", plain))
+    return command_counts, plain.count("&"), plain.count("\n")
 
 
-def cells(text: str) -> Any:
+def csv_shape(text: str) -> list[int]:
     lines = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    for cell in (cell for line in lines for cell in line):
-        if not re.fullmatch(r"-?[0-9.]+(e-?[0-9]+)?", cell):
-            assert not re.search("(^|;)\\s*[-=+@\t\r\uff1d\uff0b\uff0d\uff20]", cell), (
-                cell
-            )
+    formula = re.compile("(^|;)\\s*[-=+@\t\r\uff1d\uff0b\uff0d\uff20]")
+    number = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
+    for line in lines:
+        for cell in line:
+            assert number.fullmatch(cell) or not formula.search(cell), cell
     return [len(line) for line in lines]
 
 
+def json_shape(text: str) -> int:
+    return len(json.loads(text))
+
+
+def html_shape(text: str) -> list[Any]:
+    return Tags(text).seen
+
+
 class Tags(HTMLParser):
-    """Tags and names of attributes; of pictures, which names lay out, only what is none."""
+    """Tags and names of attributes, without those of pictures: names lay them out."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -311,70 +351,125 @@ class Tags(HTMLParser):
 
 PICTURE = {"g", "path", "text", "tspan", "use", "defs", "clippath", "rect"}
 SHAPES: dict[str, Callable[[str], Any]] = {
-    "terminal": terminal, "markdown": tokens, "latex": commands, "csv": cells,
-    "json": lambda text: len(json.loads(text)), "html": lambda text: Tags(text).seen,
-    "card": card, "screens": terminal,
-}  # fmt: skip
+    "terminal": terminal_shape,
+    "markdown": markdown_shape,
+    "latex": latex_shape,
+    "csv": csv_shape,
+    "json": json_shape,
+    "html": html_shape,
+    "card": card_shape,
+    "screens": terminal_shape,
+}
+REPORT_FORMATS = [name for name in SHAPES if name not in ("card", "screens")]
 
 
-def test_names_are_harmless_in_every_report(tmp_path: Path) -> None:
-    """In every format: reports of hostile names have the shape of those of as many plain ones."""
-    plain_names = [f"plain{number}" for number in range(len(KEPT))]
-    hostile = reports_of(KEPT, tmp_path / "hostile")
-    plain = reports_of(plain_names, tmp_path / "plain")
-    for to, shape in SHAPES.items():
-        assert len(plain[to]) > 1000, to
-        assert shape(harmless(hostile[to])) == shape(plain[to]), to
-    content = json.dumps(json.loads(hostile["json"]), ensure_ascii=False)
-    others = (
-        KEPT[::6] + KEPT[1::6]
-    )  # of an encoder, of a data set; the others are of classes alone
-    assert [
-        name for name in others if json.dumps(name, ensure_ascii=False) not in content
-    ] == []
+@pytest.fixture(scope="module")
+def hostile_reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    reports = Reports(ACCEPTED_NAMES, tmp_path_factory.mktemp("hostile"))
+    return reports.text_by_format
 
 
-def test_names_are_harmless_through_predict(encoder: Path, tmp_path: Path) -> None:
-    """Names of classes, values of columns, and paths; programs read the true ones."""
+@pytest.fixture(scope="module")
+def plain_reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    names = [f"plain{number}" for number in range(len(ACCEPTED_NAMES))]
+    return Reports(names, tmp_path_factory.mktemp("plain")).text_by_format
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_names_are_harmless_in_every_report(
+    name: str, hostile_reports: dict[str, str], plain_reports: dict[str, str]
+) -> None:
+    """Reports of hostile names have the shape of those of as many plain ones."""
+    assert len(plain_reports[name]) > 1000
+    shape = SHAPES[name]
+    hostile_report = check_harmless(hostile_reports[name])
+    assert shape(hostile_report) == shape(plain_reports[name])
+
+
+def test_a_report_in_json_has_the_true_names(hostile_reports: dict[str, str]) -> None:
+    report = json.loads(hostile_reports["json"])
+    content = json.dumps(report, ensure_ascii=False)
+    # names of encoders and of data sets; the others are of classes alone
+    names = ACCEPTED_NAMES[::6] + ACCEPTED_NAMES[1::6]
+    missing_names = [
+        name for name in names if json.dumps(name, ensure_ascii=False) not in content
+    ]
+    assert missing_names == []
+
+
+class HostileRun(NamedTuple):
+    """A run on rows with hostile names, in folders with hostile names."""
+
+    rows: list[dict[str, str]]
+    data: Path
+    cache: Path
+    runs: Path
+
+    @property
+    def run_path(self) -> Path:
+        return next(self.runs.glob("gaam*"))
+
+    @property
+    def class_names(self) -> list[str]:
+        inspection = run("inspect", self.cache, "--json")
+        return list(json.loads(inspection.out)["class_names"])
+
+
+@pytest.fixture(scope="module")
+def hostile_run(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> HostileRun:
+    # a field that begins with a byte-order mark is refused
+    names = [name for name in ACCEPTED_NAMES if not name.startswith("\ufeff")]
+    rows = [{"label": f"{name}n", "text": "goal", "note": name} for name in names]
+    root = tmp_path_factory.mktemp("predict")
     data, cache, runs = (
-        tmp_path / f"\x1b[31m\u202e[red]\n{name}" for name in ("data", "c", "r")
+        root / f"\x1b[31m\u202e[red]\n{name}" for name in ("data", "c", "r")
     )
     data.mkdir()
-    # a field that begins with a byte-order mark is refused
-    names = [name for name in KEPT if not name.startswith("\ufeff")]
-    rows = [{"label": f"{name}n", "text": "goal", "note": name} for name in names]
-    for split, times in (("train", 2), ("test", 1)):
-        (data / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows * times)))
-    command = (
-        "extract",
-        "--encoder",
-        encoder,
-        "--dataset",
-        data,
-        "--keep-column",
-        "note",
+    lines = [json.dumps(row) for row in rows]
+    (data / "train.jsonl").write_text("\n".join(lines * 2))
+    (data / "test.jsonl").write_text("\n".join(lines))
+    extraction = run(
+        *("extract", "--encoder", encoder, "--dataset", data),
+        *("--keep-column", "note", "--out", cache),
     )
-    assert run(*command, "--out", cache).code == 0
-    command = ("train", "--lr", 1, "--cache", cache, "--runs", runs, "--no-probe")
-    assert run(*command, "--seeds", 2, "--epochs", 1).code == 0
-    result, texts = next(runs.glob("gaam*")), [f"a {name}" for name in KEPT]
-    classes = json.loads(run("inspect", cache, "--json").out)["class_names"]
-    assert classes == sorted(row["label"] for row in rows)
-    for command in (
-        ("predict", result, *texts),
-        ("inspect", cache),
-        ("report", runs, "--all"),
-    ):
-        outcome = run(*command)
-        assert outcome.code == 0
-        harmless(outcome.out + outcome.err)
-    for to in ("csv", "jsonl", "parquet"):
-        out = tmp_path / f"out.{to}"
-        assert (
-            run("predict", result, "--file", data / "test.jsonl", "--out", out).code
-            == 0
-        )
-        found = rows_of(out)
-        for name in ("label", "note"):
-            assert [row[name] for row in found] == [row[name] for row in rows]
-        assert {row["predicted"] for row in found} <= set(classes)
+    assert extraction.code == 0, extraction.err
+    training = run(
+        *("train", "--cache", cache, "--runs", runs, "--lr", 1),
+        *("--seeds", 2, "--epochs", 1, "--no-probe"),
+    )
+    assert training.code == 0, training.err
+    return HostileRun(rows, data, cache, runs)
+
+
+def test_programs_read_the_true_names_of_classes(hostile_run: HostileRun) -> None:
+    labels = sorted(row["label"] for row in hostile_run.rows)
+    assert hostile_run.class_names == labels
+
+
+@pytest.mark.parametrize("command", ["predict", "inspect", "report"])
+def test_names_are_harmless_on_a_screen(command: str, hostile_run: HostileRun) -> None:
+    """Names of classes, values of columns, and paths."""
+    arguments: dict[str, tuple[object, ...]] = {
+        "predict": (hostile_run.run_path, *(f"a {name}" for name in ACCEPTED_NAMES)),
+        "inspect": (hostile_run.cache,),
+        "report": (hostile_run.runs, "--all"),
+    }
+    outcome = run(command, *arguments[command])
+    assert outcome.code == 0
+    check_harmless(outcome.out + outcome.err)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_file_of_predictions_has_the_true_names(
+    suffix: str, hostile_run: HostileRun, tmp_path: Path
+) -> None:
+    out = tmp_path / f"out.{suffix}"
+    file = hostile_run.data / "test.jsonl"
+    outcome = run("predict", hostile_run.run_path, "--file", file, "--out", out)
+    assert outcome.code == 0, outcome.err
+    predicted_rows = read_rows(out)
+    for column in ("label", "note"):
+        names = [row[column] for row in predicted_rows]
+        assert names == [row[column] for row in hostile_run.rows]
+    predicted = {row["predicted"] for row in predicted_rows}
+    assert predicted <= set(hostile_run.class_names)

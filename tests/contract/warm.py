@@ -1,7 +1,7 @@
-"""Imported once by the process that ``at_once`` forks from: a command then begins in a moment."""
+"""The process that ``at_once`` forks from imports it: commands then begin fast."""
 
 import torch
-import torch._dynamo  # what is differentiated imports it
+import torch._dynamo
 import torch.distributed.tensor
 import transformers
 import transformers.conversion_mapping

@@ -33,12 +33,14 @@ tune-seeds = "0-1"
 seeds = "2-7"
 epochs = 2
 compile = "off"
+probe = false
 [[train]]
 cache = "again"
 attn = ["gaam", "none"]
 seeds = "2-7"
 epochs = 2
 compile = "off"
+probe = false
 """
 
 

@@ -66,7 +66,7 @@ def split_weights(folder: Path) -> dict[str, str]:
     """Two weight files with an index; returns its map."""
     weights = load_file(folder / WEIGHTS)
     (folder / WEIGHTS).unlink()
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for part in (0, 1):
         name = f"model-{part + 1:05d}-of-00002.safetensors"
         some = {key: weights[key] for key in sorted(weights)[part::2]}

@@ -40,7 +40,8 @@ def test_representative_architectures_are_right(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_every_architecture_is_right_or_refused(tmp_path: Path) -> None:
     """Of the walk, in a process of its own: what forks must not have threads."""
-    command = [sys.executable, "-m", "tests.benchmarks.architectures", tmp_path / "all"]
+    module = "tests.benchmarks.architectures"
+    command = [sys.executable, "-m", module, str(tmp_path / "all")]
     alone = dict.fromkeys(
         ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1"
     )

@@ -88,7 +88,7 @@ def test_a_prompt_and_pooling_over_the_text_go_with_a_template(tmp_path: Path) -
     assert item.ids.tolist() == tokenizer.apply_chat_template(
         message, return_dict=False
     )
-    shown = tokenizer.decode(item.ids[item.start : item.stop])
+    shown = str(tokenizer.decode(item.ids[item.start : item.stop]))
     assert shown.replace("\u0120", "").replace(" ", "") == "newsitem"
 
 

@@ -1,4 +1,4 @@
-"""What an encoder's folder holds: read and hashed, known to play no part, or refused by name."""
+"""Files of an encoder are read and hashed, play no part, or are refused by name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -30,6 +32,7 @@ from tests.tiny import build_encoder
 
 LONG = "{% for message in messages %}" + "x" * 300
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+Change = Callable[[State], State]
 SECOND = "model-00002-of-00002.safetensors"
 
 
@@ -43,14 +46,20 @@ def llama(tmp_path: Path) -> Path:
     return build_encoder(tmp_path / "llama", "llama")
 
 
-def with_prefix(prefix: str) -> Callable[[State], State]:
-    return lambda tensors: {
-        f"{prefix}{name}": tensor for name, tensor in tensors.items()
-    }
+def prefix_names(prefix: str, tensors: State) -> State:
+    return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
 
 
-def added(*shape: int, name: str) -> Callable[[State], State]:
-    return lambda tensors: tensors | {name: torch.ones(shape)}
+def with_prefix(prefix: str) -> Change:
+    return partial(prefix_names, prefix)
+
+
+def add_tensor(name: str, shape: tuple[int, ...], tensors: State) -> State:
+    return tensors | {name: torch.ones(shape)}
+
+
+def with_tensor(*shape: int, name: str) -> Change:
+    return partial(add_tensor, name, shape)
 
 
 @pytest.mark.parametrize("place", ["tokenizer_config.json", "chat_template.jinja"])
@@ -61,20 +70,21 @@ def test_a_chat_template_is_no_file_of_the_tokenizer(llama: Path, place: str) ->
     else:
         (llama / place).write_text(LONG)
     after = opened(llama).identity()
-    differ = {
-        name
-        for name in after["files"]
-        if after["files"][name] != before["files"].get(name)
+    files = before["files"]
+    changed = {
+        name for name, digest in after["files"].items() if digest != files.get(name)
     }
-    assert differ == ({place} if place.endswith(".json") else set())
+    assert changed == ({place} if place.endswith(".json") else set())
 
 
-HARMLESS: dict[str, Callable[[State], State]] = {
-    "buffers": added(1, 64, name="embeddings.position_ids"),
-    "head of a language model": added(20, 32, name="cls.predictions.decoder.weight"),
-    "head of a class of its own": added(4, 32, name="linear.weight"),
+HARMLESS: dict[str, Change] = {
+    "buffers": with_tensor(1, 64, name="embeddings.position_ids"),
+    "head of a language model": with_tensor(
+        20, 32, name="cls.predictions.decoder.weight"
+    ),
+    "head of a class of its own": with_tensor(4, 32, name="linear.weight"),
     "prefix of a model for a task": with_prefix("bert."),
-    "other tower": added(4, 4, name="vision_model.embeddings.weight"),
+    "other tower": with_tensor(4, 4, name="vision_model.embeddings.weight"),
 }
 
 
@@ -87,30 +97,40 @@ def test_what_plays_no_part_changes_no_state(bert: Path, case: str) -> None:
 
 def in_bytes(tensors: State) -> State:
     return {
-        n: t.to(torch.int8) if "query.weight" in n else t for n, t in tensors.items()
+        name: tensor.to(torch.int8) if "query.weight" in name else tensor
+        for name, tensor in tensors.items()
     }
 
 
-REFUSED: dict[str, tuple[Callable[[State], State], str]] = {
-    "adapter": (added(4, 32, name="encoder.layer.0.attention.lora_A.weight"), "lora_A"),
-    "prompt": (added(4, 32, name="prompt_encoder.embedding.weight"), "prompt_encoder"),
+REFUSED: dict[str, tuple[Change, str]] = {
+    "adapter": (
+        with_tensor(4, 32, name="encoder.layer.0.attention.lora_A.weight"),
+        "lora_A",
+    ),
+    "prompt": (
+        with_tensor(4, 32, name="prompt_encoder.embedding.weight"),
+        "prompt_encoder",
+    ),
     "layer more": (
-        added(32, name="encoder.layer.3.output.dense.bias"),
+        with_tensor(32, name="encoder.layer.3.output.dense.bias"),
         "num_hidden_layers 3",
     ),
     "parameter more": (
-        added(32, name="encoder.layer.0.attention.norm.bias"),
+        with_tensor(32, name="encoder.layer.0.attention.norm.bias"),
         "attention.norm",
     ),
     "scales": (
-        added(32, name="encoder.layer.0.output.dense.SCB"),
+        with_tensor(32, name="encoder.layer.0.output.dense.SCB"),
         "quantization_config",
     ),
     "whole numbers": (in_bytes, "quantised"),
     "prefix of a wrapper": (with_prefix("module."), "begin with 'module.'"),
-    "second copy": (added(32, name="bert.encoder.layer.0.output.dense.bias"), "twice"),
+    "second copy": (
+        with_tensor(32, name="bert.encoder.layer.0.output.dense.bias"),
+        "twice",
+    ),
     "second model": (
-        added(32, name="teacher.encoder.layer.0.output.dense.bias"),
+        with_tensor(32, name="teacher.encoder.layer.0.output.dense.bias"),
         "teacher",
     ),
 }
@@ -151,7 +171,8 @@ def test_checkpoints_of_models_for_a_task_are_read(task: str, tmp_path: Path) ->
         "n_head": 4,
         "n_layer": 2,
     }
-    config = transformers.CONFIG_MAPPING[TASKS[task]](
+    config_class: Any = transformers.CONFIG_MAPPING[TASKS[task]]
+    config = config_class(
         vocab_size=24,
         hidden_size=32,
         num_hidden_layers=2,
@@ -177,78 +198,88 @@ def test_checkpoints_of_models_for_a_task_are_read(task: str, tmp_path: Path) ->
     )
 
 
-def links(folder: Path) -> Path:
+def link_files(folder: Path) -> Path:
     """The folder as a cache of the hub keeps it."""
-    snapshot, blobs = folder.parent / "snapshots" / "0", folder.parent / "blobs"
-    for place in (snapshot, blobs):
-        place.mkdir(parents=True)
+    snapshot = folder.parent / "snapshots" / "0"
+    snapshot.mkdir(parents=True)
+    blobs = folder.parent / "blobs"
+    blobs.mkdir()
     for number, file in enumerate(sorted(folder.iterdir())):
-        shutil.copy(file, blobs / f"{number}")
-        (snapshot / file.name).symlink_to(
-            os.path.relpath(blobs / f"{number}", snapshot)
-        )
+        blob = blobs / f"{number}"
+        shutil.copy(file, blob)
+        (snapshot / file.name).symlink_to(os.path.relpath(blob, snapshot))
     return snapshot
 
 
 def test_a_folder_of_links_is_read_as_what_they_lead_to(llama: Path) -> None:
     split_weights(llama)
-    there = links(llama)
-    assert opened(there).identity() == opened(llama).identity()
-    np.testing.assert_array_equal(states(there), states(llama))
+    snapshot = link_files(llama)
+    assert opened(snapshot).identity() == opened(llama).identity()
+    np.testing.assert_array_equal(states(snapshot), states(llama))
 
 
-def dangling(folder: Path, name: str) -> None:
+def link_to_nothing(folder: Path, name: str = "tokenizer.json") -> None:
     (folder / name).unlink()
     (folder / name).symlink_to("gone")
 
 
-def without_a_shard(folder: Path) -> None:
+def remove_a_shard(folder: Path) -> None:
     split_weights(folder)
     (folder / SECOND).unlink()
 
 
-def with_a_link_of_a_shard(folder: Path) -> None:
+def link_a_shard_to_nothing(folder: Path) -> None:
     split_weights(folder)
-    dangling(folder, SECOND)
+    link_to_nothing(folder, SECOND)
 
 
-def with_a_tensor_twice(folder: Path) -> None:
+def save_a_tensor_twice(folder: Path) -> None:
     split_weights(folder)
-    first = load_file(folder / SECOND.replace("00002", "00001", 1))
-    save_file(load_file(folder / SECOND) | first, folder / SECOND)
+    first_tensors = load_file(folder / SECOND.replace("00002", "00001", 1))
+    save_file(load_file(folder / SECOND) | first_tensors, folder / SECOND)
 
 
-def cut_off(folder: Path) -> None:
+def cut_the_weights(folder: Path) -> None:
     (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-100])
 
 
-BROKEN: dict[str, tuple[Callable[[Path], object], str, int]] = {
-    "link to nothing": (
-        lambda folder: dangling(folder, "tokenizer.json"), "tokenizer.json' is a link", 2,
-    ),
-    "link of a shard": (with_a_link_of_a_shard, f"{SECOND}' is a link", 2),
-    "missing shard": (without_a_shard, f"missing: {SECOND}", 2),
-    "tensor in two files": (with_a_tensor_twice, "twice", 2),
-    "pointer to weights": (
-        lambda folder: (folder / WEIGHTS).write_text(LFS), "Git LFS pointer.*git lfs pull", 2,
-    ),
-    "pointer to a tokenizer": (
-        lambda folder: (folder / "tokenizer.json").write_text(LFS), "'tokenizer.json'.*Git LFS", 2,
-    ),
-    "weights cut off": (cut_off, "cut off", 3),
-    "weights of DVC": (
-        lambda folder: (folder / WEIGHTS).rename(folder / f"{WEIGHTS}.dvc"), "dvc pull", 2,
-    ),
-    "pickled weights": (
-        lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"), "safetensors", 2,
-    ),
-    "adapter without configuration": (
-        lambda folder: (folder / "adapter_model.safetensors").touch(), "adapter_config.json", 2,
-    ),
-    "adapter of another program": (
-        lambda folder: change_json(folder / "adapter_config.json", model_name="x"), "peft's", 2,
-    ),
-}  # fmt: skip
+def point_to_the_weights(folder: Path) -> None:
+    (folder / WEIGHTS).write_text(LFS)
+
+
+def point_to_the_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text(LFS)
+
+
+def leave_weights_to_dvc(folder: Path) -> None:
+    (folder / WEIGHTS).rename(folder / f"{WEIGHTS}.dvc")
+
+
+def pickle_the_weights(folder: Path) -> None:
+    (folder / WEIGHTS).rename(folder / "pytorch_model.bin")
+
+
+def add_an_adapter_alone(folder: Path) -> None:
+    (folder / "adapter_model.safetensors").touch()
+
+
+def add_an_adapter_of_another_program(folder: Path) -> None:
+    change_json(folder / "adapter_config.json", model_name="x")
+
+
+BROKEN: dict[str, tuple[Callable[[Path], None], str, int]] = {
+    "link to nothing": (link_to_nothing, "tokenizer.json' is a link", 2),
+    "link of a shard": (link_a_shard_to_nothing, f"{SECOND}' is a link", 2),
+    "missing shard": (remove_a_shard, f"missing: {SECOND}", 2),
+    "tensor in two files": (save_a_tensor_twice, "twice", 2),
+    "pointer to weights": (point_to_the_weights, "Git LFS pointer.*git lfs pull", 2),
+    "pointer to a tokenizer": (point_to_the_tokenizer, "'tokenizer.json'.*Git LFS", 2),
+    "weights cut off": (cut_the_weights, "cut off", 3),
+    "weights of DVC": (leave_weights_to_dvc, "dvc pull", 2),
+    "pickled weights": (pickle_the_weights, "safetensors", 2),
+    "adapter without configuration": (add_an_adapter_alone, "adapter_config.json", 2),
+    "adapter of another program": (add_an_adapter_of_another_program, "peft's", 2),
+}
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -262,26 +293,37 @@ def test_what_is_wrong_with_a_file_is_said(llama: Path, case: str) -> None:
 
 
 POOLING = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
-NOTICES: dict[str, tuple[dict[str, dict[str, object]], dict[str, object], str | None]] = {
-    "as here": ({"1_Pooling/config.json": POOLING}, {}, None),
-    "shorter": (
-        {"sentence_bert_config.json": {"max_seq_length": 32}}, {},
+SHORTER = {"sentence_bert_config.json": {"max_seq_length": 32}}
+CLASS_TOKEN = {"1_Pooling/config.json": {"pooling_mode": "cls"}}
+PROMPTED = {
+    "config_sentence_transformers.json": {
+        "prompts": {"query": "query: "},
+        "default_prompt_name": "query",
+    }
+}
+
+
+class Besides(NamedTuple):
+    """Files of sentence-transformers, settings of gaam, and the notice of both."""
+
+    files: Mapping[str, dict[str, Any]]
+    settings: dict[str, Any]
+    notice: str | None
+
+
+NOTICES = {
+    "as here": Besides({"1_Pooling/config.json": POOLING}, {}, None),
+    "shorter": Besides(
+        SHORTER,
+        {},
         r"cuts at 32 tokens where gaam cuts at 64 \(--max-length 32\); gaam stores",
     ),
-    "as short": ({"sentence_bert_config.json": {"max_seq_length": 32}}, {"max_length": 32}, None),
-    "class token": ({"1_Pooling/config.json": {"pooling_mode": "cls"}}, {}, "--pool first"),
-    "as pooled": ({"1_Pooling/config.json": {"pooling_mode": "cls"}}, {"pool": ("first",)}, None),
-    "prompt": (
-        {"config_sentence_transformers.json":
-            {"prompts": {"query": "query: "}, "default_prompt_name": "query"}},
-        {}, "'query: ' before every text",
-    ),
-    "as prompted": (
-        {"config_sentence_transformers.json":
-            {"prompts": {"query": "query: "}, "default_prompt_name": "query"}},
-        {"prompt": "query: {text}"}, None,
-    ),
-}  # fmt: skip
+    "as short": Besides(SHORTER, {"max_length": 32}, None),
+    "class token": Besides(CLASS_TOKEN, {}, "--pool first"),
+    "as pooled": Besides(CLASS_TOKEN, {"pool": ("first",)}, None),
+    "prompt": Besides(PROMPTED, {}, "'query: ' before every text"),
+    "as prompted": Besides(PROMPTED, {"prompt": "query: {text}"}, None),
+}
 
 
 @pytest.mark.parametrize("case", NOTICES)

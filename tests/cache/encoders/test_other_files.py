@@ -1,10 +1,11 @@
-"""Encoders in other files: adapters of peft, GGUF files, towers of models of two kinds of rows."""
+"""Encoders in other files: adapters of peft, GGUF files, towers of larger models."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,12 @@ def llama(tmp_path: Path) -> Path:
 
 
 class Case:
-    """An adapter: its configuration, and the class of the model that it was trained in."""
+    """An adapter: its configuration, and the class of the model it was trained in."""
 
     def __init__(self, config: str, task: str = "AutoModel", **settings: Any) -> None:
-        self.config, self.task, self.settings = config, task, settings
+        self.config = config
+        self.task = task
+        self.settings = settings
 
     def save(self, base: Path, folder: Path) -> Any:
         """With random weights; returns the adapted model."""
@@ -52,22 +55,33 @@ LORA = Case("LoraConfig", r=4, target_modules=Q_AND_V)
 ADAPTERS = {
     "lora": LORA,
     "of a language model": Case(
-        "LoraConfig", "AutoModelForCausalLM", r=4, target_modules=Q_AND_V, task_type="CAUSAL_LM",
+        "LoraConfig",
+        "AutoModelForCausalLM",
+        r=4,
+        target_modules=Q_AND_V,
+        task_type="CAUSAL_LM",
         modules_to_save=["lm_head", "embed_tokens"],
     ),
     "of a classifier": Case(
-        "LoraConfig", "AutoModelForSequenceClassification", target_modules=Q_AND_V,
+        "LoraConfig",
+        "AutoModelForSequenceClassification",
+        target_modules=Q_AND_V,
         task_type="SEQ_CLS",
     ),
     "of some layers": Case(
-        "LoraConfig", "AutoModelForCausalLM", target_modules=Q_AND_V, layers_to_transform=[0, 1]
+        "LoraConfig",
+        "AutoModelForCausalLM",
+        target_modules=Q_AND_V,
+        layers_to_transform=[0, 1],
     ),
     "magnitudes": Case("LoraConfig", use_dora=True, target_modules=Q_AND_V),
     "shared": Case("VeraConfig", r=4, target_modules=["q_proj", "o_proj"]),
     "scaled": Case(
-        "IA3Config", target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"]
+        "IA3Config",
+        target_modules=["k_proj", "down_proj"],
+        feedforward_modules=["down_proj"],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", ADAPTERS)
@@ -88,8 +102,13 @@ def test_an_adapter_is_on_record_and_its_base_may_move(
     adapter = tmp_path / "adapter"
     LORA.save(llama, adapter)
     rows = write_csv(tmp_path / "rows.csv", random_rows(6, 0))
-    options = {"dataset": str(rows), "splits": ("train",), "out": tmp_path / "cache"}
-    gaam_cache.extract(ExtractConfig(encoder=str(adapter), **options))
+    config = ExtractConfig(
+        encoder=str(adapter),
+        dataset=str(rows),
+        splits=("train",),
+        out=tmp_path / "cache",
+    )
+    gaam_cache.extract(config)
     cache = gaam_cache.open_cache(tmp_path / "cache")
     assert cache.plan.encoder_label == f"{adapter} (adapter of llama)"
     files = cache.plan.identity["files"]
@@ -119,21 +138,34 @@ def test_an_adapter_beside_weights_is_applied_to_them_once(
         states(beside)
 
 
-WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no base": (
-        lambda folder: change_json(folder, base_model_name_or_path="/nowhere/at/all"), "nowhere",
-    ),
-    "another rank": (lambda folder: change_json(folder, r=2), "size mismatch"),
-    "fewer places": (lambda folder: change_json(folder, target_modules=["q_proj"]), "no place"),
-    "more places": (
-        lambda folder: change_json(folder, target_modules=[*Q_AND_V, "o_proj"]), "is missing",
-    ),
-    "pickled": (
-        lambda folder: (folder.parent / "adapter_model.safetensors").rename(
-            folder.parent / "adapter_model.bin"
-        ), "never read",
-    ),
-}  # fmt: skip
+def name_no_base(config: Path) -> None:
+    change_json(config, base_model_name_or_path="/nowhere/at/all")
+
+
+def change_the_rank(config: Path) -> None:
+    change_json(config, r=2)
+
+
+def name_fewer_places(config: Path) -> None:
+    change_json(config, target_modules=["q_proj"])
+
+
+def name_more_places(config: Path) -> None:
+    change_json(config, target_modules=[*Q_AND_V, "o_proj"])
+
+
+def pickle_the_adapter(config: Path) -> None:
+    weights = config.with_name("adapter_model.safetensors")
+    weights.rename(config.with_name("adapter_model.bin"))
+
+
+WRONG: dict[str, tuple[Callable[[Path], None], str]] = {
+    "no base": (name_no_base, "nowhere"),
+    "another rank": (change_the_rank, "size mismatch"),
+    "fewer places": (name_fewer_places, "no place"),
+    "more places": (name_more_places, "is missing"),
+    "pickled": (pickle_the_adapter, "never read"),
+}
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -161,14 +193,30 @@ NAMES = {
 }
 
 
+def add_nothing(writer: Any) -> None:
+    """Leave a GGUF file as it is."""
+
+
 def write_gguf(
-    file: Path, folder: Path, change: Callable[[Any], object] = bool
+    file: Path, folder: Path, add: Callable[[Any], None] = add_nothing
 ) -> Path:
-    """The weights of a Llama as llama.cpp stores them, with a tokenizer of characters."""
+    """Write the weights of a Llama as llama.cpp does, with a tokenizer of characters."""
     gguf = pytest.importorskip("gguf")
     pytest.importorskip("accelerate")
     model = transformers.AutoModel.from_pretrained(folder)
-    config, writer = model.config, gguf.GGUFWriter(file, "llama")
+    writer = gguf.GGUFWriter(file, "llama")
+    add_configuration(writer, model.config)
+    add_tokenizer(writer)
+    add_weights(writer, model)
+    add(writer)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+def add_configuration(writer: Any, config: Any) -> None:
     writer.add_name("tiny")
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -179,6 +227,9 @@ def write_gguf(
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(10000.0)
     writer.add_rope_dimension_count(config.head_dim)
+
+
+def add_tokenizer(writer: Any) -> None:
     writer.add_vocab_size(len(CHARACTERS))
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
@@ -186,20 +237,19 @@ def write_gguf(
     writer.add_token_types([3, 3, *[1] * (len(CHARACTERS) - 2)])
     writer.add_token_merges(["a r"])
     writer.add_bos_token_id(1)
+
+
+def add_weights(writer: Any, model: Any) -> None:
+    config = model.config
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
     for name, tensor in model.state_dict().items():
         array = tensor.numpy()
         module = name.split(".")[-2]
-        if module in heads:  # llama.cpp rotates pairs of neighbours
+        # llama.cpp rotates pairs of neighbours
+        if module in heads:
             halves = array.reshape(heads[module], 2, -1, array.shape[1])
             array = halves.swapaxes(1, 2).reshape(array.shape)
         writer.add_tensor(gguf_name(name), np.ascontiguousarray(array))
-    change(writer)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return file
 
 
 def gguf_name(name: str) -> str:
@@ -231,28 +281,42 @@ def test_a_gguf_file_is_read_with_its_tokenizer_and_nothing_beside_it(
     assert opened(file.rename(tmp_path / "other.gguf")).identity()["files"] == files
 
 
-def tensor(name: str) -> Callable[[Any], object]:
-    return lambda writer: writer.add_tensor(name, np.ones(32, np.float32))
+def add_tensor(name: str, writer: Any) -> None:
+    writer.add_tensor(name, np.ones(32, np.float32))
 
 
-GGUF_REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
-    "tensor": (tensor("rope_freqs.weight"), "rope_freqs"),
-    "layer more": (tensor("blk.3.attn_norm.weight"), "blk.3"),
-    "scaled positions": (
-        lambda writer: writer.add_float32("llama.rope.scaling.factor", 4.0), "scaling.factor = 4.0",
-    ),
-    "window": (lambda writer: writer.add_sliding_window(8), "sliding_window"),
-    "both directions": (lambda writer: writer.add_causal_attention(False), "causal"),
-    "one of several": (lambda writer: writer.add_uint16("split.count", 2), "one part of"),
-}  # fmt: skip
+def add_scaled_positions(writer: Any) -> None:
+    writer.add_float32("llama.rope.scaling.factor", 4.0)
+
+
+def add_a_window(writer: Any) -> None:
+    writer.add_sliding_window(8)
+
+
+def add_both_directions(writer: Any) -> None:
+    writer.add_causal_attention(False)
+
+
+def add_a_split(writer: Any) -> None:
+    writer.add_uint16("split.count", 2)
+
+
+GGUF_REFUSED: dict[str, tuple[Callable[[Any], None], str]] = {
+    "tensor": (partial(add_tensor, "rope_freqs.weight"), "rope_freqs"),
+    "layer more": (partial(add_tensor, "blk.3.attn_norm.weight"), "blk.3"),
+    "scaled positions": (add_scaled_positions, "scaling.factor = 4.0"),
+    "window": (add_a_window, "sliding_window"),
+    "both directions": (add_both_directions, "causal"),
+    "one of several": (add_a_split, "one part of"),
+}
 
 
 @pytest.mark.parametrize("case", GGUF_REFUSED)
 def test_a_gguf_file_of_which_a_part_would_be_dropped_is_refused(
     llama: Path, tmp_path: Path, case: str
 ) -> None:
-    change, message = GGUF_REFUSED[case]
-    file = write_gguf(tmp_path / "model.gguf", llama, change)
+    add, message = GGUF_REFUSED[case]
+    file = write_gguf(tmp_path / "model.gguf", llama, add)
     with pytest.raises(GaamError, match=message):
         opened(file).load()
 
@@ -266,14 +330,16 @@ def test_a_gguf_file_that_ends_too_soon_is_damaged(llama: Path, tmp_path: Path) 
 
 
 TOWERS: dict[str, Callable[[], Any]] = {
-    "CLIP": lambda: transformers.CLIPConfig(
-        text_config={**TEXT, "eos_token_id": 3}, vision_config=SMALL
+    "CLIP": partial(
+        transformers.CLIPConfig,
+        text_config={**TEXT, "eos_token_id": 3},
+        vision_config=SMALL,
     ),
-    "SigLIP": lambda: transformers.SiglipConfig(text_config=TEXT, vision_config=SMALL),
-    "SigLIP2": lambda: transformers.Siglip2Config(
-        text_config=TEXT, vision_config=SMALL
+    "SigLIP": partial(transformers.SiglipConfig, text_config=TEXT, vision_config=SMALL),
+    "SigLIP2": partial(
+        transformers.Siglip2Config, text_config=TEXT, vision_config=SMALL
     ),
-    "text model of SigLIP": lambda: transformers.SiglipTextConfig(**TEXT),
+    "text model of SigLIP": partial(transformers.SiglipTextConfig, **TEXT),
 }
 
 
@@ -283,7 +349,9 @@ def test_of_a_model_of_texts_and_pictures_the_tower_of_texts_is_run(
 ) -> None:
     build_encoder(tmp_path, "bert")
     config = TOWERS[case]()
-    kind = transformers.MODEL_MAPPING.get(type(config), transformers.SiglipTextModel)
+    kind: Any = transformers.MODEL_MAPPING.get(
+        type(config), transformers.SiglipTextModel
+    )
     kind._from_config(config).save_pretrained(tmp_path)
     model = kind.from_pretrained(tmp_path)
     tower = getattr(model, "text_model", model)

@@ -19,7 +19,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder, _TextForward
 from tests.benchmarks import architectures
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "vocab_size": 24,
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -30,7 +30,7 @@ SIZES = {
 }
 
 
-def saved(config: Any, folder: Path) -> Path:
+def save_model(config: Any, folder: Path) -> Path:
     return architectures.save(architectures.draw(config), folder)
 
 
@@ -38,14 +38,17 @@ def saved(config: Any, folder: Path) -> Path:
 def test_a_token_that_the_model_takes_for_padding_may_be_in_a_text(
     pad: int, tmp_path: Path
 ) -> None:
-    sizes = {"vocab_size": 24, "emb_dim": 32, "n_layers": 2, "n_heads": 4}
-    options = sizes | {
+    sizes: dict[str, Any] = {
+        "vocab_size": 24,
+        "emb_dim": 32,
+        "n_layers": 2,
+        "n_heads": 4,
         "max_position_embeddings": 130,
         "pad_index": pad,
         "pad_token_id": pad,
     }
-    config = transformers.XLMConfig(**options)
-    folder = saved(config, tmp_path / "encoder")
+    config = transformers.XLMConfig(**sizes)
+    folder = save_model(config, tmp_path / "encoder")
     encoder = TextEncoder.open(ExtractConfig(encoder=str(folder)))
     encoder.load()
     model = transformers.AutoModel.from_pretrained(folder).eval()
@@ -65,13 +68,14 @@ def test_a_token_that_the_model_takes_for_padding_may_be_in_a_text(
 class Shift:
     """What a model of a test adds to the states of rows that share a batch."""
 
-    dtype: str
+    dtype: Any
     times: float
-    rounding: (
-        bool  # gone in higher precision, as rounding is, and as a wrong mask is not
-    )
-    memory: bool = True  # for a copy of the model in higher precision
-    of_copies: bool = True  # also beside copies of the same row
+    # gone in higher precision, as rounding is, and as a wrong mask is not
+    rounding: bool
+    # for a copy of the model in higher precision
+    memory: bool = True
+    # also beside copies of the same row
+    of_copies: bool = True
 
     @property
     def case(self) -> str:
@@ -101,19 +105,20 @@ SHIFTS = {
 def test_a_shift_that_rounding_explains_keeps_no_text_alone(
     shift: Shift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = saved(transformers.LlamaConfig(**SIZES), tmp_path / "encoder")
+    folder = save_model(transformers.LlamaConfig(**SIZES), tmp_path / "encoder")
     encoder = TextEncoder.open(ExtractConfig(encoder=str(folder), dtype=shift.dtype))
-    real = _TextForward.__call__
+    forward = _TextForward.__call__
 
-    def moved(self: Any, items: Any) -> Any:
-        states = real(self, items)
-        beside = items if shift.of_copies else {tuple(ids) for ids in items}
-        higher = self.dtype != getattr(torch, shift.dtype)
-        if len(beside) == 1 or (shift.rounding and higher):
+    def shift_batches(self: Any, items: Any) -> Any:
+        states = forward(self, items)
+        different_rows = {tuple(ids) for ids in items}
+        num_rows = len(items) if shift.of_copies else len(different_rows)
+        is_higher_precision = self.dtype != getattr(torch, shift.dtype)
+        if num_rows == 1 or (shift.rounding and is_higher_precision):
             return states
         return {name: x_BLD * shift.times for name, x_BLD in states.items()}
 
-    monkeypatch.setattr(_TextForward, "__call__", moved)
+    monkeypatch.setattr(_TextForward, "__call__", shift_batches)
     if not shift.memory:
         monkeypatch.setattr(devices, "free_memory", lambda: 0)
     encoder.load()
@@ -122,7 +127,7 @@ def test_a_shift_that_rounding_explains_keeps_no_text_alone(
 
 def test_a_tokenizer_may_name_no_maximum_and_no_pad_token(tmp_path: Path) -> None:
     sizes = SIZES | {"max_position_embeddings": 66, "pad_token_id": 1}
-    folder = saved(transformers.RobertaConfig(**sizes), tmp_path / "roberta")
+    folder = save_model(transformers.RobertaConfig(**sizes), tmp_path / "roberta")
     path = folder / "tokenizer_config.json"
     content = json.loads(path.read_text())
     content.pop("pad_token")

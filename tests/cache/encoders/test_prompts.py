@@ -1,10 +1,10 @@
-"""Prompts, and pooling over the text within: against transformers, one text at a time."""
+"""Prompts, and pooling over their texts: against transformers, text by text."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -37,47 +37,58 @@ TEXTS = [
     "the vote on the price " * 20,  # longer than the maximum
     "👍 " * 40,
 ]
-CASES = [
-    ("text", None),
-    ("text", "Topic of this news item: {text}"),
-    ("text", "«{text}» {curly} {0} {{}}"),
-    ("text", "cafe{text}\u0301"),
-    ("all", "Read:\n\n{text}!"),
-]
+PROMPTS: dict[str, tuple[Any, str | None]] = {
+    "no prompt": ("text", None),
+    "words of a text": ("text", "Topic of this news item: {text}"),
+    "curly brackets": ("text", "«{text}» {curly} {0} {{}}"),
+    "a combining mark": ("text", "cafe{text}\u0301"),
+    "pooled too": ("all", "Read:\n\n{text}!"),
+}
 """What is pooled, and the prompt."""
 
 
-class Alone:
-    """Token ids of a text in its prompt and which are the text's, character by character."""
+class Row(NamedTuple):
+    """A text, the token ids of its prompt, and the places of its own tokens."""
+
+    text: str
+    ids: list[int]
+    places: list[int]
+
+
+class Reference:
+    """Tokens and states of a text in its prompt, character by character."""
 
     def __init__(self, folder: Path) -> None:
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         self.model = transformers.AutoModel.from_pretrained(folder).eval()
 
-    def tokens(self, prompt: str | None, text: str) -> tuple[list[int], list[int]]:
+    def row(self, prompt: str | None, text: str) -> Row:
         place = (prompt or "{text}").index("{text}")
         whole = text if prompt is None else prompt[:place] + text + prompt[place + 6 :]
-        own_characters = set(range(place, place + len(text)))
-        read = self.tokenizer(
+        text_characters = set(range(place, place + len(text)))
+        tokens = self.tokenizer(
             whole, return_offsets_mapping=True, return_special_tokens_mask=True
         )
-        kept = []
+        # id, whether it has characters of the text, and whether it has no others
+        kept: list[tuple[int, bool, bool]] = []
         for token, (start, stop), special in zip(
-            read["input_ids"],
-            read["offset_mapping"],
-            read["special_tokens_mask"],
+            tokens["input_ids"],
+            tokens["offset_mapping"],
+            tokens["special_tokens_mask"],
             strict=True,
         ):
-            held = set(range(start, stop)) or {max(start - 1, 0)}
+            characters = set(range(start, stop)) or {max(start - 1, 0)}
             if prompt is None:
-                held = own_characters
-            own = bool(held & own_characters) and not special
-            kept.append((token, own, own and held <= own_characters))
+                characters = text_characters
+            is_own = bool(characters & text_characters) and not special
+            kept.append((token, is_own, is_own and characters <= text_characters))
+        # a row that is too long loses the last tokens of its text
         while len(kept) > MAX_LENGTH:
-            del kept[max(i for i, (_, _, inside) in enumerate(kept) if inside)]
-        return [token for token, _, _ in kept], [
-            i for i, (_, own, _) in enumerate(kept) if own
-        ]
+            inside = [i for i, (_, _, is_inside) in enumerate(kept) if is_inside]
+            del kept[inside[-1]]
+        ids = [token for token, _, _ in kept]
+        places = [i for i, (_, is_own, _) in enumerate(kept) if is_own]
+        return Row(text, ids, places)
 
     @torch.no_grad()
     def states(self, ids: list[int], places: list[int]) -> dict[str, np.ndarray]:
@@ -86,54 +97,60 @@ class Alone:
         return {"mean": x.mean(1), "last": x[:, -1], "first": x[:, 0], "max": x.max(1)}
 
 
+@pytest.mark.parametrize("case", PROMPTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_states_are_those_of_transformers_for_every_tokenizer_prompt_and_text(
-    kind: str, tmp_path: Path
+    kind: str, case: str, tmp_path: Path
 ) -> None:
-    alone = Alone(folder := save(kind, tmp_path / "encoder"))
-    for over, prompt in CASES:
-        tokens = [(text, *alone.tokens(prompt, text)) for text in TEXTS]
-        tokens = [one for one in tokens if one[2]]
-        assert len(tokens) >= len(TEXTS) - 1
-        encoder = TextEncoder.open(
-            ExtractConfig(
-                encoder=str(folder), pool=POOLS, max_length=MAX_LENGTH, prompt=prompt,
-                pool_over=over,
-            )
-        )  # fmt: skip
-        encoder.load()
-        inputs = encoder.prepare([text for text, _, _ in tokens])
-        assert any(inputs.truncated)
-        assert list(inputs.lengths) == [len(ids) for _, ids, _ in tokens]
-        for first in range(0, len(tokens), 5):
-            row_B = np.arange(first, min(first + 5, len(tokens)))
-            pooled = encoder.encode(inputs.batch(row_B))
-            for place, row in enumerate(row_B):
-                text, ids, places = tokens[row]
-                assert places == list(range(places[0], places[-1] + 1))
-                where = places if over == "text" else list(range(len(ids)))
-                for pool, expected in alone.states(ids, where).items():
-                    np.testing.assert_allclose(
-                        pooled[pool][place],
-                        expected,
-                        rtol=1e-5,
-                        atol=1e-5,
-                        err_msg=text,
-                    )
+    pool_over, prompt = PROMPTS[case]
+    folder = save(kind, tmp_path / "encoder")
+    reference = Reference(folder)
+    rows = [reference.row(prompt, text) for text in TEXTS]
+    rows = [row for row in rows if row.places]
+    assert len(rows) >= len(TEXTS) - 1
+    config = ExtractConfig(
+        encoder=str(folder),
+        pool=POOLS,
+        max_length=MAX_LENGTH,
+        prompt=prompt,
+        pool_over=pool_over,
+    )
+    encoder = TextEncoder.open(config)
+    encoder.load()
+    inputs = encoder.prepare([row.text for row in rows])
+    assert any(inputs.truncated)
+    assert list(inputs.lengths) == [len(row.ids) for row in rows]
+    for first in range(0, len(rows), 5):
+        batch = rows[first : first + 5]
+        row_B = np.arange(first, first + len(batch))
+        pooled = encoder.encode(inputs.batch(row_B))
+        for place, row in enumerate(batch):
+            assert row.places == list(range(row.places[0], row.places[-1] + 1))
+            places = row.places if pool_over == "text" else list(range(len(row.ids)))
+            for pool, expected in reference.states(row.ids, places).items():
+                np.testing.assert_allclose(
+                    pooled[pool][place],
+                    expected,
+                    rtol=1e-5,
+                    atol=1e-5,
+                    err_msg=row.text,
+                )
 
 
 def config_for(
     folder: Path, root: Path, texts: list[str], **options: Any
 ) -> ExtractConfig:
     root.mkdir(exist_ok=True)
-    lines = [
-        json.dumps({"text": text, "label": "ab"[i % 2]}) for i, text in enumerate(texts)
-    ]
-    (root / "train.jsonl").write_text("\n".join(lines))
+    rows = [{"text": text, "label": "ab"[i % 2]} for i, text in enumerate(texts)]
+    file = root / "train.jsonl"
+    file.write_text("\n".join(json.dumps(row) for row in rows))
     return ExtractConfig(
-        encoder=str(folder), dataset=str(root / "train.jsonl"), splits=("train",),
-        out=root / "cache", **options,
-    )  # fmt: skip
+        encoder=str(folder),
+        dataset=str(file),
+        splits=("train",),
+        out=root / "cache",
+        **options,
+    )
 
 
 def test_a_text_of_which_nothing_is_left_is_refused_with_its_row(

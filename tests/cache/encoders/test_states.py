@@ -15,7 +15,7 @@ from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from tests.conftest import needs_minilm
-from tests.contract.test_1_states import POOLINGS, pooled
+from tests.contract.test_1_states import POOLINGS, pool_rows
 from tests.tiny import WORDS, write_csv
 
 TEXTS = [
@@ -47,7 +47,7 @@ def reference(
         with torch.no_grad():
             output = model(input_ids=torch.tensor([ids]), output_hidden_states=True)
         runs.append(torch.stack(output.hidden_states[first_layer:])[:, 0])
-    return pooled(runs)[pool].numpy()
+    return pool_rows(runs)[pool].numpy()
 
 
 def config_for(

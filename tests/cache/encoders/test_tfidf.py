@@ -1,4 +1,4 @@
-"""A bag of words as a cache: against scikit-learn, and what no other row may have a say in."""
+"""A bag of words as a cache: against scikit-learn, from the training rows alone."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.tfidf import TfidfEncoder
 from tests.conftest import random_rows, write_csv
 
-FITTED = ["tfidf", "tfidf:ngrams=2,features=50"]
-
 
 @pytest.fixture
 def config(dataset: Path, tmp_path: Path) -> ExtractConfig:
     return ExtractConfig(
-        encoder="tfidf", dataset=str(dataset), out=tmp_path / "cache", shard_rows=10,
+        encoder="tfidf",
+        dataset=str(dataset),
+        out=tmp_path / "cache",
+        shard_rows=10,
         storage_dtype="float32",
-    )  # fmt: skip
+    )
 
 
 def texts(config: ExtractConfig, split: str) -> list[str]:
@@ -31,34 +32,35 @@ def texts(config: ExtractConfig, split: str) -> list[str]:
     return [line.partition(",")[2] for line in lines]
 
 
-@pytest.mark.parametrize("spec", FITTED)
-def test_states_are_those_of_scikit_learn(spec: str, config: ExtractConfig) -> None:
-    text = pytest.importorskip("sklearn.feature_extraction.text")
+@pytest.mark.parametrize(
+    ("spec", "ngrams", "features"),
+    [("tfidf", 1, 4096), ("tfidf:ngrams=2,features=50", 2, 50)],
+)
+def test_states_are_those_of_scikit_learn(
+    spec: str, ngrams: int, features: int, config: ExtractConfig
+) -> None:
+    sklearn_text = pytest.importorskip("sklearn.feature_extraction.text")
     config = replace(config, encoder=spec)
     gaam_cache.extract(config)
     cache = gaam_cache.open_cache(config.out)
-    options = dict(
-        part.split("=") for part in spec.partition(":")[2].split(",") if part
-    )
     train = texts(config, "train")
-    theirs = text.TfidfVectorizer(
-        token_pattern=r"\w+",
-        ngram_range=(1, int(options.get("ngrams", 1))),
-        sublinear_tf=True,
-    ).fit(train)
-    words = theirs.get_feature_names_out()
-    frequency = (text.CountVectorizer(
-        token_pattern=r"\w+", vocabulary=words, ngram_range=theirs.ngram_range
-    ).fit_transform(train) > 0).sum(0).A1  # fmt: skip
-    ranked = sorted(zip(-frequency, words, strict=True))[
-        : int(options.get("features", 4096))
-    ]
-    chosen = sorted(word for _, word in ranked)
-    theirs.vocabulary = chosen
-    theirs.fit(train)
-    assert cache.hidden_size == len(chosen)
+    vectorizer = sklearn_text.TfidfVectorizer(
+        token_pattern=r"\w+", ngram_range=(1, ngrams), sublinear_tf=True
+    )
+    vectorizer.fit(train)
+    words = vectorizer.get_feature_names_out()
+    counter = sklearn_text.CountVectorizer(
+        token_pattern=r"\w+", vocabulary=words, ngram_range=(1, ngrams)
+    )
+    # in how many texts each word is
+    frequency = (counter.fit_transform(train) > 0).sum(0).A1
+    ranked = sorted(zip(-frequency, words, strict=True))
+    kept_words = sorted(word for _, word in ranked[:features])
+    vectorizer.vocabulary = kept_words
+    vectorizer.fit(train)
+    assert cache.hidden_size == len(kept_words)
     for split in ("train", "test"):
-        expected = theirs.transform(texts(config, split)).toarray()
+        expected = vectorizer.transform(texts(config, split)).toarray()
         np.testing.assert_allclose(cache[split].embeddings[:, 0], expected, atol=1e-6)
 
 
@@ -71,13 +73,13 @@ def test_no_row_that_is_tested_has_a_say(config: ExtractConfig, tmp_path: Path) 
     )
     changed = replace(config, dataset=str(other), out=tmp_path / "changed")
     gaam_cache.extract(changed)
-    first, second = (gaam_cache.open_cache(one.out) for one in (config, changed))
-    np.testing.assert_array_equal(
-        first["train"].embeddings[:], second["train"].embeddings[:]
-    )
-    identity = [cache.plan.fingerprint_fields["encoder"] for cache in (first, second)]
-    assert identity[0] == identity[1]
-    assert identity[0]["fitted_on"] == "train"
+    cache = gaam_cache.open_cache(config.out)
+    changed_cache = gaam_cache.open_cache(changed.out)
+    states = cache["train"].embeddings[:]
+    np.testing.assert_array_equal(changed_cache["train"].embeddings[:], states)
+    identity = cache.plan.fingerprint_fields["encoder"]
+    assert changed_cache.plan.fingerprint_fields["encoder"] == identity
+    assert identity["fitted_on"] == "train"
 
 
 WORDS = {
@@ -91,11 +93,11 @@ WORDS = {
 }
 
 
-def test_words_of_every_script() -> None:
+@pytest.mark.parametrize("text", WORDS)
+def test_words_of_every_script(text: str) -> None:
     encoder = TfidfEncoder.open(ExtractConfig(encoder="tfidf"))
-    for text, words in WORDS.items():
-        expected = [unicodedata.normalize("NFKC", word) for word in words]
-        assert encoder.prepare([text]).items == [expected]
+    words = [unicodedata.normalize("NFKC", word) for word in WORDS[text]]
+    assert encoder.prepare([text]).items == [words]
 
 
 def test_a_text_without_a_known_word_has_the_state_zero(tmp_path: Path) -> None:

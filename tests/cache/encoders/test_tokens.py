@@ -1,4 +1,4 @@
-"""Token ids against what the library itself says of one text after the other."""
+"""Token ids are those of the library for one text after the other."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import transformers
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._tokens import Tokens
+from tests.conftest import ARCHITECTURES
 from tests.tiny import WORDS
 
 
-def texts_of(seed: int) -> list[str]:
-    """Empty ones, long ones, scripts without words, what looks like a special token."""
+def draw_texts(seed: int) -> list[str]:
+    """Empty texts, long ones, scripts without words, and special tokens in texts."""
     rng = random.Random(seed)
-    odd = [
+    odd_texts = [
         "",
         " ",
         "東京",
@@ -28,56 +29,56 @@ def texts_of(seed: int) -> list[str]:
         "café",
         "e\u0301",
     ]
-    known = [" ".join(rng.choices(WORDS, k=rng.randint(1, 90))) for _ in range(40)]
-    unknown = [
+    known_words = [
+        " ".join(rng.choices(WORDS, k=rng.randint(1, 90))) for _ in range(40)
+    ]
+    unknown_words = [
         "".join(rng.choices("abcxyz ,.\n", k=rng.randint(1, 60))) for _ in range(40)
     ]
-    chosen = [*odd, *known, *unknown]
-    rng.shuffle(chosen)
-    return chosen
+    texts = [*odd_texts, *known_words, *unknown_words]
+    rng.shuffle(texts)
+    return texts
 
 
-def tokens_of(tokenizer: Any, longest: int) -> Tokens:
-    config, folder = transformers.BertConfig(), Path(tokenizer.name_or_path)
-    return Tokens(tokenizer, config, folder, ExtractConfig(max_length=longest))
+def open_tokens(tokenizer: Any, longest: int) -> Tokens:
+    folder = Path(tokenizer.name_or_path)
+    settings = ExtractConfig(max_length=longest)
+    return Tokens(tokenizer, transformers.BertConfig(), folder, settings)
 
 
+def open_tokenizer(name: str, encoders: dict[str, Path]) -> Any:
+    if name in encoders:
+        return transformers.AutoTokenizer.from_pretrained(encoders[name])
+    return getattr(transformers, name)()
+
+
+@pytest.mark.parametrize(("seed", "longest"), [(0, 4), (1, 17), (2, 60)])
+@pytest.mark.parametrize("name", ["ByT5Tokenizer", "CanineTokenizer", *ARCHITECTURES])
 def test_ids_lengths_and_cuts_are_those_of_tokenizers_in_python_and_of_fast_ones(
-    encoders: dict[str, Path],
+    name: str, seed: int, longest: int, encoders: dict[str, Path]
 ) -> None:
-    fast = [
-        transformers.AutoTokenizer.from_pretrained(folder)
-        for folder in encoders.values()
-    ]
-    for tokenizer in (
-        transformers.ByT5Tokenizer(),
-        transformers.CanineTokenizer(),
-        *fast,
-    ):
-        for seed, longest in enumerate((4, 17, 60)):
-            texts = texts_of(seed)
-            found = tokens_of(tokenizer, longest).prepare(texts)
-            for number, text in enumerate(texts):
-                whole = tokenizer(text, verbose=False)["input_ids"]
-                cut = tokenizer(text, truncation=True, max_length=longest)["input_ids"]
-                assert found.items[number].tolist() == cut
-                assert found.lengths[number] == len(cut) == min(len(whole), longest)
-                assert found.truncated[number] == (len(whole) > longest)
+    tokenizer = open_tokenizer(name, encoders)
+    texts = draw_texts(seed)
+    inputs = open_tokens(tokenizer, longest).prepare(texts)
+    for number, text in enumerate(texts):
+        whole = tokenizer(text, verbose=False)["input_ids"]
+        cut = tokenizer(text, truncation=True, max_length=longest)["input_ids"]
+        assert inputs.items[number].tolist() == cut, text
+        assert inputs.lengths[number] == len(cut) == min(len(whole), longest), text
+        assert inputs.truncated[number] == (len(whole) > longest), text
 
 
 def test_a_tokenizer_that_draws_its_tokens_is_refused(
     encoders: dict[str, Path],
 ) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(encoders["bert"])
-    tokens, drawn = tokens_of(tokenizer, 9), iter(range(9))
+    tokens = open_tokens(tokenizer, 9)
+    last_ids = iter(range(9))
 
     def draw(rows: list[str], **options: Any) -> dict[str, list[list[int]]]:
-        last = next(drawn)
-        return {
-            "input_ids": [
-                [*ids, last] for ids in tokenizer(rows, **options)["input_ids"]
-            ]
-        }
+        last_id = next(last_ids)
+        ids_of_rows = tokenizer(rows, **options)["input_ids"]
+        return {"input_ids": [[*ids, last_id] for ids in ids_of_rows]}
 
     tokens.tokenizer.pretrained = draw
     with pytest.raises(ConfigError, match="dropout"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME as INDEX
 
 from gaam_cache.common.errors import ConfigError
-from tests.cache.encoders.folders import opened, split_weights
+from tests.cache.encoders.folders import change_json, opened, split_weights
 from tests.conftest import build_encoder
 
 
@@ -37,30 +37,52 @@ def test_split_weights_are_loaded_and_hashed_and_no_others(folder: Path) -> None
     assert all(torch.equal(loaded[key], whole[key]) for key in whole)
 
 
-def test_an_index_names_weight_files_of_its_own_folder_only(folder: Path) -> None:
-    weight_map = split_weights(folder)
-    there = ["../elsewhere/model.safetensors", "sub/model.safetensors", "w.safetensors"]
-    there.append("model-x/../../elsewhere/model.safetensors")
-    (folder / "model-x").mkdir()
-    for file in there:
-        (folder / file).parent.mkdir(exist_ok=True)
-        shutil.copy(folder / next(iter(weight_map.values())), folder / file)
-    for name in [*there, "model-gone.safetensors", "model.bin", "..", 7, None]:
-        changed = {} if name is None else weight_map | {next(iter(weight_map)): name}
-        (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": changed}))
-        with pytest.raises(ConfigError, match=INDEX):
-            opened(folder).identity()
+FILES_ELSEWHERE = [
+    "../elsewhere/model.safetensors",
+    "sub/model.safetensors",
+    "w.safetensors",
+    "model-x/../../elsewhere/model.safetensors",
+]
 
 
-def test_what_a_configuration_must_not_name_is_refused(folder: Path) -> None:
-    outside = ["../elsewhere/config.5.json"]
-    for file, change, said in (
+@pytest.mark.parametrize(
+    "name", [*FILES_ELSEWHERE, "model-gone.safetensors", "model.bin", "..", 7]
+)
+def test_an_index_names_weight_files_of_its_own_folder_only(
+    name: object, folder: Path
+) -> None:
+    weight_map: dict[str, object] = {**split_weights(folder)}
+    first_tensor = next(iter(weight_map))
+    if name in FILES_ELSEWHERE:
+        (folder / "model-x").mkdir()
+        file = folder / str(name)
+        file.parent.mkdir(exist_ok=True)
+        shutil.copy(folder / str(weight_map[first_tensor]), file)
+    weight_map[first_tensor] = name
+    change_json(folder / INDEX, weight_map=weight_map)
+    with pytest.raises(ConfigError, match=INDEX):
+        opened(folder).identity()
+
+
+def test_an_index_names_a_file(folder: Path) -> None:
+    split_weights(folder)
+    change_json(folder / INDEX, weight_map={})
+    with pytest.raises(ConfigError, match=INDEX):
+        opened(folder).identity()
+
+
+OUTSIDE = ["../elsewhere/config.5.json"]
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "words"),
+    [
         (
             "tokenizer_config.json",
-            {"fast_tokenizer_files": outside},
+            {"fast_tokenizer_files": OUTSIDE},
             "fast_tokenizer_files",
         ),
-        ("config.json", {"configuration_files": outside}, "configuration_files"),
+        ("config.json", {"configuration_files": OUTSIDE}, "configuration_files"),
         ("config.json", {"attn_implementation": "someone/kernels"}, "someone/kernels"),
         (
             "config.json",
@@ -69,12 +91,15 @@ def test_what_a_configuration_must_not_name_is_refused(folder: Path) -> None:
         ),
         ("config.json", {"hidden_size": 256}, "256"),
         ("config.json", {"num_hidden_layers": 24}, r"layer\.\d+"),
-    ):
-        text = (folder / file).read_text()
-        (folder / file).write_text(json.dumps(json.loads(text) | change))
-        with pytest.raises(ConfigError, match=said):
-            opened(folder).load()
-        (folder / file).write_text(text)
+    ],
+    ids=["tokenizer", "configuration", "kernels", "weights", "width", "layers"],
+)
+def test_what_a_configuration_must_not_name_is_refused(
+    file: str, change: dict[str, Any], words: str, folder: Path
+) -> None:
+    change_json(folder / file, **change)
+    with pytest.raises(ConfigError, match=words):
+        opened(folder).load()
 
 
 def test_a_text_that_the_tokenizer_cannot_read_is_one_message(folder: Path) -> None:

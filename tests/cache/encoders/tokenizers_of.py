@@ -1,8 +1,9 @@
-"""Fast tokenizers of every kind, trained on a few lines, each with an encoder that reads them."""
+"""Fast tokenizers of every kind, trained on a few lines, each with its encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,63 +26,74 @@ LINES = [
     "שלום עולם مرحبا بالعالم 東京 news",
 ]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-AROUND = processors.TemplateProcessing(
-    single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-)
-BYTES = pre_tokenizers.ByteLevel.alphabet()
+
+
+def special_tokens_around() -> Any:
+    """[CLS] before a text, [SEP] after it."""
+    return processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
 
 
 def wordpiece() -> Tokenizer:
-    found = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    found.normalizer = normalizers.BertNormalizer()
-    found.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    found.train_from_iterator(
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.train_from_iterator(
         LINES, trainers.WordPieceTrainer(vocab_size=220, special_tokens=SPECIAL)
     )
-    found.post_processor = AROUND
-    return found
+    tokenizer.post_processor = special_tokens_around()
+    return tokenizer
 
 
 def byte_level(*, trim: bool, prefix: bool) -> Tokenizer:
-    found = Tokenizer(models.BPE())
-    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
     trainer = trainers.BpeTrainer(
-        vocab_size=330, special_tokens=SPECIAL, initial_alphabet=BYTES
+        vocab_size=330,
+        special_tokens=SPECIAL,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
-    found.train_from_iterator(LINES, trainer)
-    bytes_of = processors.ByteLevel(trim_offsets=trim, add_prefix_space=prefix)
-    found.post_processor = bytes_of if trim else processors.Sequence([bytes_of, AROUND])
-    return found
+    tokenizer.train_from_iterator(LINES, trainer)
+    byte_offsets = processors.ByteLevel(trim_offsets=trim, add_prefix_space=prefix)
+    if trim:
+        tokenizer.post_processor = byte_offsets
+    else:
+        steps = [byte_offsets, special_tokens_around()]
+        tokenizer.post_processor = processors.Sequence(steps)
+    return tokenizer
 
 
 def unigram(*, nfkc: bool) -> Tokenizer:
-    found = Tokenizer(models.Unigram())
+    tokenizer = Tokenizer(models.Unigram())
     if nfkc:
-        found.normalizer = normalizers.Sequence(
+        tokenizer.normalizer = normalizers.Sequence(
             [normalizers.NFKC(), normalizers.Lowercase()]
         )
     scheme = "always" if nfkc else "never"
-    found.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=nfkc)
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
+        prepend_scheme=scheme, split=nfkc
+    )
     trainer = trainers.UnigramTrainer(
         vocab_size=180, special_tokens=SPECIAL, unk_token="[UNK]"
     )
-    found.train_from_iterator(LINES, trainer)
-    found.post_processor = AROUND
-    return found
+    tokenizer.train_from_iterator(LINES, trainer)
+    tokenizer.post_processor = special_tokens_around()
+    return tokenizer
 
 
 KINDS: dict[str, Callable[[], Tokenizer]] = {
     "wordpiece": wordpiece,
-    "byte-level": lambda: byte_level(trim=False, prefix=False),
-    "byte-level, trimmed": lambda: byte_level(trim=True, prefix=False),
-    "byte-level, with a space before": lambda: byte_level(trim=True, prefix=True),
-    "unigram": lambda: unigram(nfkc=False),
-    "unigram, nfkc": lambda: unigram(nfkc=True),
+    "byte-level": partial(byte_level, trim=False, prefix=False),
+    "byte-level, trimmed": partial(byte_level, trim=True, prefix=False),
+    "byte-level, with a space before": partial(byte_level, trim=True, prefix=True),
+    "unigram": partial(unigram, nfkc=False),
+    "unigram, nfkc": partial(unigram, nfkc=True),
 }
 
 
 def save(kind: str, folder: Path, *, layers: int = 2) -> Path:
-    """An encoder with a tokenizer of a kind: causal for byte-level ones, else bidirectional."""
+    """Save an encoder with a tokenizer of a kind; it is causal for byte-level ones."""
     tokenizer = KINDS[kind]()
     sizes: dict[str, Any] = {
         "vocab_size": max(tokenizer.get_vocab().values()) + 1,
@@ -92,7 +104,7 @@ def save(kind: str, folder: Path, *, layers: int = 2) -> Path:
         "max_position_embeddings": 512,
         "pad_token_id": 0,
     }
-    config = transformers.BertConfig(**sizes)
+    config: Any = transformers.BertConfig(**sizes)
     if kind.startswith("byte-level"):
         config = transformers.LlamaConfig(**sizes, bos_token_id=2, eos_token_id=3)
     with torch.random.fork_rng():

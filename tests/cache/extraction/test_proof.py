@@ -17,7 +17,8 @@ from gaam_cache.common.errors import NumericsError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder, _TextForward
 from gaam_cache.extraction.batches import token_budget_batches
-from gaam_cache.extraction.states import StateExtractor, choose_rows
+from gaam_cache.extraction.proof import choose_rows
+from gaam_cache.extraction.states import StateExtractor
 from gaam_cache.store.records import BATCHINGS
 
 
@@ -57,7 +58,8 @@ class Rounded:
 
     in_batch: float
     alone: float
-    in_higher_precision: bool  # to those of a batch there too, as no rounding does
+    # to those of a batch there too, as no rounding does
+    in_higher_precision: bool
     accepted: bool
 
     @property
@@ -78,32 +80,29 @@ class Rounded:
 def test_a_row_whose_rounding_is_amplified_is_accepted_if_higher_precision_says_so(
     rounded: Rounded, tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load_for, together, alone = (
-        TextEncoder.load_for,
-        _TextForward.__call__,
-        _TextForward.reference,
-    )
+    load_for = TextEncoder.load_for
+    encode_batch = _TextForward.__call__
+    encode_alone = _TextForward.reference
 
     def times(states: dict[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
         return {name: x_BLD * (1 + share) for name, x_BLD in states.items()}
 
-    def in_batch(self: _TextForward, items: Any) -> dict[str, torch.Tensor]:
-        counts = self.dtype == torch.float32 or rounded.in_higher_precision
-        shifted = len(items) > 1 and counts
-        return times(together(self, items), rounded.in_batch if shifted else 0.0)
+    def round_batch(self: _TextForward, items: Any) -> dict[str, torch.Tensor]:
+        is_rounded = self.dtype == torch.float32 or rounded.in_higher_precision
+        share = rounded.in_batch if len(items) > 1 and is_rounded else 0.0
+        return times(encode_batch(self, items), share)
 
-    def by_itself(self: _TextForward, item: Any) -> dict[str, torch.Tensor]:
-        counts = self.dtype == torch.float32
-        return times(alone(self, item), rounded.alone if counts else 0.0)
+    def round_alone(self: _TextForward, item: Any) -> dict[str, torch.Tensor]:
+        share = rounded.alone if self.dtype == torch.float32 else 0.0
+        return times(encode_alone(self, item), share)
 
-    def load_and_shift(self: TextEncoder, *given: Any, **named: Any) -> None:
-        load_for(
-            self, *given, **named
-        )  # what is measured is right: it happens to real rows alone
-        monkeypatch.setattr(_TextForward, "__call__", in_batch)
-        monkeypatch.setattr(_TextForward, "reference", by_itself)
+    def load_and_round(self: TextEncoder, *args: Any, **options: Any) -> None:
+        # the encoder is measured as it is: only the rows of the data are rounded
+        load_for(self, *args, **options)
+        monkeypatch.setattr(_TextForward, "__call__", round_batch)
+        monkeypatch.setattr(_TextForward, "reference", round_alone)
 
-    monkeypatch.setattr(TextEncoder, "load_for", load_and_shift)
+    monkeypatch.setattr(TextEncoder, "load_for", load_and_round)
     config = replace(tiny_config, dtype="float32", storage_dtype="float32")
     if not rounded.accepted:
         with pytest.raises(NumericsError, match="rounding explains"):
@@ -111,22 +110,23 @@ def test_a_row_whose_rounding_is_amplified_is_accepted_if_higher_precision_says_
         assert not list((config.out / "shards").glob("*.json"))
         return
     gaam_cache.extract(config)
-    found = gaam_cache.verify(config.out, recompute_rows=84)
-    assert found.good
-    assert found.recomputed is not None
-    assert max(found.recomputed["deviation"]) == pytest.approx(1.4e-4, rel=0.02)
-    assert found.recomputed["limit"] >= max(found.recomputed["deviation"])
+    check = gaam_cache.verify(config.out, recompute_rows=84)
+    assert check.good
+    assert check.recomputed is not None
+    deviation = max(check.recomputed["deviation"])
+    assert deviation == pytest.approx(1.4e-4, rel=0.02)
+    assert check.recomputed["limit"] >= deviation
 
 
 def test_rows_that_changed_places_on_their_way_stop_the_extraction(
     tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assemble = StateExtractor._assemble
-    monkeypatch.setattr(
-        StateExtractor,
-        "_assemble",
-        lambda *arguments: np.roll(assemble(*arguments), 1, axis=0),
-    )
+
+    def assemble_in_another_order(*args: Any) -> Any:
+        return np.roll(assemble(*args), 1, axis=0)
+
+    monkeypatch.setattr(StateExtractor, "_assemble", assemble_in_another_order)
     with pytest.raises(NumericsError, match="batch-tokens=1"):
         gaam_cache.extract(tiny_config)
     assert not list((tiny_config.out / "shards").glob("*.json"))
@@ -140,16 +140,15 @@ def test_rows_that_changed_places_on_their_way_stop_the_extraction(
 )
 @settings(deadline=None)
 def test_the_rows_of_a_proof(count: int, seed: int, budget: int, batching: Any) -> None:
-    """One in 500, two at least, the shortest of the batch with most padding among them."""
+    """One in 500, two at least, and the shortest of the batch with most padding."""
     lengths = np.random.default_rng(seed).integers(1, 300, size=count).tolist()
     batches = token_budget_batches(lengths, budget, batching)
     rows = choose_rows(lengths, batches)
     assert rows == choose_rows(lengths, batches)
-    assert (
-        len(rows)
-        == len(set(rows))
-        == min(len(lengths), max(2, -(-len(lengths) // 500)))
-    )
-    padding = [max(lengths[i] for i in b) - min(lengths[i] for i in b) for b in batches]
-    most = batches[int(np.argmax(padding))]
-    assert lengths[rows[0]] == min(lengths[i] for i in most)
+    one_in_500 = -(-count // 500)
+    assert len(rows) == min(count, max(2, one_in_500))
+    assert len(set(rows)) == len(rows)
+    lengths_of_batches = [[lengths[row] for row in batch] for batch in batches]
+    padding = [max(batch) - min(batch) for batch in lengths_of_batches]
+    most_padded = lengths_of_batches[int(np.argmax(padding))]
+    assert lengths[rows[0]] == min(most_padded)

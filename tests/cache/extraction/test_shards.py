@@ -1,4 +1,4 @@
-"""A receipt that makes no shard exist is no shard: extract makes it again, the others stay."""
+"""A receipt without its shard is no shard: extract makes it again, the others stay."""
 
 from __future__ import annotations
 
@@ -14,17 +14,40 @@ from gaam_cache.config import ExtractConfig
 from tests.conftest import shard_bytes
 
 NAME = "train-00002"
-DAMAGE: list[Callable[[Path, Path], object]] = [
-    lambda file, receipt: file.unlink(),
-    lambda file, receipt: os.truncate(file, 100),
-    lambda file, receipt: (file.unlink(), file.symlink_to("/dev/zero")),
-    lambda file, receipt: receipt.write_text("{"),
-    lambda file, receipt: receipt.write_text(
-        receipt.read_text().replace("20", "21", 1)
-    ),
-    lambda file, receipt: receipt.write_bytes(
-        receipt.with_name("train-00001.json").read_bytes()
-    ),
+
+
+def remove(file: Path, receipt: Path) -> None:
+    file.unlink()
+
+
+def cut(file: Path, receipt: Path) -> None:
+    os.truncate(file, 100)
+
+
+def link_to_a_device(file: Path, receipt: Path) -> None:
+    file.unlink()
+    file.symlink_to("/dev/zero")
+
+
+def break_the_receipt(file: Path, receipt: Path) -> None:
+    receipt.write_text("{")
+
+
+def change_the_receipt(file: Path, receipt: Path) -> None:
+    receipt.write_text(receipt.read_text().replace("20", "21", 1))
+
+
+def exchange_the_receipt(file: Path, receipt: Path) -> None:
+    receipt.write_bytes(receipt.with_name("train-00001.json").read_bytes())
+
+
+DAMAGES = [
+    remove,
+    cut,
+    link_to_a_device,
+    break_the_receipt,
+    change_the_receipt,
+    exchange_the_receipt,
 ]
 
 
@@ -34,20 +57,22 @@ def whole(tiny_config: ExtractConfig) -> dict[str, bytes]:
     return shard_bytes(tiny_config.out)
 
 
-def file_of(config: ExtractConfig, name: str = NAME) -> Path:
+def shard_file(config: ExtractConfig, name: str = NAME) -> Path:
     return next((config.out / "shards").glob(f"{name}-*.h5"))
 
 
-def test_what_is_no_shard_is_made_again_and_said(
-    tiny_config: ExtractConfig, whole: dict[str, bytes]
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_shard_is_made_again_with_a_warning(
+    damage: Callable[[Path, Path], None],
+    tiny_config: ExtractConfig,
+    whole: dict[str, bytes],
 ) -> None:
-    kept = file_of(tiny_config, "train-00000").stat()
-    for damage in DAMAGE:
-        damage(file_of(tiny_config), tiny_config.out / "shards" / f"{NAME}.json")
-        with pytest.raises(CacheError, match=NAME):
-            gaam_cache.open_cache(tiny_config.out)
-        with pytest.warns(GaamWarning, match=NAME):
-            summary = gaam_cache.extract(tiny_config)
-        assert (summary.shards_made, summary.rows_made) == (1, 10)
-        assert shard_bytes(tiny_config.out) == whole
-    assert file_of(tiny_config, "train-00000").stat() == kept
+    other_file = shard_file(tiny_config, "train-00000").stat()
+    damage(shard_file(tiny_config), tiny_config.out / "shards" / f"{NAME}.json")
+    with pytest.raises(CacheError, match=NAME):
+        gaam_cache.open_cache(tiny_config.out)
+    with pytest.warns(GaamWarning, match=NAME):
+        summary = gaam_cache.extract(tiny_config)
+    assert (summary.shards_made, summary.rows_made) == (1, 10)
+    assert shard_bytes(tiny_config.out) == whole
+    assert shard_file(tiny_config, "train-00000").stat() == other_file

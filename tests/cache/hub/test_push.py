@@ -1,4 +1,4 @@
-"""Writing to a hub: what is said before, what is there afterwards, and every refusal."""
+"""Writing to a hub: the announcement, the files there afterwards, every refusal."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ def folder(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_pushed_is_the_folder_byte_for_byte(
     private: bool, hub: Writable, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = check_destination(NAME, kind="dataset", private=private)
-    assert there.send(folder, yes=True) == f"{hub.endpoint}/datasets/{NAME}"
-    said, files = capsys.readouterr().err, folder_content(folder)
-    for words in (
-        f"{len(files)} files",
-        f"{sum(map(len, files.values())):,} bytes",
-        "someone",
-    ):
-        assert words in said
-    assert ("private" in said, "PUBLIC" in said) == (private, not private)
+    destination = check_destination(NAME, kind="dataset", private=private)
+    address = destination.send(folder, yes=True)
+    assert address == f"{hub.endpoint}/datasets/{NAME}"
+    announcement = capsys.readouterr().err
+    files = folder_content(folder)
+    num_bytes = sum(map(len, files.values()))
+    assert f"{len(files)} files" in announcement
+    assert f"{num_bytes:,} bytes" in announcement
+    assert "someone" in announcement
+    assert ("private" in announcement) == private
+    assert ("PUBLIC" in announcement) == (not private)
     assert hub.content(NAME) == HEAD | files
     assert hub.datasets[NAME].private == private
 
@@ -54,22 +55,21 @@ def test_only_an_earlier_export_is_replaced_and_only_when_told_to(
     huggingface_hub.HfApi().create_repo(NAME, repo_type="dataset")
     with pytest.raises(ConfigError, match="--private"):
         check_destination(NAME, kind="dataset", private=True)
-    check_destination(NAME, kind="dataset").send(
-        folder, yes=True
-    )  # an empty one is free
+    # an empty one is free
+    check_destination(NAME, kind="dataset").send(folder, yes=True)
     with pytest.raises(ConfigError, match="--overwrite"):
         check_destination(NAME, kind="dataset")
     other = tmp_path / "other"
     other.mkdir()
     for name in ("cache.json", "README.md", "FORMAT.md"):
         (other / name).write_bytes((folder / name).read_bytes() + b"\n")
-    there = check_destination(NAME, kind="dataset", overwrite=True)
-    there.send(other, yes=True)
-    assert hub.content(NAME) == HEAD | folder_content(other), (
-        "what is no longer there is gone"
-    )
-    with pytest.raises(HubError):  # somebody has committed since it was looked at
-        there.send(folder, yes=True)
+    destination = check_destination(NAME, kind="dataset", overwrite=True)
+    destination.send(other, yes=True)
+    # files that the folder lacks are gone
+    assert hub.content(NAME) == HEAD | folder_content(other)
+    # somebody has committed since the destination was checked
+    with pytest.raises(HubError):
+        destination.send(folder, yes=True)
     assert hub.content(NAME) == HEAD | folder_content(other)
     hub.datasets[NAME].commit(hub.content(NAME) | {"mine.txt": b"!"})
     with pytest.raises(ConfigError, match=r"mine.txt"):
@@ -87,14 +87,18 @@ def test_a_link_in_the_folder_sends_nothing_of_what_it_leads_to(
     assert not hub.datasets
 
 
-def test_who_may_not_write_is_told_so_before_anything_is_sent(
-    hub: Writable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_without_an_owner_is_refused(hub: Writable) -> None:
     with pytest.raises(ConfigError):
         check_destination("states", kind="dataset")
-    for token in ("", "wrong"):
-        monkeypatch.setenv("HF_TOKEN", token)
-        with pytest.raises(HubError) as refused:
-            check_destination(NAME, kind="dataset")
-        assert "HF_TOKEN" in refused.value.details["to do"]
+    assert not hub.datasets
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+def test_who_may_not_write_is_told_so_before_anything_is_sent(
+    token: str, hub: Writable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(HubError) as refused:
+        check_destination(NAME, kind="dataset")
+    assert "HF_TOKEN" in refused.value.details["to do"]
     assert not hub.datasets

@@ -1,4 +1,4 @@
-"""Who works on what: one holds a lease at a time, and what is dead or silent holds nothing."""
+"""One worker holds a lease at a time; the dead and the silent hold nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,8 @@ from gaam_cache.store import files
 from gaam_cache.workers import Holder, Leases, holdings
 from tests.conftest import no_links
 
-LONG = 91.0  # seconds: more than anybody waits for a sign
+LONG = 91.0
+"""Seconds: more than anybody waits for a sign."""
 
 
 class Clock:
@@ -62,14 +64,18 @@ def test_a_name_is_claimed_once_and_free_when_done(
     assert isinstance(holder, Holder)
     assert (holder.host, holder.pid) == ("one", 7)
     assert not isinstance(two.take("y"), Holder)
-    held = [(one.name, one.host) for one in holdings(tmp_path / "leases")]
-    assert held == [("x", "one"), ("y", "two")]
+    held = holdings(tmp_path / "leases")
+    assert [(holding.name, holding.host) for holding in held] == [
+        ("x", "one"),
+        ("y", "two"),
+    ]
     assert one.others_at_work("y")
     assert not two.others_at_work("y")
     three.clear_dead()
     first.release()
     assert not isinstance(two.take("x"), Holder)
-    first.release()  # too late: it is no longer ours
+    # too late: another holds it now
+    first.release()
     assert isinstance(one.take("x"), Holder)
     two.__exit__()
     assert not isinstance(one.take("x"), Holder)
@@ -78,14 +84,14 @@ def test_a_name_is_claimed_once_and_free_when_done(
 def test_a_rank_that_begins_when_another_has_removed_the_folder_claims(
     owners: list[Leases], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = files.write_synced
+    write_synced = files.write_synced
 
-    def late(path: Path, content: bytes) -> None:
+    def write_late(path: Path, content: bytes) -> None:
         monkeypatch.undo()
         shutil.rmtree(path.parent)
-        real(path, content)
+        write_synced(path, content)
 
-    monkeypatch.setattr(files, "write_synced", late)
+    monkeypatch.setattr(files, "write_synced", write_late)
     assert not isinstance(owners[0].take("x"), Holder)
 
 
@@ -115,23 +121,33 @@ def test_a_claim_that_is_not_renewed_is_stale_by_the_clock_of_who_waits(
 def test_a_thread_renews_what_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait, renewed = threading.Event.wait, threading.Event()
-    monkeypatch.setattr(
-        threading.Event, "wait", lambda one, limit=None: wait(one, limit and 0.001)
-    )
-    monkeypatch.setattr(os, "utime", lambda *a, **k: renewed.set())
-    with Leases(tmp_path / "leases") as one:
-        assert not isinstance(one.take("x"), Holder)
+    wait = threading.Event.wait
+    renewed = threading.Event()
+
+    def wait_briefly(event: threading.Event, timeout: float | None = None) -> bool:
+        return wait(event, timeout and 0.001)
+
+    def note_renewal(*args: Any, **options: Any) -> None:
+        renewed.set()
+
+    monkeypatch.setattr(threading.Event, "wait", wait_briefly)
+    monkeypatch.setattr(os, "utime", note_renewal)
+    with Leases(tmp_path / "leases") as leases:
+        assert not isinstance(leases.take("x"), Holder)
         assert wait(renewed, 60)
 
 
-def test_what_is_no_claim_stops_nobody(owners: list[Leases], clock: Clock) -> None:
-    one, *_ = owners
-    one.path("x").parent.mkdir()
-    for content in (b"", b"{}", b"[]", b'{"pid": "x"}', b"\xff", b'{"host": 3}'):
-        one.path("x").write_bytes(content)
-        assert isinstance(one.take("x"), Holder)
-        clock.now += LONG
-        lease = one.take("x")
-        assert not isinstance(lease, Holder)
-        lease.release()
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b'{"pid": "x"}', b"\xff", b'{"host": 3}']
+)
+def test_what_is_no_claim_stops_nobody(
+    content: bytes, owners: list[Leases], clock: Clock
+) -> None:
+    owner = owners[0]
+    owner.path("x").parent.mkdir()
+    owner.path("x").write_bytes(content)
+    assert isinstance(owner.take("x"), Holder)
+    clock.now += LONG
+    lease = owner.take("x")
+    assert not isinstance(lease, Holder)
+    lease.release()

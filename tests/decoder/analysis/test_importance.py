@@ -29,6 +29,7 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
         seeds=(0, 1, 2),
         epochs=3,
         lr=0.05,
+        probe=False,
     )
 
 

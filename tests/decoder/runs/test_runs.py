@@ -44,7 +44,12 @@ def test_files_of_0_1_are_read_and_are_those_that_are_written_now(
     tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = TrainConfig(
-        lr=3e-4, cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1, 2), epochs=2
+        lr=3e-4,
+        cache=tiny_cache,
+        runs=tmp_path / "runs",
+        seeds=(0, 1, 2),
+        epochs=2,
+        probe=False,
     )
     made = gaam_decoder.train(config)[0].path
     for run in (made, *(GOLDEN / "v0.1.0" / "runs").iterdir()):
@@ -183,7 +188,13 @@ def test_a_program_that_goes_to_another_folder_finds_all_that_it_named(
     monkeypatch.chdir(here)
     Path("cache").symlink_to(tiny_cache)
     config = TrainConfig(
-        attn=(Wanderer, "none"), cache="cache", runs="runs", seeds=2, lr=3e-4, epochs=1
+        attn=(Wanderer, "none"),
+        cache="cache",
+        runs="runs",
+        seeds=2,
+        lr=3e-4,
+        epochs=1,
+        probe=False,
     )
     opened = gaam_cache.open_cache("cache")
     runs = gaam_decoder.train(config)

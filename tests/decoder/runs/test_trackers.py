@@ -19,7 +19,12 @@ from gaam_decoder.runs.trackers import CURVES
 @pytest.fixture
 def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     return TrainConfig(
-        cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 3), epochs=2, lr=0.01
+        cache=tiny_cache,
+        runs=tmp_path / "runs",
+        seeds=(0, 3),
+        epochs=2,
+        lr=0.01,
+        probe=False,
     )
 
 

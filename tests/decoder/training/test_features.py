@@ -105,7 +105,12 @@ def test_only_the_rows_of_a_budget_are_read(
     write_cache(tmp_path, rows, 2, 2, number_everywhere, shard_rows=50)
     cache = open_cache(tmp_path)
     config = TrainConfig(
-        lr=3e-4, attn=("none",), cache=tmp_path, folds=folds, train_rows="10,40,all,70"
+        lr=3e-4,
+        attn=("none",),
+        cache=tmp_path,
+        folds=folds,
+        train_rows="10,40,all,70",
+        probe=False,
     )
     held = Loaded(share)
     for number, experiment in enumerate(plan_experiments(config, cache, CPU)):

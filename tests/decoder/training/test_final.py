@@ -22,6 +22,7 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
         seeds=(0, 1),
         epochs=2,
         lr=0.01,
+        probe=False,
     )
 
 

@@ -62,12 +62,14 @@ def test_layers_are_those_of_their_numbers(caches: dict[int, Path]) -> None:
     for first, layers in ((0, "0 1 2 3 4"), (1, "1 2 3 4")):
         cache = open_cache(caches[first])
         one_by_one = TrainConfig(
-            cache=caches[first], attn=("none",), layers=layers.split()
+            cache=caches[first], attn=("none",), layers=layers.split(), probe=False
         )
-        each = TrainConfig(cache=caches[first], attn=("none",), layers=["each", "2"])
+        each = TrainConfig(
+            cache=caches[first], attn=("none",), layers=["each", "2"], probe=False
+        )
         assert plan_experiments(each, cache, CPU) == plan_experiments(
             one_by_one, cache, CPU
         )
-    config = TrainConfig(lr=3e-4, cache=caches[1], layers="0,4")
+    config = TrainConfig(lr=3e-4, cache=caches[1], layers="0,4", probe=False)
     with pytest.raises(ConfigError, match=r"--layers.* 1 to 4"):
         plan_experiments(config, open_cache(caches[1]), CPU)

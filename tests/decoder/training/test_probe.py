@@ -25,7 +25,7 @@ from gaam_decoder.training.experiments import plan_experiments
 def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     return TrainConfig(lr=3e-4,
         attn=("none",), head="lbfgs", cache=tiny_cache, runs=tmp_path / "runs", seeds=(3, 5),
-        epochs=2,
+        epochs=2, probe=False,
     )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
         seeds=(0, 1),
         epochs=1,
         compile="off",
+        probe=False,
     )
 
 
@@ -97,7 +98,7 @@ def test_a_training_of_which_every_seed_fails_fails(
         "--set",
         "weight-decay=0",
     ]
-    outcome = gaam("train", *options, "--seeds", 2, "--json")
+    outcome = gaam("train", *options, "--seeds", 2, "--no-probe", "--json")
     assert outcome.code == 1, outcome
     refusal = outcome.err.partition("error: ")[2]
     assert "mha + linear, pool mean, lr 1e+30, weight decay 0" in refusal

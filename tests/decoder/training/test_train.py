@@ -24,6 +24,7 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
         seeds=(0, 1, 2),
         epochs=3,
         lr=0.01,
+        probe=False,
     )
 
 

@@ -30,6 +30,7 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
         epochs=2,
         lr=RATES,
         val_fraction=0.3,
+        probe=False,
     )
 
 

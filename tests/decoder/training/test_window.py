@@ -44,6 +44,7 @@ def config(cache: Path, tmp_path: Path) -> TrainConfig:
         compile="off",
         device="cpu",
         shuffle="window:25",
+        probe=False,
     )
 
 

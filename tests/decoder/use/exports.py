@@ -12,7 +12,12 @@ from gaam_decoder.runs.result import RunResult
 
 def train(cache: Path, runs: Path, *attn: str, **options: Any) -> dict[str, RunResult]:
     """Two seeds of an epoch each, by mechanism and head."""
-    given: dict[str, Any] = {"seeds": (0, 1), "epochs": 1, "compile": "off"}
+    given: dict[str, Any] = {
+        "seeds": (0, 1),
+        "epochs": 1,
+        "compile": "off",
+        "probe": False,
+    }
     config = TrainConfig(
         attn=attn, cache=cache, runs=runs, **({"lr": 3e-4} | given | options)
     )

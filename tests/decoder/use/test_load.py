@@ -60,7 +60,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def config(cache: Path, tmp_path: Path) -> TrainConfig:
     return TrainConfig(
         cache=cache, runs=tmp_path / "runs", attn=("gaam",), seeds=(0, 1, 2), epochs=1,
-        batch_size=24, lr=0.05, compile="off", device="cpu",
+        batch_size=24, lr=0.05, compile="off", device="cpu", probe=False,
     )  # fmt: skip
 
 
@@ -212,7 +212,7 @@ def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None
     splits = {"train": (x_NLD, [0, 1] * 20), "test": (x_NLD[:9], ([0, 1] * 5)[:9])}
     gaam_cache.write(tmp_path / "cache", splits)
     config = TrainConfig(
-        lr=3e-4, cache=tmp_path / "cache", runs=tmp_path / "runs", epochs=1
+        lr=3e-4, cache=tmp_path / "cache", runs=tmp_path / "runs", epochs=1, probe=False
     )
     run = gaam_decoder.train(config)[0].path
     predictor = gaam_decoder.load(run, device="cpu")

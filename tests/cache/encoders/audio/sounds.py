@@ -1,9 +1,10 @@
-"""Tiny random audio encoders, generated sounds, and what transformers itself makes of them."""
+"""Tiny random audio encoders, generated sounds, and their states by transformers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import soxr
 import torch
 import transformers
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "hidden_size": 32,
     "num_hidden_layers": 3,
     "num_attention_heads": 4,
@@ -40,32 +41,48 @@ class Tone:
         return self.wave
 
 
-def _wav2vec2_like(cls: Any, norm: str, **more: Any) -> Any:
-    stable = norm == "layer"
+def _wav2vec2_config(cls: Any, norm: str) -> Any:
+    is_stable = norm == "layer"
     return cls(
         **SMALL,
         feat_extract_norm=norm,
-        do_stable_layer_norm=stable,
-        conv_bias=stable,
-        **more,
+        do_stable_layer_norm=is_stable,
+        conv_bias=is_stable,
     )
 
 
-CONFIGS = {
-    "wavlm-group": lambda: _wav2vec2_like(transformers.WavLMConfig, "group"),
-    "wavlm-layer": lambda: _wav2vec2_like(transformers.WavLMConfig, "layer"),
-    "hubert-group": lambda: _wav2vec2_like(transformers.HubertConfig, "group"),
-    "hubert-layer": lambda: _wav2vec2_like(transformers.HubertConfig, "layer"),
-    "wav2vec2-group": lambda: _wav2vec2_like(transformers.Wav2Vec2Config, "group"),
-    "data2vec-audio": lambda: transformers.Data2VecAudioConfig(
-        **SMALL | {"num_conv_pos_embeddings": 2, "conv_pos_kernel_size": 5}
-    ),
-    "whisper": lambda: transformers.WhisperConfig(
-        d_model=32, encoder_layers=3, decoder_layers=1, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, vocab_size=64,
-        num_mel_bins=16, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
-    ),
-}  # fmt: skip
+def _data2vec_config() -> Any:
+    positions = {"num_conv_pos_embeddings": 2, "conv_pos_kernel_size": 5}
+    return transformers.Data2VecAudioConfig(**SMALL | positions)
+
+
+def _whisper_config() -> Any:
+    return transformers.WhisperConfig(
+        d_model=32,
+        encoder_layers=3,
+        decoder_layers=1,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=48,
+        decoder_ffn_dim=48,
+        vocab_size=64,
+        num_mel_bins=16,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=1,
+    )
+
+
+CONFIGS: dict[str, Callable[[], Any]] = {
+    "wavlm-group": partial(_wav2vec2_config, transformers.WavLMConfig, "group"),
+    "wavlm-layer": partial(_wav2vec2_config, transformers.WavLMConfig, "layer"),
+    "hubert-group": partial(_wav2vec2_config, transformers.HubertConfig, "group"),
+    "hubert-layer": partial(_wav2vec2_config, transformers.HubertConfig, "layer"),
+    "wav2vec2-group": partial(_wav2vec2_config, transformers.Wav2Vec2Config, "group"),
+    "data2vec-audio": _data2vec_config,
+    "whisper": _whisper_config,
+}
 
 
 def extractor_for(config: Any) -> Any:
@@ -78,7 +95,7 @@ def extractor_for(config: Any) -> Any:
 
 
 def draw(config: Any, seed: int = 0) -> Any:
-    """A model with weights larger than the usual initialisation, so that errors show."""
+    """A model with weights larger than usual, so that errors show."""
     torch.manual_seed(seed)
     model = transformers.AutoModel.from_config(config, dtype=torch.float32).eval()
     with torch.no_grad():
@@ -94,20 +111,24 @@ def save(name: str, folder: Path) -> Path:
     return folder
 
 
+RATES = (16000, 8000, 44100, 22050, 48000, 16000)
+SECONDS = (0.03, 0.2, 1.0, 0.5, 0.5, 0.77, 1.3, 0.2, 0.045, 2.1, 0.5, 0.77)
+
+
 def sounds(count: int = 12) -> list[Tone]:
     """Mixed lengths (some equal) and rates: noise, tones, silence and clicks."""
     rng = np.random.default_rng(0)
-    made = []
+    tones: list[Tone] = []
     for number in range(count):
-        rate = (16000, 8000, 44100, 22050, 48000, 16000)[number % 6]
-        seconds = (0.03, 0.2, 1.0, 0.5, 0.5, 0.77, 1.3, 0.2, 0.045, 2.1, 0.5, 0.77)[
-            number % 12
-        ]
+        rate = RATES[number % len(RATES)]
+        seconds = SECONDS[number % len(SECONDS)]
         t = np.arange(int(seconds * rate)) / rate
         wave = rng.normal(scale=0.02, size=len(t))
-        wave += 0.3 * np.sin(2 * np.pi * (200 + 130 * number) * t) * (t > 0.3 * seconds)
-        made.append(Tone((wave + 0.01 * (number % 3)).astype(np.float32), rate))
-    return made
+        tone = 0.3 * np.sin(2 * np.pi * (200 + 130 * number) * t)
+        wave += tone * (t > 0.3 * seconds)
+        wave += 0.01 * (number % 3)
+        tones.append(Tone(wave.astype(np.float32), rate))
+    return tones
 
 
 def encoder_of(model: Any) -> Any:
@@ -115,7 +136,7 @@ def encoder_of(model: Any) -> Any:
 
 
 def reference(folder: Path, rows: Sequence[Tone]) -> dict[str, list[np.ndarray]]:
-    """Pooled ``hidden_states[1:]`` of transformers, every sound alone, by its own extractor."""
+    """Pooled ``hidden_states[1:]`` of transformers, of every sound alone."""
     extractor = transformers.AutoFeatureExtractor.from_pretrained(folder)
     model = encoder_of(transformers.AutoModel.from_pretrained(folder).eval())
     pooled: dict[str, list[np.ndarray]] = {
@@ -125,11 +146,11 @@ def reference(folder: Path, rows: Sequence[Tone]) -> dict[str, list[np.ndarray]]
         wave = row.samples()
         if row.rate != extractor.sampling_rate:
             wave = soxr.resample(wave, row.rate, extractor.sampling_rate, quality="VHQ")
-        made = extractor(
+        inputs = extractor(
             wave, sampling_rate=extractor.sampling_rate, return_tensors="pt"
         )
         with torch.no_grad():
-            output = model(**made, output_hidden_states=True)
+            output = model(**inputs, output_hidden_states=True)
         states = torch.stack([x[0] for x in output.hidden_states[1:]]).double()
         if model.config.model_type == "whisper":
             states = states[:, : -(-len(wave) // 320)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ BATCHING = {
 }
 
 
-def loaded(folder: Path, **settings: object) -> AudioEncoder:
+def loaded(folder: Path, **settings: Any) -> AudioEncoder:
     encoder = AudioEncoder.open(
         ExtractConfig(encoder=str(folder), pool=POOLS, **settings)
     )

@@ -1,8 +1,10 @@
-"""Tiny random image encoders with their families' image processors, and pictures of many kinds."""
+"""Tiny random image encoders with the image processors of their families."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ SMALL: dict[str, Any] = {
     "image_size": 32,
     "patch_size": 8,
 }
-TEXT = {
+TEXT: dict[str, Any] = {
     "vocab_size": 64,
     "hidden_size": 24,
     "num_hidden_layers": 2,
@@ -26,6 +28,7 @@ TEXT = {
     "max_position_embeddings": 16,
 }
 SQUARE = {"height": 32, "width": 32}
+RESIZED = {"size": SQUARE}
 CROPPED = {"size": {"shortest_edge": 36}, "crop_size": SQUARE}
 PATCHES = 16
 
@@ -34,12 +37,12 @@ PATCHES = 16
 class Family:
     """An architecture, and where its patches stand as its publication has it."""
 
-    config: Any
+    config: Callable[[], Any]
     processor: str
+    # positions before the patches
     prefix: int
-    """Positions before the patches."""
-    sizes: dict[str, Any] = field(default_factory=lambda: {"size": SQUARE})
-    """Of the image processor."""
+    # of the image processor
+    sizes: dict[str, Any]
 
     def save(self, folder: Path, seed: int = 0) -> Path:
         """With weights larger than the usual initialisation, so that errors show."""
@@ -58,40 +61,65 @@ def save_model(config: Any, folder: Path, seed: int = 0) -> None:
         model.save_pretrained(folder)
 
 
-def _both(kind: str) -> Any:
+def _text_and_vision_config(kind: str) -> Any:
     """A configuration of a model of texts and pictures."""
     vision = {**SMALL, "projection_dim": 16} if kind == "CLIP" else SMALL
-    return getattr(transformers, f"{kind}Config")(
-        text_config=TEXT, vision_config=vision
-    )
+    config_class = getattr(transformers, f"{kind}Config")
+    return config_class(text_config=TEXT, vision_config=vision)
 
 
 FAMILIES = {
     "beit": Family(
-        lambda: transformers.BeitConfig(
-            **SMALL, use_relative_position_bias=True, use_mask_token=True
+        partial(
+            transformers.BeitConfig,
+            **SMALL,
+            use_relative_position_bias=True,
+            use_mask_token=True,
         ),
-        "BeitImageProcessorPil", 1,
+        "BeitImageProcessorPil",
+        1,
+        RESIZED,
     ),
-    "vit": Family(lambda: transformers.ViTConfig(**SMALL), "ViTImageProcessorPil", 1),
+    "vit": Family(
+        partial(transformers.ViTConfig, **SMALL), "ViTImageProcessorPil", 1, RESIZED
+    ),
     "dinov2": Family(
-        lambda: transformers.Dinov2Config(**SMALL | {"image_size": 56}),
-        "BitImageProcessorPil", 1, CROPPED,
+        partial(transformers.Dinov2Config, **SMALL | {"image_size": 56}),
+        "BitImageProcessorPil",
+        1,
+        CROPPED,
     ),
     "dinov2-registers": Family(
-        lambda: transformers.Dinov2WithRegistersConfig(**SMALL, num_register_tokens=4),
-        "BitImageProcessorPil", 5, CROPPED,
+        partial(transformers.Dinov2WithRegistersConfig, **SMALL, num_register_tokens=4),
+        "BitImageProcessorPil",
+        5,
+        CROPPED,
     ),
-    "clip": Family(lambda: _both("CLIP"), "CLIPImageProcessorPil", 1, CROPPED),
-    "siglip": Family(lambda: _both("Siglip"), "SiglipImageProcessorPil", 0),
-    "siglip-vision": Family(  # 35 pixels: those that fill no patch are left out
-        lambda: transformers.SiglipVisionConfig(**SMALL | {"image_size": 35}),
-        "SiglipImageProcessorPil", 0, {"size": {"height": 35, "width": 35}},
+    "clip": Family(
+        partial(_text_and_vision_config, "CLIP"), "CLIPImageProcessorPil", 1, CROPPED
     ),
-    "yolos": Family(  # what it detects with stands behind the patches
-        lambda: transformers.YolosConfig(
-            **SMALL | {"image_size": [32, 32]}, num_detection_tokens=5
+    "siglip": Family(
+        partial(_text_and_vision_config, "Siglip"),
+        "SiglipImageProcessorPil",
+        0,
+        RESIZED,
+    ),
+    # 35 pixels: those that fill no patch are left out
+    "siglip-vision": Family(
+        partial(transformers.SiglipVisionConfig, **SMALL | {"image_size": 35}),
+        "SiglipImageProcessorPil",
+        0,
+        {"size": {"height": 35, "width": 35}},
+    ),
+    # what it detects with stands behind the patches
+    "yolos": Family(
+        partial(
+            transformers.YolosConfig,
+            **SMALL | {"image_size": [32, 32]},
+            num_detection_tokens=5,
         ),
-        "ViTImageProcessorPil", 1,
+        "ViTImageProcessorPil",
+        1,
+        RESIZED,
     ),
-}  # fmt: skip
+}

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-SHAPES = [(32, 32), (1, 1), (3, 50), (4, 7), (50, 3), (200, 31), (31, 200), (33, 32), (64, 64),
-          (1, 9), (9, 1), (3, 3), (97, 131), (240, 320), (36, 36), (35, 35)]  # fmt: skip
+SHAPES = [
+    *[(32, 32), (1, 1), (3, 50), (4, 7), (50, 3), (200, 31), (31, 200), (33, 32)],
+    *[(64, 64), (1, 9), (9, 1), (3, 3), (97, 131), (240, 320), (36, 36), (35, 35)],
+]
 """Heights and widths; 1, 3 and 4 are numbers of colours too."""
 
 
@@ -37,15 +39,18 @@ class Drawn:
 
 
 def noise(seed: int = 0) -> list[Drawn]:
-    """Of all shapes: noise, and something smooth, which resizing leaves something of."""
+    """Pictures of all shapes: noise and, in turn, something smooth.
+
+    Resizing leaves something of a smooth one.
+    """
     rng = np.random.default_rng(seed)
-    found = []
-    for height, width in SHAPES:
+    pictures: list[Drawn] = []
+    for number, (height, width) in enumerate(SHAPES):
         coarse = Image.fromarray(rng.integers(0, 256, (4, 4, 3), dtype=np.uint8))
         smooth = np.asarray(coarse.resize((width, height)))
         rough = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
-        found.append(Drawn(np.asarray(smooth if len(found) % 2 else rough)))
-    return found
+        pictures.append(Drawn(smooth if number % 2 else rough))
+    return pictures
 
 
 def write_pictures(folder: Path, rows: dict[str, int]) -> Path:

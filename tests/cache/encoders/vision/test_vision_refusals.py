@@ -1,8 +1,9 @@
-"""What cannot be read as a picture encoder, or not as asked, is refused in words that say why."""
+"""What cannot be read as a picture encoder, or not as asked, is refused by name."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,26 @@ from gaam_cache.encoders.vision import (
     find_layout,
 )
 from tests.cache.encoders.vision.models import FAMILIES, SMALL, SQUARE, save_model
+from tests.conftest import ARCHITECTURES
 
 
-def load(encoder: type, folder: Path, **options: Any) -> Any:
-    opened = encoder.open(ExtractConfig(encoder=str(folder), device="cpu", **options))
-    opened.load()
-    return opened
+def load(encoder: Any, folder: Path, **options: Any) -> Any:
+    config = ExtractConfig(encoder=str(folder), device="cpu", **options)
+    opened_encoder = encoder.open(config)
+    opened_encoder.load()
+    return opened_encoder
 
 
-def test_an_encoder_for_other_rows_is_named(
-    encoders: dict[str, Path], tmp_path: Path
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_an_encoder_of_texts_is_refused_by_its_type(
+    name: str, encoders: dict[str, Path]
 ) -> None:
-    for name, folder in encoders.items():
-        with pytest.raises(ConfigError) as caught:
-            load(VisionEncoder, folder)
-        assert caught.value.details["found"] == f"model_type: {name}"
+    with pytest.raises(ConfigError) as caught:
+        load(VisionEncoder, encoders[name])
+    assert caught.value.details["found"] == f"model_type: {name}"
+
+
+def test_an_encoder_of_pictures_is_refused_for_texts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="model_type: vit"):
         load(TextEncoder, FAMILIES["vit"].save(tmp_path / "vit"))
 
@@ -56,25 +62,34 @@ def test_a_masked_autoencoder_is_refused_and_its_weights_are_not(
 
 
 class Embedding(nn.Module):
-    """Four patches of 2 x 2 pixels, in an order, between positions that every picture has alike.
+    """Four patches of 2 x 2 pixels, in an order, between positions of no patch.
 
-    ``seen`` is what a patch also sees of the whole picture; ``between`` puts another such position
-    behind the first patch.
+    Those positions are the same for every picture. ``seen`` is what a patch also sees
+    of the whole picture; ``between`` puts another such position behind the first patch.
     """
 
-    def __init__(self, order: Any = (0, 1, 2, 3), *, seen: float = 0.0, before: int = 2,
-                 between: bool = False, size: int = 2) -> None:  # fmt: skip
+    def __init__(
+        self,
+        order: Sequence[int] = (0, 1, 2, 3),
+        *,
+        seen: float = 0.0,
+        before: int = 2,
+        between: bool = False,
+        size: int = 2,
+    ) -> None:
         super().__init__()
-        self.size, self.order = size, list(order)
-        self.seen, self.before, self.between = seen, before, between
+        self.order = list(order)
+        self.seen = seen
+        self.before = before
+        self.between = between
+        self.size = size
         self.scale = nn.Parameter(torch.ones(1))
 
     def forward(self, pixel_values: Any, output_hidden_states: bool = False) -> Any:
         patches = nn.functional.unfold(pixel_values, self.size, stride=self.size)
         patches = patches.transpose(1, 2)[:, self.order]
-        patches = self.scale * (
-            patches + self.seen * patches.mean((1, 2), keepdim=True)
-        )
+        whole = patches.mean((1, 2), keepdim=True)
+        patches = self.scale * (patches + self.seen * whole)
         same = torch.ones(len(patches), 1, patches.shape[2])
         if self.between:
             patches = torch.cat([patches[:, :1], same, patches[:, 1:]], 1)
@@ -85,46 +100,45 @@ class Embedding(nn.Module):
         )
 
 
-def test_sizes_that_vary_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "size",
+    [{"shortest_edge": 32}, {"longest_edge": 64, "shortest_edge": 32}],
+    ids=["shortest edge", "both edges"],
+)
+def test_sizes_that_vary_are_refused(size: dict[str, int], tmp_path: Path) -> None:
     FAMILIES["vit"].save(tmp_path)
-    for size in ({"shortest_edge": 32}, {"longest_edge": 64, "shortest_edge": 32}):
-        processor = transformers.CLIPImageProcessorPil(size=size, do_center_crop=False)
-        processor.save_pretrained(tmp_path)
-        with pytest.raises(ConfigError) as caught:
-            load(VisionEncoder, tmp_path)
-        assert (
-            len(set(re.findall(r"\(3, \d+, \d+\)", caught.value.details["found"]))) > 1
-        )
+    processor = transformers.CLIPImageProcessorPil(size=size, do_center_crop=False)
+    processor.save_pretrained(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        load(VisionEncoder, tmp_path)
+    shapes = re.findall(r"\(3, \d+, \d+\)", caught.value.details["found"])
+    assert len(set(shapes)) > 1
 
 
-def measured(model: nn.Module) -> range:
+def measure_layout(model: nn.Module) -> range:
     forward = _VisionForward(model, device=torch.device("cpu"), pooling=["mean"])
     return find_layout(forward, (3, 4, 4), "float32")
 
 
-def test_patches_are_found_wherever_they_stand() -> None:
-    for before in range(4):
-        assert measured(Embedding(before=before)) == range(before, before + 4)
-    assert measured(Embedding([0], size=4)) == range(2, 3)
+@pytest.mark.parametrize("before", range(4))
+def test_patches_are_found_wherever_they_stand(before: int) -> None:
+    assert measure_layout(Embedding(before=before)) == range(before, before + 4)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        Embedding([3, 2, 1, 0]),
-        Embedding([1, 0, 2, 3]),
-        Embedding(seen=0.1),
-        Embedding(between=True),
-        Embedding(seen=float("nan")),
-    ],
-    ids=[
-        "reversed",
-        "swapped",
-        "of the whole picture",
-        "something between",
-        "not finite",
-    ],
-)
-def test_patches_that_stand_elsewhere_are_refused(model: nn.Module) -> None:
+def test_a_single_patch_is_found() -> None:
+    assert measure_layout(Embedding([0], size=4)) == range(2, 3)
+
+
+ELSEWHERE: dict[str, dict[str, Any]] = {
+    "reversed": {"order": [3, 2, 1, 0]},
+    "swapped": {"order": [1, 0, 2, 3]},
+    "of the whole picture": {"seen": 0.1},
+    "something between": {"between": True},
+    "not finite": {"seen": float("nan")},
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_patches_that_stand_elsewhere_are_refused(case: str) -> None:
     with pytest.raises(Unusable):
-        measured(model)
+        measure_layout(Embedding(**ELSEWHERE[case]))

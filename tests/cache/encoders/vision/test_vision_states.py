@@ -82,7 +82,8 @@ def test_states_equal_transformers_one_picture_at_a_time(
     pools = (*POOLS, "first") if family.prefix else POOLS
     encoder = opened(folder, pool=pools)
     expected = reference(folder, rows, family.prefix)
-    assert encoder._forward.layout == range(family.prefix, family.prefix + PATCHES)
+    forward: Any = encoder._forward
+    assert forward.layout == range(family.prefix, family.prefix + PATCHES)
     assert (encoder.num_layers, encoder.hidden_size, encoder.batching) == (
         3,
         32,
@@ -91,7 +92,7 @@ def test_states_equal_transformers_one_picture_at_a_time(
     if not family.prefix:
         with pytest.raises(ConfigError, match="--pool first"):
             opened(folder, pool=("first",))
-    assert encoder.prepare(rows).lengths.tolist() == [PATCHES] * len(rows)
+    assert list(encoder.prepare(rows).lengths) == [PATCHES] * len(rows)
     for budget in (1, 3 * PATCHES, 10**6):
         states = encoded(encoder, rows, budget)
         assert set(states) == set(pools)
