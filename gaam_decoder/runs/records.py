@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -26,7 +25,7 @@ class CacheRecord:
     hidden_size: int
     rows: dict[str, int]
     """Number of rows, by split."""
-    shared_texts: Mapping[str, Mapping[str, int]] | None = None
+    shared_texts: dict[str, dict[str, int]] | None = None
     """Number of rows of a split whose text another split has, by both splits."""
     class_names: tuple[str, ...]
     plan: dict[str, Any] | None = None
@@ -52,7 +51,10 @@ class CacheRecord:
             layers=plan.num_layers,
             hidden_size=plan.hidden_size,
             rows=plan.rows,
-            shared_texts=plan.dataset.shared_texts,
+            shared_texts={
+                split: dict(counts)
+                for split, counts in plan.dataset.shared_texts.items()
+            },
             class_names=plan.class_names,
             plan=recorded_plan.to_dict(),
             fitted_on=plan.identity.get("fitted_on"),
