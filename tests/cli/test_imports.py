@@ -17,7 +17,7 @@ PACKAGES = ("gaam_cache", "gaam_decoder")
 READ_BY_DECODERS = {"common", "config", "store", "targets", "workers"}
 """Rooms of the cache that decoders read."""
 ASKED_BY_DECODERS = {
-    "use": {"extraction", "sources"},
+    "use": {"extraction", "hub", "sources"},
     "analysis": {"importing"},
     "study.py": {"extraction"},
 }
