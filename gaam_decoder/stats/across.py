@@ -13,9 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import chdtri, ndtri, stdtr, stdtrit
-from scipy.stats import rankdata
 
 from gaam_decoder.stats.claims import MARGIN, Claim
 from gaam_decoder.stats.limits import ALPHA
@@ -250,6 +248,9 @@ def between_variance(
 
     if excess(0.0) <= 0:
         return 0.0
+    # Every report would wait for this import, and few ask for many data sets.
+    from scipy.optimize import brentq
+
     most = float(np.ptp(difference_K)) ** 2
     while excess(most) > 0:
         most *= 2
@@ -266,6 +267,9 @@ def _signed_rank(difference_K: Floats) -> float | None:
     nonzero_K = difference_K[difference_K != 0]
     if not len(nonzero_K):
         return None
+    # Every report would wait for this import, too.
+    from scipy.stats import rankdata
+
     rank_K = rankdata(np.abs(nonzero_K))
     return sign_flip(np.sign(nonzero_K) * rank_K).p
 
