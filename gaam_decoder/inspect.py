@@ -147,7 +147,11 @@ def _entry(path: Path, state: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _folders_in_words(values: dict[str, Any]) -> str:
-    """Each run with its state, then workers without a run, then the counts."""
+    """Each run with its state, then workers that train no listed run, then the counts.
+
+    Args:
+        values: what ``to_dict`` gives; ``whole`` is true for ``gaam verify``.
+    """
     workers = {
         lease["name"]: Holding(**lease).in_words() for lease in values["at_work"]
     }
@@ -156,6 +160,7 @@ def _folders_in_words(values: dict[str, Any]) -> str:
         # 'gaam verify' shows only the runs that need attention.
         if values["whole"] and entry["state"] == "finished":
             continue
+        # a worker that a run names is shown there, and taken out of the dictionary
         lines += _entry_in_words(entry, workers)
     lines += [f"  {name}: {worker}" for name, worker in workers.items()]
 
@@ -172,7 +177,7 @@ def _folders_in_words(values: dict[str, Any]) -> str:
             f"{selection['runs']:,} of {selection['of_runs']:,} runs ({filters})"
         )
     if states["unfinished"]:
-        lines.append("unfinished: the same gaam train goes on")
+        lines.append("unfinished: run the same 'gaam train' command again to continue")
     return "\n".join(lines)
 
 

@@ -203,6 +203,11 @@ class _Accuracies(NamedTuple):
 
 
 def _accuracies(train: _Split, test: _Split) -> _Accuracies:
+    """Accuracies of the teacher and of a linear map that is fitted to its probabilities.
+
+    The expected accuracy of the teacher is the mean of its largest probabilities: the
+    labels are drawn from these.
+    """
     predicted_N = CLASSIFICATION.predictions(test.probability_NC)
     is_right_N = CLASSIFICATION.hits(predicted_N, test.label_N)
     return _Accuracies(

@@ -267,14 +267,17 @@ def counterpart(
 
 
 def probe_of(entry: Entry, entries: Sequence[Entry]) -> Entry | None:
-    """Find the linear probe on the same states and splits.
+    """Find the linear probe that was fitted to the same rows and layers as an entry.
 
-    None for a fit, for a check, and for an entry with too few seeds.
+    Returns:
+        None if there is no such probe, if the entry is a probe itself, has shuffled
+        labels, or has too few seeds for a claim.
     """
     if entry.fitted or entry.shuffled or len(entry.finished) < stats.LEAST_SEEDS:
         return None
     for probe in entries:
-        # The recipe of a fit has only settings of states, splits and validation.
+        # The recipe of a probe says only which rows and layers it read. Settings that
+        # draw a part of the rows must agree also where the probe has none (None).
         required = dict.fromkeys(DRAWN_BY) | probe.recipe
         is_same = all(
             entry.recipe.get(name) == value for name, value in required.items()

@@ -54,8 +54,9 @@ class Claim:
     """``p``, corrected for the comparisons of its family; None without a family."""
     p_equivalent_holm: float | None = None
     num_tests: int = 1  # comparisons of the family
-    step: int = 1
-    """Comparisons that Holm's procedure still counts at the step of this decision."""
+    holm_divisor: int = 1
+    """The level is divided by this: the comparisons that Holm's procedure had not yet
+    rejected when it decided this one."""
     limits: MeanLimits | None = field(default=None, repr=False)
     """The source of the numbers; None for fewer than two seeds or rows."""
     larger_is_better: bool = True  # False for losses
@@ -125,7 +126,7 @@ class Claim:
         """
         if self.limits is None or not self.testable:
             return None
-        return self.limits.interval(ALPHA / self.step)
+        return self.limits.interval(ALPHA / self.holm_divisor)
 
     @property
     def seeds_to_decide(self) -> int | None:
@@ -198,16 +199,16 @@ class Claim:
 
 
 def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
-    """Correct the claims of one family for one another.
+    """Correct claims that were made together for one another, by Holm's procedure.
 
-    The tests of a difference are one family, the tests of equivalence another. A claim
-    that the data do not allow counts as a test with p = 1. Claims that are not testable
-    are returned unchanged.
+    Their tests of a difference are one family, their tests of equivalence another. A
+    claim with too few seeds is returned unchanged, and is in no family. A claim that
+    the data do not allow is returned unchanged too, but counts as a test with p = 1.
 
     Args:
-        claims: all claims of the family.
-        untested: number of tests that were left out, which may have been a choice by
-            their results; they count with p = 1.
+        claims: all claims that were made together.
+        untested: number of tests that somebody left out. They count with p = 1, so that
+            leaving out tests after a look at their results gains nothing.
     """
     tested = [claim for claim in claims if claim.testable]
     num_silent = sum(claim.silent for claim in claims)
@@ -219,9 +220,11 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
     p_holm_M = holm(p_M)
     p_equivalent_holm_M = holm(p_equivalent_M)
 
-    # the first step that rejects nothing decides all tests that are not rejected
+    # Holm rejects the tests in the order of their p, the k-th at ALPHA / (M - k + 1).
+    # It stops at the first test that it cannot reject, whose divisor all later share.
     rank_M = p_M.argsort(kind="stable").argsort()
-    decided_at_M = np.minimum(rank_M, (p_holm_M < ALPHA).sum())
+    num_rejected = (p_holm_M < ALPHA).sum()
+    num_rejected_before_M = np.minimum(rank_M, num_rejected)
 
     corrected = []
     test = 0
@@ -229,14 +232,14 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
         if not claim.testable:
             corrected.append(claim)
             continue
-        step = num_tests - int(decided_at_M[test])
+        divisor = num_tests - int(num_rejected_before_M[test])
         corrected.append(
             replace(
                 claim,
                 p_holm=float(p_holm_M[test]),
                 p_equivalent_holm=float(p_equivalent_holm_M[test]),
                 num_tests=num_tests,
-                step=step,
+                holm_divisor=divisor,
             )
         )
         test += 1

@@ -166,28 +166,39 @@ def crossed(value_SN: Values, groups: RowGroups | None = None) -> Crossed:
     value_N = value_SN.mean(0, dtype=np.float64)
     mean = float(value_S.mean())
 
-    # sums of squares; those of the rest are what is left of the total
-    total = float(np.einsum("sn,sn->", value_SN, value_SN, dtype=np.float64))
-    of_mean = num_seeds * num_rows * mean**2
-    of_seeds = num_rows * float(np.sum((value_S - mean) ** 2))
-    of_rows = num_seeds * float(np.sum((value_N - mean) ** 2))
-    of_rest = max(total - of_mean - of_seeds - of_rows, 0.0)
-    if of_rest < ROUNDING * total:
-        of_rest = 0.0
+    # the squares of the rest are what is left of all squares
+    all_squares = float(np.einsum("sn,sn->", value_SN, value_SN, dtype=np.float64))
+    squares_of_mean = num_seeds * num_rows * mean**2
+    squares_of_seeds = num_rows * float(np.sum((value_S - mean) ** 2))
+    squares_of_rows = num_seeds * float(np.sum((value_N - mean) ** 2))
+    squares_of_rest = max(
+        all_squares - squares_of_mean - squares_of_seeds - squares_of_rows, 0.0
+    )
+    # a rest that is only rounding is none
+    if squares_of_rest < ROUNDING * all_squares:
+        squares_of_rest = 0.0
     return Crossed(
         mean=mean,
-        seeds=of_seeds / max(num_seeds - 1, 1),
-        rows=of_rows / (num_rows - 1),
-        rest=of_rest / (max(num_seeds - 1, 1) * (num_rows - 1)),
+        seeds=squares_of_seeds / max(num_seeds - 1, 1),
+        rows=squares_of_rows / (num_rows - 1),
+        rest=squares_of_rest / (max(num_seeds - 1, 1) * (num_rows - 1)),
         num_seeds=num_seeds,
         num_rows=num_rows,
     )
 
 
 def _crossed_groups(value_SN: Values, groups: RowGroups) -> Crossed:
-    """Analysis of variance of the totals of groups, each weighted by its rows.
+    """Analysis of variance of S seeds and G groups of rows, of any sizes.
 
-    For groups of equal size it is the analysis of their means.
+    The groups take the place of the rows in the result. With ``q_sg``, what group g
+    adds to the mean of seed s beyond its share of the rows, and the factor ``c_g`` of
+    its square (both of ``RowGroups``, and ``c_g`` counts the lost degree of freedom)::
+
+        mean square of seeds   G sum_s (mean_s - mean)^2 / (S - 1)
+        mean square of groups  S G sum_g c_g mean_s(q_sg)^2
+        mean square of rest    G sum_sg c_g (q_sg - mean_s(q_sg))^2 / (S - 1)
+
+    For groups of equal size it is the analysis of variance of the means of groups.
 
     Raises:
         ValueError: one group, or NaN or infinity.
@@ -199,19 +210,20 @@ def _crossed_groups(value_SN: Values, groups: RowGroups) -> Crossed:
     value_S = checked(value_SN.mean(1, dtype=np.float64))
     mean = float(value_S.mean())
 
-    # sums of squares, of groups by what they add beyond their share of the rows
-    beyond_SG = groups.beyond_share(value_SN)
-    beyond_G = beyond_SG.mean(0)
-    of_seeds = num_groups * float(np.sum((value_S - mean) ** 2))
-    of_groups = float(np.sum(groups.correction_G * beyond_G**2))
-    of_rest = float(np.sum(groups.correction_G * (beyond_SG - beyond_G) ** 2))
-    if of_rest < ROUNDING * (of_groups + of_rest):
-        of_rest = 0.0
+    contribution_SG = groups.beyond_share(value_SN)
+    contribution_G = contribution_SG.mean(0)
+    factor_G = groups.correction_G
+    squares_of_seeds = num_groups * float(np.sum((value_S - mean) ** 2))
+    squares_of_groups = float(np.sum(factor_G * contribution_G**2))
+    squares_of_rest = float(np.sum(factor_G * (contribution_SG - contribution_G) ** 2))
+    # a rest that is only rounding is none
+    if squares_of_rest < ROUNDING * (squares_of_groups + squares_of_rest):
+        squares_of_rest = 0.0
     return Crossed(
         mean=mean,
-        seeds=of_seeds / max(num_seeds - 1, 1),
-        rows=num_seeds * num_groups * of_groups,
-        rest=num_groups * of_rest / max(num_seeds - 1, 1),
+        seeds=squares_of_seeds / max(num_seeds - 1, 1),
+        rows=num_seeds * num_groups * squares_of_groups,
+        rest=num_groups * squares_of_rest / max(num_seeds - 1, 1),
         num_seeds=num_seeds,
         num_rows=num_groups,
         rows_each=value_SN.shape[1] / num_groups,

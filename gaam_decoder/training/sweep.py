@@ -159,6 +159,7 @@ def _train_by_engine(
         (config.cache / PLAN_FILE,),
     )
     engine = base.load_engine(config)
+    # every worker returns the paths of all runs: the list of the first is enough
     paths, *_ = engine.run(task, config, base.warning_once(on_message))
     return [read_run(Path(path)) for path in paths]
 

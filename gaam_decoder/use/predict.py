@@ -124,7 +124,7 @@ class PredictConfig:
         self._check_out()
 
     def _check_rows(self) -> None:
-        """Check that exactly one source of rows is named, and its settings with it."""
+        """Check that one source of rows is named, and no setting of another source."""
         if self.texts and self.file is not None:
             raise ConfigError(
                 "predict takes texts or a file, not both",
@@ -139,6 +139,7 @@ class PredictConfig:
             raise ConfigError(
                 "--split needs --cache", expected="--cache CACHE without other rows"
             )
+        # neither texts nor a file: the rows have to be those of a cache
         if not self.predicts_cache:
             return
         if self.cache is None:
@@ -170,7 +171,7 @@ class PredictConfig:
 
     @property
     def predicts_cache(self) -> bool:
-        """Whether the rows are those of a cache."""
+        """Whether the rows are those of a cache: there are neither texts nor a file."""
         return not self.texts and self.file is None
 
     @property
