@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common.errors import DataError
 from gaam_cache.config import PUBLISHED_SECONDS, ExtractConfig
-from gaam_cache.sources.media.base import Item, Media, library
+from gaam_cache.sources.media.base import Item, Media, import_decoder
 
 RULES = "mono by the mean"
 """What gaam does to the samples of libsndfile. It decides numbers and is part of the
@@ -120,7 +120,7 @@ class Audio(Media):
 
     @classmethod
     def decoders(cls) -> dict[str, str]:
-        soundfile = library("soundfile", cls.kind)
+        soundfile = import_decoder("soundfile", cls.kind)
         return {
             "gaam": RULES,
             "soundfile": soundfile.__version__,
@@ -159,7 +159,7 @@ def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
     Several channels are decoded as float64, and their mean is rounded once. The whole
     file is read at once: after a seek, libsndfile 1.2.2 reads MP3 with other last bits.
     """
-    soundfile = library("soundfile", "audio")
+    soundfile = import_decoder("soundfile", "audio")
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
             # the mean of channels is computed in float64, so that it is rounded once

@@ -150,13 +150,20 @@ def file_in(cell: Any) -> Any:
     return cell or None
 
 
-def library(name: str, kind: str) -> Any:
-    """The module that decodes files of a kind; the kind also names its extra."""
+def import_decoder(module_name: str, kind: str) -> Any:
+    """Import a module that decodes files of a kind; ConfigError if it is missing.
+
+    Args:
+        module_name: name of the module, such as "PIL.Image".
+        kind: kind of the files, "audio" or "vision". The extra of gaam that installs
+            the module has the same name, and the message advises to install it.
+    """
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(module_name)
+    # A package may be there and still lack its shared library: that is an OSError.
     except (ImportError, OSError) as error:
         raise ConfigError(
-            f"rows of {kind} need the package of {name}",
+            f"rows of {kind} need the package of {module_name}",
             found=str(error),
             hint=install(kind),
         ) from error

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common.errors import DataError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.sources.media.base import Item, Media, library
+from gaam_cache.sources.media.base import Item, Media, import_decoder
 
 RULES = "upright, on white, the upper 8 of 16 bits"
 """What gaam does to the pixels of Pillow. It decides numbers and is part of the
@@ -174,7 +174,7 @@ class Vision(Media):
     @classmethod
     def decoders(cls) -> dict[str, str]:
         """Pillow, and its decoders where correct ones differ in their pixels."""
-        features = library("PIL.features", cls.kind)
+        features = import_decoder("PIL.features", cls.kind)
         jpeg = "libjpeg_turbo" if features.version("libjpeg_turbo") else "jpg"
         versions = {"gaam": RULES, "pillow": str(features.version("pil"))}
         for name in (jpeg, "webp"):
@@ -194,8 +194,8 @@ def _range_of(pictures: Sequence[_Picture]) -> tuple[int, int]:
 def _decode(content: bytes, where: str, grey_bits: int | None) -> _DecodedPicture:
     """Decode a picture file."""
     # a missing package is no fault of the picture, so it is found before
-    pil_image = library("PIL.Image", "vision")
-    pil_operations = library("PIL.ImageOps", "vision")
+    pil_image = import_decoder("PIL.Image", "vision")
+    pil_operations = import_decoder("PIL.ImageOps", "vision")
     try:
         with pil_image.open(io.BytesIO(content), formats=FORMATS) as image:
             return _decode_image(image, pil_operations, grey_bits)
