@@ -88,7 +88,7 @@ class Forward(ABC):
     tries_lengths: ClassVar[bool] = False
     """Whether a row that is longer than all rows of the probe is read alone."""
     mask: Mask = "always"
-    """With which batches the model gets a mask; without a probe with all of them."""
+    """With which batches the model gets a mask; with all of them before a probe."""
     stack: str | None = None
     """Name of the stack of layers that gets hooks.
 
@@ -166,8 +166,8 @@ class Forward(ABC):
     def is_causal(self, items: Sequence[Any]) -> bool | None:  # noqa: ARG002
         """Whether later positions leave earlier states unchanged.
 
-        Here nothing is tried: rows such as sounds and pictures have no causal models. A
-        subclass may run the model on rows to find out.
+        This method tries nothing and returns None. A subclass may run the model on rows
+        to find out.
 
         Args:
             items: the rows to try.
