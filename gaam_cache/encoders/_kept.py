@@ -25,13 +25,17 @@ logger = logging.getLogger(__name__)
 
 
 def read(conditions: Mapping[str, object]) -> Measured | None:
-    """Read the result of a probe under these conditions.
+    """Read the kept result of a probe.
+
+    Args:
+        conditions: everything that decides the result of a probe, as JSON values.
 
     Returns:
-        None if no result is kept, or its file is damaged.
+        None if no result is kept for these conditions, or its file is damaged.
     """
     try:
         content = unsealed(read_json(_path(conditions)))
+        # The conditions decide the file's name, but a file may have been renamed.
         if fingerprint(content["conditions"]) != fingerprint(conditions):
             return None
         measured = Measured.from_dict(content["measured"])
@@ -42,7 +46,11 @@ def read(conditions: Mapping[str, object]) -> Measured | None:
 
 
 def write(conditions: Mapping[str, object], measured: Measured) -> None:
-    """Keep the result of a probe. If several processes write, the last one wins."""
+    """Keep the result of a probe for later processes.
+
+    If several processes write the result for the same conditions, the last one wins:
+    all of them have measured the same.
+    """
     content = {"conditions": conditions, "measured": measured.to_dict()}
     # Without a writable folder, the next start only takes longer.
     try:
@@ -52,5 +60,6 @@ def write(conditions: Mapping[str, object], measured: Measured) -> None:
 
 
 def _path(conditions: Mapping[str, object]) -> Path:
+    """The file for the result of a probe under these conditions."""
     cache_folder = platformdirs.user_cache_path("gaam", appauthor=False)
     return cache_folder / FOLDER / f"{fingerprint(conditions)}.json"
