@@ -229,8 +229,8 @@ def _find_dropped_settings(
 def _is_neutral(name: str, value: object) -> bool:
     """Whether a setting with this value changes no state.
 
-    It then does the same as no setting. transformers runs models of GGUF files with
-    causal attention.
+    The model then does the same as without the setting. A decoder, for example, has
+    causal attention even if no setting says so.
     """
     if name.endswith("causal"):
         return value is True

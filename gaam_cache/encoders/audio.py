@@ -254,9 +254,13 @@ class _FrontEnd:
         self.max_samples = math.ceil(self.seconds * self.rate)
         self._measure_positions(part)
 
-        shortest = self.to_positions.first(self.to_positions.least)
-        self.least_samples = self.to_features.first(
-            max(shortest, self.to_features.least)
+        # The model needs some rows of features for a position, and the feature
+        # extractor yields no fewer rows than its least output.
+        fewest_features = self.to_positions.fewest_inputs(
+            self.to_positions.least_output
+        )
+        self.least_samples = self.to_features.fewest_inputs(
+            max(fewest_features, self.to_features.least_output)
         )
         """Samples of the shortest sound with a position."""
 
@@ -341,7 +345,7 @@ class _FrontEnd:
         """Choose the length of the longest sound: the user's choice, or a default."""
         limit = math.inf
         if self._fixed_length:
-            limit = self.to_features.last(self._fixed_length) / self.rate
+            limit = self.to_features.most_inputs(self._fixed_length) / self.rate
         if seconds is not None and seconds > limit:
             raise ConfigError(
                 "clip-seconds is more than the encoder takes at once",
@@ -470,10 +474,10 @@ class _FrontEnd:
 
     def sample_range(self, positions: int) -> tuple[int, int]:
         """The fewest and the most samples of a sound with so many positions."""
-        fewest_features = self.to_positions.first(positions)
-        most_features = self.to_positions.last(positions)
-        fewest = self.to_features.first(fewest_features)
-        return fewest, self.to_features.last(most_features)
+        fewest_features = self.to_positions.fewest_inputs(positions)
+        most_features = self.to_positions.most_inputs(positions)
+        fewest = self.to_features.fewest_inputs(fewest_features)
+        return fewest, self.to_features.most_inputs(most_features)
 
     def read_clip(self, sound: Any) -> _Clip:
         """Decode a sound, cut it, resample it and compute its features."""
