@@ -100,6 +100,7 @@ def library_errors_as(
         if not isinstance(error, OSError | ValueError | ImportError | RuntimeError):
             message = f"{type(error).__name__}: {message}"
         hint = None
+        # transformers asks for accelerate where it needs it and does not find it.
         if "accelerate" in message.lower():
             hint = "pip install accelerate"
         raise ConfigError(
@@ -108,7 +109,10 @@ def library_errors_as(
 
 
 def count_more(names: Sequence[object]) -> str:
-    """Write how many names follow the first one, for the end of a message."""
+    """Write how many names follow the first one, for the end of a message.
+
+    The text is empty if there is no second name.
+    """
     if len(names) <= 1:
         return ""
     return f", and {len(names) - 1} more"
@@ -133,7 +137,7 @@ class Located:
 
     Attributes:
         path: the folder of the configuration and weights, or the GGUF file.
-        revision: the commit on the hub, for an encoder from the hub.
+        revision: the commit on the hub; None for an encoder that is not from there.
         needs_weights: whether the weights will be read; if not, they may be missing.
         adapter: the adapter that is applied to the model, if any.
     """
@@ -158,7 +162,10 @@ class Located:
         return self.path
 
     def weight_files(self) -> list[Path]:
-        """The files with the weights; an empty list if no weights are needed."""
+        """The files with the weights; an empty list if no weights are needed.
+
+        Missing files, and Git pointers in the place of files, are refused.
+        """
         if not self.needs_weights:
             return []
         if self.is_gguf:
@@ -175,9 +182,15 @@ class Located:
         return files
 
     def hashes(self, tokenizer_files: Iterable[str] = ()) -> dict[str, str]:
-        """File name -> SHA-256, for the configuration, the tokenizer and the weights.
+        """Hash the files of the configuration, the tokenizer, weights and the adapter.
 
-        ``tokenizer_files`` are names of more files that the tokenizer reads.
+        Args:
+            tokenizer_files: names of more files that the tokenizer may read. Names of
+                files that do not exist are skipped.
+
+        Returns:
+            File name -> SHA-256. The files of a base model begin with "base/" if its
+            adapter lies in another folder.
         """
         # A GGUF file holds the configuration and the tokenizer too.
         if self.is_gguf:
@@ -204,7 +217,10 @@ class Located:
 
 
 def _read_weight_index(folder: Path) -> list[Path]:
-    """The weight files that the folder's index names; refuse missing ones."""
+    """The weight files that the folder's index names; refuse missing ones.
+
+    A broken link counts as a file: the caller refuses it with a better message.
+    """
     refuse_pointer(folder / INDEX)
     if not (folder / INDEX).exists():
         raise _no_known_weights_error(folder)
@@ -257,7 +273,10 @@ def _read_weight_names(folder: Path) -> list[str]:
 
 
 def _name_small_files(folder: Path, tokenizer_files: Iterable[str]) -> set[str]:
-    """Names of all files in a folder that decide the numbers, without the weights."""
+    """Names of all files in a folder that decide the numbers, without the weights.
+
+    ``tokenizer_files`` are names of more files, of which some may not exist.
+    """
     usual_names = {
         entry.name
         for entry in folder.iterdir()
@@ -271,24 +290,29 @@ def _name_small_files(folder: Path, tokenizer_files: Iterable[str]) -> set[str]:
 def _hash(name: str, file: Path) -> str:
     """SHA-256 of a file, which may be a link into a cache of the hub or of DVC.
 
-    Of an adapter's configuration, only the settings that decide numbers are hashed.
+    Of an adapter's configuration, only the settings that decide numbers are hashed. A
+    file whose content is not that of the hub is refused.
+
+    Args:
+        name: the file's name in the fingerprint.
+        file: the file.
     """
-    content = file.resolve()
     if name == ADAPTER:
         settings = _read_object(file)
         return fingerprint(
             {key: settings[key] for key in settings if key not in BASE_ADDRESS_KEYS}
         )
 
-    digest = hash_file(content)
+    linked_file = file.resolve()
+    digest = hash_file(linked_file)
     # In its cache, the hub's client names a large file by the SHA-256 from the hub.
-    is_named_by_hash = re.fullmatch(r"[0-9a-f]{64}", content.name)
-    if is_named_by_hash and content.name != digest:
+    is_named_by_hash = re.fullmatch(r"[0-9a-f]{64}", linked_file.name)
+    if is_named_by_hash and linked_file.name != digest:
         raise CacheError(
             f"the local copy of '{name}' is damaged",
-            expected=f"SHA-256 {content.name}, as the hub says",
+            expected=f"SHA-256 {linked_file.name}, as the hub says",
             found=digest,
-            hint=f"rm '{content}' and run the same again",
+            hint=f"rm '{linked_file}' and run the same again",
         )
     return digest
 
@@ -303,8 +327,14 @@ def locate(name: str, revision: str | None, *, needs_weights: bool = True) -> Lo
 
     Args:
         name: a path, or an id on the hub.
-        revision: a commit, branch or tag on the hub.
+        revision: a commit, branch or tag on the hub; None for the default one. A path
+            has no revision, and is refused together with one.
         needs_weights: whether the weights will be read; if not, they may be missing.
+
+    Raises:
+        NotFoundError: there is no encoder at the path.
+        HubError: the encoder cannot be fetched from the hub.
+        ConfigError: files are missing, unsafe, or not those of an encoder.
     """
     # A name that exists on this disk is a path, even if it is an id on the hub too.
     path = Path(name).expanduser()
@@ -314,6 +344,7 @@ def locate(name: str, revision: str | None, *, needs_weights: bool = True) -> Lo
         return _locate_in_folder(path, needs_weights)
     if path.is_file() and _begins_as_gguf(path):
         return Located(path=path, revision=None, needs_weights=needs_weights)
+    # Such a name is meant as a path, and the hub is not asked for it.
     if name.startswith((".", "/", "~")) or path.is_file() or path.is_symlink():
         raise _no_encoder_error(name, path)
 
@@ -387,6 +418,7 @@ def _locate_in_folder(folder: Path, needs_weights: bool) -> Located:
         return _locate_lone_adapter(folder, needs_weights)
 
     located = _locate_model(folder, needs_weights)
+    # An adapter changes weights only: without weights it plays no part.
     if not needs_weights:
         return located
     # transformers too takes weights beside an adapter for those of its base model.
@@ -502,7 +534,8 @@ def _refuse_another_base(located: Located, base: object) -> None:
     """Refuse weights beside an adapter if they differ from those of its base model.
 
     The adapter may have been merged into such weights already, and would be applied
-    twice. Only a base model in a folder of this disk is compared.
+    twice. Only a base model in another folder of this disk is compared: otherwise
+    nothing happens.
 
     Args:
         located: the model beside the adapter.
@@ -536,7 +569,7 @@ def _locate_model(folder: Path, needs_weights: bool) -> Located:
             f"'{folder}' holds no encoder",
             expected="config.json, a tokenizer and model.safetensors",
             found=_show_names(names),
-            hint=_find_elsewhere(folder) or _dvc_command(folder / CONFIG),
+            hint=_advise_inner_encoder(folder) or _dvc_command(folder / CONFIG),
         )
     if needs_weights:
         _check_weight_names(folder, names)
@@ -545,7 +578,12 @@ def _locate_model(folder: Path, needs_weights: bool) -> Located:
 
 
 def _check_weight_names(folder: Path, names: Sequence[str]) -> None:
-    """Refuse a folder without weights, or with an adapter's weights alone."""
+    """Refuse a folder without weights, or with those of an adapter that lacks its file.
+
+    Args:
+        folder: the folder.
+        names: names of all files and folders in it.
+    """
     weight_names = [name for name in names if name.endswith(".safetensors")]
     if ADAPTER_WEIGHTS in weight_names:
         weight_names.remove(ADAPTER_WEIGHTS)
@@ -637,19 +675,22 @@ def refuse_pointer(file: Path) -> None:
 
 
 def _dvc_command(file: Path) -> str | None:
-    """The command that fetches a file which DVC tracks; None if DVC does not."""
+    """Advise to fetch a file by DVC; None if DVC does not track the file.
+
+    The text is the last line of an error message.
+    """
     path = file.absolute()
-    # DVC tracks a file or its folder, and writes a note beside what it tracks.
+    # DVC tracks a file or its folder. Beside it, it writes a file that ends in ".dvc".
     for tracked in (path, path.parent):
         if Path(f"{tracked}.dvc").is_file():
             return "run: dvc pull"
     return None
 
 
-def _find_elsewhere(folder: Path) -> str | None:
-    """Advise to name a GGUF file or an inner folder with an encoder, if there is one.
+def _advise_inner_encoder(folder: Path) -> str | None:
+    """Advise to name the GGUF file or the inner folder that holds an encoder.
 
-    The text is the last line of an error message.
+    The text is the last line of an error message; None if ``folder`` holds neither.
     """
     gguf_files = sorted(folder.glob("*.gguf"))
     if gguf_files:
