@@ -308,8 +308,9 @@ class ModelEncoder(Encoder):
             if not self._has_weights:
                 self._load_weights()
 
-            # A row may have any length up to the maximum. Rows that are encoded alone
-            # are an exception: they are few, and most of them short.
+            # Rows of unknown length may have the maximum length. A caller that encodes
+            # its rows alone is an exception, and needs no check of the memory: its rows
+            # are few, and an existing cache has them already.
             if longest is None and batching != "alone":
                 longest = self.max_length
             if longest is not None:
