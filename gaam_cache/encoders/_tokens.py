@@ -249,8 +249,8 @@ class Tokens:
         is_inside_T = (start_N[text_T] <= position_T) & (position_T < stop_N[text_T])
 
         # The unknown token is declared as special, but stands for text.
-        is_unknown_T = np.isin(ids_T, list(self.tokenizer.unknown)) & is_inside_T
-        is_special_T = np.isin(ids_T, list(self.tokenizer.special))
+        is_unknown_T = np.isin(ids_T, list(self.tokenizer.unknown_ids)) & is_inside_T
+        is_special_T = np.isin(ids_T, list(self.tokenizer.special_ids))
         is_own_T = (~is_special_T & is_inside_T) | is_unknown_T
 
         own_N = np.bincount(text_T[is_own_T], minlength=num_texts)
@@ -270,7 +270,8 @@ class Tokens:
             else:
                 texts_by_token.update(self._added_inside_markup(text))
         return {
-            self.tokenizer.name(token): count for token, count in texts_by_token.items()
+            self.tokenizer.token_text(token): count
+            for token, count in texts_by_token.items()
         }
 
     def _repeated_at_edges(self, text: CutText) -> set[int]:
@@ -290,7 +291,7 @@ class Tokens:
         own_ids = text.ids[text.start : text.stop]
         first_ids = [token for token in own_ids[:EDGE_TOKENS] if not is_space(token)]
         last_ids = [token for token in own_ids[-EDGE_TOKENS:] if not is_space(token)]
-        return {*first_ids[:1], *last_ids[-1:]} & self.tokenizer.added
+        return {*first_ids[:1], *last_ids[-1:]} & self.tokenizer.added_ids
 
     def _cut_texts(self, rows: Sequence[str]) -> list[CutText]:
         if self._cuts_afterwards:
