@@ -233,8 +233,8 @@ class EncoderTokenizer:
                 encoded = self.pretrained(
                     [text], return_token_type_ids=True, verbose=False
                 )
-                [types] = encoded.get("token_type_ids") or [[]]
-                if any(types):
+                types_of_texts = encoded.get("token_type_ids") or []
+                if any(any(types) for types in types_of_texts):
                     return True
         return False
 
@@ -279,8 +279,8 @@ class EncoderTokenizer:
         names a usable one.
 
         Args:
-            num_embeddings: number of token ids with an embedding; None if it is not
-                known. An id without an embedding is left out.
+            num_embeddings: number of token ids with an embedding; None or 0 if it is
+                not known. An id without an embedding is left out.
         """
         # The configuration of XLM calls it pad_index.
         candidates = [
@@ -302,8 +302,8 @@ class EncoderTokenizer:
 
         Args:
             model: the model that reads the ids.
-            num_embeddings: number of token ids with an embedding; None if it is not
-                known. An id without an embedding is left out.
+            num_embeddings: number of token ids with an embedding; None or 0 if it is
+                not known. An id without an embedding is left out.
         """
         around_text = self.ids([""])[0]
         # The embedding at a padding index is zero, and some models treat it specially.
