@@ -310,9 +310,9 @@ def _load_processor(folder: Path) -> Any:
 def _without_fractions(value: Any) -> Any:
     """Turn a setting into JSON values without fractions.
 
-    Fractions become text, since the fingerprint of a cache allows none. Entries of None
-    are left out. Values that JSON does not have, such as members of an enumeration,
-    become text or whole numbers.
+    Fractions become text, so that the fingerprint does not depend on how JSON writes
+    them. Entries of None are left out. Values that JSON does not have, such as members
+    of an enumeration, become text or whole numbers.
     """
     if isinstance(value, Mapping):
         return {
@@ -394,26 +394,33 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
     """
     x_BTD = _states_before_layers(forward, _pictures_with_changes(shape))
     shift_BT = (x_BTD[1:] - x_BTD[:1]).norm(dim=-1).cpu().numpy()
-    # Positions that shift with another picture, and with another corner.
-    by_picture, by_upper, by_lower = (
+    # Positions that shift with the second picture, and with either changed corner.
+    shifted_by_picture, shifted_by_upper, shifted_by_lower = (
         _shifted_positions(shift_T, dtype) for shift_T in shift_BT
     )
 
     # The patches must be one run of positions.
-    start = int(by_picture[0])
-    stop = int(by_picture[-1]) + 1
-    if len(by_picture) != stop - start:
+    start = int(shifted_by_picture[0])
+    stop = int(shifted_by_picture[-1]) + 1
+    if len(shifted_by_picture) != stop - start:
         raise Unusable(
             "there are positions between the patches that do not depend on the picture"
         )
-    if len(by_picture) > 1 and np.intersect1d(by_upper, by_lower).size:
+    if (
+        len(shifted_by_picture) > 1
+        and np.intersect1d(shifted_by_upper, shifted_by_lower).size
+    ):
         raise Unusable(
             "states before the first layer depend on the whole picture, or on random "
             "numbers, as those of a masked autoencoder do (save ViTMAEModel as "
             "ViTModel)"
         )
     # The first patch holds the upper left corner, and the last one the lower right.
-    if by_upper[0] != start or by_lower[-1] != stop - 1 or by_upper[-1] > by_lower[0]:
+    if (
+        shifted_by_upper[0] != start
+        or shifted_by_lower[-1] != stop - 1
+        or shifted_by_upper[-1] > shifted_by_lower[0]
+    ):
         raise Unusable("the patches do not stand in the order of the picture")
     return range(start, stop)
 
