@@ -63,7 +63,8 @@ class FolderOfClasses(Source):
             folder=root,
             report=report,
         )
-        # messages about single rows name paths in the root; all others name the split
+        # While rows are read, their paths are relative to the root, and messages name
+        # both. From now on, the rows are those of the split's folder.
         return replace(rows, origin=str(folder))
 
 
