@@ -132,7 +132,8 @@ def _slurm_task_rank(environ: Mapping[str, str]) -> Rank | None:
         return None
 
     # SLURM writes '4' or '4(x2)', and '2,1' where nodes have different numbers of
-    # tasks. The first node stands for all: the number only limits threads.
+    # tasks. The first node stands for all: the number only says how many workers
+    # share the cores of a machine.
     tasks_per_node = environ.get("SLURM_STEP_TASKS_PER_NODE", "1")
     tasks_on_first_node = tasks_per_node.split(",")[0].split("(")[0]
     num_tasks_on_node = 1
