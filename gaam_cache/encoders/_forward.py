@@ -317,6 +317,8 @@ class Forward(ABC):
     def _pool_layer(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
         """Pool the states of one layer: (B, D) for every pooling."""
         length_B = batch.length_B
+        # A pooling reads the first positions of a row. If only a span of the row is to
+        # be pooled, the span has to come first.
         if batch.span is not None:
             x_BTD = batch.span.move_to_front(x_BTD)
             length_B = batch.span.length_B
@@ -407,7 +409,10 @@ def _input_shape(batch: Batch) -> tuple[int, ...]:
 
 
 def error_summary(error: Exception) -> str:
-    """The type of a library's exception, and the first line of its message."""
+    """The type of a library's exception, and the first line of its message.
+
+    At most 200 characters of the message are taken.
+    """
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]:.200}"
 

@@ -136,6 +136,7 @@ def _find_least_output(
         rule: the rule of longer inputs.
         output: the name of the output, for messages.
     """
+    # The shortest possible input has one position, and no input has fewer outputs.
     smallest = max(1, rule(1))
     for least_output in range(smallest, smallest + MAX_LEAST_TRIED):
         try:
@@ -144,6 +145,7 @@ def _find_least_output(
             continue
         if outputs == least_output:
             return least_output
+        # the layers can read this input, but give another number of outputs
         break
     shortest_input = rule.fewest_inputs(smallest)
     raise Unusable(

@@ -171,7 +171,8 @@ class Located:
         if self.is_gguf:
             return [self.path]
 
-        # A broken link counts as the file: ``refuse_pointer`` then names it.
+        # The weights are one file, or the files that an index names. A broken link
+        # counts as the file: ``refuse_pointer`` then names it.
         single_file = self.path / WEIGHTS
         if single_file.exists() or single_file.is_symlink():
             files = [single_file]

@@ -93,7 +93,8 @@ def _measure_peak(run: Callable[[int], None], length: int) -> int:
     """Run a row of ``length`` positions, and measure the most bytes that it takes."""
     with _watch_memory() as peaks:
         run(length)
-    return peaks[-1]
+    [peak] = peaks
+    return peak
 
 
 @contextmanager

@@ -121,11 +121,15 @@ class ChatTemplate:
         return f"{self.before}{TEXT_PLACEHOLDER}{self.after}"
 
     def _render(self, message: str) -> str:
-        """Let the template write a dialogue of one message, by the user."""
+        """Let the template write a dialogue of one message, by the user.
+
+        A template that writes today's date writes a fixed date instead: otherwise the
+        states would change every day. Templates get the date in two ways: they call
+        ``strftime_now``, or read the variable ``date_string``.
+        """
         template = self._template
         if "strftime_now" in template:
-            # A template that asks for today's date would change the states every day.
-            # A macro of the same name takes the place of that function.
+            # A macro of the same name takes the place of the function.
             macro = f"{{%- macro strftime_now(form) -%}}{CHAT_DATE}{{%- endmacro -%}}"
             # The template may begin with white space, which the end of a macro would
             # swallow; an empty value between the two prevents that.

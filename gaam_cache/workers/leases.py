@@ -283,8 +283,8 @@ class Leases:
 
     def _remove_stale(self, name: str) -> None:
         """Remove the file of a lease for which ``_active_holder`` returned None."""
-        # A lease that its worker released has no sighting. Its name may be leased anew
-        # by now, and that file must stay.
+        # There is a sighting of every lease whose file was still there. If the file was
+        # gone, the name may be leased anew by now, and the new file must stay.
         if name in self._sightings:
             self.path(name).unlink(missing_ok=True)
 
