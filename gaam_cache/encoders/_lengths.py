@@ -90,11 +90,13 @@ def fit_downsampling(
         # A rule with a wrong stride has its other edges at wrong lengths: outputs are
         # counted at two edges, and one input before each.
         middle_outputs = (outputs_at_low + outputs_at_high) // 2
-        edges = [
+        other_edges = [
             rule.fewest_inputs(outputs_at_high),
             rule.fewest_inputs(middle_outputs),
         ]
-        lengths = [n for edge in edges for n in (edge, edge - 1)]
+        lengths = [
+            n for other_edge in other_edges for n in (other_edge, other_edge - 1)
+        ]
         if all(count(n) == rule(n) for n in lengths):
             return replace(rule, least_output=_find_least_output(count, rule, output))
     raise Unusable(

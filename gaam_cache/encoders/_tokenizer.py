@@ -68,7 +68,7 @@ class EncoderTokenizer:
 
     def _check_files(self) -> None:
         """Refuse a folder from which the tokenizer read no vocabulary."""
-        files = self.files() - {SETTINGS}
+        file_names = self.files() - {SETTINGS}
         usual_files = sorted(set(self.pretrained.vocab_files_names.values()))
         # The settings hold no vocabulary, even if a tokenizer lists them as one.
         if SETTINGS in usual_files:
@@ -77,7 +77,8 @@ class EncoderTokenizer:
         # A GGUF file holds its tokenizer, and some tokenizers need no file.
         if self.folder.is_file() or not usual_files:
             return
-        if any((self.folder / name).is_file() for name in files):
+        # one file of a vocabulary is enough: many tokenizers can read several formats
+        if any((self.folder / name).is_file() for name in file_names):
             return
         raise ConfigError(
             f"'{self.folder}' holds no tokenizer",

@@ -358,9 +358,12 @@ class _FrontEnd:
         mask.
 
         Args:
-            shape: of the features of a short sound.
-            long_shape: of the features of a longer sound.
-            mask_shape: of the mask of the short sound; None without a mask.
+            shape: shape of the features of a short sound.
+            long_shape: shape of the features of a longer sound.
+            mask_shape: shape of the mask of the short sound; None without a mask.
+
+        Raises:
+            Unusable: no axis or several axes fit.
         """
         axes = range(len(shape))
         if shape != long_shape and len(shape) == len(long_shape):

@@ -406,6 +406,7 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
         raise Unusable(
             "there are positions between the patches that do not depend on the picture"
         )
+    # A single patch holds both corners; of several patches, none does.
     if (
         len(shifted_by_picture) > 1
         and np.intersect1d(shifted_by_upper, shifted_by_lower).size
@@ -433,12 +434,13 @@ def _pictures_with_changes(shape: tuple[int, ...]) -> list[NDArray[np.float32]]:
     """
     generator = np.random.default_rng(0)
     picture, second_picture = generator.standard_normal((2, *shape), dtype=np.float32)
+    # the height and the width of a corner
     height, width = (max(1, side // CORNER_DIVISOR) for side in shape[1:])
-    upper = picture.copy()
-    upper[:, :height, :width] = second_picture[:, :height, :width]
-    lower = picture.copy()
-    lower[:, -height:, -width:] = second_picture[:, -height:, -width:]
-    return [picture, second_picture, upper, lower]
+    with_other_upper_left = picture.copy()
+    with_other_upper_left[:, :height, :width] = second_picture[:, :height, :width]
+    with_other_lower_right = picture.copy()
+    with_other_lower_right[:, -height:, -width:] = second_picture[:, -height:, -width:]
+    return [picture, second_picture, with_other_upper_left, with_other_lower_right]
 
 
 def _states_before_layers(

@@ -283,8 +283,9 @@ class Leases:
 
     def _remove_stale(self, name: str) -> None:
         """Remove the file of a lease for which ``_active_holder`` returned None."""
-        # There is a sighting of every lease whose file was still there. If the file was
-        # gone, the name may be leased anew by now, and the new file must stay.
+        # ``_active_holder`` records a sighting of every lease whose file is there. If
+        # there is none, the file was gone. The name may be leased anew by now, and the
+        # new file must stay.
         if name in self._sightings:
             self.path(name).unlink(missing_ok=True)
 
