@@ -123,9 +123,12 @@ class FixedPicture:
 
 def fixed_sounds(rate: int) -> Sequence[FixedSound]:
     """Two short sounds at the rate of an encoder, so that nothing is resampled."""
-    return FixedSound(rate, 1.0), FixedSound(rate, 0.6)
+    return FixedSound(rate, seconds=1.0), FixedSound(rate, seconds=0.6)
 
 
 def fixed_pictures() -> Sequence[FixedPicture]:
     """Two small pictures, one upright and one wide."""
-    return FixedPicture(64, 48, 8), FixedPicture(48, 96, 5)
+    return (
+        FixedPicture(height=64, width=48, square_side=8),
+        FixedPicture(height=48, width=96, square_side=5),
+    )

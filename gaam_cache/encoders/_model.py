@@ -194,7 +194,10 @@ class ModelEncoder(Encoder):
         """
 
     def _select_part(self, model: nn.Module) -> Any:
-        """Select the part of a model that is run."""
+        """Select the part of a model that is run.
+
+        It is the encoder of an encoder-decoder model, or any other model as a whole.
+        """
         return encoder_part(model)
 
     @abstractmethod

@@ -244,6 +244,7 @@ def _compare_poolings(
     for module in modules:
         if _kind_of(module) != "Pooling":
             continue
+        # only the last part of the path counts, so that it cannot lead elsewhere
         module_folder = folder / Path(str(module.get("path"))).name
         for mode in _read_pooling_modes(module_folder / "config.json"):
             pooling = POOLINGS.get(mode)

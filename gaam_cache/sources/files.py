@@ -150,6 +150,7 @@ def _find_files(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
         NotFoundError: the path does not exist, or has no data of this split.
     """
     only_split = config.test_fraction is not None
+    # a .txt holds texts only, and no labels
     suffixes = (*SUFFIXES, ".txt") if split in config.unlabelled else SUFFIXES
     if not path.exists():
         raise NotFoundError(

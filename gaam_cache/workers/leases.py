@@ -202,6 +202,7 @@ class Leases:
             # Other workers may take leases meanwhile: rmdir then fails, and the folder
             # stays.
             if not _leased_names(self._folder):
+                # the file of the lock would keep the folder from being empty
                 remove_lock(self._folder)
             self._folder.rmdir()
 
@@ -248,6 +249,7 @@ class Leases:
         holder = _read_holder(path)
         pulse = (status.st_ino, status.st_mtime_ns)
         sighting = self._observe(name, holder, pulse, now)
+        # stale: its process has ended, or has not renewed it for too long
         if holder.is_dead or now - sighting.since > PATIENCE_SECONDS:
             return None
         return holder

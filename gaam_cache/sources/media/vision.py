@@ -264,14 +264,14 @@ def _decode_image(
     if upright.mode.startswith("I;16") and is_opaque:
         grey_HW = np.array(upright)
         return _DecodedPicture(
-            _rgb_of_grey(grey_HW, grey_bits or 16),
+            _grey_to_rgb(grey_HW, grey_bits or 16),
             darkest=int(grey_HW.min()),
             peak=int(grey_HW.max()),
             depth=16,
             grey=True,
         )
 
-    pixels_HW3, darkest, peak = _rgb(upright)
+    pixels_HW3, darkest, peak = _convert_to_rgb(upright)
     depth = 8
     # colours of 16 bits: their upper 8 bits limit the range of the values in the file
     if has_16_bits:
@@ -281,7 +281,7 @@ def _decode_image(
     return _DecodedPicture(pixels_HW3, darkest, peak, depth, grey=False)
 
 
-def _rgb_of_grey(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
+def _grey_to_rgb(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
     """Turn grey values into red, green and blue of 8 bits: (H, W, 3).
 
     Of the ``bits`` used bits of a value, the upper 8 are taken. A value with more bits
@@ -296,7 +296,7 @@ def _rgb_of_grey(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
     return np.repeat(grey_HW1, 3, axis=2)
 
 
-def _rgb(image: Any) -> tuple[NDArray[np.uint8], int, int]:
+def _convert_to_rgb(image: Any) -> tuple[NDArray[np.uint8], int, int]:
     """Convert a picture to red, green and blue, and lay a transparent one on white.
 
     Returns:
