@@ -10,7 +10,7 @@ from pathlib import Path
 
 import platformdirs
 
-from gaam_cache.encoders._probe import Measured
+from gaam_cache.encoders._probe import ProbeResult
 from gaam_cache.store.files import (
     DAMAGE,
     fingerprint,
@@ -24,7 +24,7 @@ FOLDER = "probes"
 logger = logging.getLogger(__name__)
 
 
-def read(conditions: Mapping[str, object]) -> Measured | None:
+def read(conditions: Mapping[str, object]) -> ProbeResult | None:
     """Read the kept result of a probe.
 
     Args:
@@ -38,14 +38,14 @@ def read(conditions: Mapping[str, object]) -> Measured | None:
         # The conditions decide the file's name, but a file may have been renamed.
         if fingerprint(content["conditions"]) != fingerprint(conditions):
             return None
-        measured = Measured.from_dict(content["measured"])
+        measured = ProbeResult.from_dict(content["measured"])
     except (*DAMAGE, OSError):
         return None
     logger.debug("a kept probe serves: %s", _path(conditions))
     return measured
 
 
-def write(conditions: Mapping[str, object], measured: Measured) -> None:
+def write(conditions: Mapping[str, object], measured: ProbeResult) -> None:
     """Keep the result of a probe for later processes.
 
     If several processes write the result for the same conditions, the last one wins:

@@ -132,7 +132,7 @@ class Adapter:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Located:
+class LocatedEncoder:
     """An encoder on this disk.
 
     Attributes:
@@ -323,7 +323,9 @@ def _read_object(path: Path) -> dict[str, Any]:
     return read_json(path.resolve())
 
 
-def locate(name: str, revision: str | None, *, needs_weights: bool = True) -> Located:
+def locate(
+    name: str, revision: str | None, *, needs_weights: bool = True
+) -> LocatedEncoder:
     """Find an encoder in a folder, a GGUF file, the installed package, or on the hub.
 
     Args:
@@ -344,7 +346,7 @@ def locate(name: str, revision: str | None, *, needs_weights: bool = True) -> Lo
     if path.is_dir():
         return _locate_in_folder(path, needs_weights)
     if path.is_file() and _begins_as_gguf(path):
-        return Located(path=path, revision=None, needs_weights=needs_weights)
+        return LocatedEncoder(path=path, revision=None, needs_weights=needs_weights)
     # Such a name is meant as a path, and the hub is not asked for it.
     if name.startswith((".", "/", "~")) or path.is_file() or path.is_symlink():
         raise _no_encoder_error(name, path)
@@ -408,7 +410,7 @@ def _no_encoder_error(name: str, path: Path) -> NotFoundError:
     )
 
 
-def _locate_in_folder(folder: Path, needs_weights: bool) -> Located:
+def _locate_in_folder(folder: Path, needs_weights: bool) -> LocatedEncoder:
     """Find the model, and the adapter if there is one, in a folder.
 
     A folder holds a model, an adapter beside its base model, or an adapter alone.
@@ -429,7 +431,7 @@ def _locate_in_folder(folder: Path, needs_weights: bool) -> Located:
     return replace(located, adapter=adapter)
 
 
-def _locate_lone_adapter(folder: Path, needs_weights: bool) -> Located:
+def _locate_lone_adapter(folder: Path, needs_weights: bool) -> LocatedEncoder:
     """Find the base model that an adapter names, which lies alone in its folder.
 
     Args:
@@ -531,7 +533,7 @@ def _check_adapter_weights(folder: Path) -> None:
     )
 
 
-def _refuse_another_base(located: Located, base: object) -> None:
+def _refuse_another_base(located: LocatedEncoder, base: object) -> None:
     """Refuse weights beside an adapter if they differ from those of its base model.
 
     The adapter may have been merged into such weights already, and would be applied
@@ -548,7 +550,7 @@ def _refuse_another_base(located: Located, base: object) -> None:
     if not (base_folder / CONFIG).is_file() or base_folder.samefile(located.path):
         return
 
-    base_model = Located(path=base_folder, revision=None)
+    base_model = LocatedEncoder(path=base_folder, revision=None)
     digests = {hash_file(file) for file in located.weight_files()}
     base_digests = {hash_file(file) for file in base_model.weight_files()}
     if digests != base_digests:
@@ -561,7 +563,7 @@ def _refuse_another_base(located: Located, base: object) -> None:
         )
 
 
-def _locate_model(folder: Path, needs_weights: bool) -> Located:
+def _locate_model(folder: Path, needs_weights: bool) -> LocatedEncoder:
     """Find the model in a folder; refuse a folder without all of its files."""
     names = sorted(entry.name for entry in folder.iterdir())
     _refuse_unsafe_files(folder)
@@ -575,7 +577,7 @@ def _locate_model(folder: Path, needs_weights: bool) -> Located:
     if needs_weights:
         _check_weight_names(folder, names)
         _refuse_unusual_weights(folder)
-    return Located(path=folder, revision=None, needs_weights=needs_weights)
+    return LocatedEncoder(path=folder, revision=None, needs_weights=needs_weights)
 
 
 def _check_weight_names(folder: Path, names: Sequence[str]) -> None:

@@ -37,10 +37,10 @@ from gaam_cache.encoders import _kept
 from gaam_cache.encoders._adapters import check_peft_is_installed
 from gaam_cache.encoders._forward import Forward, Unusable
 from gaam_cache.encoders._gguf import gguf_in_own_folder
-from gaam_cache.encoders._located import Located, library_errors_as, locate
+from gaam_cache.encoders._located import LocatedEncoder, library_errors_as, locate
 from gaam_cache.encoders._notices import other_weights
 from gaam_cache.encoders._precision import higher_precision_or_none
-from gaam_cache.encoders._probe import Measured, ProbeRows, probe
+from gaam_cache.encoders._probe import ProbeResult, ProbeRows, probe
 from gaam_cache.encoders._weights import (
     copy_mapped_weights,
     draw_untrained,
@@ -79,7 +79,7 @@ class ModelEncoder(Encoder):
     _part: nn.Module
 
     def __init__(
-        self, located: Located, config: ExtractConfig, model_config: Any
+        self, located: LocatedEncoder, config: ExtractConfig, model_config: Any
     ) -> None:
         """Set up what needs no file. Callers use ``open``, which also reads files.
 
@@ -470,7 +470,7 @@ class ModelEncoder(Encoder):
         self._select_layers(measured.num_layers)
 
     @torch.inference_mode()
-    def _probe(self, probe_length: int) -> Measured:
+    def _probe(self, probe_length: int) -> ProbeResult:
         """Probe the model; halve the length of the rows until memory suffices.
 
         Only models whose ``Forward`` tries lengths can do with shorter rows: they read
@@ -519,7 +519,7 @@ class ModelEncoder(Encoder):
         # The attention kernel that transformers chose is in the part's configuration.
         part_config = getattr(self._part, "config", self._model_config)
         # Changed code is measured anew, even within one version of gaam.
-        classes = (type(self._part), Forward, Measured, type(self))
+        classes = (type(self._part), Forward, ProbeResult, type(self))
         return {
             "encoder": self.identity(),
             "kind": self.noun,
@@ -646,7 +646,7 @@ def _source_digest(cls: type) -> str:
         return ""
 
 
-def _read_config(located: Located) -> Any:
+def _read_config(located: LocatedEncoder) -> Any:
     """Read the model's configuration from a folder or a GGUF file, by transformers."""
     # Nothing is fetched, and code in a model's folder is never run.
     options = {"local_files_only": True, "trust_remote_code": False}

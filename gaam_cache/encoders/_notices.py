@@ -25,7 +25,7 @@ from gaam_cache.encoders._located import (
     ADAPTER,
     INDEX,
     WEIGHTS,
-    Located,
+    LocatedEncoder,
     count_more,
 )
 
@@ -61,7 +61,7 @@ Other notices cover the first two, and the third only scales the pooled states.
 """
 
 
-def other_weights(located: Located) -> Iterator[str]:
+def other_weights(located: LocatedEncoder) -> Iterator[str]:
     """Yield notices about weights and adapters in a folder that gaam does not read.
 
     An encoder without weights, or in a GGUF file, gets none.
@@ -97,7 +97,7 @@ def other_weights(located: Located) -> Iterator[str]:
     yield from _compare_pickles(located.path, files, weights_read)
 
 
-def _find_unused_adapters(located: Located) -> list[str]:
+def _find_unused_adapters(located: LocatedEncoder) -> list[str]:
     """Names of the adapters in an encoder's folder that gaam does not apply."""
     applied: tuple[str, ...] = ()
     if located.adapter is not None:

@@ -67,7 +67,7 @@ MASK = JsonType("a kind of mask", _is_mask)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class ProbeResult:
     """The result of a probe: how to run a model, and which rows may share a batch.
 
     JSON values. The fields from ``mask`` to ``longest_shared`` are those of
@@ -138,7 +138,7 @@ def probe(
     dtype: str,
     short_length: int,
     longest_shared: int | None = None,
-) -> Measured:
+) -> ProbeResult:
     """Measure how ``forward`` must run so that every row has the states of a row alone.
 
     Args:
@@ -213,7 +213,7 @@ class _Probe:
         self._longest_shared = longest_shared
         self._states_alone: list[dict[str, Tensor]] = []
 
-    def measure(self) -> Measured:
+    def measure(self) -> ProbeResult:
         """Return the first way of running the model that gives rows their states alone.
 
         It first computes the states of every row alone. Then it tries the ways in turn.
@@ -253,7 +253,7 @@ class _Probe:
             f"{smallest_deviation:.1e} of their norm"
         )
 
-    def _result(self, batching: Batching, acts_causal: bool | None) -> Measured:
+    def _result(self, batching: Batching, acts_causal: bool | None) -> ProbeResult:
         """Describe the way of running the model to which the forward is set now.
 
         Args:
@@ -262,8 +262,9 @@ class _Probe:
                 that is not known.
         """
         forward = self._forward
+        # all rows and poolings have states of one shape, (1, L, D)
         num_layers, hidden_size = next(iter(self._states_alone[0].values())).shape[1:]
-        return Measured(
+        return ProbeResult(
             batching=batching,
             num_layers=num_layers,
             hidden_size=hidden_size,

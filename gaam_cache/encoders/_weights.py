@@ -16,7 +16,7 @@ from gaam_cache.common.errors import CacheError, ConfigError
 from gaam_cache.common.messages import visible
 from gaam_cache.encoders._adapters import apply_adapter
 from gaam_cache.encoders._gguf import load_gguf
-from gaam_cache.encoders._located import Located, count_more, library_errors_as
+from gaam_cache.encoders._located import LocatedEncoder, count_more, library_errors_as
 from gaam_cache.encoders._unused import SAVE_ANEW, find_suspicious_tensors, remedy
 
 SelectPart = Callable[[Any], Any]
@@ -38,7 +38,7 @@ class StoredTensor(NamedTuple):
 
 
 def load_trained(
-    located: Located,
+    located: LocatedEncoder,
     model_config: transformers.PretrainedConfig,
     name: str,
     dtype: str,
@@ -91,7 +91,7 @@ def load_trained(
 
 
 def _load_safetensors(
-    located: Located,
+    located: LocatedEncoder,
     model_config: transformers.PretrainedConfig,
     options: dict[str, Any],
 ) -> tuple[Any, dict[str, Any], dict[str, StoredTensor]]:
@@ -136,7 +136,7 @@ def _load_safetensors(
     return model, info, stored
 
 
-def _refuse_duplicates(names: set[str], located: Located) -> None:
+def _refuse_duplicates(names: set[str], located: LocatedEncoder) -> None:
     """Refuse two tensors for one parameter, of which transformers takes the last.
 
     ``names`` are the names of such tensors; without any, nothing happens.
@@ -173,7 +173,7 @@ def _check_parameters(
     model: Any,
     info: dict[str, Any],
     name: str,
-    located: Located,
+    located: LocatedEncoder,
     select_part: SelectPart,
 ) -> None:
     """Refuse a model if a parameter of the part that is run has no tensor of its size.
@@ -254,7 +254,7 @@ def _remedy_of_wrapper(unused: Sequence[str], missing_key: str) -> str | None:
 
 
 def _check_quantised(
-    model: Any, stored: Mapping[str, StoredTensor], name: str, located: Located
+    model: Any, stored: Mapping[str, StoredTensor], name: str, located: LocatedEncoder
 ) -> None:
     """Refuse integers in the place of weights if no configuration explains them.
 
@@ -294,10 +294,11 @@ def _name_first(names: Sequence[str]) -> str:
 
 
 def copy_mapped_weights(model: nn.Module) -> None:
-    """Copy weights on the CPU into memory: they may be views of a file that may change.
+    """Replace all weights on the CPU by copies in memory, in place.
 
-    Call this after the model has moved to its GPU. The weights there are copies
-    already, and a 13B model has 26 GB of them.
+    Loaded weights may be views of a file, and somebody may change the file. Call this
+    after the model has moved to its GPU. The weights there are copies already, and a
+    13B model has 26 GB of them.
     """
     for tensor in (*model.parameters(), *model.buffers()):
         if tensor.device.type == "cpu":

@@ -28,7 +28,7 @@ from gaam_cache.config import DEFAULT_ENCODER, budget_of
 from gaam_cache.encoders._fixed_rows import SHORT_TEXTS, TEXTS, texts_around_the_cut
 from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable
 from gaam_cache.encoders._gguf import gguf_in_own_folder
-from gaam_cache.encoders._located import Located
+from gaam_cache.encoders._located import LocatedEncoder
 from gaam_cache.encoders._memory import SAFE_LENGTH, find_fitting_length
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._notices import compare_sentence_transformers
@@ -354,7 +354,7 @@ class TextEncoder(ModelEncoder):
         self._fitting_length = longest
 
 
-def _read_tokenizer(located: Located, model_config: Any) -> tuple[Any, Path]:
+def _read_tokenizer(located: LocatedEncoder, model_config: Any) -> tuple[Any, Path]:
     """Read the tokenizer of an encoder.
 
     Returns:

@@ -32,7 +32,7 @@ class Rank(NamedTuple):
 
     @property
     def start(self) -> float:
-        """Where in the work to begin, in [0, 1)."""
+        """Where in the work this rank begins, as a part of the whole: in [0, 1)."""
         return self.number / self.total
 
 
