@@ -315,8 +315,9 @@ class _Probe:
         Other rows were read in between. If copies of the model were seen to change, a
         fresh copy reads every row.
         """
+        # Three short rows are cheap and enough: the shortest, a middle and the longest
+        # of them. The short rows are the first ones of all rows.
         last = len(self._short_rows) - 1
-        # Three rows are cheap and enough: the shortest, a middle and a longer one.
         for index in sorted({0, last // 2, last}):
             for name, states in self._forward.reference(self._rows[index]).items():
                 deviation = _deviation(self._states_alone[index][name], states)

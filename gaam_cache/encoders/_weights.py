@@ -180,6 +180,7 @@ def _check_parameters(
 
     ``info`` is transformers' report on loading the model.
     """
+    # Name of a parameter -> what is wrong with its tensor.
     problems = {
         key: f"{stored_shape} and not {shape}"
         for key, stored_shape, shape in info["mismatched_keys"]

@@ -567,6 +567,7 @@ class _FrontEnd:
             DataError: the number of samples or of features is another one, or the
                 feature extractor fails.
         """
+        # In the published protocol, the features are the samples with zeros behind.
         if self.published:
             x = np.pad(samples_S, (0, self.max_samples - len(samples_S)))
             num_real = len(x)
