@@ -298,6 +298,8 @@ def _find_dropped_tensors(
     if len(body_tensors) == len(model.state_dict()):
         return []
 
+    # transformers maps names in the file to its own. A tensor outside of this map is
+    # dropped.
     processor_class = gguf_utils.TENSOR_PROCESSORS.get(
         architecture, gguf_utils.TensorProcessor
     )

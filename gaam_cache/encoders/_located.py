@@ -432,7 +432,9 @@ def _locate_in_folder(folder: Path, needs_weights: bool) -> LocatedEncoder:
 
 
 def _locate_lone_adapter(folder: Path, needs_weights: bool) -> LocatedEncoder:
-    """Find the base model that an adapter names, which lies alone in its folder.
+    """Find the base model of an adapter that lies alone in its folder.
+
+    The adapter's configuration names the base model.
 
     Args:
         folder: the folder of the adapter.

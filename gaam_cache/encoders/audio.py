@@ -299,7 +299,7 @@ class _FrontEnd:
 
         The third sound is the first one again, to find out whether the feature
         extractor draws random numbers. This sets ``input_name``, ``is_waveform``,
-        ``to_features`` and what ``_features`` needs.
+        ``to_features`` and what ``_compute_features`` needs.
 
         Args:
             arguments: names of the model's arguments.
@@ -338,7 +338,7 @@ class _FrontEnd:
         # The extractor would cut noise that is longer than its fixed length.
         seconds = LONG_NOISE_SECONDS if has_fixed_length else 10 * LONG_NOISE_SECONDS
         self.to_features = fit_downsampling(
-            lambda samples: self._features(noise(samples))[1],
+            lambda samples: self._compute_features(noise(samples))[1],
             len(short),
             round(seconds * self.rate),
             f"the output of its {self._name}",
@@ -435,7 +435,7 @@ class _FrontEnd:
         if self.published:
             self.width = self.to_positions(self.max_samples)
 
-    def _features(
+    def _compute_features(
         self, samples_S: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], int]:
         """Compute the features of a sound.
@@ -480,7 +480,7 @@ class _FrontEnd:
         there have shapes and no numbers, so that running it takes no time.
         """
         shape = (1, num_features, *self._row_shape)
-        x = self.shaped(torch.zeros(shape, dtype=torch.float32, device="meta"))
+        x = self.move_time_axis(torch.zeros(shape, dtype=torch.float32, device="meta"))
         try:
             output = part(**{self.input_name: x}, output_hidden_states=True)
             _, positions, _ = output.hidden_states[-1].shape
@@ -506,7 +506,7 @@ class _FrontEnd:
             f"torch {torch_version}"
         )
 
-    def shaped(self, x_BT: Tensor) -> Tensor:
+    def move_time_axis(self, x_BT: Tensor) -> Tensor:
         """Move the axis of time to where the model's input has it.
 
         ``x_BT`` are the features of a batch, with time as the second axis, and maybe
@@ -574,7 +574,7 @@ class _FrontEnd:
             expected = len(x)
         else:
             try:
-                x, num_real = self._features(samples_S)
+                x, num_real = self._compute_features(samples_S)
             except Unusable as reason:
                 raise DataError(
                     "the encoder's feature extractor cannot read a sound",
@@ -613,7 +613,7 @@ class _SoundForward(Forward):
             [self.front_end.positions(clip.extent) for clip in items]
         )
         mask_BT = (np.arange(width) < num_real_B[:, None]).astype(np.int64)
-        features = self.front_end.shaped(self.to_device(x_BT)).to(self.dtype)
+        features = self.front_end.move_time_axis(self.to_device(x_BT)).to(self.dtype)
         return Batch(
             inputs={self.front_end.input_name: features},
             length_B=self.to_device(num_pooled_B),

@@ -84,6 +84,7 @@ class Audio(Media):
 
     @classmethod
     def claims(cls, head: bytes) -> bool:
+        """Whether a file begins as a sound does that libsndfile reads."""
         # MP3 and MP2 without tags start with the header of an MPEG frame: eleven bits
         # that are set, two for the version, and two for the layer (01: MP3, 10: MP2).
         if len(head) > 1 and head[0] == 0xFF and head[1] & 0xE6 in (0xE2, 0xE4):

@@ -105,6 +105,7 @@ class Vision(Media):
 
     @classmethod
     def claims(cls, head: bytes) -> bool:
+        """Whether a file begins as a picture of a format in ``FORMATS`` does."""
         is_webp = head[:4] == b"RIFF" and head[8:12] == b"WEBP"
         return is_webp or head.startswith(STARTS)
 
