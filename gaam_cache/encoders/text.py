@@ -500,7 +500,8 @@ def probe_lengths(settings: dict[str, Any], shortest: int, longest: int) -> list
     """Choose the lengths of the probe's texts, in ascending order.
 
     They are the short lengths, some lengths just beyond a window of the model, and the
-    longest one.
+    longest one. A window is a length at which a model changes how it computes, such as
+    the size of a block of sparse attention.
 
     Args:
         settings: the model's configuration.

@@ -357,6 +357,7 @@ def _read_holder(path: Path) -> Holder:
         # reading a pipe or a device would never end
         regular_file(path)
         content = json.loads(path.read_bytes()[:MAX_LEASE_BYTES])
+        # another version of gaam may write fewer or more values
         values = {name: content[name] for name in Holder._fields if name in content}
         holder = Holder(**values)
         return holder._replace(

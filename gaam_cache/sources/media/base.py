@@ -278,6 +278,7 @@ class Files:
             refuse_pointer(head, location)
             kind = self._kind_of(content, head)
             return kind, kind.items(content, self._config, file)
+        # the message names the file, unless it says what else was found
         except DataError as error:
             error.details.setdefault("found", excerpt(name))
             raise
