@@ -197,6 +197,7 @@ class Tokens:
         length_N = np.fromiter(
             (len(text.ids) for text in cut_texts), np.int64, len(cut_texts)
         )
+        # the ids of every text are a part of one array, which takes less memory
         items: list[Any] = np.split(ids_T, np.cumsum(length_N)[:-1])
         if self._pools_own_tokens:
             items = [
@@ -204,14 +205,14 @@ class Tokens:
                 for ids, text in zip(items, cut_texts, strict=True)
             ]
 
-        own_N, unknown_N = self._count_own_tokens(ids_T, length_N, cut_texts)
+        num_own_N, num_unknown_N = self._count_own_tokens(ids_T, length_N, cut_texts)
         is_lost = [self._is_lost(text) for text in cut_texts]
         return Inputs(
             items=items,
             lengths=np.where(is_lost, 0, length_N),
             truncated=[text.truncated for text in cut_texts],
-            num_text_tokens=own_N,
-            num_unknown_tokens=unknown_N,
+            num_text_tokens=num_own_N,
+            num_unknown_tokens=num_unknown_N,
             rows_by_doubled_token=self._count_doubled(cut_texts),
         )
 
@@ -267,9 +268,9 @@ class Tokens:
         is_special_T = np.isin(ids_T, list(self.tokenizer.special_ids))
         is_own_T = (~is_special_T & is_inside_T) | is_unknown_T
 
-        own_N = np.bincount(text_T[is_own_T], minlength=num_texts)
-        unknown_N = np.bincount(text_T[is_unknown_T], minlength=num_texts)
-        return own_N, unknown_N
+        num_own_N = np.bincount(text_T[is_own_T], minlength=num_texts)
+        num_unknown_N = np.bincount(text_T[is_unknown_T], minlength=num_texts)
+        return num_own_N, num_unknown_N
 
     def _count_doubled(self, cut_texts: Sequence[CutText]) -> dict[str, int]:
         """Count the texts that hold a special token which is also added to every text.

@@ -640,6 +640,7 @@ def _tone(number: int, samples: int, rate: int) -> NDArray[np.float32]:
         samples: number of samples.
         rate: samples a second.
     """
+    # t is the time in seconds; the first quarter of the sound is silent
     t = np.arange(samples) / rate
     tone = 0.3 * np.sin(2 * np.pi * (200 + 40 * number + 300 * t) * t)
     tone[: samples // 4] = 0

@@ -58,7 +58,7 @@ class HubSource(Source):
         commit = folder.name
         data = _load(name, commit, config.subset, hub_split, unreachable)
         if hub_split is None:
-            hub_split, data = _only_split(data, name)
+            hub_split, data = _take_only_split(data, name)
         _check_commit(data, name, commit, unreachable)
         # one warning is enough for all splits
         if config.subset is None and split == config.splits[0]:
@@ -127,8 +127,8 @@ def _load(
             datasets.config.HF_HUB_OFFLINE = was_offline
 
 
-def _only_split(data: Any, name: str) -> tuple[str, Any]:
-    """The name and data of the only split of a data set; refuse several splits.
+def _take_only_split(data: Any, name: str) -> tuple[str, Any]:
+    """Take the only split of a data set, its name and data; refuse several splits.
 
     ``data`` holds the splits by name, and ``name`` is that of the data set.
     """
