@@ -64,8 +64,8 @@ def predict_bytes(bytes_by_length: dict[int, int], length: int) -> float:
     Attention takes memory that grows with the square of the length n, and the rest of a
     model takes memory that grows with n. So the prediction is ``a n + b n^2``, where
     the curve goes through the two longest measured rows, and neither a nor b is
-    negative. A factor for safety follows. If only one row was measured, all of its
-    memory counts as growing with the square.
+    negative, times a factor for safety. If only one row was measured, all of its memory
+    counts as growing with the square, which is an upper bound.
 
     Args:
         bytes_by_length: positions of a row -> bytes that it was measured to take; at
