@@ -347,6 +347,7 @@ class _Probe:
                     stack, outputs.__setitem__, first_layer=forward.first_layer
                 ):
                     output, expected = forward.hidden_states(batch)
+            # The model is then run without hooks, and reports what is wrong.
             except Unusable:
                 return None
 

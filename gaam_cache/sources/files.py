@@ -121,7 +121,8 @@ def _read_split(config: ExtractConfig, split: str, report: ReportProgress) -> Ro
         opened = _open_saved(path, config, split)
     else:
         files = _find_files(path, config, split)
-        # such a file has one column, which is not called as the user's text columns are
+        # The user's text columns are those of tables. Such a file has one column, with
+        # a name of its own.
         if kind_of(files.paths[0]) == ".txt":
             config = replace(config, text_columns=())
         table = open_tables(files.checked(), config)

@@ -64,9 +64,10 @@ class HubSource(Source):
         if config.subset is None and split == config.splits[0]:
             _warn_of_default_subset(name, folder, str(data.info.config_name))
 
-        # make rows
+        # how messages and the plan name these rows
         subset = "" if config.subset is None else f" ({config.subset})"
         origin = f"{name}{subset}@{commit}, {hub_split}"
+
         table = dataset_table(data, config)
         label = None if split in config.unlabelled else config.label_column
         columns = choose_columns(table, config, label, origin)

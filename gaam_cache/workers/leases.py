@@ -276,7 +276,7 @@ class Leases:
 
         # a pulse that changed before our eyes is that of a living worker
         seen_at_work = last_sighting is not None
-        # the caller asks whether a process of this machine is dead
+        # of a process of this machine we know whether it has ended: see ``is_dead``
         if holder.machine is not None and holder.machine == self.holder.machine:
             seen_at_work = True
         sighting = _Sighting(pulse=pulse, since=now, seen_at_work=seen_at_work)
