@@ -188,6 +188,7 @@ class Forward(ABC):
         needs_no_mask = self.mask == "where padded" and not batch.padded
         if self.mask == "never" or needs_no_mask:
             batch = batch._replace(mask=None)
+        # Reading may have changed the last copy.
         if self.renews:
             self.model = self._copy_loaded()
         if self.stack is None:

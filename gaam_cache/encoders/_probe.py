@@ -460,7 +460,8 @@ class _Probe:
     def _padded_batches(self) -> Iterator[list[int]]:
         """Yield the rows of every padded batch, as indices.
 
-        All short rows make one batch. Every longer row makes a batch with two others.
+        All short rows make one batch. Every longer row makes a batch with two others:
+        the longest of the short rows, and the row before it.
         """
         num_short = len(self._short_rows)
         yield list(range(num_short))
@@ -468,8 +469,8 @@ class _Probe:
             if self._is_always_alone(len(self._rows[index])):
                 yield [index]
             else:
-                # A row of a single token would not show a wrong position, and is not
-                # taken.
+                # The longest short row is taken, and not the shortest: a row of one
+                # token would not show that its positions are counted wrongly.
                 yield sorted({num_short - 1, index - 1, index})
 
     def _is_always_alone(self, length: int) -> bool:

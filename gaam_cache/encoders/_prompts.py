@@ -48,6 +48,13 @@ class ChatTemplate:
     """
 
     def __init__(self, tokenizer: Any, folder: Path, prompt: str) -> None:
+        """Read the template of a tokenizer, and find out which markup it writes.
+
+        Args:
+            tokenizer: the tokenizer, as transformers loads it.
+            folder: the folder of its files, for messages.
+            prompt: the message of the user, with ``{text}`` in the place of a text.
+        """
         self._tokenizer = tokenizer
         self._folder = folder
         self._prompt = prompt
