@@ -60,6 +60,7 @@ class ProbeRows(NamedTuple):
 
 
 def _is_mask(value: object) -> TypeGuard[Mask]:
+    """Whether a JSON value is one of the values of ``Mask``."""
     return value in get_args(Mask)
 
 

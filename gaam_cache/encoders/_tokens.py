@@ -72,6 +72,14 @@ class Tokens:
     def __init__(
         self, pretrained: Any, model_config: Any, folder: Path, config: ExtractConfig
     ) -> None:
+        """Choose the maximum length and the prompt; refuse impossible settings.
+
+        Args:
+            pretrained: the tokenizer, as transformers loads it.
+            model_config: transformers' configuration of the model.
+            folder: the folder of the tokenizer's files, or a GGUF file.
+            config: the extraction.
+        """
         self._folder = folder
         self._model_config = model_config
         self._text_config = model_config.get_text_config()

@@ -226,7 +226,10 @@ class _Clip:
         return self.extent
 
     def __getitem__(self, backwards: slice) -> _Clip:
-        """``[::-1]``: another sound of the same length."""
+        """Another sound of the same length: the features in the order of a slice.
+
+        The probe asks for ``[::-1]``, which is the sound backwards.
+        """
         x = np.ascontiguousarray(self.x[backwards])
         return _Clip(x, self.num_real, self.extent)
 
@@ -386,6 +389,7 @@ class _FrontEnd:
 
         ``seconds`` is the user's choice; None without one.
         """
+        # An extractor that fills every sound to one length would cut a longer sound.
         limit = math.inf
         if self._fixed_length:
             limit = self.to_features.most_inputs(self._fixed_length) / self.rate
