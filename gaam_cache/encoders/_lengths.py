@@ -35,7 +35,7 @@ class Downsampling:
     least_output: int = 1  # the smallest output length other than 0
 
     def __call__(self, n: int) -> int:
-        """Output length of n inputs."""
+        """Number of outputs of n inputs; 0 if the inputs are too few."""
         outputs = (n + self.offset) // self.stride
         if n <= 0 or outputs < self.least_output:
             return 0

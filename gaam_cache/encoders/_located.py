@@ -583,7 +583,7 @@ def _locate_model(folder: Path, needs_weights: bool) -> LocatedEncoder:
 
 
 def _check_weight_names(folder: Path, names: Sequence[str]) -> None:
-    """Refuse a folder without weights, or with those of an adapter that lacks its file.
+    """Refuse a folder without weights, or with an adapter without its configuration.
 
     Args:
         folder: the folder.

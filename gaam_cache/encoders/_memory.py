@@ -46,7 +46,8 @@ def find_fitting_length(
 
         # Double the length as long as the prediction allows it.
         next_length = min(2 * length, longest)
-        # If a longer row would not fit, no longer row is tried.
+        # If the next row would not fit, the longest one that fits lies between the two
+        # lengths. It is predicted too, and not run.
         free = free_bytes()
         if predict_bytes(bytes_by_length, next_length) > free:
             fitting_lengths = [

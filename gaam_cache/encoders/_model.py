@@ -284,6 +284,7 @@ class ModelEncoder(Encoder):
             # A model of several kinds of rows keeps these numbers in a nested part.
             config = getattr(part, "config", None) or self._model_config
             settings = config.get_text_config()
+            # Layer 0, the input of the first layer, counts too if it is pooled.
             self._select_layers(settings.num_hidden_layers + 1 - self._first_layer)
             self.hidden_size = settings.hidden_size
 

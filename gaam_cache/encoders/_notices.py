@@ -214,8 +214,8 @@ def compare_sentence_transformers(
 def _compare_lengths(folder: Path, max_length: int) -> Iterator[str]:
     """Yield where sentence-transformers cuts texts, or whether it lowers their case.
 
-    Each text goes on after the word "sentence-transformers". Nothing is yielded where
-    gaam does the same.
+    Each yielded text is a predicate of the subject "sentence-transformers". Nothing is
+    yielded where gaam does the same.
     """
     for file in sorted(folder.glob("sentence_*_config.json")):
         settings = _read_json(file)
