@@ -13,7 +13,7 @@ from gaam_cache.common.download import ADAPTER_WEIGHTS
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import install, visible
 from gaam_cache.encoders._located import Adapter, count_more, library_errors_as
-from gaam_cache.encoders._unused import unexplained
+from gaam_cache.encoders._unused import find_suspicious_tensors
 
 PREFIX = "base_model.model."
 """Prefix that peft writes before the names of the adapted model's modules."""
@@ -33,14 +33,17 @@ def check_peft_is_installed(adapter: Adapter) -> None:
 def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
     """Put an adapter into the layers of a model.
 
+    peft replaces layers inside of the model itself, so that nothing has to be returned.
+
     Args:
         model: a model of transformers, which is changed in place.
         adapter: the adapter's folder.
         name: the encoder's name, for messages.
 
     Raises:
-        ConfigError: peft cannot apply the adapter, a tensor of the adapter has no place
-            in the model, or a place has no tensor.
+        ConfigError: peft cannot apply the adapter; or the adapter's file holds a tensor
+            for which the model has no parameter; or it lacks the tensor of a parameter
+            that the adapter adds to the model.
     """
     from peft import PeftModel, set_peft_model_state_dict
 
@@ -48,33 +51,42 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
     with library_errors_as(f"cannot apply the adapter of '{name}'", adapter.folder):
         tensors = load_file(adapter.folder / ADAPTER_WEIGHTS)
         settings = _read_settings(adapter, name)
-        adapted = _as_trained(model, tensors)
-        _drop_missing_modules(settings, adapted)
-        peft_model = PeftModel(adapted, settings, autocast_adapter_dtype=False)
+        model_as_trained = _as_trained(model, tensors)
+        _drop_missing_modules(settings, model_as_trained)
+        # By default, peft would turn an adapter of half precision into float32.
+        peft_model = PeftModel(model_as_trained, settings, autocast_adapter_dtype=False)
         result: Any = set_peft_model_state_dict(peft_model, tensors)
 
-    # One tensor may have several names. It is filled if any of its names was loaded, or
-    # if it belongs to the base model.
+    # Two parameters may share one tensor, which then has two names, and peft calls the
+    # name missing that the file does not use. Such a tensor has its values if any of
+    # its names was loaded, or if it belongs to the base model.
     missing_keys = set(result.missing_keys)
     tensor_by_key = peft_model.state_dict(keep_vars=True)
     loaded_tensor_ids = {
         id(tensor) for key, tensor in tensor_by_key.items() if key not in missing_keys
     }
-    filled = base_tensor_ids | loaded_tensor_ids
+    filled_tensor_ids = base_tensor_ids | loaded_tensor_ids
     missing = [
-        key for key in result.missing_keys if id(tensor_by_key.get(key)) not in filled
+        key
+        for key in result.missing_keys
+        if id(tensor_by_key.get(key)) not in filled_tensor_ids
     ]
     if missing:
         raise _misfit_error(adapter, name, missing, "is missing")
 
-    unexpected = [key.removeprefix(PREFIX) for key in result.unexpected_keys]
-    unused = unexplained(model, unexpected, {})
-    if unused:
-        raise _misfit_error(adapter, name, unused, "has no place in it")
+    # The file may hold harmless tensors that the model does not take, such as those of
+    # a head. All other tensors that the model does not take are refused.
+    unused = [key.removeprefix(PREFIX) for key in result.unexpected_keys]
+    suspicious = find_suspicious_tensors(model, unused, shapes={})
+    if suspicious:
+        raise _misfit_error(adapter, name, suspicious, "has no place in it")
 
 
 def _read_settings(adapter: Adapter, name: str) -> Any:
-    """Read an adapter's configuration; refuse any adapter but one of layers."""
+    """Read an adapter's configuration, as peft's own object.
+
+    An adapter that does more than change layers is refused.
+    """
     from peft import PeftConfig
 
     settings: Any = PeftConfig.from_pretrained(str(adapter.folder))
@@ -82,6 +94,7 @@ def _read_settings(adapter: Adapter, name: str) -> Any:
     problem = None
     if settings.is_prompt_learning:
         problem = "adds tokens of its own to every text"
+    # X-LoRA names the folders of more adapters, and Megatron a Python module.
     elif settings.peft_type == "XLORA" or getattr(settings, "megatron_config", None):
         problem = "names files or modules to load"
     if problem is not None:
@@ -94,28 +107,39 @@ def _read_settings(adapter: Adapter, name: str) -> Any:
     return settings
 
 
-def _drop_missing_modules(settings: Any, adapted: nn.Module) -> None:
-    """Remove modules from the settings that were trained but are not in the model.
+def _drop_missing_modules(settings: Any, model: nn.Module) -> None:
+    """Remove from ``settings.modules_to_save`` the modules that the model lacks.
 
-    An example is a head, which was trained beside the adapter and is no part of the
-    encoder.
+    The setting lists whole modules that were trained beside the adapter. A head is one:
+    it is no part of the encoder, and peft would look for it in vain.
+
+    Args:
+        settings: peft's configuration of the adapter, which is changed in place.
+        model: the model to which the adapter will be applied.
     """
     if not getattr(settings, "modules_to_save", None):
         return
-    module_names = {path.split(".")[-1] for path, _ in adapted.named_modules()}
+    module_names = {path.split(".")[-1] for path, _ in model.named_modules()}
     existing = [module for module in settings.modules_to_save if module in module_names]
     settings.modules_to_save = existing or None
 
 
 def _as_trained(model: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
-    """Give the model the names that the adapter's tensors use.
+    """Return the model, with modules named as the adapter's tensors name them.
 
-    An adapter may have been trained in a model for a task, which contains the encoder
-    under a name. The result then is an outer module with the model under this name.
+    An adapter may have been trained inside of a model for a task, which holds the
+    encoder under a name such as "bert". Its tensors are then called "bert.layer...".
+    In this case, the result is an empty outer module that holds the model under this
+    name; otherwise it is the model itself.
+
+    Args:
+        model: the encoder.
+        tensors: the adapter's tensors, by name.
     """
     prefix = str(model.base_model_prefix)
-    names_inner = any(key.startswith(f"{PREFIX}{prefix}.") for key in tensors)
-    if not prefix or not names_inner or hasattr(model, prefix):
+    has_prefix = any(key.startswith(f"{PREFIX}{prefix}.") for key in tensors)
+    # A model that has a module of this name itself needs no outer module.
+    if not prefix or not has_prefix or hasattr(model, prefix):
         return model
     task_model = nn.Module()
     task_model.add_module(prefix, model)
@@ -125,7 +149,14 @@ def _as_trained(model: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
 def _misfit_error(
     adapter: Adapter, name: str, keys: Sequence[str], problem: str
 ) -> ConfigError:
-    """Build the error for tensors of an adapter that do not fit the base model."""
+    """Build the error for tensors of an adapter that do not fit the base model.
+
+    Args:
+        adapter: the adapter's folder and its base model.
+        name: the encoder's name.
+        keys: names of the tensors, at least one; the message shows the first.
+        problem: what is wrong with the first tensor, as a predicate: "is missing".
+    """
     return ConfigError(
         f"the adapter of '{name}' does not fit its base model, {adapter.base}",
         expected="a tensor for every place of the adapter, "

@@ -54,7 +54,14 @@ LONGEST_CUT = 8192
 
 
 def texts_around_the_cut(max_length: int) -> list[str]:
-    """Make texts of about the maximum length; most tokenizers need a token a word."""
+    """Make texts a little shorter and longer than the maximum length of an encoder.
+
+    Their tokens show how the tokenizer cuts a text. Lengths are counted in words, since
+    most tokenizers make one token of each of these words.
+
+    Returns:
+        The texts; an empty list for a maximum length above ``LONGEST_CUT``.
+    """
     if max_length > LONGEST_CUT:
         return []
 
@@ -78,11 +85,13 @@ class FixedSound:
         return round(self.rate * self.seconds)
 
     def samples(self) -> NDArray[np.float32]:
-        """Mono, (frames,)."""
+        """The samples of the sound's only channel: float32, (frames,)."""
         # t is the time in seconds; the frequency rises from 200 Hz
         t = np.arange(self.frames) / self.rate
         tone = 0.3 * np.sin(2 * np.pi * (200 + 300 * t) * t)
+        # the beat: 50 Hz, for the first 0.1 s of every quarter of a second
         tone += 0.1 * np.sin(2 * np.pi * 50 * t) * (t % 0.25 < 0.1)
+        # the silence at the beginning
         tone[: self.frames // 8] = 0
         return tone.astype(np.float32)
 
@@ -93,26 +102,33 @@ class FixedPicture:
 
     height: int
     width: int
-    bar: int  # side of a blue square, in pixels
+    square_side: int  # side of a blue square, in pixels
     where: str = "a fixed picture that gaam tests every encoder with"
 
     def pixels(self) -> NDArray[np.uint8]:
-        """(H, W, 3)."""
+        """Red, green and blue of every pixel, 0 to 255: (H, W, 3).
+
+        Red grows from left to right, and green from top to bottom. Blue is a chessboard
+        of squares that have all of it or nothing.
+        """
         y_H1 = np.arange(self.height)[:, None]
         x_1W = np.arange(self.width)[None]
 
         # adding zeros of the other axis makes a full (H, W) channel
         red = (255 * x_1W // self.width) + 0 * y_H1
         green = (255 * y_H1 // self.height) + 0 * x_1W
-        blue = 255 * ((x_1W // self.bar + y_H1 // self.bar) % 2)
+        blue = 255 * ((x_1W // self.square_side + y_H1 // self.square_side) % 2)
         return np.stack([red, green, blue], axis=-1).astype(np.uint8)
 
 
 def fixed_sounds(rate: int) -> Sequence[FixedSound]:
     """Two short sounds at the rate of an encoder, so that nothing is resampled."""
-    return FixedSound(rate, 1.0), FixedSound(rate, 0.6)
+    return FixedSound(rate, seconds=1.0), FixedSound(rate, seconds=0.6)
 
 
 def fixed_pictures() -> Sequence[FixedPicture]:
-    """Two small pictures."""
-    return FixedPicture(64, 48, 8), FixedPicture(48, 96, 5)
+    """Two small pictures, one upright and one wide."""
+    return (
+        FixedPicture(height=64, width=48, square_side=8),
+        FixedPicture(height=48, width=96, square_side=5),
+    )

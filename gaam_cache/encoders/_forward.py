@@ -88,6 +88,7 @@ class Forward(ABC):
     tries_lengths: ClassVar[bool] = False
     """Whether a row that is longer than all rows of the probe is read alone."""
     mask: Mask = "always"
+    """With which batches the model gets a mask; with all of them before a probe."""
     stack: str | None = None
     """Name of the stack of layers that gets hooks.
 
@@ -126,6 +127,7 @@ class Forward(ABC):
         self.argument_names = frozenset(inspect.signature(model.forward).parameters)
         self.takes_mask = "attention_mask" in self.argument_names
         self._options: dict[str, Any] = {}
+        # The key-value cache of a decoder serves generation, and would take memory.
         if "use_cache" in self.argument_names:
             self._options["use_cache"] = False
 
@@ -137,13 +139,17 @@ class Forward(ABC):
                 setattr(config, setting, value)
 
         self.model = self._copy_loaded()
-        self._unchanged: nn.Module | None = None
+        self._unchanged_copy: nn.Module | None = None
         """A copy that has read rows, and still equals the loaded model."""
 
     def _copy_loaded(self) -> nn.Module:
-        """Copy the loaded model; the copy shares its weights."""
+        """Copy the loaded model; the copy shares its weights and has its own buffers.
+
+        Reading a row may change buffers and settings, but no weights.
+        """
         shared = (*self.loaded.parameters(), *offloaded_weights(self.loaded))
-        # deepcopy copies nothing that this table names as copied already.
+        # deepcopy takes what is in this table for copies that it has made before, and
+        # so puts the original weights into the copy.
         return copy.deepcopy(self.loaded, {id(weight): weight for weight in shared})
 
     def use_model(self, model: nn.Module, dtype: torch.dtype) -> None:
@@ -151,7 +157,7 @@ class Forward(ABC):
         self.loaded = model
         self.dtype = dtype
         self.model = self._copy_loaded()
-        self._unchanged = None
+        self._unchanged_copy = None
 
     @abstractmethod
     def batch(self, items: Sequence[Any]) -> Batch:
@@ -160,13 +166,21 @@ class Forward(ABC):
     def is_causal(self, items: Sequence[Any]) -> bool | None:  # noqa: ARG002
         """Whether later positions leave earlier states unchanged.
 
-        ``items`` are rows to try it on. None if the rows do not show it.
+        This method tries nothing and returns None. A subclass may run the model on rows
+        to find out.
+
+        Args:
+            items: the rows to try.
+
+        Returns:
+            None if it is not known.
         """
         return None
 
     def __call__(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Pooled states of a batch: (B, L, D) float32 for every pooling."""
         batch = self.batch(items)
+        # Nothing has shown that so long a batch gives rows their right states.
         if self._is_longer_than_probed(batch):
             return self._read_row_by_row(items)
 
@@ -174,6 +188,7 @@ class Forward(ABC):
         needs_no_mask = self.mask == "where padded" and not batch.padded
         if self.mask == "never" or needs_no_mask:
             batch = batch._replace(mask=None)
+        # Reading may have changed the last copy.
         if self.renews:
             self.model = self._copy_loaded()
         if self.stack is None:
@@ -183,7 +198,11 @@ class Forward(ABC):
         return self._stack_layers(layers)
 
     def _is_longer_than_probed(self, batch: Batch) -> bool:
-        """Whether the batch is longer than all batches of its kind in the probe."""
+        """Whether the batch has more positions than the probe has tried.
+
+        A limit of None allows any length.
+        """
+        # A batch whose number of positions is unknown counts as longer than any limit.
         positions = batch.positions or math.inf
         # Batches of several rows have a second limit.
         limits = [self.longest]
@@ -192,6 +211,7 @@ class Forward(ABC):
         return any(limit is not None and positions > limit for limit in limits)
 
     def _read_row_by_row(self, items: Sequence[Any]) -> dict[str, Tensor]:
+        """Pooled states of a batch whose rows are run one by one: (B, L, D)."""
         states_of_rows = [self.reference(item) for item in items]
         return {
             name: torch.cat([states[name] for states in states_of_rows])
@@ -202,9 +222,13 @@ class Forward(ABC):
         """Pool the hidden states that transformers returns for one row.
 
         A separate copy of the model reads the row, so that batches cannot influence it.
+
+        Returns:
+            The pooled states, (1, L, D) for every pooling.
         """
         batch = self.batch([item])
-        # If anything fails here, batches must still get the model that they had.
+        # ``_pool_hidden_states`` runs ``self.model``, so the copy takes that place for
+        # a moment. Even if it fails, batches must get the model that they had.
         model_of_batches = self.model
         self.model = self._reference_model()
         try:
@@ -216,22 +240,27 @@ class Forward(ABC):
         return self._stack_layers(layers)
 
     def _reference_model(self) -> nn.Module:
-        """The model, or a copy that equals it, for the next reference row."""
+        """A model that no row has changed, to read the next row by ``reference``.
+
+        It is a copy of the loaded model; or the loaded model itself, if the probe has
+        found that reading does not change the model.
+        """
         if not self.renews:
             return self.loaded
-        if self._unchanged is not None:
-            return self._unchanged
+        if self._unchanged_copy is not None:
+            return self._unchanged_copy
         return self._copy_loaded()
 
     def _note_changes(self) -> None:
-        """Keep the copy for the next row if it still equals the loaded model.
+        """Compare the copy that has just read a row with the loaded model.
 
-        Otherwise note that reading changes the model.
+        If they are still equal, the copy is kept for the next row. Otherwise it is
+        dropped, and ``has_changed`` says from now on that reading changes the model.
         """
-        if _is_same(self.model, self.loaded, set()):
-            self._unchanged = self.model
+        if _is_same(self.model, self.loaded, compared=set()):
+            self._unchanged_copy = self.model
         else:
-            self._unchanged = None
+            self._unchanged_copy = None
             self.has_changed = True
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
@@ -241,7 +270,8 @@ class Forward(ABC):
     def _stack_layers(self, layers: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         """Stack the pooled states of all layers: (B, L, D) for every pooling.
 
-        The layers may lie on several devices.
+        ``layers`` holds the states of every layer, (B, D) for every pooling. They may
+        lie on several devices.
         """
         return {
             name: torch.stack([layer[name].to(self.device) for layer in layers], dim=1)
@@ -249,10 +279,24 @@ class Forward(ABC):
         }
 
     def _pool_hidden_states(self, batch: Batch) -> list[dict[str, Tensor]]:
-        layers = self.hidden_states(batch)[1]
+        """Let the model return all hidden states, and then pool them.
+
+        Returns:
+            For every layer the pooled states, (B, D) for every pooling.
+        """
+        _, layers = self.hidden_states(batch)
         return [self._pool_layer(x_BTD, batch) for x_BTD in layers]
 
     def _pool_by_hooks(self, stack_name: str, batch: Batch) -> list[dict[str, Tensor]]:
+        """Pool every layer as soon as it has run, by hooks on the layers.
+
+        Args:
+            stack_name: name of the list of layers in the model.
+            batch: the rows.
+
+        Returns:
+            For every layer the pooled states, (B, D) for every pooling.
+        """
         stack = cast(nn.ModuleList, self.model.get_submodule(stack_name))
         states: dict[int, dict[str, Tensor]] = {}
 
@@ -261,7 +305,8 @@ class Forward(ABC):
 
         with layer_hooks(stack, pool, first_layer=self.first_layer):
             output = self.run(batch)
-        # If a final norm follows the stack, the last hidden state comes after it.
+        # If a final norm follows the stack, transformers' last hidden state is behind
+        # the norm. It replaces what the hook of the last layer has pooled.
         if self.last_from_output:
             pool(len(stack), output.last_hidden_state)
 
@@ -273,6 +318,8 @@ class Forward(ABC):
     def _pool_layer(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
         """Pool the states of one layer: (B, D) for every pooling."""
         length_B = batch.length_B
+        # A pooling reads the first positions of a row. If only a span of the row is to
+        # be pooled, the span has to come first.
         if batch.span is not None:
             x_BTD = batch.span.move_to_front(x_BTD)
             length_B = batch.span.length_B
@@ -280,9 +327,16 @@ class Forward(ABC):
         return {name: pool(x_BTD, length_B) for name, pool in self.poolings.items()}
 
     def hidden_states(self, batch: Batch) -> tuple[Any, tuple[Tensor, ...]]:
-        """Return the model's output, and its hidden states from ``first_layer`` on."""
+        """Run the model, and check that it returns a state for every position.
+
+        Returns:
+            The model's output; and its hidden states from ``first_layer`` on, each
+            (B, T, D).
+        """
         output = self.run(batch, output_hidden_states=True)
         states = getattr(output, "hidden_states", None)
+        # The first of the hidden states is the input of the first layer: a model with
+        # a layer returns two or more.
         if not isinstance(states, tuple | list) or len(states) < 2:
             raise Unusable("the model returns no hidden states")
 
@@ -293,7 +347,11 @@ class Forward(ABC):
         return output, layers
 
     def run(self, batch: Batch, **options: Any) -> Any:
-        """Run the model; any failure but a lack of memory becomes ``Unusable``."""
+        """Run the model and return its output, an object of transformers.
+
+        ``options`` are more arguments for the model. Any failure but a lack of memory
+        becomes ``Unusable``.
+        """
         if self.takes_mask and batch.mask is not None:
             options["attention_mask"] = batch.mask
         try:
@@ -311,7 +369,7 @@ class Forward(ABC):
 
 
 def _float_dtype(model: nn.Module) -> torch.dtype:
-    """The type of the model's first floating-point weight."""
+    """The type of the model's first floating-point weight; float32 if it has none."""
     for parameter in model.parameters():
         if parameter.is_floating_point():
             return parameter.dtype
@@ -319,7 +377,11 @@ def _float_dtype(model: nn.Module) -> torch.dtype:
 
 
 def _check_shapes(layers: Sequence[Tensor], batch: Batch) -> None:
-    """Refuse layers without one state for every position, or of different sizes."""
+    """Refuse hidden states that cannot be pooled and stacked.
+
+    Every layer must have one state for every position of every row, (B, T, D), and all
+    layers the same D.
+    """
     # If only the model knows the number of positions, the last layer shows it.
     positions = batch.positions
     if positions is None and layers[-1].ndim == 3:
@@ -343,11 +405,15 @@ def _check_shapes(layers: Sequence[Tensor], batch: Batch) -> None:
 
 
 def _input_shape(batch: Batch) -> tuple[int, ...]:
+    """Shape of the model's first argument, for messages."""
     return tuple(next(iter(batch.inputs.values())).shape)
 
 
 def error_summary(error: Exception) -> str:
-    """The type of a library's exception, and the first line of its message."""
+    """The type of a library's exception, and the first line of its message.
+
+    At most 200 characters of the message are taken.
+    """
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]:.200}"
 
@@ -371,6 +437,7 @@ def _is_same(now: Any, before: Any, compared: set[tuple[int, int]]) -> bool:
         return False
     compared.add(pair)
 
+    # A tensor on the device "meta" has no numbers.
     if isinstance(now, Tensor):
         is_comparable = not now.is_meta and now.dtype == before.dtype
         return is_comparable and torch.equal(now, before)
@@ -387,7 +454,9 @@ def _is_same(now: Any, before: Any, compared: set[tuple[int, int]]) -> bool:
             for now_value, before_value in zip(now, before, strict=True)
         )
     if isinstance(now, Mapping):
+        # A hook observes a model, and is no part of what decides its states.
         names = {name for name in (*now, *before) if "hooks" not in str(name)}
+        # A name that only one of the two has is a difference.
         if not names <= now.keys() & before.keys():
             return False
         return all(_is_same(now[name], before[name], compared) for name in names)
@@ -395,7 +464,12 @@ def _is_same(now: Any, before: Any, compared: set[tuple[int, int]]) -> bool:
 
 
 def _contents(value: Any) -> Any:
-    """The values that an object consists of; any other value as it is."""
+    """Break a container or an object into what it holds, for a comparison.
+
+    Returns:
+        A list or tuple of values; or the attributes of an object, by name; or the value
+        itself if it holds no others, as a number, a class or a function.
+    """
     if isinstance(value, partial):
         return value.func, value.args, value.keywords
     if isinstance(value, MethodType):
@@ -409,6 +483,7 @@ def _contents(value: Any) -> Any:
 
 
 def _is_equal(now: object, before: object) -> bool:
+    """Whether two values print alike or are equal; False if comparing them fails."""
     try:
         return repr(now) == repr(before) or bool(now == before)
     except Exception:  # noqa: BLE001 other projects' objects may raise anything
@@ -424,10 +499,11 @@ def layer_hooks(
     Args:
         stack: the layers; the first one has the number 1.
         receive: takes a layer's number and its output.
-        first_layer: 0 to call ``receive`` with the first layer's input too, as that of
-            layer 0; otherwise 1.
+        first_layer: 0 to call ``receive`` with the first layer's input too, under the
+            number 0; otherwise 1.
     """
 
+    # A function of its own for every layer remembers the layer's number.
     def receive_output_of(layer: int) -> Any:
         def hook(module: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG001
             # Many layers return a tuple whose first entry is the state.

@@ -76,14 +76,15 @@ def gguf_in_own_folder(file: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             yield folder, {"gguf_file": NAME, "local_files_only": True}
         except GaamError:
             raise
-        # The libraries raise any error on a damaged file.
+        # The libraries raise any error on a damaged file. If the file is not damaged,
+        # the error has another cause and stays as it is.
         except Exception:
             _check_readable(file)
             raise
 
 
 def _check_readable(file: Path) -> None:
-    """Refuse a file that ends before its tensors do."""
+    """Refuse a file that the package gguf cannot read, such as one that was cut off."""
     from gguf import GGUFReader
 
     try:
@@ -109,15 +110,22 @@ def load_gguf(
         options: more arguments for the class's ``from_pretrained``.
 
     Returns:
-        The model, and transformers' report on loading it.
+        The model; and transformers' report on loading it, with keys such as
+        "missing_keys".
+
+    Raises:
+        ConfigError: the file is a part of a model, or transformers would drop a part of
+            the file that decides the states.
     """
     with gguf_in_own_folder(file) as (folder, gguf_options):
         _check_complete(folder / NAME, model_class, model_config)
         options = options | gguf_options
+        # Versions of transformers that have this class would otherwise keep the weights
+        # packed, and run them in kernels that come from the hub.
         gguf_config = getattr(transformers, "GgufConfig", None)
         if gguf_config is not None:
-            # Packed weights would run in kernels that come from the hub.
             options["quantization_config"] = gguf_config(dequantize=True)
+        # ``_weights`` refuses tensors of another size, with a better message.
         with _without_progress_bar():
             model, info = model_class.from_pretrained(
                 folder,
@@ -126,7 +134,7 @@ def load_gguf(
                 ignore_mismatched_sizes=True,
                 **options,
             )
-    # The quantizer would hold the file open.
+    # Through its quantizer, the model would keep the file open.
     if hasattr(model, "hf_quantizer"):
         del model.hf_quantizer
     return model, info
@@ -134,7 +142,10 @@ def load_gguf(
 
 @contextmanager
 def _without_progress_bar() -> Iterator[None]:
-    """Hide a progress bar that transformers shows whatever its settings are."""
+    """While open, hide a progress bar that no setting of transformers turns off.
+
+    A version of its class that shows nothing takes its place.
+    """
     from transformers import modeling_gguf_pytorch_utils
 
     gguf_utils: Any = modeling_gguf_pytorch_utils
@@ -181,11 +192,17 @@ def _find_dropped_settings(
 ) -> list[str]:
     """Find settings of the file that change states and are not in the configuration.
 
+    Args:
+        settings: all settings in the file, by name, such as "llama.rope.freq_base".
+        architecture: the file's name for the kind of model, such as "llama".
+        model_config: the configuration that transformers made of the settings.
+
     Returns:
-        Their names and values, as text.
+        The name and value of each such setting, as text "name = value".
     """
     from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 
+    # transformers lists the settings that it reads, for every kind of model.
     mapping: Any = GGUF_CONFIG_MAPPING
     names_read = {
         *mapping.get(architecture, ()),
@@ -203,20 +220,28 @@ def _find_dropped_settings(
         changes_states = DECISIVE_SETTING.search(name) and not _is_neutral(name, value)
         if not changes_states:
             continue
+        # transformers may have the value from elsewhere, such as from a default.
         if not _has_value(config_values, name.split(".")[-1], value):
             dropped.append(f"{key} = {value}")
     return dropped
 
 
 def _is_neutral(name: str, value: object) -> bool:
-    """Whether a setting with this value changes no state."""
+    """Whether a setting with this value changes no state.
+
+    The model then does the same as without the setting. A decoder, for example, has
+    causal attention even if no setting says so.
+    """
     if name.endswith("causal"):
         return value is True
     return value in NEUTRAL_VALUES
 
 
 def _flatten(settings: object, name: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the innermost name and the value of all nested settings."""
+    """Yield the innermost name and the value of all nested settings.
+
+    ``name`` is the name under which ``settings`` stands in an outer dictionary.
+    """
     if isinstance(settings, dict):
         for key, value in settings.items():
             yield from _flatten(value, str(key))
@@ -225,10 +250,16 @@ def _flatten(settings: object, name: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _has_value(config_values: Mapping[str, object], name: str, value: object) -> bool:
-    """Whether a configuration has the value of a setting.
+    """Whether a configuration has the value of a setting of the file.
 
-    transformers renames settings. A fraction is rare enough to be found under any name;
-    any other value must have the setting's name.
+    transformers may give the setting another name. Two settings hardly ever have the
+    same fraction as their value, so a fraction may stand under any name. Any other
+    value, such as 1 or true, must stand under the setting's own name.
+
+    Args:
+        config_values: the innermost names and values of the configuration.
+        name: the last part of the setting's name.
+        value: the setting's value in the file.
     """
     if isinstance(value, float):
         return any(
@@ -242,7 +273,17 @@ def _has_value(config_values: Mapping[str, object], name: str, value: object) ->
 def _find_dropped_tensors(
     tensors: Sequence[str], architecture: str, model_class: Any, model_config: Any
 ) -> list[str]:
-    """Find tensors that transformers has no name for, apart from those of heads."""
+    """Find tensors that transformers has no name for, apart from those of heads.
+
+    Args:
+        tensors: names of the tensors in the file.
+        architecture: the file's name for the kind of model, such as "llama".
+        model_class: the model's class in transformers.
+        model_config: the model's configuration.
+
+    Returns:
+        Names of the tensors; an empty list if another check finds dropped tensors.
+    """
     from transformers import modeling_gguf_pytorch_utils
 
     gguf_utils: Any = modeling_gguf_pytorch_utils
@@ -257,6 +298,8 @@ def _find_dropped_tensors(
     if len(body_tensors) == len(model.state_dict()):
         return []
 
+    # transformers maps names in the file to its own. A tensor outside of this map is
+    # dropped.
     processor_class = gguf_utils.TENSOR_PROCESSORS.get(
         architecture, gguf_utils.TensorProcessor
     )
@@ -266,7 +309,10 @@ def _find_dropped_tensors(
 
 
 def _reports_dropped_tensors(architecture: str) -> bool:
-    """Whether transformers itself reports the tensors that it drops."""
+    """Whether transformers itself reports the tensors that it drops.
+
+    Later versions do so for the kinds of models in ``GGUF_ARCHS``.
+    """
     try:
         from transformers.integrations.gguf.gguf_conversion_mapping import GGUF_ARCHS
     except ImportError:

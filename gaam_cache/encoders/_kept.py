@@ -10,7 +10,7 @@ from pathlib import Path
 
 import platformdirs
 
-from gaam_cache.encoders._probe import Measured
+from gaam_cache.encoders._probe import ProbeResult
 from gaam_cache.store.files import (
     DAMAGE,
     fingerprint,
@@ -24,25 +24,33 @@ FOLDER = "probes"
 logger = logging.getLogger(__name__)
 
 
-def read(conditions: Mapping[str, object]) -> Measured | None:
-    """Read the result of a probe under these conditions.
+def read(conditions: Mapping[str, object]) -> ProbeResult | None:
+    """Read the kept result of a probe.
+
+    Args:
+        conditions: everything that decides the result of a probe, as JSON values.
 
     Returns:
-        None if no result is kept, or its file is damaged.
+        None if no result is kept for these conditions, or its file is damaged.
     """
     try:
         content = unsealed(read_json(_path(conditions)))
+        # The conditions decide the file's name, but a file may have been renamed.
         if fingerprint(content["conditions"]) != fingerprint(conditions):
             return None
-        measured = Measured.from_dict(content["measured"])
+        measured = ProbeResult.from_dict(content["measured"])
     except (*DAMAGE, OSError):
         return None
     logger.debug("a kept probe serves: %s", _path(conditions))
     return measured
 
 
-def write(conditions: Mapping[str, object], measured: Measured) -> None:
-    """Keep the result of a probe. If several processes write, the last one wins."""
+def write(conditions: Mapping[str, object], measured: ProbeResult) -> None:
+    """Keep the result of a probe for later processes.
+
+    If several processes write the result for the same conditions, the last one wins:
+    all of them have measured the same.
+    """
     content = {"conditions": conditions, "measured": measured.to_dict()}
     # Without a writable folder, the next start only takes longer.
     try:
@@ -52,5 +60,6 @@ def write(conditions: Mapping[str, object], measured: Measured) -> None:
 
 
 def _path(conditions: Mapping[str, object]) -> Path:
+    """The file for the result of a probe under these conditions."""
     cache_folder = platformdirs.user_cache_path("gaam", appauthor=False)
     return cache_folder / FOLDER / f"{fingerprint(conditions)}.json"

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from gaam_cache.encoders._forward import Unusable
 
 MAX_LEAST_TRIED = 8
-"""Number of output lengths that are tried as the smallest one.
+"""Number of output lengths that are tried as the least one that the layers yield.
 
-Some layers need more than one position.
+Some layers cannot read an input that would give them a single position.
 """
 
 
@@ -22,7 +22,8 @@ Some layers need more than one position.
 class Downsampling:
     """The output length of a chain of layers as a function of its input length.
 
-    Formula: ``y(n) = floor((n + offset) / stride)``; or 0 if that is below ``least``.
+    Formula: ``y(n) = floor((n + offset) / stride)`` outputs for n inputs; or 0 if that
+    is below ``least_output``.
 
     A chain of convolutions, poolings and windows, each of which rounds down or up, has
     this form as a whole, whatever their sizes: ``floor((floor((n + a) / s) + b) / t)``
@@ -31,28 +32,32 @@ class Downsampling:
 
     offset: int
     stride: int
-    least: int = 1  # the smallest output length other than 0
+    least_output: int = 1  # the smallest output length other than 0
 
     def __call__(self, n: int) -> int:
-        """Output length of n inputs."""
+        """Number of outputs of n inputs; 0 if the inputs are too few."""
         outputs = (n + self.offset) // self.stride
-        if n <= 0 or outputs < self.least:
+        if n <= 0 or outputs < self.least_output:
             return 0
         return outputs
 
-    def first(self, y: int) -> int:
-        """The smallest n with at least y outputs."""
-        return max(1, self.stride * y - self.offset)
+    def fewest_inputs(self, outputs: int) -> int:
+        """The smallest input length with ``outputs`` outputs or more."""
+        return max(1, self.stride * outputs - self.offset)
 
-    def last(self, y: int) -> int:
-        """The greatest n with y outputs."""
-        return self.first(y + 1) - 1
+    def most_inputs(self, outputs: int) -> int:
+        """The greatest input length with ``outputs`` outputs."""
+        return self.fewest_inputs(outputs + 1) - 1
 
 
 def fit_downsampling(
     count: Callable[[int], int], low: int, high: int, output: str
 ) -> Downsampling:
-    """Find the ``Downsampling`` of some layers, and check it at other lengths.
+    """Find the ``Downsampling`` of some layers by counting their outputs.
+
+    Two lengths limit the stride. An edge, which is the length at which an output is
+    added, then gives the offset for every stride. The first stride whose rule holds at
+    other edges too is the right one.
 
     Args:
         count: takes a number of inputs and counts their outputs. It may raise any
@@ -73,30 +78,43 @@ def fit_downsampling(
     # The growth takes at least growth - 1 whole strides, and fewer than growth + 1.
     shortest_stride = max(1, (high - low) // (growth + 1))
     longest_stride = (high - low) // (growth - 1)
-    edge = _first_above(count, outputs_at_low, low, min(low + longest_stride, high))
+    # The next output comes after one stride at most.
+    edge = _find_edge(count, outputs_at_low, low, min(low + longest_stride, high))
 
     for stride in range(shortest_stride, longest_stride + 1):
-        # This offset puts the first new output exactly at the edge.
+        # With this offset, the rule adds an output exactly at the edge.
         rule = Downsampling(offset=stride * (outputs_at_low + 1) - edge, stride=stride)
         if rule(low) != outputs_at_low or rule(high) != outputs_at_high:
             continue
 
-        # A wrong rule is wrong just before or at an edge, where an output is added.
+        # A rule with a wrong stride has its other edges at wrong lengths: outputs are
+        # counted at two edges, and one input before each.
         middle_outputs = (outputs_at_low + outputs_at_high) // 2
-        edges = [rule.first(outputs_at_high), rule.first(middle_outputs)]
-        lengths = [n for edge in edges for n in (edge, edge - 1)]
+        other_edges = [
+            rule.fewest_inputs(outputs_at_high),
+            rule.fewest_inputs(middle_outputs),
+        ]
+        lengths = [
+            n for other_edge in other_edges for n in (other_edge, other_edge - 1)
+        ]
         if all(count(n) == rule(n) for n in lengths):
-            return replace(rule, least=_find_least(count, rule, output))
+            return replace(rule, least_output=_find_least_output(count, rule, output))
     raise Unusable(
         f"{output} does not grow evenly: {outputs_at_low} for {low:,} inputs, "
         f"{outputs_at_high} for {high:,}"
     )
 
 
-def _first_above(count: Callable[[int], int], outputs: int, low: int, high: int) -> int:
-    """The smallest number of inputs with more than ``outputs`` outputs.
+def _find_edge(count: Callable[[int], int], outputs: int, low: int, high: int) -> int:
+    """Find the smallest number of inputs with more than ``outputs`` outputs.
 
-    It is found by bisection between ``low`` and ``high`` inputs.
+    It is found by bisection.
+
+    Args:
+        count: counts the outputs of a number of inputs.
+        outputs: a number of outputs.
+        low: a number of inputs with so many outputs.
+        high: a number of inputs with more outputs.
     """
     while high - low > 1:
         middle = (low + high) // 2
@@ -107,18 +125,32 @@ def _first_above(count: Callable[[int], int], outputs: int, low: int, high: int)
     return high
 
 
-def _find_least(count: Callable[[int], int], rule: Downsampling, output: str) -> int:
-    """The smallest output length other than 0 that the layers yield."""
+def _find_least_output(
+    count: Callable[[int], int], rule: Downsampling, output: str
+) -> int:
+    """Find the smallest output length other than 0 that the layers yield.
+
+    Layers may fail on inputs that are too short. The shortest input on which they do
+    not fail must follow the rule; otherwise ``Unusable`` is raised.
+
+    Args:
+        count: counts the outputs of a number of inputs.
+        rule: the rule of longer inputs.
+        output: the name of the output, for messages.
+    """
+    # The shortest possible input has one position, and no input has fewer outputs.
     smallest = max(1, rule(1))
-    for least in range(smallest, smallest + MAX_LEAST_TRIED):
+    for least_output in range(smallest, smallest + MAX_LEAST_TRIED):
         try:
-            outputs = count(rule.first(least))
+            outputs = count(rule.fewest_inputs(least_output))
         except Exception:  # noqa: BLE001 the layers cannot read so short an input
             continue
-        if outputs == least:
-            return least
+        if outputs == least_output:
+            return least_output
+        # the layers can read this input, but give another number of outputs
         break
+    shortest_input = rule.fewest_inputs(smallest)
     raise Unusable(
-        f"{output} for short inputs is not known: {rule.first(smallest):,} inputs and "
+        f"{output} for short inputs is not known: {shortest_input:,} inputs and "
         "a few more do not follow the rule of long ones"
     )

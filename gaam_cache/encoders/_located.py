@@ -100,6 +100,7 @@ def library_errors_as(
         if not isinstance(error, OSError | ValueError | ImportError | RuntimeError):
             message = f"{type(error).__name__}: {message}"
         hint = None
+        # transformers asks for accelerate where it needs it and does not find it.
         if "accelerate" in message.lower():
             hint = "pip install accelerate"
         raise ConfigError(
@@ -108,7 +109,10 @@ def library_errors_as(
 
 
 def count_more(names: Sequence[object]) -> str:
-    """Write how many names follow the first one, for the end of a message."""
+    """Write how many names follow the first one, for the end of a message.
+
+    The text is empty if there is no second name.
+    """
     if len(names) <= 1:
         return ""
     return f", and {len(names) - 1} more"
@@ -128,12 +132,12 @@ class Adapter:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Located:
+class LocatedEncoder:
     """An encoder on this disk.
 
     Attributes:
         path: the folder of the configuration and weights, or the GGUF file.
-        revision: the commit on the hub, for an encoder from the hub.
+        revision: the commit on the hub; None for an encoder that is not from there.
         needs_weights: whether the weights will be read; if not, they may be missing.
         adapter: the adapter that is applied to the model, if any.
     """
@@ -158,13 +162,17 @@ class Located:
         return self.path
 
     def weight_files(self) -> list[Path]:
-        """The files with the weights; an empty list if no weights are needed."""
+        """The files with the weights; an empty list if no weights are needed.
+
+        Missing files, and Git pointers in the place of files, are refused.
+        """
         if not self.needs_weights:
             return []
         if self.is_gguf:
             return [self.path]
 
-        # A broken link counts as the file: ``refuse_pointer`` then names it.
+        # The weights are one file, or the files that an index names. A broken link
+        # counts as the file: ``refuse_pointer`` then names it.
         single_file = self.path / WEIGHTS
         if single_file.exists() or single_file.is_symlink():
             files = [single_file]
@@ -175,9 +183,15 @@ class Located:
         return files
 
     def hashes(self, tokenizer_files: Iterable[str] = ()) -> dict[str, str]:
-        """File name -> SHA-256, for the configuration, the tokenizer and the weights.
+        """Hash the files of the configuration, the tokenizer, weights and the adapter.
 
-        ``tokenizer_files`` are names of more files that the tokenizer reads.
+        Args:
+            tokenizer_files: names of more files that the tokenizer may read. Names of
+                files that do not exist are skipped.
+
+        Returns:
+            File name -> SHA-256. The files of a base model begin with "base/" if its
+            adapter lies in another folder.
         """
         # A GGUF file holds the configuration and the tokenizer too.
         if self.is_gguf:
@@ -204,7 +218,10 @@ class Located:
 
 
 def _read_weight_index(folder: Path) -> list[Path]:
-    """The weight files that the folder's index names; refuse missing ones."""
+    """The weight files that the folder's index names; refuse missing ones.
+
+    A broken link counts as a file: the caller refuses it with a better message.
+    """
     refuse_pointer(folder / INDEX)
     if not (folder / INDEX).exists():
         raise _no_known_weights_error(folder)
@@ -257,7 +274,10 @@ def _read_weight_names(folder: Path) -> list[str]:
 
 
 def _name_small_files(folder: Path, tokenizer_files: Iterable[str]) -> set[str]:
-    """Names of all files in a folder that decide the numbers, without the weights."""
+    """Names of all files in a folder that decide the numbers, without the weights.
+
+    ``tokenizer_files`` are names of more files, of which some may not exist.
+    """
     usual_names = {
         entry.name
         for entry in folder.iterdir()
@@ -271,24 +291,29 @@ def _name_small_files(folder: Path, tokenizer_files: Iterable[str]) -> set[str]:
 def _hash(name: str, file: Path) -> str:
     """SHA-256 of a file, which may be a link into a cache of the hub or of DVC.
 
-    Of an adapter's configuration, only the settings that decide numbers are hashed.
+    Of an adapter's configuration, only the settings that decide numbers are hashed. A
+    file whose content is not that of the hub is refused.
+
+    Args:
+        name: the file's name in the fingerprint.
+        file: the file.
     """
-    content = file.resolve()
     if name == ADAPTER:
         settings = _read_object(file)
         return fingerprint(
             {key: settings[key] for key in settings if key not in BASE_ADDRESS_KEYS}
         )
 
-    digest = hash_file(content)
+    linked_file = file.resolve()
+    digest = hash_file(linked_file)
     # In its cache, the hub's client names a large file by the SHA-256 from the hub.
-    is_named_by_hash = re.fullmatch(r"[0-9a-f]{64}", content.name)
-    if is_named_by_hash and content.name != digest:
+    is_named_by_hash = re.fullmatch(r"[0-9a-f]{64}", linked_file.name)
+    if is_named_by_hash and linked_file.name != digest:
         raise CacheError(
             f"the local copy of '{name}' is damaged",
-            expected=f"SHA-256 {content.name}, as the hub says",
+            expected=f"SHA-256 {linked_file.name}, as the hub says",
             found=digest,
-            hint=f"rm '{content}' and run the same again",
+            hint=f"rm '{linked_file}' and run the same again",
         )
     return digest
 
@@ -298,13 +323,21 @@ def _read_object(path: Path) -> dict[str, Any]:
     return read_json(path.resolve())
 
 
-def locate(name: str, revision: str | None, *, needs_weights: bool = True) -> Located:
+def locate(
+    name: str, revision: str | None, *, needs_weights: bool = True
+) -> LocatedEncoder:
     """Find an encoder in a folder, a GGUF file, the installed package, or on the hub.
 
     Args:
         name: a path, or an id on the hub.
-        revision: a commit, branch or tag on the hub.
+        revision: a commit, branch or tag on the hub; None for the default one. A path
+            has no revision, and is refused together with one.
         needs_weights: whether the weights will be read; if not, they may be missing.
+
+    Raises:
+        NotFoundError: there is no encoder at the path.
+        HubError: the encoder cannot be fetched from the hub.
+        ConfigError: files are missing, unsafe, or not those of an encoder.
     """
     # A name that exists on this disk is a path, even if it is an id on the hub too.
     path = Path(name).expanduser()
@@ -313,7 +346,8 @@ def locate(name: str, revision: str | None, *, needs_weights: bool = True) -> Lo
     if path.is_dir():
         return _locate_in_folder(path, needs_weights)
     if path.is_file() and _begins_as_gguf(path):
-        return Located(path=path, revision=None, needs_weights=needs_weights)
+        return LocatedEncoder(path=path, revision=None, needs_weights=needs_weights)
+    # Such a name is meant as a path, and the hub is not asked for it.
     if name.startswith((".", "/", "~")) or path.is_file() or path.is_symlink():
         raise _no_encoder_error(name, path)
 
@@ -376,7 +410,7 @@ def _no_encoder_error(name: str, path: Path) -> NotFoundError:
     )
 
 
-def _locate_in_folder(folder: Path, needs_weights: bool) -> Located:
+def _locate_in_folder(folder: Path, needs_weights: bool) -> LocatedEncoder:
     """Find the model, and the adapter if there is one, in a folder.
 
     A folder holds a model, an adapter beside its base model, or an adapter alone.
@@ -387,6 +421,7 @@ def _locate_in_folder(folder: Path, needs_weights: bool) -> Located:
         return _locate_lone_adapter(folder, needs_weights)
 
     located = _locate_model(folder, needs_weights)
+    # An adapter changes weights only: without weights it plays no part.
     if not needs_weights:
         return located
     # transformers too takes weights beside an adapter for those of its base model.
@@ -396,8 +431,10 @@ def _locate_in_folder(folder: Path, needs_weights: bool) -> Located:
     return replace(located, adapter=adapter)
 
 
-def _locate_lone_adapter(folder: Path, needs_weights: bool) -> Located:
-    """Find the base model that an adapter names, which lies alone in its folder.
+def _locate_lone_adapter(folder: Path, needs_weights: bool) -> LocatedEncoder:
+    """Find the base model of an adapter that lies alone in its folder.
+
+    The adapter's configuration names the base model.
 
     Args:
         folder: the folder of the adapter.
@@ -498,11 +535,12 @@ def _check_adapter_weights(folder: Path) -> None:
     )
 
 
-def _refuse_another_base(located: Located, base: object) -> None:
+def _refuse_another_base(located: LocatedEncoder, base: object) -> None:
     """Refuse weights beside an adapter if they differ from those of its base model.
 
     The adapter may have been merged into such weights already, and would be applied
-    twice. Only a base model in a folder of this disk is compared.
+    twice. Only a base model in another folder of this disk is compared: otherwise
+    nothing happens.
 
     Args:
         located: the model beside the adapter.
@@ -514,7 +552,7 @@ def _refuse_another_base(located: Located, base: object) -> None:
     if not (base_folder / CONFIG).is_file() or base_folder.samefile(located.path):
         return
 
-    base_model = Located(path=base_folder, revision=None)
+    base_model = LocatedEncoder(path=base_folder, revision=None)
     digests = {hash_file(file) for file in located.weight_files()}
     base_digests = {hash_file(file) for file in base_model.weight_files()}
     if digests != base_digests:
@@ -527,7 +565,7 @@ def _refuse_another_base(located: Located, base: object) -> None:
         )
 
 
-def _locate_model(folder: Path, needs_weights: bool) -> Located:
+def _locate_model(folder: Path, needs_weights: bool) -> LocatedEncoder:
     """Find the model in a folder; refuse a folder without all of its files."""
     names = sorted(entry.name for entry in folder.iterdir())
     _refuse_unsafe_files(folder)
@@ -536,16 +574,21 @@ def _locate_model(folder: Path, needs_weights: bool) -> Located:
             f"'{folder}' holds no encoder",
             expected="config.json, a tokenizer and model.safetensors",
             found=_show_names(names),
-            hint=_find_elsewhere(folder) or _dvc_command(folder / CONFIG),
+            hint=_advise_inner_encoder(folder) or _dvc_command(folder / CONFIG),
         )
     if needs_weights:
         _check_weight_names(folder, names)
         _refuse_unusual_weights(folder)
-    return Located(path=folder, revision=None, needs_weights=needs_weights)
+    return LocatedEncoder(path=folder, revision=None, needs_weights=needs_weights)
 
 
 def _check_weight_names(folder: Path, names: Sequence[str]) -> None:
-    """Refuse a folder without weights, or with an adapter's weights alone."""
+    """Refuse a folder without weights, or with an adapter without its configuration.
+
+    Args:
+        folder: the folder.
+        names: names of all files and folders in it.
+    """
     weight_names = [name for name in names if name.endswith(".safetensors")]
     if ADAPTER_WEIGHTS in weight_names:
         weight_names.remove(ADAPTER_WEIGHTS)
@@ -637,19 +680,22 @@ def refuse_pointer(file: Path) -> None:
 
 
 def _dvc_command(file: Path) -> str | None:
-    """The command that fetches a file which DVC tracks; None if DVC does not."""
+    """Advise to fetch a file by DVC; None if DVC does not track the file.
+
+    The text is the last line of an error message.
+    """
     path = file.absolute()
-    # DVC tracks a file or its folder, and writes a note beside what it tracks.
+    # DVC tracks a file or its folder. Beside it, it writes a file that ends in ".dvc".
     for tracked in (path, path.parent):
         if Path(f"{tracked}.dvc").is_file():
             return "run: dvc pull"
     return None
 
 
-def _find_elsewhere(folder: Path) -> str | None:
-    """Advise to name a GGUF file or an inner folder with an encoder, if there is one.
+def _advise_inner_encoder(folder: Path) -> str | None:
+    """Advise to name the GGUF file or the inner folder that holds an encoder.
 
-    The text is the last line of an error message.
+    The text is the last line of an error message; None if ``folder`` holds neither.
     """
     gguf_files = sorted(folder.glob("*.gguf"))
     if gguf_files:

@@ -32,6 +32,10 @@ def find_fitting_length(
         run: runs the model on a row; it takes the number of positions of the row.
         longest: positions of the longest row that the caller needs.
         free_bytes: returns the bytes of free memory.
+
+    Returns:
+        ``longest`` if such a row fits. Otherwise the greatest length, in steps of
+        ``LENGTH_STEP``, that is predicted to fit.
     """
     bytes_by_length: dict[int, int] = {}
     length = min(SAFE_LENGTH, longest)
@@ -42,6 +46,8 @@ def find_fitting_length(
 
         # Double the length as long as the prediction allows it.
         next_length = min(2 * length, longest)
+        # If the next row would not fit, the longest one that fits lies between the two
+        # lengths. It is predicted too, and not run.
         free = free_bytes()
         if predict_bytes(bytes_by_length, next_length) > free:
             fitting_lengths = [
@@ -56,40 +62,49 @@ def find_fitting_length(
 def predict_bytes(bytes_by_length: dict[int, int], length: int) -> float:
     """Predict how many bytes a row of ``length`` positions takes.
 
-    The curve ``a n + b n^2`` goes through the last two measurements, with ``a`` and
-    ``b`` not negative. After a single measurement, an upper bound grows with the square
-    of the length.
+    Attention takes memory that grows with the square of the length n, and the rest of a
+    model takes memory that grows with n. So the prediction is ``a n + b n^2``, where
+    the curve goes through the two longest measured rows, and neither a nor b is
+    negative, times a factor for safety. If only one row was measured, all of its memory
+    counts as growing with the square, which is an upper bound.
 
     Args:
-        bytes_by_length: positions of a row -> bytes that it was measured to take.
+        bytes_by_length: positions of a row -> bytes that it was measured to take; at
+            least one row.
         length: positions of the row.
     """
     *shorter_lengths, last_length = sorted(bytes_by_length)
-    bytes_each = bytes_by_length[last_length] / last_length
+    bytes_per_position = bytes_by_length[last_length] / last_length
     if not shorter_lengths:
-        return bytes_each * last_length * (length / last_length) ** 2
+        return bytes_per_position * last_length * (length / last_length) ** 2
 
+    # The bytes for each position are a + b n: a straight line through two points.
     previous_length = shorter_lengths[-1]
-    previous_bytes_each = bytes_by_length[previous_length] / previous_length
-    growth = (bytes_each - previous_bytes_each) / (last_length - previous_length)
-    quadratic = min(max(0.0, growth), bytes_each / last_length)
-    linear = bytes_each - quadratic * last_length
+    previous_bytes_per_position = bytes_by_length[previous_length] / previous_length
+    growth = (bytes_per_position - previous_bytes_per_position) / (
+        last_length - previous_length
+    )
+    # This range of b keeps a and b from being negative.
+    quadratic = min(max(0.0, growth), bytes_per_position / last_length)
+    linear = bytes_per_position - quadratic * last_length
     return SAFETY_FACTOR * (linear * length + quadratic * length**2)
 
 
 def _measure_peak(run: Callable[[int], None], length: int) -> int:
-    """The most bytes that a row takes while it runs."""
+    """Run a row of ``length`` positions, and measure the most bytes that it takes."""
     with _watch_memory() as peaks:
         run(length)
-    return peaks[-1]
+    [peak] = peaks
+    return peak
 
 
 @contextmanager
 def _watch_memory() -> Iterator[list[int]]:
-    """While open, measure the most bytes that this process has taken since the start.
+    """While open, measure how far the memory of this process grows at most.
 
     Yields:
-        A list with this number as its only entry, which a thread updates.
+        A list with one entry: the most bytes by which the memory has grown since the
+        context was opened. A thread updates the entry.
     """
     bytes_before = _resident_bytes()
     is_over = threading.Event()
@@ -112,6 +127,7 @@ def _watch_memory() -> Iterator[list[int]]:
 def _resident_bytes() -> int:
     """Bytes of memory that this process holds; 0 if the system does not report them."""
     with suppress(OSError, ValueError, IndexError):
+        # The second number of this file counts the pages that lie in memory.
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
     return 0

@@ -37,10 +37,10 @@ from gaam_cache.encoders import _kept
 from gaam_cache.encoders._adapters import check_peft_is_installed
 from gaam_cache.encoders._forward import Forward, Unusable
 from gaam_cache.encoders._gguf import gguf_in_own_folder
-from gaam_cache.encoders._located import Located, library_errors_as, locate
+from gaam_cache.encoders._located import LocatedEncoder, library_errors_as, locate
 from gaam_cache.encoders._notices import other_weights
 from gaam_cache.encoders._precision import higher_precision_or_none
-from gaam_cache.encoders._probe import Measured, ProbeRows, probe
+from gaam_cache.encoders._probe import ProbeResult, ProbeRows, probe
 from gaam_cache.encoders._weights import (
     copy_mapped_weights,
     draw_untrained,
@@ -79,7 +79,7 @@ class ModelEncoder(Encoder):
     _part: nn.Module
 
     def __init__(
-        self, located: Located, config: ExtractConfig, model_config: Any
+        self, located: LocatedEncoder, config: ExtractConfig, model_config: Any
     ) -> None:
         """Set up what needs no file. Callers use ``open``, which also reads files.
 
@@ -124,7 +124,8 @@ class ModelEncoder(Encoder):
             needs_weights: whether ``load`` will follow. If not, the files of the
                 weights may be missing.
         """
-        # A wrong --pool is refused before anything is fetched.
+        # The poolings are not needed yet. They are loaded so that a wrong --pool is
+        # refused before anything is fetched.
         load_poolings(config.pool)
         library_logging: Any = transformers.logging
         library_logging.set_verbosity_error()
@@ -187,13 +188,16 @@ class ModelEncoder(Encoder):
 
     @abstractmethod
     def _settings(self) -> dict[str, Any]:
-        """Settings that decide the numbers, beside files, arithmetic and pooling.
+        """Settings of this kind of rows that decide the numbers, as JSON values.
 
-        JSON values.
+        ``identity`` adds them to the hashes of files, the arithmetic and the pooling.
         """
 
     def _select_part(self, model: nn.Module) -> Any:
-        """Select the part of a model that is run."""
+        """Select the part of a model that is run.
+
+        It is the encoder of an encoder-decoder model, or any other model as a whole.
+        """
         return encoder_part(model)
 
     @abstractmethod
@@ -215,7 +219,10 @@ class ModelEncoder(Encoder):
         """
 
     def _extra_file_names(self) -> set[str]:
-        """Names of the preprocessor's files that are not fetched by default."""
+        """Names of more files that the preprocessor reads, for their hashes.
+
+        Usual names, such as tokenizer.json, need not be among them.
+        """
         return set()
 
     def _unusable_error(self, reason: Unusable) -> ConfigError:
@@ -236,6 +243,7 @@ class ModelEncoder(Encoder):
         return copy.deepcopy(self._identity)
 
     def _compute_identity(self) -> dict[str, Any]:
+        """Hash the files, and collect the settings; see ``identity``."""
         identity: dict[str, Any] = {}
         if self.untrained_seed is not None:
             # Another version of these libraries may draw other random weights.
@@ -253,23 +261,30 @@ class ModelEncoder(Encoder):
         return identity
 
     def _layer_convention(self) -> str:
-        """The pooled layers as a slice of transformers' hidden states."""
+        """Text for the fingerprint: the pooled layers, as a slice of hidden states.
+
+        The count is that of transformers, where 0 is the input of the first layer.
+        """
         if self._requested_layers is None:
             return CONVENTIONS[self._first_layer]
         first_kept, last_kept = self._requested_layers
         return f"transformers.hidden_states[{first_kept}:{last_kept + 1}]"
 
     def notices(self) -> list[str]:
-        """Remarks on other weights in the folder that differ from those in use."""
+        """Remarks on weights and adapters in the folder that gaam does not read."""
         return list(other_weights(self._located))
 
     def outline(self) -> None:
-        """Set ``num_layers`` and ``hidden_size`` from the configuration."""
+        """Set ``num_layers`` and ``hidden_size`` from the configuration.
+
+        ``load`` would measure them, and needs the weights.
+        """
         with library_errors_as(f"cannot build '{self.name}'", self._located.path):
             part = self._select_part(skeleton(self._model_config))
             # A model of several kinds of rows keeps these numbers in a nested part.
             config = getattr(part, "config", None) or self._model_config
             settings = config.get_text_config()
+            # Layer 0, the input of the first layer, counts too if it is pooled.
             self._select_layers(settings.num_hidden_layers + 1 - self._first_layer)
             self.hidden_size = settings.hidden_size
 
@@ -287,14 +302,19 @@ class ModelEncoder(Encoder):
         """Load the weights, or draw random ones, and probe the model.
 
         Args:
-            longest: tokens of the longest row to be encoded; None: it is not known.
-            batching: how the rows will share batches; None: the probe decides it.
+            longest: length of the longest row to be encoded, in tokens or positions;
+                None if it is not known.
+            batching: how the rows will share batches; None if the probe is to decide
+                it.
             tell: called with a line about what is going on.
         """
         with self._explaining_failures():
             if not self._has_weights:
                 self._load_weights()
 
+            # Rows of unknown length may have the maximum length. A caller that encodes
+            # its rows alone is an exception, and needs no check of the memory: its rows
+            # are few, and an existing cache has them already.
             if longest is None and batching != "alone":
                 longest = self.max_length
             if longest is not None:
@@ -304,12 +324,16 @@ class ModelEncoder(Encoder):
             if batching == "alone":
                 self._measure_shape()
             else:
-                # a longest row of no tokens is probed as one that is not known
+                # If the longest row has the length 0, all rows are empty, and the probe
+                # still needs a length.
                 self._measure(min(longest or self.max_length, self.max_length), tell)
 
     @contextmanager
     def _explaining_failures(self) -> Iterator[None]:
-        """Turn ``Unusable``, and a lack of memory, into errors for the user."""
+        """While open, turn ``Unusable`` and a lack of memory into errors for the user.
+
+        Other errors stay as they are.
+        """
         try:
             yield
         except Unusable as reason:
@@ -320,8 +344,11 @@ class ModelEncoder(Encoder):
             raise self._memory_error(error) from error
 
     def _memory_error(self, error: Exception) -> ShortOfMemoryError:
-        """Build the error for a model that does not fit into memory."""
-        # A skeleton counts the weights without memory for them.
+        """Build the error for a model that does not fit into memory.
+
+        ``error`` is the library's own error.
+        """
+        # A skeleton has the shapes of all weights, and takes no memory.
         part = self._select_part(skeleton(self._model_config))
         count = sum(parameter.numel() for parameter in part.parameters())
         size = count * getattr(torch, self.dtype).itemsize
@@ -336,6 +363,10 @@ class ModelEncoder(Encoder):
         )
 
     def _load_weights(self) -> None:
+        """Load or draw the weights, and build the ``Forward`` that runs the model.
+
+        This also sets ``device`` if several devices share the model.
+        """
         model = self._load_model()
         self._part = self._select_part(model.eval()).requires_grad_(False)
         if self._config.device_map is None:
@@ -345,7 +376,8 @@ class ModelEncoder(Encoder):
             self.device = entry_device(self._part)
             check_arithmetic(self.dtype, self.device)
 
-        # Drawn weights lie in memory already; loaded ones may be views of a file.
+        # Drawn weights lie in memory already; loaded ones may be views of a file, which
+        # somebody could change during the extraction.
         if self.untrained_seed is None:
             copy_mapped_weights(model)
         self._forward = self._make_forward(self._part, model)
@@ -353,6 +385,7 @@ class ModelEncoder(Encoder):
         self._has_weights = True
 
     def _load_model(self) -> Any:
+        """Build the whole model, with random weights or with those of its files."""
         if self.untrained_seed is not None:
             with library_errors_as(f"cannot build '{self.name}'", self._located.path):
                 return draw_untrained(
@@ -370,22 +403,31 @@ class ModelEncoder(Encoder):
     def _check_memory(self, longest: int) -> None:
         """Refuse rows up to the length ``longest`` if they need too much memory.
 
-        On a CPU the system would kill the process without a message.
+        On a CPU the system would kill the process without a message. This method
+        refuses nothing: a subclass whose rows may be very long replaces it.
         """
 
     def _measure_shape(self) -> None:
-        """Measure the number of layers and the hidden size with one short row."""
+        """Measure the number of layers and the hidden size with one short row.
+
+        This sets ``num_layers`` and ``hidden_size``, and ``batching`` to "alone".
+        """
         # An earlier probe has measured this and more.
         if self._probed_length:
             return
         states = self._read_shortest_row()
+        # All poolings have states of one shape, (1, L, D).
         _, num_layers, self.hidden_size = next(iter(states.values())).shape
         self.batching = "alone"
         self._select_layers(num_layers)
 
     @torch.inference_mode()
     def _read_shortest_row(self) -> dict[str, Tensor]:
-        """States of the shortest probe row, from the first set that the model reads."""
+        """States of the shortest probe row: (1, L, D) for every pooling.
+
+        The probe has several sets of rows. The first set that the model can read gives
+        the row, which is its first.
+        """
         *earlier_sets, last_set = self._make_probe_rows(self._part, 1).candidates
         for rows in earlier_sets:
             with suppress(Unusable):
@@ -396,11 +438,15 @@ class ModelEncoder(Encoder):
     def _measure(self, longest: int, tell: Callable[[str], None]) -> None:
         """Probe the model with rows up to a length, or read an earlier result.
 
+        The result sets how the model is run, and ``batching``, ``num_layers`` and
+        ``hidden_size``.
+
         Args:
             longest: length of the longest row of the extraction.
             tell: receives a message before the probe.
         """
         probe_length = self._choose_probe_length(longest)
+        # The last probe covers these rows too.
         if probe_length <= self._probed_length:
             return
 
@@ -425,8 +471,12 @@ class ModelEncoder(Encoder):
         self._select_layers(measured.num_layers)
 
     @torch.inference_mode()
-    def _probe(self, probe_length: int) -> Measured:
-        """Probe the model; halve the length of the rows until memory suffices."""
+    def _probe(self, probe_length: int) -> ProbeResult:
+        """Probe the model; halve the length of the rows until memory suffices.
+
+        Only models whose ``Forward`` tries lengths can do with shorter rows: they read
+        a longer row alone. For all other models, a lack of memory is an error.
+        """
         while True:
             probe_rows = self._make_probe_rows(self._part, probe_length)
             try:
@@ -438,14 +488,14 @@ class ModelEncoder(Encoder):
                     longest_shared=self._longest_shared_length(probe_length),
                 )
             except Exception as error:
-                is_short = probe_length <= probe_rows.short_length
-                if is_short or not self._forward.tries_lengths:
+                is_shortest = probe_length <= probe_rows.short_length
+                if is_shortest or not self._forward.tries_lengths:
                     raise
                 if not out_of_memory(error):
                     raise
 
-            # This stands behind the handler, since inside it the exception would keep
-            # the tensors of the failed probe in memory.
+            # Memory was too small. This stands behind the handler, since inside it the
+            # exception would keep the tensors of the failed probe in memory.
             give_back(self.device)
             probe_length = max(probe_rows.short_length, probe_length // 2)
 
@@ -470,7 +520,7 @@ class ModelEncoder(Encoder):
         # The attention kernel that transformers chose is in the part's configuration.
         part_config = getattr(self._part, "config", self._model_config)
         # Changed code is measured anew, even within one version of gaam.
-        classes = (type(self._part), Forward, Measured, type(self))
+        classes = (type(self._part), Forward, ProbeResult, type(self))
         return {
             "encoder": self.identity(),
             "kind": self.noun,
@@ -488,7 +538,9 @@ class ModelEncoder(Encoder):
     def _select_layers(self, num_run_layers: int) -> None:
         """Set which of the layers that the model runs are stored; set ``num_layers``.
 
-        ``num_run_layers`` counts them, with layer 0 if it is read.
+        ``num_run_layers`` is the number of layers that the model runs; layer 0, the
+        input of the first layer, counts too if it is pooled. Layers that the model does
+        not have are refused.
         """
         # Layers count as transformers' hidden states do: 0 is the first layer's input.
         first_layer = self._first_layer
@@ -519,7 +571,12 @@ class ModelEncoder(Encoder):
     def _encode(
         self, run: Callable[[Any], dict[str, Tensor]], rows: Any
     ) -> dict[str, Tensor]:
-        """Call ``run`` with rows; return the requested layers of what it returns."""
+        """Compute states, and keep the layers that the user requested.
+
+        Args:
+            run: computes the states of all layers, (B, L, D) for every pooling.
+            rows: what ``run`` takes: several rows, or one.
+        """
         try:
             states = run(rows)
         except Unusable as reason:
@@ -558,7 +615,12 @@ class ModelEncoder(Encoder):
         )
 
     def _row_states(self, states: dict[str, Tensor], row: int) -> RowStates:
-        """The requested layers of one row of a batch."""
+        """The requested layers of one row, (L, D) for every pooling, as NumPy arrays.
+
+        Args:
+            states: pooled states of a batch, (B, L, D) for every pooling.
+            row: index of the row in the batch.
+        """
         return {
             name: x_BLD[row, self._slice].cpu().numpy()
             for name, x_BLD in states.items()
@@ -575,15 +637,18 @@ def _parse_layers(layers: str | None) -> tuple[int, int] | None:
 
 
 def _source_digest(cls: type) -> str:
-    """SHA-256 of the file that defines a class; an empty text if there is no file."""
+    """SHA-256 of the file that defines a class; an empty text if there is no file.
+
+    A class that was typed into an interpreter has none.
+    """
     try:
         return hash_file(Path(inspect.getfile(cls)))
     except (OSError, TypeError):
         return ""
 
 
-def _read_config(located: Located) -> Any:
-    """Read the configuration of a folder or of a GGUF file."""
+def _read_config(located: LocatedEncoder) -> Any:
+    """Read the model's configuration from a folder or a GGUF file, by transformers."""
     # Nothing is fetched, and code in a model's folder is never run.
     options = {"local_files_only": True, "trust_remote_code": False}
     if not located.is_gguf:

@@ -25,7 +25,7 @@ from gaam_cache.encoders._located import (
     ADAPTER,
     INDEX,
     WEIGHTS,
-    Located,
+    LocatedEncoder,
     count_more,
 )
 
@@ -61,8 +61,11 @@ Other notices cover the first two, and the third only scales the pooled states.
 """
 
 
-def other_weights(located: Located) -> Iterator[str]:
-    """Yield notices about weights and adapters in a folder that gaam does not read."""
+def other_weights(located: LocatedEncoder) -> Iterator[str]:
+    """Yield notices about weights and adapters in a folder that gaam does not read.
+
+    An encoder without weights, or in a GGUF file, gets none.
+    """
     if not located.needs_weights or located.is_gguf:
         return
     adapters = _find_unused_adapters(located)
@@ -73,6 +76,7 @@ def other_weights(located: Located) -> Iterator[str]:
         )
 
     files = located.weight_files()
+    # How the notices name what gaam reads.
     weights_read = files[0].name
     if len(files) != 1:
         weights_read = f"the files of {INDEX}"
@@ -93,7 +97,7 @@ def other_weights(located: Located) -> Iterator[str]:
     yield from _compare_pickles(located.path, files, weights_read)
 
 
-def _find_unused_adapters(located: Located) -> list[str]:
+def _find_unused_adapters(located: LocatedEncoder) -> list[str]:
     """Names of the adapters in an encoder's folder that gaam does not apply."""
     applied: tuple[str, ...] = ()
     if located.adapter is not None:
@@ -109,7 +113,13 @@ def _find_unused_adapters(located: Located) -> list[str]:
 def _compare_pickles(
     folder: Path, weight_files: Sequence[Path], weights_read: str
 ) -> Iterator[str]:
-    """Yield notices about pickled weights that differ from the weights in use."""
+    """Yield notices about pickled weights that differ from the weights in use.
+
+    Args:
+        folder: folder of the encoder.
+        weight_files: the safetensors files with the weights in use.
+        weights_read: how a notice names these files.
+    """
     pickles = sorted(folder.glob("pytorch_model*.bin"))
     checksums = set[tuple[int, int]]()
     for file in pickles:
@@ -123,9 +133,10 @@ def _compare_pickles(
                 "whose weights cannot be compared"
             )
 
-    # Loading reports a damaged weight file.
+    # Without an archive there is nothing to compare. A weight file that is damaged gets
+    # no notice, because loading refuses it.
     try:
-        differ = bool(checksums) and not _contain_all(checksums, weight_files)
+        differ = bool(checksums) and not _have_all_tensors(checksums, weight_files)
     except SafetensorError:
         return
     if differ:
@@ -143,12 +154,17 @@ def _read_checksums(file: Path) -> set[tuple[int, int]]:
     return checksums
 
 
-def _contain_all(checksums: set[tuple[int, int]], weight_files: Sequence[Path]) -> bool:
+def _have_all_tensors(
+    checksums: set[tuple[int, int]], weight_files: Sequence[Path]
+) -> bool:
     """Whether pickled weights hold every tensor of safetensors files.
+
+    torch writes the bytes of every tensor into a file of its own inside of the archive.
+    A tensor counts as held if one of these files has its size and checksum, so that
+    nothing has to be unpickled.
 
     Args:
         checksums: size and CRC-32 of every file in the archives of pickled weights.
-            They are enough to compare, so that nothing is unpickled.
         weight_files: the safetensors files.
     """
     for file in weight_files:
@@ -164,13 +180,16 @@ def _contain_all(checksums: set[tuple[int, int]], weight_files: Sequence[Path]) 
 def compare_sentence_transformers(
     folder: Path, *, max_length: int, pool: Sequence[str], prompt: str | None
 ) -> str | None:
-    """Write a notice of what sentence-transformers does differently; None if nothing.
+    """Write a notice of what sentence-transformers does differently with a model.
 
     Args:
         folder: folder of the model. It may hold files of sentence-transformers.
         max_length: tokens at which gaam cuts a text.
         pool: names of gaam's poolings.
-        prompt: the text that gaam puts around every text.
+        prompt: the text that gaam puts around every text; None without one.
+
+    Returns:
+        One line; None if the folder has no such files, or they show no difference.
     """
     modules = _read_json(folder / "modules.json")
     if not isinstance(modules, list):
@@ -193,7 +212,11 @@ def compare_sentence_transformers(
 
 
 def _compare_lengths(folder: Path, max_length: int) -> Iterator[str]:
-    """Yield differences in the maximum length and in the case of texts."""
+    """Yield where sentence-transformers cuts texts, or whether it lowers their case.
+
+    Each yielded text is a predicate of the subject "sentence-transformers". Nothing is
+    yielded where gaam does the same.
+    """
     for file in sorted(folder.glob("sentence_*_config.json")):
         settings = _read_json(file)
         if not isinstance(settings, dict):
@@ -211,10 +234,17 @@ def _compare_lengths(folder: Path, max_length: int) -> Iterator[str]:
 def _compare_poolings(
     folder: Path, modules: list[dict[str, Any]], pool: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the poolings of sentence-transformers that ``--pool`` does not name."""
+    """Yield the poolings of sentence-transformers that ``--pool`` does not name.
+
+    Args:
+        folder: folder of the model.
+        modules: the modules of the model, as modules.json describes them.
+        pool: names of gaam's poolings.
+    """
     for module in modules:
         if _kind_of(module) != "Pooling":
             continue
+        # only the last part of the path counts, so that it cannot lead elsewhere
         module_folder = folder / Path(str(module.get("path"))).name
         for mode in _read_pooling_modes(module_folder / "config.json"):
             pooling = POOLINGS.get(mode)
@@ -225,12 +255,17 @@ def _compare_poolings(
 
 
 def _kind_of(module: dict[str, Any]) -> str:
-    """The name of a module's class."""
+    """The name of a module's class, without that of its package."""
     return str(module.get("type", "")).split(".")[-1]
 
 
 def _read_pooling_modes(file: Path) -> list[str]:
-    """Read the poolings that a configuration turns on."""
+    """Read the poolings that the configuration of a pooling module turns on.
+
+    Returns:
+        Their names, which are those of sentence-transformers; an empty list if the file
+        cannot be read.
+    """
     settings = _read_json(file)
     if not isinstance(settings, dict):
         return []
@@ -248,7 +283,11 @@ def _read_pooling_modes(file: Path) -> list[str]:
 
 
 def _compare_prompts(folder: Path, prompt: str | None) -> Iterator[str]:
-    """Yield the prompts of sentence-transformers that gaam does not write."""
+    """Yield the prompts of sentence-transformers that gaam does not write.
+
+    ``prompt`` is the one that gaam writes, with the place of the text in it; None
+    without one.
+    """
     settings = _read_json(folder / "config_sentence_transformers.json")
     if not isinstance(settings, dict):
         return
@@ -275,16 +314,22 @@ def _compare_prompts(folder: Path, prompt: str | None) -> Iterator[str]:
 
 
 def _name_other_modules(modules: list[dict[str, Any]]) -> list[str]:
-    """Name the modules that sentence-transformers applies behind the pooling."""
+    """Name the modules that sentence-transformers applies behind the pooling.
+
+    Returns:
+        A list with one text, which names every kind of module once; an empty list if
+        there are no such modules.
+    """
     kinds = [_kind_of(module) for module in modules]
     unknown = [visible(shortened(kind)) for kind in kinds if kind not in KNOWN_MODULES]
     if not unknown:
         return []
+    # A dictionary keeps the order, and drops repeated names.
     return [f"applies {', '.join(dict.fromkeys(unknown))}"]
 
 
 def _read_json(file: Path) -> Any:
-    """Read a JSON file of another program; None if it cannot be read."""
+    """Read a JSON file of another program; None if it is missing or damaged."""
     try:
         return json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):

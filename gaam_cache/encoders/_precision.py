@@ -50,7 +50,8 @@ class HigherPrecisionModel:
         if has_offloaded_weights or len(devices) > 1:
             raise RuntimeError("its weights lie on several devices")
 
-        # A model without parameters computes where its inputs are.
+        # At most one device is left. A model without parameters computes where its
+        # inputs are.
         [device] = devices or {forward.device}
         if device.type == "mps" and self.dtype == torch.float64:
             raise RuntimeError("mps computes nothing in float64")
@@ -75,10 +76,15 @@ class HigherPrecisionModel:
 
 
 def higher_precision_or_none(forward: Forward) -> HigherPrecisionModel | None:
-    """Copy a forward in higher precision; return None if this machine cannot."""
+    """Copy a forward in higher precision.
+
+    Returns:
+        None if this machine cannot hold or run such a copy. Callers then do without it.
+    """
     try:
         return HigherPrecisionModel(forward)
     except Exception as error:
+        # torch raises these two where a device has no such arithmetic.
         is_expected = isinstance(error, RuntimeError | NotImplementedError)
         if is_expected or out_of_memory(error):
             return None
@@ -86,7 +92,11 @@ def higher_precision_or_none(forward: Forward) -> HigherPrecisionModel | None:
 
 
 def copy_in_dtype(model: nn.Module, dtype: torch.dtype) -> Any:
-    """Copy a model with all its floating-point weights and buffers in ``dtype``."""
+    """Copy a model with all its floating-point weights and buffers in ``dtype``.
+
+    Other tensors, such as those of integers, keep their type. Each tensor is copied
+    straight into its new type, so that memory holds one copy and not two.
+    """
     copies: dict[int, Any] = {}
     for parameter in model.parameters():
         if parameter.is_floating_point():
@@ -117,6 +127,11 @@ class _AtLeastPrecision(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        """Run one operation of torch, which calls this method for each of them.
+
+        The names of the arguments are torch's: the operation ``func`` is called with
+        ``args`` and ``kwargs``.
+        """
         # An operation takes its dtype as an argument, as in ``x.to(torch.float32)``.
         promoted_args = [self._promote(value) for value in args]
         promoted_kwargs = {
@@ -125,6 +140,7 @@ class _AtLeastPrecision(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*promoted_args, **promoted_kwargs)
 
     def _promote(self, value: Any) -> Any:
+        """The higher type in the place of a lower one; any other value as it is."""
         if isinstance(value, torch.dtype) and value in self._lower_dtypes:
             return self._dtype
         return value

@@ -60,6 +60,7 @@ class ProbeRows(NamedTuple):
 
 
 def _is_mask(value: object) -> TypeGuard[Mask]:
+    """Whether a JSON value is one of the values of ``Mask``."""
     return value in get_args(Mask)
 
 
@@ -67,7 +68,7 @@ MASK = JsonType("a kind of mask", _is_mask)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class ProbeResult:
     """The result of a probe: how to run a model, and which rows may share a batch.
 
     JSON values. The fields from ``mask`` to ``longest_shared`` are those of
@@ -87,7 +88,7 @@ class Measured:
     """Whether later tokens leave earlier states unchanged; None if not measured."""
 
     def apply(self, forward: Forward) -> None:
-        """Set the fields of a forward to the measured ones."""
+        """Set the fields of a forward, so that it runs its model as was measured."""
         forward.mask = self.mask
         forward.stack = self.stack
         forward.last_from_output = self.last_from_output
@@ -96,7 +97,11 @@ class Measured:
         forward.longest_shared = self.longest_shared
 
     def fits(self, forward: Forward) -> bool:
-        """Whether the model has the stack of layers that was measured."""
+        """Whether the model of a forward has the stack of layers that was measured.
+
+        A kept result may be that of another model of the same files.
+        """
+        # Without hooks, no stack is needed.
         if self.stack is None:
             return True
         stack = dict(forward.model.named_modules()).get(self.stack)
@@ -134,7 +139,7 @@ def probe(
     dtype: str,
     short_length: int,
     longest_shared: int | None = None,
-) -> Measured:
+) -> ProbeResult:
     """Measure how ``forward`` must run so that every row has the states of a row alone.
 
     Args:
@@ -209,9 +214,10 @@ class _Probe:
         self._longest_shared = longest_shared
         self._states_alone: list[dict[str, Tensor]] = []
 
-    def measure(self) -> Measured:
+    def measure(self) -> ProbeResult:
         """Return the first way of running the model that gives rows their states alone.
 
+        It first computes the states of every row alone. Then it tries the ways in turn.
         Padded batches come before batches of equal lengths, and these before single
         rows. Within each kind, running without a mask comes before running with one.
         """
@@ -230,6 +236,7 @@ class _Probe:
         acts_causal = forward.is_causal(self._short_rows)
 
         # Hooks need less memory than all hidden states at once: they are tried first.
+        # None stands for all hidden states, and is the only way if no stack was found.
         stacks = dict.fromkeys((stack, None))
         masks = self._possible_masks(acts_causal)
         smallest_deviation = math.inf
@@ -237,6 +244,7 @@ class _Probe:
             forward.stack = stack_name
             forward.mask = mask
             largest_deviation, shifts = self._try_batching(batching)
+            # This way is right if no row shifts, or if only rounding shifts rows.
             may_be_rounding = largest_deviation <= proof_limit(self._dtype)
             if not shifts or (may_be_rounding and self._is_rounding(shifts)):
                 return self._result(batching, acts_causal)
@@ -246,10 +254,18 @@ class _Probe:
             f"{smallest_deviation:.1e} of their norm"
         )
 
-    def _result(self, batching: Batching, acts_causal: bool | None) -> Measured:
+    def _result(self, batching: Batching, acts_causal: bool | None) -> ProbeResult:
+        """Describe the way of running the model to which the forward is set now.
+
+        Args:
+            batching: which rows may share a batch in this way.
+            acts_causal: whether later tokens leave earlier states unchanged; None if
+                that is not known.
+        """
         forward = self._forward
+        # all rows and poolings have states of one shape, (1, L, D)
         num_layers, hidden_size = next(iter(self._states_alone[0].values())).shape[1:]
-        return Measured(
+        return ProbeResult(
             batching=batching,
             num_layers=num_layers,
             hidden_size=hidden_size,
@@ -271,7 +287,11 @@ class _Probe:
         return ["where padded", "always"]
 
     def _compute_states_alone(self) -> list[dict[str, Tensor]]:
-        """States of every row alone, computed from the last row to the first."""
+        """States of every row alone: (1, L, D) for every pooling, in the order of rows.
+
+        The longest row is read first. If the memory is too small for it, the probe
+        fails at once.
+        """
         states_of_rows = [self._forward.reference(row) for row in reversed(self._rows)]
         states_of_rows.reverse()
         for states_by_pooling in states_of_rows:
@@ -296,12 +316,13 @@ class _Probe:
         Other rows were read in between. If copies of the model were seen to change, a
         fresh copy reads every row.
         """
+        # Three short rows are cheap and enough: the shortest, a middle and the longest
+        # of them. The short rows are the first ones of all rows.
         last = len(self._short_rows) - 1
-        # Three rows are cheap and enough: the shortest, a middle and a longer one.
         for index in sorted({0, last // 2, last}):
             for name, states in self._forward.reference(self._rows[index]).items():
                 deviation = _deviation(self._states_alone[index][name], states)
-                if not deviation <= ROUNDING[self._dtype]:
+                if deviation > ROUNDING[self._dtype]:
                     raise Unusable(
                         f"the same row gives other states twice ({deviation:.1e}): it "
                         "keeps something of what it read before, or draws random "
@@ -327,9 +348,11 @@ class _Probe:
                     stack, outputs.__setitem__, first_layer=forward.first_layer
                 ):
                     output, expected = forward.hidden_states(batch)
+            # The model is then run without hooks, and reports what is wrong.
             except Unusable:
                 return None
 
+            # Compare what each layer puts out with the hidden state of its number.
             is_state = [
                 _is_hidden_state(outputs.get(layer), x_BTD)
                 for layer, x_BTD in enumerate(expected, start=forward.first_layer)
@@ -357,10 +380,15 @@ class _Probe:
     def _try_batching(self, batching: Batching) -> tuple[float, list[_Shift]]:
         """Compare the states of rows in batches with their states alone.
 
-        The comparison stops at a deviation that is too large for rounding.
+        The forward runs the batches in the way to which it is set. The comparison stops
+        at a deviation that is too large for rounding.
+
+        Args:
+            batching: the kind of batches.
 
         Returns:
-            The largest deviation, and the batches with deviations beyond ``ROUNDING``.
+            The largest deviation, infinite if the model fails on a batch; and the
+            batches with deviations beyond ``ROUNDING``.
         """
         largest_deviation = 0.0
         shifts: list[_Shift] = []
@@ -376,7 +404,7 @@ class _Probe:
             large = {
                 slot: deviation
                 for slot, deviation in deviations.items()
-                if not deviation <= ROUNDING[self._dtype]
+                if deviation > ROUNDING[self._dtype]
             }
             if large:
                 shifts.append(_Shift(batch, large))
@@ -385,7 +413,11 @@ class _Probe:
         return largest_deviation, shifts
 
     def _deviations(self, batch: _Batch, states: dict[str, Tensor]) -> dict[int, float]:
-        """Slot in the batch -> largest deviation of its row from its states alone."""
+        """Slot in the batch -> largest deviation of its row from its states alone.
+
+        A reversed row has no slot here, since nothing is known of it alone. ``states``
+        are those of the batch: (B, L, D) for every pooling.
+        """
         deviations = {}
         for slot, batch_row in enumerate(batch):
             if batch_row.row is not None:
@@ -397,7 +429,11 @@ class _Probe:
         return deviations
 
     def _batches(self, batching: Batching) -> Iterator[_Batch]:
-        """Make batches as an extraction would, beginning with the most demanding."""
+        """Make batches of the probe's rows, as an extraction would make them.
+
+        "padded" gives batches of mixed lengths, and then those of equal lengths;
+        "alone" gives batches of one row.
+        """
         batch_rows = [_BatchRow(item, row) for row, item in enumerate(self._rows)]
         if batching == "alone":
             for batch_row in batch_rows:
@@ -410,7 +446,7 @@ class _Probe:
                 tried_batches.add(tuple(indices))
                 yield [batch_rows[index] for index in indices]
 
-        # Both other kinds of batching allow batches of rows of equal length.
+        # Both kinds of batching that are left allow batches of rows of equal length.
         for length in sorted({len(row) for row in self._rows}):
             batch = [
                 batch_row for batch_row in batch_rows if len(batch_row.item) == length
@@ -418,13 +454,15 @@ class _Probe:
             # If only one row has this length, its reverse shares the batch with it.
             if len(batch) == 1 and not self._is_always_alone(length):
                 batch.append(_BatchRow(batch[0].item[::-1], None))
+            # A padded batch may have had the same rows.
             if tuple(batch_row.row for batch_row in batch) not in tried_batches:
                 yield batch
 
     def _padded_batches(self) -> Iterator[list[int]]:
         """Yield the rows of every padded batch, as indices.
 
-        All short rows make one batch. Every longer row makes a batch with two others.
+        All short rows make one batch. Every longer row makes a batch with two others:
+        the longest of the short rows, and the row before it.
         """
         num_short = len(self._short_rows)
         yield list(range(num_short))
@@ -432,8 +470,8 @@ class _Probe:
             if self._is_always_alone(len(self._rows[index])):
                 yield [index]
             else:
-                # A row of a single token would not show a wrong position, and is not
-                # taken.
+                # The longest short row is taken, and not the shortest: a row of one
+                # token would not show that its positions are counted wrongly.
                 yield sorted({num_short - 1, index - 1, index})
 
     def _is_always_alone(self, length: int) -> bool:
@@ -456,6 +494,7 @@ class _Probe:
                 self._stays_in_higher_precision(precise_model, shift)
                 for shift in shifts
             )
+        # The copy of the model exists, but cannot run: use the second way here too.
         except Exception as error:
             if not isinstance(error, Unusable) and not out_of_memory(error):
                 raise
@@ -464,7 +503,12 @@ class _Probe:
     def _stays_in_higher_precision(
         self, precise_model: HigherPrecisionModel, shift: _Shift
     ) -> bool:
-        """Whether the most shifted rows have their states alone in higher precision."""
+        """Whether the same batch shifts no row in higher precision.
+
+        Args:
+            precise_model: a copy of the model in higher precision.
+            shift: a batch, and its shifted rows.
+        """
         batch = shift.batch
         # Higher precision takes time: only the rows with the largest deviations are
         # checked.
@@ -473,8 +517,8 @@ class _Probe:
         )
         checked_slots = by_deviation[:MAX_ROWS_CHECKED_AGAIN]
 
-        # A smaller batch is enough. With the longest row in it, every other row has as
-        # much padding as before.
+        # A smaller batch is enough: the checked rows, and the first and last one. With
+        # the longest row in it, every other row has as much padding as before.
         longest_slot = max(range(len(batch)), key=lambda slot: len(batch[slot].item))
         slots = sorted({*checked_slots, longest_slot, 0, len(batch) - 1})
         states = precise_model.states_in_batch([batch[slot].item for slot in slots])
@@ -484,12 +528,19 @@ class _Probe:
             states_alone = precise_model.states_alone(batch[slot].item)
             for pooling, alone_1LD in states_alone.items():
                 deviation = _deviation(states[pooling][index], alone_1LD[0])
-                if not deviation <= UNMOVED[self._dtype]:
+                if deviation > UNMOVED[self._dtype]:
                     return False
         return True
 
     def _copies_shift_alike(self, shift: _Shift) -> bool:
-        """Whether each row shifts half as far or more in a batch of its own copies."""
+        """Whether each shifted row shifts about as far in a batch of its own copies.
+
+        Its copies have its length, so that this batch has no padding. The row must
+        shift half as far in it as in the first batch, or farther.
+
+        Returns:
+            False for a shift without deviations: then the model failed on the batch.
+        """
         for slot, deviation in shift.deviations.items():
             batch_row = shift.batch[slot]
             assert batch_row.row is not None  # a reversed row has no deviation
@@ -509,9 +560,11 @@ class _Probe:
 
 
 def _deviation(states: Tensor, alone: Tensor) -> float:
-    """The largest relative deviation among all layers of a row.
+    """The largest relative deviation of states from those of a row alone.
 
-    ``states`` and ``alone`` have the shape (..., L, D).
+    Every layer has a deviation of its own: the norm of the difference, as a part of the
+    norm of the state alone. It is infinite if a state is NaN. ``states`` and ``alone``
+    have the shape (..., L, D).
     """
     return float(relative_deviation(states.cpu().numpy(), alone.cpu().numpy()).max())
 
@@ -520,6 +573,10 @@ def _is_hidden_state(output: object, expected_BTD: Tensor) -> bool:
     """Whether a layer's output equals its hidden state, apart from extra positions.
 
     Some models pad rows on the right for their layers, and cut the states afterwards.
+
+    Args:
+        output: what a layer put out; anything, or None if nothing was caught.
+        expected_BTD: the hidden state that transformers returns.
     """
     if not isinstance(output, Tensor) or output.ndim != 3:
         return False

@@ -23,13 +23,18 @@ CHAT_DATE = "26 Jul 2024"
 class WrappedText(NamedTuple):
     """A text inside its prompt; ``content[start:stop]`` is the text itself."""
 
-    content: str
+    content: str  # the prompt with the text in it
     start: int
     stop: int
 
 
 def wrap_in_prompt(prompt: str, row: str) -> WrappedText:
-    """Put a text into the place that a prompt leaves for it."""
+    """Put a text into the place that a prompt leaves for it.
+
+    Args:
+        prompt: the prompt with exactly one ``{text}``.
+        row: the text.
+    """
     before, after = prompt.split(TEXT_PLACEHOLDER)
     start = len(before)
     return WrappedText(f"{before}{row}{after}", start, start + len(row))
@@ -43,6 +48,13 @@ class ChatTemplate:
     """
 
     def __init__(self, tokenizer: Any, folder: Path, prompt: str) -> None:
+        """Read the template of a tokenizer, and find out which markup it writes.
+
+        Args:
+            tokenizer: the tokenizer, as transformers loads it.
+            folder: the folder of its files, for messages.
+            prompt: the message of the user, with ``{text}`` in the place of a text.
+        """
         self._tokenizer = tokenizer
         self._folder = folder
         self._prompt = prompt
@@ -55,10 +67,13 @@ class ChatTemplate:
         return {"template": template, "markup": self._show_markup()}
 
     def wrap(self, row: str) -> WrappedText:
-        """Write the markup around a text.
+        """Write the markup of the template, and the prompt, around a text.
 
         A template may strip white space from the ends of a text. A text that it changes
         in another way is refused.
+
+        Raises:
+            DataError: the template changes the text, or writes other markup around it.
         """
         content = self._render(self._prompt.replace(TEXT_PLACEHOLDER, row))
         start = len(self.before)
@@ -77,6 +92,7 @@ class ChatTemplate:
         return WrappedText(content, start, stop)
 
     def _read_template(self) -> str:
+        """The source of the template; refuse a tokenizer without one."""
         try:
             template: str = self._tokenizer.get_chat_template()
         except ValueError as error:
@@ -90,7 +106,11 @@ class ChatTemplate:
         return template
 
     def _find_markup(self) -> tuple[str, str]:
-        """Read off the markup before and behind a text."""
+        """Find the markup before a text, and the markup behind it.
+
+        The template writes a text that occurs in no markup, and what is around it is
+        the markup. The prompt belongs to the markup too.
+        """
         rendered = self._render(self._prompt.replace(TEXT_PLACEHOLDER, PROBE_TEXT))
         parts = rendered.split(PROBE_TEXT)
         if len(parts) != 2:
@@ -104,15 +124,22 @@ class ChatTemplate:
         return before, after
 
     def _show_markup(self) -> str:
+        """The markup, with ``{text}`` in the place of the text."""
         return f"{self.before}{TEXT_PLACEHOLDER}{self.after}"
 
     def _render(self, message: str) -> str:
+        """Let the template write a dialogue of one message, by the user.
+
+        A template that writes today's date writes a fixed date instead: otherwise the
+        states would change every day. Templates get the date in two ways: they call
+        ``strftime_now``, or read the variable ``date_string``.
+        """
         template = self._template
         if "strftime_now" in template:
-            # A template that asks for today's date would change the states every day.
+            # A macro of the same name takes the place of the function.
             macro = f"{{%- macro strftime_now(form) -%}}{CHAT_DATE}{{%- endmacro -%}}"
-            # The template may begin with white space, which a macro before it would
-            # swallow; an empty value between them prevents that.
+            # The template may begin with white space, which the end of a macro would
+            # swallow; an empty value between the two prevents that.
             template = f"{macro}{{{{ '' }}}}{template}"
         with library_errors_as(
             "the chat template of the tokenizer cannot be used", self._folder

@@ -52,6 +52,13 @@ class EncoderTokenizer:
     """
 
     def __init__(self, pretrained: Any, folder: Path, text_config: Any) -> None:
+        """Wrap a loaded tokenizer; refuse one that read no vocabulary.
+
+        Args:
+            pretrained: the tokenizer, as transformers loads it.
+            folder: the folder of its files, or a GGUF file.
+            text_config: the model's configuration for texts.
+        """
         self.pretrained = pretrained
         self.folder = folder
         self.markup: str | None = None
@@ -61,15 +68,17 @@ class EncoderTokenizer:
 
     def _check_files(self) -> None:
         """Refuse a folder from which the tokenizer read no vocabulary."""
-        files = self.files() - {SETTINGS}
+        file_names = self.files() - {SETTINGS}
         usual_files = sorted(set(self.pretrained.vocab_files_names.values()))
+        # The settings hold no vocabulary, even if a tokenizer lists them as one.
         if SETTINGS in usual_files:
             usual_files.remove(SETTINGS)
 
         # A GGUF file holds its tokenizer, and some tokenizers need no file.
         if self.folder.is_file() or not usual_files:
             return
-        if any((self.folder / name).is_file() for name in files):
+        # one file of a vocabulary is enough: many tokenizers can read several formats
+        if any((self.folder / name).is_file() for name in file_names):
             return
         raise ConfigError(
             f"'{self.folder}' holds no tokenizer",
@@ -108,7 +117,16 @@ class EncoderTokenizer:
             )
 
     def read(self, rows: Sequence[str], *, truncation: bool, **options: Any) -> Any:
-        """Call the tokenizer with texts, and return its output."""
+        """Call the tokenizer with texts, and return its output.
+
+        Args:
+            rows: the texts, with their markup if there is a chat template.
+            truncation: whether the tokenizer cuts texts at ``max_length``.
+            options: more arguments for the tokenizer, such as ``max_length``.
+
+        Returns:
+            transformers' own object; its "input_ids" are a list for every text.
+        """
         # Texts with markup hold their special tokens already.
         with library_errors_as("the tokenizer cannot read a text", self.folder):
             return self.pretrained(
@@ -134,21 +152,32 @@ class EncoderTokenizer:
         return ids
 
     @cached_property
-    def special(self) -> set[int]:
-        """Ids of the tokens that stand for no part of a text."""
-        # The tokens of an empty text are those that the tokenizer adds to every text.
-        declared = self.pretrained.added_tokens_decoder
-        special = {number for number, token in declared.items() if token.special}
-        return {*self.pretrained.all_special_ids, *special, *self.ids([""])[0]}
+    def special_ids(self) -> set[int]:
+        """Ids of the tokens that stand for no part of a text.
+
+        They are the tokens that the tokenizer calls special, in either of two lists,
+        and the tokens of an empty text, which it adds to every text.
+        """
+        declared_tokens = self.pretrained.added_tokens_decoder
+        declared_ids = {id_ for id_, token in declared_tokens.items() if token.special}
+        ids_of_empty_text = self.ids([""])[0]
+        return {
+            *self.pretrained.all_special_ids,
+            *declared_ids,
+            *ids_of_empty_text,
+        }
 
     @cached_property
-    def added(self) -> set[int]:
-        """Ids of the special tokens that are added to every text."""
+    def added_ids(self) -> set[int]:
+        """Ids of the special tokens around every text.
+
+        The tokenizer adds them, or the markup of the chat template holds them.
+        """
         around_text = set(self.ids([self.markup or ""])[0])
-        return around_text & (self.special - self.unknown)
+        return around_text & (self.special_ids - self.unknown_ids)
 
     @cached_property
-    def unknown(self) -> set[int]:
+    def unknown_ids(self) -> set[int]:
         """Ids of the tokens that stand for letters outside of the vocabulary.
 
         They are the declared unknown token, and the tokens that occur in all three of
@@ -161,28 +190,33 @@ class EncoderTokenizer:
             unknown = {token for token in common if not self.is_space(token)}
         if self.pretrained.unk_token_id is not None:
             unknown.add(self.pretrained.unk_token_id)
+        # The tokens around every text occur in all three texts too.
         return unknown - set(self.ids([""])[0])
 
     def is_space(self, token: int) -> bool:
         """Whether a token is only white space, as it is or as tokenizers spell it."""
         # Decoding takes time, and texts repeat the same few tokens at their ends.
         if token not in self._is_space_by_token:
-            name = self.name(token)
-            is_space = not name.strip(SPELLED_SPACE)
+            is_space = not self.token_text(token).strip(SPELLED_SPACE)
+            # A tokenizer may spell white space in a way of its own: decode the token.
             if not is_space:
                 is_space = not self.pretrained.decode([token]).strip()
             self._is_space_by_token[token] = is_space
         return self._is_space_by_token[token]
 
-    def name(self, token: int) -> str:
-        """What the tokenizer calls a token."""
+    def token_text(self, token: int) -> str:
+        """The text of a token as the vocabulary spells it, such as "##ing"."""
         return str(self.pretrained.convert_ids_to_tokens(token))
 
     def repeated_special(self, ids: Sequence[int]) -> Iterator[int]:
-        """Yield added tokens that stand twice, with only white space between them."""
+        """Yield added tokens that stand twice, with only white space between them.
+
+        A text that holds such a token already then got it from the tokenizer again.
+        """
+        # The last added token, if nothing but white space has followed it.
         previous: int | None = None
         for token in ids:
-            if token in self.added:
+            if token in self.added_ids:
                 if token == previous:
                     yield token
                 previous = token
@@ -190,19 +224,27 @@ class EncoderTokenizer:
                 previous = None
 
     def has_token_types(self) -> bool:
-        """Whether the tokenizer gives the tokens of a single text different types."""
+        """Whether the tokenizer gives a token of a single text a type other than 0.
+
+        Types tell a model which of two texts a token belongs to.
+        """
         for text in ("", "a"):
             # A tokenizer that fails on these texts may still read every row.
             with suppress(Exception):
                 encoded = self.pretrained(
                     [text], return_token_type_ids=True, verbose=False
                 )
-                if any(map(any, encoded.get("token_type_ids") or [])):
+                types_of_texts = encoded.get("token_type_ids") or []
+                if any(any(types) for types in types_of_texts):
                     return True
         return False
 
     def check_vocabulary(self, num_embeddings: int | None) -> None:
-        """Warn where a model has embeddings for many more tokens than there are."""
+        """Warn if a model has embeddings for many more tokens than its tokenizer has.
+
+        ``num_embeddings`` is the number of token ids with an embedding; None if it is
+        not known, and then nothing is checked.
+        """
         num_tokens = len(self.pretrained)
         if num_embeddings is None or num_tokens >= MIN_TOKEN_SHARE * num_embeddings:
             return
@@ -215,9 +257,13 @@ class EncoderTokenizer:
         )
 
     def texts_of_vocabulary(self) -> list[str]:
-        """Texts of the tokenizer's own tokens, evenly spread, in several cases.
+        """Texts made of the tokenizer's own tokens, which identify the tokenizer.
 
         A small vocabulary may know no word of texts that are the same for all encoders.
+
+        Returns:
+            The same tokens, taken evenly from the whole vocabulary, as they are, in
+            lower case, in upper case and as titles.
         """
         token_by_id = {
             number: token for token, number in self.pretrained.get_vocab().items()
@@ -230,7 +276,12 @@ class EncoderTokenizer:
     def pad_ids(self, num_embeddings: int | None) -> list[int]:
         """Ids of the tokens with which the tokenizer or the model fills batches.
 
-        ``num_embeddings`` is the number of token ids with an embedding, if known.
+        The likeliest comes first. The list may repeat an id, and is empty if neither
+        names a usable one.
+
+        Args:
+            num_embeddings: number of token ids with an embedding; None or 0 if it is
+                not known. An id without an embedding is left out.
         """
         # The configuration of XLM calls it pad_index.
         candidates = [
@@ -238,17 +289,22 @@ class EncoderTokenizer:
             getattr(self._text_config, "pad_token_id", None),
             getattr(self._text_config, "pad_index", None),
         ]
-        return [
-            token
-            for token in candidates
-            if type(token) is int and 0 <= token < (num_embeddings or token + 1)
+        usable_ids = [
+            token for token in candidates if type(token) is int and token >= 0
         ]
+        if not num_embeddings:
+            return usable_ids
+        return [token for token in usable_ids if token < num_embeddings]
 
     def marker_ids(self, model: nn.Module, num_embeddings: int | None) -> list[int]:
         """Ids of special tokens that an input may hold, the likeliest first, each once.
 
         They are the tokens around every text, such as [CLS], and padding tokens.
-        ``num_embeddings`` is the number of ids that the model knows, if that is known.
+
+        Args:
+            model: the model that reads the ids.
+            num_embeddings: number of token ids with an embedding; None or 0 if it is
+                not known. An id without an embedding is left out.
         """
         around_text = self.ids([""])[0]
         # The embedding at a padding index is zero, and some models treat it specially.
@@ -268,13 +324,15 @@ class EncoderTokenizer:
         for token in candidates:
             if token is None or token in usable:
                 continue
-            # 0 stands for a number that is not known
             if not num_embeddings or token < num_embeddings:
                 usable.append(token)
         return usable
 
     def show(self, ids: Sequence[int] | NDArray[np.int64]) -> str:
-        """Names of tokens on one line; a long text shows its first and last tokens."""
+        """Tokens of a text on one line, as the vocabulary spells them, for a person.
+
+        Of a long text, only the first and last tokens are shown.
+        """
         tokens = self.pretrained.convert_ids_to_tokens(list(ids))
         names = [visible(str(token)) for token in tokens]
         text = " ".join(names)

@@ -42,11 +42,15 @@ class SpannedText(NamedTuple):
 
 
 class CutText(NamedTuple):
-    """Tokens of a text and its prompt, cut at the maximum length."""
+    """Tokens of a text and its prompt, cut at the maximum length.
+
+    The own tokens of a text are those that stand for its characters, and not for those
+    of the prompt.
+    """
 
     ids: list[int]
-    start: int  # index of the text's first own token, behind its prompt
-    stop: int  # end of its own tokens; equal to ``start`` if none of them is left
+    start: int  # index of the text's first own token
+    stop: int  # index behind its last own token; equal to ``start`` if none is left
     truncated: bool  # whether tokens were cut off
 
 
@@ -68,6 +72,14 @@ class Tokens:
     def __init__(
         self, pretrained: Any, model_config: Any, folder: Path, config: ExtractConfig
     ) -> None:
+        """Choose the maximum length and the prompt; refuse impossible settings.
+
+        Args:
+            pretrained: the tokenizer, as transformers loads it.
+            model_config: transformers' configuration of the model.
+            folder: the folder of the tokenizer's files, or a GGUF file.
+            config: the extraction.
+        """
         self._folder = folder
         self._model_config = model_config
         self._text_config = model_config.get_text_config()
@@ -87,6 +99,7 @@ class Tokens:
 
         self._is_wrapped = self.prompt is not None or self.chat is not None
         self._pools_own_tokens = config.pool_over == "text"
+        # To know which tokens are a text's own, gaam has to cut the text itself.
         self._cuts_afterwards = self._is_wrapped or self._pools_own_tokens
         self._check_offsets()
         self._check_room_in_markup()
@@ -115,9 +128,9 @@ class Tokens:
             if limit and 0 < limit < UNSET_LIMIT
         ]
 
-        # RoBERTa counts positions from its padding token on, and has less of them for
-        # tokens. Only the built model shows this, and building it takes time. So it is
-        # built only if the padding could matter.
+        # RoBERTa counts positions from its padding token on, so that fewer of them are
+        # left for tokens. Only the built model shows this, and building it takes time.
+        # So it is built only if the padding could matter.
         pad_id = getattr(self._text_config, "pad_token_id", None) or 0
         if limits and positions and min(wanted_length, *limits) >= positions - pad_id:
             limits += self._limits_behind_padding()
@@ -134,7 +147,11 @@ class Tokens:
         return requested
 
     def _limits_behind_padding(self) -> list[int]:
-        """Number of positions behind the padding index, for every position table."""
+        """Count the positions behind the padding index, for every table of positions.
+
+        They limit the number of tokens. A model whose tables have no padding index
+        gives an empty list.
+        """
         limits = []
         for name, module in encoder_part(skeleton(self._model_config)).named_modules():
             if type(module) is not nn.Embedding or module.padding_idx is None:
@@ -171,10 +188,13 @@ class Tokens:
         """Tokenise texts, add the special tokens, and cut at the maximum length.
 
         A text without a token to pool gets the length 0.
+
+        Raises:
+            ConfigError: the tokenizer gives other tokens when it reads a text again.
         """
         cut_texts = self._cut_texts(rows)
-        again = self._cut_texts(rows[:NUM_TOKENIZED_TWICE])
-        if cut_texts[:NUM_TOKENIZED_TWICE] != again:
+        cut_again = self._cut_texts(rows[:NUM_TOKENIZED_TWICE])
+        if cut_texts[:NUM_TOKENIZED_TWICE] != cut_again:
             raise ConfigError(
                 "the tokenizer draws tokens at random",
                 hint="copy the encoder and turn that off in the copy "
@@ -185,6 +205,7 @@ class Tokens:
         length_N = np.fromiter(
             (len(text.ids) for text in cut_texts), np.int64, len(cut_texts)
         )
+        # the ids of every text are a part of one array, which takes less memory
         items: list[Any] = np.split(ids_T, np.cumsum(length_N)[:-1])
         if self._pools_own_tokens:
             items = [
@@ -192,14 +213,14 @@ class Tokens:
                 for ids, text in zip(items, cut_texts, strict=True)
             ]
 
-        own_N, unknown_N = self._count_own_tokens(ids_T, length_N, cut_texts)
+        num_own_N, num_unknown_N = self._count_own_tokens(ids_T, length_N, cut_texts)
         is_lost = [self._is_lost(text) for text in cut_texts]
         return Inputs(
             items=items,
             lengths=np.where(is_lost, 0, length_N),
             truncated=[text.truncated for text in cut_texts],
-            num_text_tokens=own_N,
-            num_unknown_tokens=unknown_N,
+            num_text_tokens=num_own_N,
+            num_unknown_tokens=num_unknown_N,
             rows_by_doubled_token=self._count_doubled(cut_texts),
         )
 
@@ -213,11 +234,13 @@ class Tokens:
         return np.array(joined, np.int64)
 
     def _is_lost(self, text: CutText) -> bool:
-        """Whether a text has no token to pool.
+        """Whether a text has no token to pool, or was cut until nothing of it was left.
 
-        An empty text still has its special tokens, unless only its own are pooled.
+        A text that was empty from the beginning is not lost: its special tokens and its
+        prompt are pooled, unless only own tokens are.
         """
-        if text.start != text.stop:
+        has_own_tokens = text.start != text.stop
+        if has_own_tokens:
             return False
         return self._pools_own_tokens or text.truncated
 
@@ -238,30 +261,30 @@ class Tokens:
             The number of own tokens of every text, (N,); and how many of them the
             tokenizer does not know, (N,).
         """
-        # A position counts from the beginning of its text.
+        # For every token: the index of its text, and its position in this text.
         num_texts = len(cut_texts)
         text_T = np.repeat(np.arange(num_texts), length_N)
-        first_T = np.repeat(np.cumsum(length_N) - length_N, length_N)
-        position_T = np.arange(len(ids_T)) - first_T
+        first_token_N = np.cumsum(length_N) - length_N
+        position_T = np.arange(len(ids_T)) - np.repeat(first_token_N, length_N)
 
         start_N = np.array([text.start for text in cut_texts], np.int64)
         stop_N = np.array([text.stop for text in cut_texts], np.int64)
         is_inside_T = (start_N[text_T] <= position_T) & (position_T < stop_N[text_T])
 
         # The unknown token is declared as special, but stands for text.
-        is_unknown_T = np.isin(ids_T, list(self.tokenizer.unknown)) & is_inside_T
-        is_special_T = np.isin(ids_T, list(self.tokenizer.special))
+        is_unknown_T = np.isin(ids_T, list(self.tokenizer.unknown_ids)) & is_inside_T
+        is_special_T = np.isin(ids_T, list(self.tokenizer.special_ids))
         is_own_T = (~is_special_T & is_inside_T) | is_unknown_T
 
-        own_N = np.bincount(text_T[is_own_T], minlength=num_texts)
-        unknown_N = np.bincount(text_T[is_unknown_T], minlength=num_texts)
-        return own_N, unknown_N
+        num_own_N = np.bincount(text_T[is_own_T], minlength=num_texts)
+        num_unknown_N = np.bincount(text_T[is_unknown_T], minlength=num_texts)
+        return num_own_N, num_unknown_N
 
     def _count_doubled(self, cut_texts: Sequence[CutText]) -> dict[str, int]:
-        """Count the texts that hold a special token which the tokenizer adds too.
+        """Count the texts that hold a special token which is also added to every text.
 
         Returns:
-            The name of such a token -> the number of texts with it.
+            Such a token, as the vocabulary spells it -> the number of texts with it.
         """
         texts_by_token: Counter[int] = Counter()
         for text in cut_texts:
@@ -270,7 +293,8 @@ class Tokens:
             else:
                 texts_by_token.update(self._added_inside_markup(text))
         return {
-            self.tokenizer.name(token): count for token, count in texts_by_token.items()
+            self.tokenizer.token_text(token): count
+            for token, count in texts_by_token.items()
         }
 
     def _repeated_at_edges(self, text: CutText) -> set[int]:
@@ -284,21 +308,26 @@ class Tokens:
     def _added_inside_markup(self, text: CutText) -> set[int]:
         """Special tokens with which the text itself begins or ends inside its markup.
 
-        Only the text is searched, since the markup may repeat a token on purpose.
+        White space at the ends of the text is skipped. Only the text is searched, since
+        the markup may repeat a token on purpose.
         """
         is_space = self.tokenizer.is_space
         own_ids = text.ids[text.start : text.stop]
         first_ids = [token for token in own_ids[:EDGE_TOKENS] if not is_space(token)]
         last_ids = [token for token in own_ids[-EDGE_TOKENS:] if not is_space(token)]
-        return {*first_ids[:1], *last_ids[-1:]} & self.tokenizer.added
+        return {*first_ids[:1], *last_ids[-1:]} & self.tokenizer.added_ids
 
     def _cut_texts(self, rows: Sequence[str]) -> list[CutText]:
+        """Tokenise texts, with their prompts, and cut them at the maximum length."""
         if self._cuts_afterwards:
             return self._cut_in_prompts(rows)
         return self._cut_by_tokenizer(rows)
 
     def _cut_by_tokenizer(self, rows: Sequence[str]) -> list[CutText]:
-        """Let the tokenizer cut texts that have no prompt."""
+        """Let the tokenizer cut texts that have no prompt.
+
+        All tokens of a text count as its own here, the special ones included.
+        """
         cut_texts = [
             CutText(list(ids), 0, len(ids), truncated=False)
             for ids in self.tokenizer.cut_ids(rows, self.max_length)
@@ -358,6 +387,7 @@ class Tokens:
         return cut_texts
 
     def _wrap(self, row: str) -> WrappedText:
+        """Put the chat template's markup, or the prompt, around a text."""
         if self.chat is not None:
             return self.chat.wrap(row)
         return wrap_in_prompt(self.prompt or TEXT_PLACEHOLDER, row)
@@ -372,12 +402,13 @@ def find_own_tokens(
 
     Args:
         offsets: the first character of every token, and the one behind its last.
-        is_ordinary_T: whether a token is not a special one.
+        is_ordinary_T: whether each token is not a special one.
         wrapped: the text inside its prompt.
 
     Returns:
-        Whether a token holds a character of the text, (T,); and whether it holds
-        characters of the text only, and none of the prompt, (T,).
+        Whether each token holds a character of the text, (T,); and whether it holds
+        characters of the text only, and none of the prompt, (T,). A special token does
+        neither.
     """
     offsets_T2 = np.asarray(offsets, np.int64).reshape(-1, 2)
     start_T = offsets_T2[:, 0]
@@ -407,10 +438,18 @@ def cut_around_prompt(
 
     Args:
         ids: tokens of the prompt and the text.
-        is_own_T: whether a token holds a character of the text.
-        is_removable_T: whether a token holds no character of the prompt.
+        is_own_T: whether each token holds a character of the text.
+        is_removable_T: whether each token holds characters of the text only, and none
+            of the prompt.
         max_length: the most tokens of the result.
         at_beginning: whether the beginning of the text is cut off instead of its end.
+
+    Returns:
+        The tokens that are left. If no own token is left, ``start`` and ``stop`` are 0;
+        this holds for an empty text too.
+
+    Raises:
+        DataError: there are tokens of the prompt between tokens of the text.
     """
     own_positions = np.flatnonzero(is_own_T)
     removable_positions = np.flatnonzero(is_removable_T)
@@ -419,7 +458,8 @@ def cut_around_prompt(
     if num_own and own_positions[-1] - own_positions[0] + 1 != num_own:
         raise DataError("the tokens of a text do not stand together in its prompt")
 
-    # The prompt may need all the room, and leave none for the text.
+    # The prompt leaves no room for the text, or the text has no token. The prompt
+    # itself may be too long, and is then cut at its end.
     if num_own <= max(excess, 0) or len(removable_positions) < excess:
         return CutText(ids[:max_length], 0, 0, truncated=excess > 0)
 

@@ -55,24 +55,27 @@ SAVE_ANEW = (
 )
 
 
-def unexplained(
+def find_suspicious_tensors(
     model: Any, unused: Iterable[str], shapes: Mapping[str, Sequence[int]]
 ) -> list[str]:
     """Find the unused tensors that are not known to be harmless.
 
     Args:
         model: a model of transformers.
-        unused: names of the unused tensors, as transformers reports them.
-        shapes: name in the files -> shape of the tensor.
+        unused: names of the tensors in the files for which the model has no parameter,
+            as transformers reports them.
+        shapes: name in the files -> shape of the tensor. A name may be missing: then
+            the name alone decides whether the tensor is harmless.
 
     Returns:
-        Their names, sorted.
+        Names of the suspicious tensors, sorted; an empty list if all are harmless.
     """
     prefix = f"{model.base_model_prefix}."
     own_modules = {name for name, _ in model.named_children()}
     suspects = set()
     for name in unused:
         module = name.removeprefix(prefix).split(".")[0]
+        # "decoder" is beside BERT, but part of a model that has such a module itself.
         is_beside = module not in own_modules and _is_beside_model(module, name)
         is_harmless = is_beside or _is_harmless(name, shapes.get(name, ()))
         if not is_harmless:
@@ -90,22 +93,37 @@ def unexplained(
 def _is_beside_model(module: str, name: str) -> bool:
     """Whether a tensor belongs to a head, a decoder or another tower.
 
-    ``module`` is the first part of the tensor's name.
+    Args:
+        module: the first part of the tensor's name, without the model's prefix.
+        name: the whole name.
     """
+    # An adapter changes the layers, even if its module is called as a head is.
     if ADAPTER_TENSOR.search(name):
         return False
     return MODULE_BESIDE_MODEL.search(module) is not None
 
 
 def _is_harmless(name: str, shape: Sequence[int]) -> bool:
-    """Whether the model computes the tensor by itself, or has it in a head."""
+    """Whether a tensor is known to change no state, whatever module it is in.
+
+    It is a causal mask or another tensor that the model computes by itself, or part of
+    the head of a language model. ``shape`` is empty if it is not known.
+    """
     if CAUSAL_MASK.search(name) and len(shape) == CAUSAL_MASK_AXES:
         return True
     return HARMLESS_TENSOR.search(name) is not None
 
 
 def remedy(model: Any, names: Iterable[str]) -> str | None:
-    """Advise what to do about unused tensors; None if their names do not show it."""
+    """Advise what to do about unused tensors, as the last line of an error message.
+
+    Args:
+        model: the model, which has no parameter for these tensors.
+        names: names of the tensors. The first one that shows what is wrong decides.
+
+    Returns:
+        None if no name shows what to do.
+    """
     num_layers = getattr(model.config.get_text_config(), "num_hidden_layers", None)
     for name in names:
         if ADAPTER_TENSOR.search(name):
@@ -129,13 +147,21 @@ def remedy(model: Any, names: Iterable[str]) -> str | None:
 
 @cache
 def _mappings() -> list[Any]:
-    """All maps of transformers from configurations to model classes."""
+    """The maps of transformers from a configuration's class to model classes.
+
+    There is one for every task. ``dir`` finds them, since transformers lists them
+    nowhere.
+    """
     names = [name for name in dir(transformers) if MAPPING.fullmatch(name)]
     return [getattr(transformers, name) for name in names]
 
 
 def _task_classes(model_config: Any) -> Iterator[type]:
-    """Yield the model classes of a configuration; those that it names come first."""
+    """Yield the model classes for all tasks that a configuration can build.
+
+    Every class is yielded once. The class that the configuration names comes first,
+    because it is the likeliest to have the tensors of the files.
+    """
     names = model_config.architectures or ()
     candidates: list[Any] = [getattr(transformers, name, None) for name in names]
     for mapping in _mappings():
@@ -145,7 +171,7 @@ def _task_classes(model_config: Any) -> Iterator[type]:
         else:
             candidates.append(mapped)
 
-    # Some mapped classes are for another class of configurations.
+    # A map may hold None, or a class that is for another class of configurations.
     yielded = set()
     for candidate in candidates:
         config_class = getattr(candidate, "config_class", None)
@@ -155,9 +181,18 @@ def _task_classes(model_config: Any) -> Iterator[type]:
 
 
 def _tensor_names(task_class: type, model_config: Any, prefix: str) -> set[str]:
-    """Names of a task model's tensors, with the inner model's prefix and without."""
+    """Names of the tensors in a model for a task, each with the prefix and without.
+
+    Args:
+        task_class: the class of the model, such as ``BertForMaskedLM``.
+        model_config: transformers' configuration of the model.
+        prefix: what the task model puts before the names of the encoder: "bert.".
+
+    Returns:
+        An empty set if the class cannot build a model of this configuration.
+    """
     names: set[str] = set()
-    # A class that cannot build this configuration has no tensors to compare.
+    # On the device "meta", a model has names and shapes, and takes no memory.
     with suppress(Exception), torch.device("meta"):
         task_model: Any = task_class(copy.deepcopy(model_config))
         tensors = (*task_model.named_parameters(), *task_model.named_buffers())

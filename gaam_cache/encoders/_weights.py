@@ -16,8 +16,8 @@ from gaam_cache.common.errors import CacheError, ConfigError
 from gaam_cache.common.messages import visible
 from gaam_cache.encoders._adapters import apply_adapter
 from gaam_cache.encoders._gguf import load_gguf
-from gaam_cache.encoders._located import Located, count_more, library_errors_as
-from gaam_cache.encoders._unused import SAVE_ANEW, remedy, unexplained
+from gaam_cache.encoders._located import LocatedEncoder, count_more, library_errors_as
+from gaam_cache.encoders._unused import SAVE_ANEW, find_suspicious_tensors, remedy
 
 SelectPart = Callable[[Any], Any]
 """A function that takes a model and returns the part of it that is run."""
@@ -38,7 +38,7 @@ class StoredTensor(NamedTuple):
 
 
 def load_trained(
-    located: Located,
+    located: LocatedEncoder,
     model_config: transformers.PretrainedConfig,
     name: str,
     dtype: str,
@@ -75,15 +75,15 @@ def load_trained(
     _check_parameters(model, info, name, located, select_part)
     _check_quantised(model, stored, name, located)
     shapes = {key: tensor.shape for key, tensor in stored.items()}
-    unused = unexplained(model, info["unexpected_keys"], shapes)
-    if unused:
+    suspicious = find_suspicious_tensors(model, info["unexpected_keys"], shapes)
+    if suspicious:
         raise ConfigError(
             f"the files of '{name}' hold weights that its model does not take",
             expected="weights of the model, and of heads, which play no part "
             "in its states",
-            found=_name_first(unused),
+            found=_name_first(suspicious),
             where=str(located.path),
-            hint=remedy(model, unused) or SAVE_ANEW,
+            hint=remedy(model, suspicious) or SAVE_ANEW,
         )
     if located.adapter is not None:
         apply_adapter(model, located.adapter, name)
@@ -91,19 +91,20 @@ def load_trained(
 
 
 def _load_safetensors(
-    located: Located,
+    located: LocatedEncoder,
     model_config: transformers.PretrainedConfig,
     options: dict[str, Any],
 ) -> tuple[Any, dict[str, Any], dict[str, StoredTensor]]:
     """Load the model from safetensors files.
 
     Returns:
-        The model; transformers' report on loading it; and the shapes and types of the
-        tensors in the files, by name.
+        The model; transformers' report on loading it, with keys such as
+        "missing_keys"; and the shapes and types of the tensors in the files, by name.
     """
     model_class = type(skeleton(model_config))
-    # By itself transformers would read any file in the folder. So it gets the tensors
-    # of the right files.
+    # By itself, transformers would read any file in the folder. So it gets no folder,
+    # but the tensors of the right files. A slice is read when transformers needs it:
+    # until then, the files must stay open.
     with ExitStack() as open_files:
         slices: dict[str, Any] = {}
         for file in located.weight_files():
@@ -135,7 +136,7 @@ def _load_safetensors(
     return model, info, stored
 
 
-def _refuse_duplicates(names: set[str], located: Located) -> None:
+def _refuse_duplicates(names: set[str], located: LocatedEncoder) -> None:
     """Refuse two tensors for one parameter, of which transformers takes the last.
 
     ``names`` are the names of such tensors; without any, nothing happens.
@@ -151,6 +152,7 @@ def _refuse_duplicates(names: set[str], located: Located) -> None:
 
 
 def _open_safetensors(file: Path) -> Any:
+    """Open a file of weights, to be closed by the caller; refuse a damaged file."""
     try:
         return safe_open(file, framework="pt")
     except SafetensorError as error:
@@ -171,20 +173,21 @@ def _check_parameters(
     model: Any,
     info: dict[str, Any],
     name: str,
-    located: Located,
+    located: LocatedEncoder,
     select_part: SelectPart,
 ) -> None:
     """Refuse a model if a parameter of the part that is run has no tensor of its size.
 
     ``info`` is transformers' report on loading the model.
     """
+    # Name of a parameter -> what is wrong with its tensor.
     problems = {
         key: f"{stored_shape} and not {shape}"
         for key, stored_shape, shape in info["mismatched_keys"]
     }
-    missing_keys = info["missing_keys"] - _find_computed(model)
+    missing_keys = info["missing_keys"] - _names_of_computed_tensors(model)
     problems |= dict.fromkeys(missing_keys, "missing")
-    bad_keys = sorted(_find_used(model, select_part) & problems.keys())
+    bad_keys = sorted(_names_in_part(model, select_part) & problems.keys())
     if not bad_keys:
         return
 
@@ -202,17 +205,20 @@ def _check_parameters(
     )
 
 
-def _find_used(model: Any, select_part: SelectPart) -> set[str]:
-    """Names of the tensors in the part of a model that is run."""
+def _names_in_part(model: Any, select_part: SelectPart) -> set[str]:
+    """Names of the tensors that decide the states: those in the part that is run.
+
+    They are the names that the tensors have in the whole model.
+    """
     # Tied parameters share one tensor under several names: compare tensors, not names.
     part = select_part(model)
     part_ids = {id(tensor) for tensor in (*part.parameters(), *part.buffers())}
     named_tensors = (*model.named_parameters(), *model.named_buffers())
-    used = {name for name, tensor in named_tensors if id(tensor) in part_ids}
-    return {name for name in used if not UNUSED_WEIGHTS.search(name)}
+    names = {name for name, tensor in named_tensors if id(tensor) in part_ids}
+    return {name for name in names if not UNUSED_WEIGHTS.search(name)}
 
 
-def _find_computed(model: Any) -> set[str]:
+def _names_of_computed_tensors(model: Any) -> set[str]:
     """Names of sinusoidal position embeddings, which need no tensor in a file.
 
     The model computes them.
@@ -228,7 +234,15 @@ def _find_computed(model: Any) -> set[str]:
 def _remedy_of_wrapper(unused: Sequence[str], missing_key: str) -> str | None:
     """Advise to save the model itself, if its weights were saved inside a wrapper.
 
-    A wrapper puts its prefix before the names of the tensors.
+    A wrapper, such as that of a training library, puts its prefix before the names of
+    the tensors. The file then holds "module.embeddings" where "embeddings" is missing.
+
+    Args:
+        unused: names of tensors in the files that the model does not take.
+        missing_key: name of a parameter that has no tensor in the files.
+
+    Returns:
+        None if no unused name ends with the missing one.
     """
     for key in unused:
         if key.endswith(f".{missing_key}"):
@@ -241,9 +255,16 @@ def _remedy_of_wrapper(unused: Sequence[str], missing_key: str) -> str | None:
 
 
 def _check_quantised(
-    model: Any, stored: Mapping[str, StoredTensor], name: str, located: Located
+    model: Any, stored: Mapping[str, StoredTensor], name: str, located: LocatedEncoder
 ) -> None:
-    """Refuse integers in the place of weights if no configuration explains them."""
+    """Refuse integers in the place of weights if no configuration explains them.
+
+    Args:
+        model: the loaded model.
+        stored: the tensors in the files, by name; empty for a GGUF file.
+        name: the encoder's name, for the message.
+        located: the encoder's files.
+    """
     # If the model has a quantizer, transformers knows what the integers stand for.
     if getattr(model, "hf_quantizer", None) is not None:
         return
@@ -253,6 +274,7 @@ def _check_quantised(
     }
     quantised = []
     for key, tensor in sorted(stored.items()):
+        # Files may hold the names with the prefix of the model, or without it.
         is_weight = key in weight_names or key.removeprefix(prefix) in weight_names
         if is_weight and INTEGER_TYPE.fullmatch(tensor.dtype):
             quantised.append(key)
@@ -273,10 +295,11 @@ def _name_first(names: Sequence[str]) -> str:
 
 
 def copy_mapped_weights(model: nn.Module) -> None:
-    """Copy weights on the CPU into memory: they may be views of a file that may change.
+    """Replace all weights on the CPU by copies in memory, in place.
 
-    Call this after the model has moved to its GPU. The weights there are copies
-    already, and a 13B model has 26 GB of them.
+    Loaded weights may be views of a file, and somebody may change the file. Call this
+    after the model has moved to its GPU. The weights there are copies already, and a
+    13B model has 26 GB of them.
     """
     for tensor in (*model.parameters(), *model.buffers()):
         if tensor.device.type == "cpu":
@@ -289,7 +312,11 @@ def copy_mapped_weights(model: nn.Module) -> None:
 
 
 def offloaded_weights(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Yield weights that accelerate keeps on the CPU until a layer runs on a GPU."""
+    """Yield weights that accelerate keeps on the CPU until a layer runs on a GPU.
+
+    Each is a dictionary of tensors by name; the same dictionary may come several times.
+    A model without weights of this kind yields nothing.
+    """
     for module in model.modules():
         for hook in _hooks(module):
             weights = getattr(hook, "weights_map", None)
@@ -302,9 +329,15 @@ def offloaded_weights(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 
 def entry_device(model: nn.Module) -> torch.device:
-    """The device of the first weights of a model that accelerate has spread out."""
+    """The device on which the first layer of a model computes.
+
+    accelerate has spread the layers over several devices. The first module that has
+    weights decides; a model without weights computes on the CPU.
+    """
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
+            # Weights may wait on the CPU until accelerate moves them to a GPU: then
+            # the hook knows the GPU.
             for hook in _hooks(module):
                 device = getattr(hook, "execution_device", None)
                 if device is not None:
@@ -314,8 +347,12 @@ def entry_device(model: nn.Module) -> torch.device:
 
 
 def _hooks(module: nn.Module) -> Sequence[Any]:
-    """The hooks with which accelerate runs a module."""
+    """The hooks with which accelerate runs a module.
+
+    Without accelerate, the only entry is None, which has no attribute of a hook.
+    """
     hook = getattr(module, "_hf_hook", None)
+    # A hook may hold several others.
     hooks: Sequence[Any] = getattr(hook, "hooks", (hook,))
     return hooks
 
@@ -346,7 +383,11 @@ def _build(model_config: transformers.PretrainedConfig) -> Any:
 
 
 def skeleton(model_config: transformers.PretrainedConfig) -> Any:
-    """Build the model in float32, without memory for its weights."""
+    """Build the model in float32, without memory for its weights.
+
+    Its tensors have shapes and no numbers.
+    """
+    # Building a model changes the configuration, and the caller needs the original.
     with torch.device("meta"):
         return _build(copy.deepcopy(model_config))
 

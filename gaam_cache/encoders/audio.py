@@ -71,6 +71,7 @@ class AudioEncoder(ModelEncoder):
     _front_end: _FrontEnd
 
     def _read_preprocessor(self) -> None:
+        """Load and measure the feature extractor; set ``max_length`` in positions."""
         # torch repeats this warning for every layer of WavLM.
         warnings.filterwarnings(
             "ignore", "Support for mismatched key_padding_mask", UserWarning
@@ -84,6 +85,7 @@ class AudioEncoder(ModelEncoder):
         self.max_length = self._front_end.positions(self._front_end.max_samples)
 
     def _settings(self) -> dict[str, Any]:
+        """How sounds are cut, resampled and turned into features, as JSON values."""
         front_end = self._front_end
         settings: dict[str, Any] = {
             "features": front_end.identity(),
@@ -99,7 +101,7 @@ class AudioEncoder(ModelEncoder):
         return settings
 
     def reference_rows(self) -> Sequence[FixedSound]:
-        """Two short sounds."""
+        """Two short sounds at the encoder's rate."""
         return fixed_sounds(self._front_end.rate)
 
     def prepare(self, rows: Sequence[Any]) -> Inputs:
@@ -124,14 +126,22 @@ class AudioEncoder(ModelEncoder):
         return f"{super().describe_row(inputs, row)} of {seconds:.2f} s at {rate:,} Hz"
 
     def fit(self, rows: Mapping[str, Rows]) -> None:
-        """Refuse too short sounds before anything is computed."""
+        """Refuse sounds too short for one position, before anything is computed.
+
+        Nothing is learned from the rows.
+        """
         for split_rows in rows.values():
             for number, sound in enumerate(split_rows.inputs, start=1):
                 if not self._front_end.positions(self._front_end.extent(sound)):
                     raise self.refuse_empty(sound, f"{split_rows.origin}, row {number}")
 
     def refuse_empty(self, row: Any, where: str) -> DataError:
-        """Build the error for a sound too short for one position."""
+        """Build the error for a sound too short for one position.
+
+        Args:
+            row: the sound.
+            where: its split and number, for the message.
+        """
         least_seconds = self._front_end.least_samples / self._front_end.rate
         return DataError(
             "a sound is too short for the encoder",
@@ -146,6 +156,7 @@ class AudioEncoder(ModelEncoder):
         part: nn.Module,
         model: nn.Module,  # noqa: ARG002
     ) -> _SoundForward:
+        """Build the forward of the model, which asks the front end for lengths."""
         forward = _SoundForward(part, device=self.device, pooling=self._config.pool)
         forward.front_end = self._front_end
         # The published protocol has no mask: its encoder reads the zeros too.
@@ -158,13 +169,17 @@ class AudioEncoder(ModelEncoder):
         part: nn.Module,  # noqa: ARG002
         probe_length: int,  # noqa: ARG002
     ) -> ProbeRows:
-        """Make noise of all lengths and tones of the short ones, the shortest first."""
+        """Make sounds for the probe, from the shortest to the longest.
+
+        There is noise of every length, and a tone beside it of the short lengths.
+        """
         front_end = self._front_end
         lengths, longest_pair = self._probe_lengths()
         clips: list[_Clip] = []
         short_extent = 0
         for number, length in enumerate(lengths):
-            # Alternate between the fewest and the most samples of a length.
+            # Alternate between the fewest and the most samples of a length. Both must
+            # be possible for a sound.
             extent = front_end.sample_range(length)[number % 2]
             extent = max(front_end.least_samples, min(extent, front_end.max_samples))
             clips.append(front_end.make_clip(noise(extent, number), extent))
@@ -189,10 +204,13 @@ class AudioEncoder(ModelEncoder):
         if front_end.width is not None:
             return [max(1, longest // 3), longest], longest // 3
 
-        between = [n for n in (*PAIR_LENGTHS, LONGEST_PROBE) if shortest < n < longest]
-        lengths = sorted({shortest, *between, longest})
-        lengths = [n for n in lengths if n <= LONGEST_PROBE] or [longest]
-        return lengths, PAIR_LENGTHS[-1]
+        usual_lengths = (*PAIR_LENGTHS, LONGEST_PROBE)
+        possible_lengths = [n for n in usual_lengths if shortest < n < longest]
+        lengths = sorted({shortest, *possible_lengths, longest})
+        # A probe of longer sounds would take too long. If even the shortest sound is
+        # longer, the probe needs a length nevertheless.
+        probe_lengths = [n for n in lengths if n <= LONGEST_PROBE] or [longest]
+        return probe_lengths, PAIR_LENGTHS[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +226,10 @@ class _Clip:
         return self.extent
 
     def __getitem__(self, backwards: slice) -> _Clip:
-        """``[::-1]``: another sound of the same length."""
+        """Another sound of the same length: the features in the order of a slice.
+
+        The probe asks for ``[::-1]``, which is the sound backwards.
+        """
         x = np.ascontiguousarray(self.x[backwards])
         return _Clip(x, self.num_real, self.extent)
 
@@ -224,14 +245,26 @@ class _FrontEnd:
         published: whether the published protocol holds. Sounds are then filled with
             zeros to 5 s and not normalised, and all positions are pooled.
         rate: samples a second that the encoder takes.
-        seconds: length of the longest sound.
-        max_samples: samples of the longest sound.
+        seconds: length of the longest sound that is encoded whole.
+        max_samples: samples of this sound.
         input_name: the model's argument for the features.
     """
 
     def __init__(
         self, folder: Path, part: nn.Module, *, seconds: float | None, published: bool
     ) -> None:
+        """Load the feature extractor of an encoder, and measure both numbers.
+
+        Args:
+            folder: folder of the feature extractor's configuration.
+            part: the part of the model that is run, on the device "meta".
+            seconds: length of the longest sound; None for the default.
+            published: whether the published protocol holds.
+
+        Raises:
+            Unusable: the numbers of features or positions follow no simple rule.
+            ConfigError: the encoder does not allow ``seconds`` or ``published``.
+        """
         auto_extractor: Any = transformers.AutoFeatureExtractor
         self._extractor = auto_extractor.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
@@ -254,16 +287,25 @@ class _FrontEnd:
         self.max_samples = math.ceil(self.seconds * self.rate)
         self._measure_positions(part)
 
-        shortest = self.to_positions.first(self.to_positions.least)
-        self.least_samples = self.to_features.first(
-            max(shortest, self.to_features.least)
+        # The model needs some rows of features for a position, and the feature
+        # extractor yields no fewer rows than its least output.
+        fewest_features = self.to_positions.fewest_inputs(
+            self.to_positions.least_output
+        )
+        self.least_samples = self.to_features.fewest_inputs(
+            max(fewest_features, self.to_features.least_output)
         )
         """Samples of the shortest sound with a position."""
 
     def _measure_features(self, arguments: Set[str]) -> None:
         """Learn the shape of the features and their number from three sounds.
 
-        ``arguments`` are the names of the model's arguments.
+        The third sound is the first one again, to find out whether the feature
+        extractor draws random numbers. This sets ``input_name``, ``is_waveform``,
+        ``to_features`` and what ``_compute_features`` needs.
+
+        Args:
+            arguments: names of the model's arguments.
         """
         short = noise(round(SHORT_NOISE_SECONDS * self.rate))
         long = noise(round(LONG_NOISE_SECONDS * self.rate))
@@ -299,7 +341,7 @@ class _FrontEnd:
         # The extractor would cut noise that is longer than its fixed length.
         seconds = LONG_NOISE_SECONDS if has_fixed_length else 10 * LONG_NOISE_SECONDS
         self.to_features = fit_downsampling(
-            lambda samples: self._features(noise(samples))[1],
+            lambda samples: self._compute_features(noise(samples))[1],
             len(short),
             round(seconds * self.rate),
             f"the output of its {self._name}",
@@ -314,13 +356,17 @@ class _FrontEnd:
     ) -> int:
         """Find the axis of time in the shape of the features.
 
-        A longer sound makes this axis longer. If it does not, the axis is the one that
-        is as long as the mask.
+        A longer sound makes this axis longer. If no axis gets longer, because all
+        sounds are filled to one length, the axis is the one that is as long as the
+        mask.
 
         Args:
-            shape: of the features of a short sound.
-            long_shape: of the features of a longer sound.
-            mask_shape: of the mask of the short sound; None without a mask.
+            shape: shape of the features of a short sound.
+            long_shape: shape of the features of a longer sound.
+            mask_shape: shape of the mask of the short sound; None without a mask.
+
+        Raises:
+            Unusable: no axis or several axes fit.
         """
         axes = range(len(shape))
         if shape != long_shape and len(shape) == len(long_shape):
@@ -328,6 +374,7 @@ class _FrontEnd:
         else:
             time_axes = [axis for axis in axes if mask_shape == (shape[axis],)]
 
+        # There must be one such axis, and a mask must have an entry for every row.
         if len(time_axes) == 1:
             [time_axis] = time_axes
             if mask_shape in (None, (shape[time_axis],)):
@@ -338,10 +385,14 @@ class _FrontEnd:
         )
 
     def _choose_seconds(self, seconds: float | None) -> float:
-        """Choose the length of the longest sound: the user's choice, or a default."""
+        """Choose the length of the longest sound: the user's choice, or a default.
+
+        ``seconds`` is the user's choice; None without one.
+        """
+        # An extractor that fills every sound to one length would cut a longer sound.
         limit = math.inf
         if self._fixed_length:
-            limit = self.to_features.last(self._fixed_length) / self.rate
+            limit = self.to_features.most_inputs(self._fixed_length) / self.rate
         if seconds is not None and seconds > limit:
             raise ConfigError(
                 "clip-seconds is more than the encoder takes at once",
@@ -355,7 +406,11 @@ class _FrontEnd:
         return min(DEFAULT_MAX_SECONDS, limit)
 
     def _measure_positions(self, part: nn.Module) -> None:
-        """Measure the number of positions as a function of the rows of features."""
+        """Measure the number of positions as a function of the rows of features.
+
+        This sets ``to_positions`` and ``width``. ``part`` is the part of the model that
+        is run, without weights.
+        """
         self.width: int | None = None
         """P of every sound, if all sounds are filled to one length."""
         if self._fixed_length is not None:
@@ -365,11 +420,13 @@ class _FrontEnd:
                     f"{self._fixed_length:,} {self.input_name} give {self.width:,} "
                     "states"
                 )
-            # Every stride begins a position, so that an incomplete one counts too.
+            # A position stands for ``stride`` rows of features. The last position of a
+            # sound may hold fewer of its rows, and counts too.
             stride = self._fixed_length // self.width
             self.to_positions = Downsampling(offset=stride - 1, stride=stride)
             return
 
+        # Count the positions of about one second, and of the longest sound.
         high = self.to_features(self.max_samples)
         low = max(1, min(self.to_features(self.rate), high // 3))
         self.to_positions = fit_downsampling(
@@ -382,7 +439,7 @@ class _FrontEnd:
         if self.published:
             self.width = self.to_positions(self.max_samples)
 
-    def _features(
+    def _compute_features(
         self, samples_S: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], int]:
         """Compute the features of a sound.
@@ -398,7 +455,12 @@ class _FrontEnd:
         return x, num_real
 
     def _extract(self, samples_S: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
-        """Run the feature extractor on one sound; the results have no batch axis."""
+        """Run the feature extractor on one sound.
+
+        Returns:
+            Its outputs by name, without the axis of a batch. They are the features, and
+            a mask if the feature extractor has one.
+        """
         try:
             output = self._extractor(
                 samples_S,
@@ -415,25 +477,30 @@ class _FrontEnd:
             ) from error
 
     @torch.no_grad()
-    def _count_positions(self, part: nn.Module, features: int) -> int:
-        """Count the positions of so many rows of features, by a model without weights.
+    def _count_positions(self, part: nn.Module, num_features: int) -> int:
+        """Count the positions that the model makes of a number of rows of features.
 
-        Its tensors are on the device "meta": they have shapes and no numbers.
+        ``part`` is the part of the model that is run, on the device "meta". Tensors
+        there have shapes and no numbers, so that running it takes no time.
         """
-        shape = (1, features, *self._row_shape)
-        x = self.shaped(torch.zeros(shape, dtype=torch.float32, device="meta"))
+        shape = (1, num_features, *self._row_shape)
+        x = self.move_time_axis(torch.zeros(shape, dtype=torch.float32, device="meta"))
         try:
             output = part(**{self.input_name: x}, output_hidden_states=True)
             _, positions, _ = output.hidden_states[-1].shape
         # The model is code of other projects, and may raise any error.
         except Exception as error:
             raise Unusable(
-                f"it fails on {features:,} {self.input_name}: {error_summary(error)}"
+                f"it fails on {num_features:,} {self.input_name}: "
+                f"{error_summary(error)}"
             ) from error
         return int(positions)
 
     def identity(self) -> str:
-        """The code that decides the features, beside the extractor's configuration."""
+        """Text for the fingerprint: the code that computes the features.
+
+        The feature extractor's configuration is hashed as a file.
+        """
         # If the features are not just samples, the versions of libraries decide them.
         if self.is_waveform:
             return self._name
@@ -443,16 +510,23 @@ class _FrontEnd:
             f"torch {torch_version}"
         )
 
-    def shaped(self, x_BT: Tensor) -> Tensor:
-        """Move time to its axis in the model's input; ``x_BT`` has it second."""
+    def move_time_axis(self, x_BT: Tensor) -> Tensor:
+        """Move the axis of time to where the model's input has it.
+
+        ``x_BT`` are the features of a batch, with time as the second axis, and maybe
+        more axes behind it.
+        """
         return x_BT.movedim(1, self._time_axis + 1).contiguous()
 
     def max_frames(self, rate: int) -> int:
-        """Length of the longest sound in samples of a file with that rate."""
+        """Samples of the longest sound in a file that has ``rate`` samples a second."""
         return math.ceil(self.seconds * rate)
 
     def extent(self, sound: Any) -> int:
-        """Samples S of a sound after cutting and resampling."""
+        """Number of samples S of a sound after cutting and resampling.
+
+        It follows from the file's length and rate: nothing is decoded.
+        """
         rate: int = sound.rate
         frames: int = min(sound.frames, self.max_frames(rate))
         # Round to the nearest sample, halves up; integers do so without an error.
@@ -460,20 +534,21 @@ class _FrontEnd:
         return min(extent, self.max_samples)
 
     def positions(self, extent: int) -> int:
-        """Number of pooled positions of a sound of so many samples.
+        """Number of pooled positions of a sound with ``extent`` samples.
 
-        Positions behind the sound do not count, except in the published protocol.
+        It is 0 for a sound that is too short. Positions behind the sound do not count,
+        except in the published protocol.
         """
         if self.published:
             return self.width or 0
         return self.to_positions(self.to_features(extent))
 
     def sample_range(self, positions: int) -> tuple[int, int]:
-        """The fewest and the most samples of a sound with so many positions."""
-        fewest_features = self.to_positions.first(positions)
-        most_features = self.to_positions.last(positions)
-        fewest = self.to_features.first(fewest_features)
-        return fewest, self.to_features.last(most_features)
+        """The fewest and the most samples of a sound with this number of positions."""
+        fewest_features = self.to_positions.fewest_inputs(positions)
+        most_features = self.to_positions.most_inputs(positions)
+        fewest = self.to_features.fewest_inputs(fewest_features)
+        return fewest, self.to_features.most_inputs(most_features)
 
     def read_clip(self, sound: Any) -> _Clip:
         """Decode a sound, cut it, resample it and compute its features."""
@@ -488,15 +563,22 @@ class _FrontEnd:
     def make_clip(self, samples_S: NDArray[np.float32], extent: int) -> _Clip:
         """Compute the features of samples at the encoder's rate.
 
-        A sound with another number of samples than ``extent`` is refused.
+        Args:
+            samples_S: the samples.
+            extent: number of samples that the file promises.
+
+        Raises:
+            DataError: the number of samples or of features is another one, or the
+                feature extractor fails.
         """
+        # In the published protocol, the features are the samples with zeros behind.
         if self.published:
             x = np.pad(samples_S, (0, self.max_samples - len(samples_S)))
             num_real = len(x)
             expected = len(x)
         else:
             try:
-                x, num_real = self._features(samples_S)
+                x, num_real = self._compute_features(samples_S)
             except Unusable as reason:
                 raise DataError(
                     "the encoder's feature extractor cannot read a sound",
@@ -510,7 +592,8 @@ class _FrontEnd:
                 expected=f"{extent:,} samples, {expected:,} {self.input_name}",
                 found=f"{len(samples_S):,} and {num_real:,}",
             )
-        # If all sounds are filled to one length, the encoder reads the filling too.
+        # If all sounds are filled to one length, the encoder reads the filling too, and
+        # the mask must not hide it.
         if self.width is not None:
             num_real = len(x)
         return _Clip(x=x, num_real=num_real, extent=extent)
@@ -529,19 +612,22 @@ class _SoundForward(Forward):
             x_BT[row, : len(clip.x)] = clip.x
 
         # The mask counts rows of features, while pooling counts positions.
-        real_B = np.array([clip.num_real for clip in items])
-        pooled_B = np.array([self.front_end.positions(clip.extent) for clip in items])
-        mask_BT = (np.arange(width) < real_B[:, None]).astype(np.int64)
-        features = self.front_end.shaped(self.to_device(x_BT)).to(self.dtype)
+        num_real_B = np.array([clip.num_real for clip in items])
+        num_pooled_B = np.array(
+            [self.front_end.positions(clip.extent) for clip in items]
+        )
+        mask_BT = (np.arange(width) < num_real_B[:, None]).astype(np.int64)
+        features = self.front_end.move_time_axis(self.to_device(x_BT)).to(self.dtype)
         return Batch(
             inputs={self.front_end.input_name: features},
-            length_B=self.to_device(pooled_B),
-            padded=int(real_B.min()) < width,
+            length_B=self.to_device(num_pooled_B),
+            padded=int(num_real_B.min()) < width,
             positions=self.front_end.width or self.front_end.to_positions(width),
             mask=self.to_device(mask_BT),
         )
 
     def _pool_layer(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
+        """Pool the states of one layer; refuse a layer that lacks some positions."""
         # A layer with fewer states shortens the sequence once more.
         if batch.positions is None or x_BTD.shape[1] < batch.positions:
             raise Unusable(
@@ -551,7 +637,14 @@ class _SoundForward(Forward):
 
 
 def _tone(number: int, samples: int, rate: int) -> NDArray[np.float32]:
-    """A rising tone after some silence."""
+    """A rising tone after some silence, for the probe: float32, (samples,).
+
+    Args:
+        number: number of the tone; another number gives another pitch.
+        samples: number of samples.
+        rate: samples a second.
+    """
+    # t is the time in seconds; the first quarter of the sound is silent
     t = np.arange(samples) / rate
     tone = 0.3 * np.sin(2 * np.pi * (200 + 40 * number + 300 * t) * t)
     tone[: samples // 4] = 0
@@ -559,6 +652,9 @@ def _tone(number: int, samples: int, rate: int) -> NDArray[np.float32]:
 
 
 def noise(samples: int, seed: int = 0) -> NDArray[np.float32]:
-    """A random sound with so many samples, for measurements."""
+    """A random sound for measurements: float32, (samples,).
+
+    The same ``seed`` gives the same sound.
+    """
     generator = np.random.default_rng(seed)
     return generator.normal(scale=0.1, size=samples).astype(np.float32)

@@ -52,6 +52,8 @@ def prefetch(make: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
         make: computes a result; it runs in the thread.
         items: what ``make`` takes; they are drawn in the caller's thread.
     """
+    # The result that the caller gets next. It is handed over only after the thread has
+    # got the item behind it.
     previous: Future[Result] | None = None
     with ThreadPoolExecutor(1) as thread:
         # Items are drawn outside of the thread, so that a user can interrupt a source
@@ -120,9 +122,10 @@ class Inputs:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Number of positions that every row takes up in a batch, without padding.
+        """Number of positions that every row takes up in a batch, (N,).
 
-        An encoder that fills all rows to one length gives every row that length.
+        Padding up to the longest row of a batch does not count. But if the encoder
+        fills all rows to one length, every row takes up that length.
         """
         length_N = np.asarray(self.lengths, dtype=np.int64)
         if self.width is None:
@@ -134,11 +137,11 @@ class Inputs:
         return [self.items[row] for row in row_B]
 
     def batches(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Sequence[Any]]:
-        """Inputs of every batch in turn; lazy ones are computed one batch ahead.
+        """Yield the inputs of every batch; lazy ones are computed one batch ahead.
 
         ``batches`` holds the indices of the rows of every batch.
         """
-        # The device would have to wait while a sound or picture is decoded.
+        # Without a thread, the device would wait while sounds or pictures are decoded.
         if isinstance(self.items, LazyItems):
             return prefetch(self.batch, batches)
         return map(self.batch, batches)
@@ -200,13 +203,20 @@ class Encoder(ABC):
         return cls.open(config)
 
     def outline(self) -> None:
-        """Set ``num_layers`` and ``hidden_size``, if possible without the weights."""
+        """Set ``num_layers`` and ``hidden_size``, if possible without the weights.
+
+        A subclass that can do so replaces this method, which loads the weights.
+        """
         self.load()
 
     def fit(self, rows: Mapping[str, Rows]) -> None:  # noqa: B027 most learn nothing
         """Learn from the training rows what the encoder needs, such as a vocabulary.
 
-        The rows of the other splits may only be checked.
+        Most encoders need nothing, and keep this empty method.
+
+        Args:
+            rows: the rows of every split. An encoder must learn from the training split
+                only; it may check the rows of the others.
         """
 
     @abstractmethod
@@ -237,7 +247,12 @@ class Encoder(ABC):
         return f"{int(inputs.lengths[row]):,} {self.unit}"
 
     def refuse_empty(self, row: Any, where: str) -> DataError:
-        """Build the error for a row of length zero."""
+        """Build the error for a row of length zero, which the caller raises.
+
+        Args:
+            row: the row, as ``prepare`` takes it.
+            where: its split and number, for the message.
+        """
         return DataError(
             f"a {self.noun} has no {self.unit} that could be pooled",
             expected=f"at least one, within a maximum length of {self.max_length}",
@@ -281,7 +296,10 @@ class Encoder(ABC):
             self._is_loaded = True
 
     def longest_of(self, rows: Iterable[Any]) -> int:  # noqa: ARG002
-        """Estimate the length of the longest row for ``load_for``, with little work."""
+        """Estimate the length of the longest row for ``load_for``, with little work.
+
+        This is the maximum length, unless a subclass looks at the rows.
+        """
         return self.max_length
 
     @abstractmethod
@@ -350,7 +368,18 @@ def open_encoder(
 
 
 def _find_class(kind: str, config: ExtractConfig) -> type[Encoder]:
-    """Find the class that ``--encoder`` names, or else that for rows of this kind."""
+    """Find the class that ``--encoder`` names, or else the class for rows of a kind.
+
+    Only some classes, such as that of tfidf, have a name for ``--encoder``. Any other
+    value of ``--encoder`` is a path or an id, and the class for the kind opens it.
+
+    Args:
+        kind: kind of the rows, such as "text".
+        config: the extraction.
+
+    Raises:
+        ConfigError: the named class does not read rows of this kind.
+    """
     encoder_class: type[Encoder]
     name = config.encoder.partition(":")[0]
     if name in plugins.names(PACKAGE):
@@ -364,6 +393,6 @@ def _find_class(kind: str, config: ExtractConfig) -> type[Encoder]:
                 found=f"rows of {kind}: --dataset {config.dataset}",
             )
 
-    # A class without ``called`` is never named by ``--encoder``: "text" is then a path.
+    # A class without ``called`` cannot be named by ``--encoder``: "text" is a path.
     encoder_class = plugins.load(PACKAGE, kind, kind="kind of encoder")
     return encoder_class

@@ -28,7 +28,7 @@ from gaam_cache.config import DEFAULT_ENCODER, budget_of
 from gaam_cache.encoders._fixed_rows import SHORT_TEXTS, TEXTS, texts_around_the_cut
 from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable
 from gaam_cache.encoders._gguf import gguf_in_own_folder
-from gaam_cache.encoders._located import Located
+from gaam_cache.encoders._located import LocatedEncoder
 from gaam_cache.encoders._memory import SAFE_LENGTH, find_fitting_length
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._notices import compare_sentence_transformers
@@ -97,11 +97,13 @@ class TextEncoder(ModelEncoder):
     """Length of the longest text that is known to fit into the memory."""
 
     def _read_preprocessor(self) -> None:
+        """Read the tokenizer, and choose the maximum length of a text."""
         tokenizer, folder = _read_tokenizer(self._located, self._model_config)
         self._tokens = Tokens(tokenizer, self._model_config, folder, self._config)
         self.max_length = self._tokens.max_length
 
     def _settings(self) -> dict[str, Any]:
+        """Settings that decide the tokens, as JSON values for the fingerprint."""
         # An unused setting leaves no key, so that it changes no fingerprint.
         settings: dict[str, Any] = {
             "special_tokens": self._tokens.chat is None,
@@ -116,10 +118,13 @@ class TextEncoder(ModelEncoder):
         return settings
 
     def _token_digests(self) -> dict[str, str]:
-        """Kind of fixed texts -> digest of their token ids.
+        """Tokenise fixed texts, and hash their tokens for the fingerprint.
 
         Hashes of the tokenizer's files are not enough: two versions of a library may
         read the same files differently.
+
+        Returns:
+            Kind of texts, such as "accents" -> digest of their token ids.
         """
         texts_by_kind: dict[str, Sequence[str]] = {
             **TEXTS,
@@ -132,17 +137,23 @@ class TextEncoder(ModelEncoder):
         }
 
     def _token_bytes(self, text: str) -> bytes:
-        """JSON of a text's token ids, of their pooled part, and whether it was cut."""
+        """Tokenise a text, and write the result as JSON, to be hashed.
+
+        The result is the token ids, the start and stop of the pooled part if that is
+        not the whole text, and whether the text was cut.
+        """
+        # A tokenizer or template may refuse some fixed texts and read all rows. That
+        # it refuses them is a result too.
         try:
             inputs = self._tokens.prepare([text])
         except GaamError:
             return b"refused"
         item = inputs.items[0]
         if isinstance(item, SpannedText):
-            numbers = [item.ids.tolist(), [item.start], [item.stop]]
+            id_lists = [item.ids.tolist(), [item.start], [item.stop]]
         else:
-            numbers = [item.tolist()]
-        return json.dumps([numbers, bool(inputs.truncated[0])]).encode()
+            id_lists = [item.tolist()]
+        return json.dumps([id_lists, bool(inputs.truncated[0])]).encode()
 
     def reference_rows(self) -> Sequence[str]:
         """Two short texts."""
@@ -165,6 +176,7 @@ class TextEncoder(ModelEncoder):
         return None
 
     def _extra_file_names(self) -> set[str]:
+        """Names of all files that the tokenizer may read."""
         return self._tokens.tokenizer.files()
 
     def notices(self) -> list[str]:
@@ -203,11 +215,18 @@ class TextEncoder(ModelEncoder):
         return f"{self._tokens.tokenizer.show(ids)}  ({len(ids):,} tokens)"
 
     def _make_forward(self, part: Any, model: Any) -> _TextForward:
+        """Build the forward of the model; refuse one whose tokenizer does not fit it.
+
+        Args:
+            part: the part of the model that reads texts.
+            model: the whole model.
+        """
         tokenizer = self._tokens.tokenizer
         forward = _TextForward(part, device=self.device, pooling=self._config.pool)
 
         forward.vocab_size = self._count_embeddings(part, model)
         tokenizer.check_vocabulary(forward.vocab_size)
+        # Without a padding token, any id will do: padded positions are never pooled.
         forward.pad_id = next(iter(tokenizer.pad_ids(forward.vocab_size)), 0)
 
         # gaam passes no types of tokens to a model, which then takes 0 for every type.
@@ -231,25 +250,26 @@ class TextEncoder(ModelEncoder):
         return count
 
     def longest_of(self, rows: Iterable[str]) -> int:
-        """The number of tokens of the longest text, estimated.
+        """Estimate the number of tokens of the longest text, after cutting.
 
         Only the texts with the most characters are tokenised, since tokenising all
         texts would take long.
         """
         longest_rows = heapq.nlargest(LONGEST_CANDIDATES, rows, key=len)
-        most_characters = CHARACTERS_PER_TOKEN * self.max_length
-        if longest_rows and len(longest_rows[0]) < most_characters:
+        # A text of this many characters is taken to have the maximum length.
+        enough_characters = CHARACTERS_PER_TOKEN * self.max_length
+        if longest_rows and len(longest_rows[0]) < enough_characters:
             # If the tokenizer refuses a text here, ``encode`` reports it with its row.
             with suppress(GaamError):
                 return int(np.max(self.prepare(longest_rows).lengths))
         return self.max_length
 
     def _choose_probe_length(self, longest: int) -> int:
-        """Round a length up to the next of a few lengths.
+        """Round a length up to the next of a few lengths, within the maximum length.
 
         The result of a probe then serves for other texts of similar length too.
         """
-        # The memory may not suffice for a text that is longer than requested.
+        # A long text is not made longer: the memory may not suffice for it.
         if longest > SAFE_LENGTH:
             return longest
         # The lengths are 64, 96, 128, 192, 256, and so on.
@@ -263,6 +283,10 @@ class TextEncoder(ModelEncoder):
         return min(probe_length, self.max_length)
 
     def _longest_shared_length(self, probe_length: int) -> int | None:
+        """Length up to which a text may share a batch; None if every text may.
+
+        ``probe_length`` is the length of the longest text.
+        """
         # A text that is longer than the token budget of a batch has a batch of its own.
         budget = budget_of(self._config.batch_tokens, self.device.type)
         longest_shared = max(budget, SHORT_LENGTHS[-1])
@@ -275,6 +299,10 @@ class TextEncoder(ModelEncoder):
 
         The second set serves if the model fails on the first: a marker token may
         announce a picture, which the probe does not have.
+
+        Args:
+            part: the part of the model that reads texts.
+            probe_length: length of the longest text.
         """
         tokenizer = self._tokens.tokenizer
         vocab_size = self._forward.vocab_size
@@ -326,7 +354,7 @@ class TextEncoder(ModelEncoder):
         self._fitting_length = longest
 
 
-def _read_tokenizer(located: Located, model_config: Any) -> tuple[Any, Path]:
+def _read_tokenizer(located: LocatedEncoder, model_config: Any) -> tuple[Any, Path]:
     """Read the tokenizer of an encoder.
 
     Returns:
@@ -341,7 +369,8 @@ def _read_tokenizer(located: Located, model_config: Any) -> tuple[Any, Path]:
 
     folder = located.tokenizer_folder
     if folder != located.path:
-        # The tokenizer lies beside an adapter, without the model's configuration.
+        # The tokenizer lies beside an adapter. The model's configuration is elsewhere,
+        # and transformers needs it to choose the tokenizer's class.
         options["config"] = model_config
     return read_tokenizer(folder, **options), folder
 
@@ -349,8 +378,11 @@ def _read_tokenizer(located: Located, model_config: Any) -> tuple[Any, Path]:
 def text_tower(model: Any) -> Any:
     """Find the text tower of a model that compares texts with pictures or sounds.
 
-    The tower has a configuration of its own. It takes token ids, and no pictures or
-    sounds.
+    The tower must have a configuration of its own. It must take token ids, and no
+    pictures or sounds.
+
+    Raises:
+        Unusable: no part or several parts of the model are such towers.
     """
     towers_by_depth: dict[int, list[Any]] = {}
     for name, module in model.named_modules():
@@ -369,35 +401,40 @@ def text_tower(model: Any) -> Any:
 
 
 class _TextForward(Forward):
-    """Token ids through a model, padded on the right."""
+    """Runs token ids through a model, with padding on the right."""
 
     tries_lengths: ClassVar[bool] = True
-    pad_id = 0
+    pad_id = 0  # id of the token that fills padded positions
     vocab_size: int | None = None
     """Number of token ids with an embedding; None if the model does not show it."""
 
     def batch(self, items: Sequence[Any]) -> Batch:
-        """Token ids as (B, T), and their mask."""
+        """Collate texts: token ids as (B, T), with a mask of the same shape.
+
+        ``items`` are arrays of token ids, or ``SpannedText`` if only a part of every
+        text is pooled.
+        """
         texts = items
         span = None
         if isinstance(items[0], SpannedText):
             texts = [item.ids for item in items]
             span = self._make_span(items)
 
-        length_N = np.fromiter(map(len, texts), np.int64, len(texts))
-        longest = int(length_N.max())
-        is_real_BT = np.arange(longest) < length_N[:, None]
+        cpu_length_B = np.fromiter(map(len, texts), np.int64, len(texts))
+        longest = int(cpu_length_B.max())
+        is_real_BT = np.arange(longest) < cpu_length_B[:, None]
         ids_BT = np.full(is_real_BT.shape, self.pad_id, np.int64)
         ids_BT[is_real_BT] = np.concatenate(texts)
         self._check_ids(ids_BT)
 
-        length_B = self.to_device(length_N)
+        # The mask is made on the device, which takes less time than sending it there.
+        length_B = self.to_device(cpu_length_B)
         position_T = torch.arange(longest, device=self.device)
         return Batch(
             inputs={"input_ids": self.to_device(ids_BT)},
             length_B=length_B,
             mask=(position_T < length_B[:, None]).long(),
-            padded=int(length_N.min()) < longest,
+            padded=int(cpu_length_B.min()) < longest,
             positions=longest,
             span=span,
         )
@@ -412,7 +449,7 @@ class _TextForward(Forward):
             )
 
     def _make_span(self, items: Sequence[SpannedText]) -> Span:
-        """The tokens of every text that are pooled."""
+        """Collate where the pooled tokens of every text are."""
         start_B = np.array([item.start for item in items], np.int64)
         stop_B = np.array([item.stop for item in items], np.int64)
         count_B = stop_B - start_B
@@ -422,19 +459,25 @@ class _TextForward(Forward):
     def is_causal(self, items: Sequence[Any]) -> bool | None:
         """Whether a change of the last token leaves all states before it unchanged.
 
+        Args:
+            items: token ids of some texts, from the shortest to the longest text. The
+                middle one and the last one are tried.
+
         Returns:
             None if the texts are too short to show it.
         """
         for ids in (items[len(items) // 2], items[-1]):
             if len(ids) < 2:
                 return None
-            # Any other token of the texts may replace the last one.
+            # Any other token of the texts may replace the last one, since the model
+            # knows it.
             last_id = ids[-1]
             other_ids = (token for text in items for token in text if token != last_id)
             other_id = next(other_ids, last_id)
             try:
                 states = self._states_before_last(ids)
                 changed_states = self._states_before_last([*ids[:-1], other_id])
+            # A model that needs a mask is not run as a causal one.
             except Unusable:
                 return False
             # A comparison with NaN is false, and NaN proves nothing.
@@ -444,7 +487,10 @@ class _TextForward(Forward):
         return True
 
     def _states_before_last(self, ids: Sequence[int]) -> torch.Tensor:
-        """The last layer's states of all tokens but the last one, without a mask."""
+        """The last layer's states of all tokens of a text but the last one.
+
+        The model gets no mask. The result has the shape (1, T - 1, hidden size).
+        """
         batch = self.batch([np.array(ids)])._replace(mask=None)
         _, layers = self.hidden_states(batch)
         return layers[-1][:, :-1].float()
@@ -454,7 +500,8 @@ def probe_lengths(settings: dict[str, Any], shortest: int, longest: int) -> list
     """Choose the lengths of the probe's texts, in ascending order.
 
     They are the short lengths, some lengths just beyond a window of the model, and the
-    longest one.
+    longest one. A window is a length at which a model changes how it computes, such as
+    the size of a block of sparse attention.
 
     Args:
         settings: the model's configuration.
@@ -468,7 +515,8 @@ def probe_lengths(settings: dict[str, Any], shortest: int, longest: int) -> list
     tried_beyond = beyond_windows[:MAX_LENGTHS_BEYOND_WINDOWS]
     lengths = {shortest, *SHORT_LENGTHS, *tried_beyond, longest}
 
-    # BigBird pads a text that does not fill its blocks, so the probe tries one.
+    # BigBird pads a text that does not fill its blocks. If the longest text fills them,
+    # the probe also tries a text that is one token shorter.
     if any(window > 1 and longest % window == 0 for window in windows):
         lengths.add(longest - 1)
 
@@ -517,7 +565,9 @@ def make_probe_texts(
     # special: only the middle half is drawn from.
     middle_ids = range(num_ids // 4, num_ids - num_ids // 4)
     special = set(special_ids)
-    ordinary_ids = [token for token in middle_ids if token not in special] or [0]
+    ordinary_ids = [token for token in middle_ids if token not in special]
+    # A tiny vocabulary may have special tokens only.
+    ordinary_ids = ordinary_ids or [0]
 
     # The result of a probe is kept for later processes, so all of them must draw the
     # same texts.
@@ -536,7 +586,11 @@ def make_probe_texts(
 
 
 def _spread_markers(ids: list[int], marker_ids: Sequence[int]) -> None:
-    """Overwrite tokens of a text with markers, evenly from its first to its last."""
+    """Overwrite tokens of a text with markers, in place.
+
+    The markers are spread evenly: the first one replaces the text's first token, the
+    last one its last token. In a short text, a marker may overwrite an earlier one.
+    """
     num_gaps = max(1, len(marker_ids) - 1)
     for index, marker_id in enumerate(marker_ids):
         ids[index * (len(ids) - 1) // num_gaps] = marker_id

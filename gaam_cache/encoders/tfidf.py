@@ -58,7 +58,7 @@ class TfidfEncoder(Encoder):
     called: ClassVar[str | None] = "text"
 
     def __init__(self, config: ExtractConfig) -> None:
-        """Read ``tfidf:key=value,...``."""
+        """Read the options of ``--encoder``, such as ``tfidf:features=1000``."""
         self._options = _read_options(config.encoder)
         self.name = _canonical_name(self._options)
         self.revision = None
@@ -68,9 +68,10 @@ class TfidfEncoder(Encoder):
         self.dtype = "float32"
         self.batching = "padded"
         self.device = resolve_device("cpu")
+        # ``fit`` sets the rest. A gram is a word, or several neighbouring words.
         self._index_by_gram: dict[str, int] = {}
         self._idf_D: NDArray[np.float64] = np.ones(self.hidden_size)
-        self._fitted: dict[str, Any] = {}
+        self._identity_of_fit: dict[str, Any] = {}
 
     @classmethod
     def open(cls, config: ExtractConfig) -> TfidfEncoder:
@@ -78,18 +79,27 @@ class TfidfEncoder(Encoder):
         return cls(config)
 
     def fit(self, rows: Mapping[str, Rows]) -> None:
-        """Learn vocabulary and weights from the training split, or from the first."""
+        """Learn the vocabulary and the weights from one split.
+
+        This is the training split, or the first split if none is called "train". The
+        grams in the most texts become the features. This sets ``hidden_size``, which is
+        smaller than requested if there are fewer grams.
+
+        Args:
+            rows: texts of every split.
+        """
         split = "train" if "train" in rows else next(iter(rows))
         num_texts = len(rows[split])
-        text_counts: Counter[str] = Counter()
+        # Gram -> number of texts with it. A set counts every gram of a text once.
+        num_texts_by_gram: Counter[str] = Counter()
         for text in rows[split].inputs:
             words = _split_words(text)[: self.max_length]
-            text_counts.update(set(self._grams(words)))
-        if not text_counts:
+            num_texts_by_gram.update(set(self._grams(words)))
+        if not num_texts_by_gram:
             raise DataError("no text holds a word", where=rows[split].origin)
 
         # The order of the texts must play no part: the alphabet breaks ties.
-        ranked = sorted(text_counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        ranked = sorted(num_texts_by_gram.items(), key=lambda pair: (-pair[1], pair[0]))
         vocabulary = sorted(ranked[: self._options["features"]])
         self.hidden_size = len(vocabulary)
         self._index_by_gram = {
@@ -101,7 +111,7 @@ class TfidfEncoder(Encoder):
 
         # The digest covers all that was learned: N, and every word with its N_w.
         lines = [str(num_texts), *(f"{gram} {count}" for gram, count in vocabulary)]
-        self._fitted = {
+        self._identity_of_fit = {
             "fitted_on": split,
             "vocabulary": digest_of("\n".join(lines).encode()),
         }
@@ -110,7 +120,7 @@ class TfidfEncoder(Encoder):
         """Options, and a digest of the fitted vocabulary and weights."""
         return {
             "bag_of_words": self._options | FIXED,
-            **self._fitted,
+            **self._identity_of_fit,
             "unicode": unicodedata.unidata_version,
             "dtype": self.dtype,
             "max_length": self.max_length,
@@ -119,10 +129,11 @@ class TfidfEncoder(Encoder):
         }
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
-        """Split every text into words; a text without words counts as one unknown word.
+        """Split every text into words, cut at the maximum length.
 
-        Words outside the vocabulary are dropped on purpose. They count as unknown only
-        in texts without any known word.
+        A text without words counts as one unknown word, so that its length is not 0.
+        Words outside the vocabulary are dropped on purpose: in a text with a known
+        word, they do not count as unknown.
         """
         items = []
         lengths = []
@@ -149,7 +160,10 @@ class TfidfEncoder(Encoder):
         """Nothing to do: there are no weights."""
 
     def encode(self, items: Sequence[list[str]]) -> dict[str, Tensor]:
-        """tf-idf of every text, (B, 1, D)."""
+        """tf-idf vectors of texts: (B, 1, D) float32, under the name of a pooling.
+
+        ``items`` holds the words of every text.
+        """
         import torch
 
         # Words outside the vocabulary are skipped, and do not count in the norm either.
@@ -166,14 +180,24 @@ class TfidfEncoder(Encoder):
         return {"mean": torch.from_numpy(x_BD.astype(np.float32)).unsqueeze(1)}
 
     def _grams(self, words: Sequence[str]) -> Iterator[str]:
-        """Yield words, and sequences of neighbouring words joined by a space."""
+        """Yield words, and sequences of neighbouring words joined by a space.
+
+        The option ``ngrams`` is the number of words of the longest sequence.
+        """
         for size in range(1, self._options["ngrams"] + 1):
             for start in range(len(words) - size + 1):
                 yield " ".join(words[start : start + size])
 
 
 def _read_options(encoder: str) -> dict[str, int]:
-    """Read the options of ``tfidf:key=value,...``."""
+    """Read the options behind the colon of ``tfidf:key=value,...``.
+
+    Returns:
+        The value of every option; the default of one that is not given.
+
+    Raises:
+        ConfigError: there is no such option, or its value is not in the allowed range.
+    """
     options = dict(DEFAULTS)
     # A repeated option overrides the earlier one.
     for part in encoder.partition(":")[2].split(","):
@@ -182,6 +206,7 @@ def _read_options(encoder: str) -> dict[str, int]:
         key, _, value = part.partition("=")
         key = key.strip()
         value = value.strip()
+        # An unknown option has the largest value 0, which no value satisfies.
         if not (value.isdecimal() and 1 <= int(value) <= MAX_VALUES.get(key, 0)):
             ranges = [f"{name}=1 to {most:,}" for name, most in MAX_VALUES.items()]
             raise ConfigError(
@@ -194,7 +219,10 @@ def _read_options(encoder: str) -> dict[str, int]:
 
 
 def _canonical_name(options: dict[str, int]) -> str:
-    """The encoder's name with only the options that differ from the defaults."""
+    """The encoder's name with only the options that differ from the defaults.
+
+    Without such an option it is "tfidf", without a colon.
+    """
     changed = [
         f"{key}={value}" for key, value in options.items() if value != DEFAULTS[key]
     ]
@@ -202,14 +230,16 @@ def _canonical_name(options: dict[str, int]) -> str:
 
 
 class _SeparatedWords(dict[int, str]):
-    """A translation table that leaves only words, separated by spaces.
+    """A table for ``str.translate`` that leaves only words, separated by spaces.
 
     Characters of words stay, ideographs get spaces around them, and all other
     characters become spaces. An entry is computed when its character first occurs.
     """
 
     def __missing__(self, code: int) -> str:
+        """Compute and keep what replaces the character with the code point ``code``."""
         char = chr(code)
+        # Letters, marks and numbers of any script.
         is_word_char = unicodedata.category(char)[0] in "LMN" or char == "_"
         replacement = char if is_word_char else " "
         if any(first <= code <= last for first, last in IDEOGRAPHS):
@@ -222,6 +252,7 @@ _SEPARATED_WORDS = _SeparatedWords()
 
 
 def _split_words(text: str) -> list[str]:
+    """Split a text into its words, in lower case."""
     # Full-width letters and ligatures become plain ones, and cases become equal.
     plain = unicodedata.normalize("NFKC", text).casefold()
     return plain.translate(_SEPARATED_WORDS).split()

@@ -60,6 +60,7 @@ class VisionEncoder(ModelEncoder):
     _num_patches: int
 
     def _read_preprocessor(self) -> None:
+        """Load the image processor, and count the patches of its pictures."""
         self._processor = _ImageProcessor(self._located.path)
         part = self._select_part(skeleton(self._model_config))
         patch_height, patch_width = _patch_sides(part.config)
@@ -70,6 +71,7 @@ class VisionEncoder(ModelEncoder):
         self.max_length = self._num_patches
 
     def _settings(self) -> dict[str, Any]:
+        """Which positions are pooled, and the settings of the image processor."""
         return {"pooled": POOLED, "image_processor": self._processor.settings()}
 
     def reference_rows(self) -> Sequence[FixedPicture]:
@@ -77,7 +79,10 @@ class VisionEncoder(ModelEncoder):
         return fixed_pictures()
 
     def prepare(self, rows: Sequence[Any]) -> Inputs:
-        """Note the pictures, which are decoded, resized and normalised at access."""
+        """Describe the pictures, which are decoded, resized and normalised at access.
+
+        All of them have the same number of patches, and none is cut.
+        """
         return Inputs(
             items=LazyItems(rows, self._processor),
             lengths=np.full(len(rows), self._num_patches),
@@ -90,7 +95,11 @@ class VisionEncoder(ModelEncoder):
         return f"{super().describe_row(inputs, row)} of {width} x {height} pixels"
 
     def _select_part(self, model: nn.Module) -> Any:
-        """Select the outermost part that takes pictures and no token ids."""
+        """Select the outermost part that takes pictures and no token ids.
+
+        A model of pictures and texts has such a part inside; a model of pictures is
+        this part itself.
+        """
         parts_by_depth: dict[int, list[Any]] = {}
         for name, module in model.named_modules():
             arguments = inspect.signature(module.forward).parameters
@@ -101,7 +110,9 @@ class VisionEncoder(ModelEncoder):
                 parts_by_depth.setdefault(depth, []).append(module)
 
         # Two such parts at one depth: nobody can say which one is meant.
-        outermost = parts_by_depth[min(parts_by_depth)] if parts_by_depth else []
+        outermost: list[Any] = []
+        if parts_by_depth:
+            outermost = parts_by_depth[min(parts_by_depth)]
         if len(outermost) != 1:
             raise Unusable("it has no part that reads pictures alone")
         return outermost[0]
@@ -111,6 +122,7 @@ class VisionEncoder(ModelEncoder):
         part: nn.Module,
         model: nn.Module,  # noqa: ARG002
     ) -> _VisionForward:
+        """Build the forward of the model, and measure where it has the patches."""
         forward = _VisionForward(part, device=self.device, pooling=self._config.pool)
         forward.takes_mask = False  # a picture has no padding
         self._check_processor(forward.argument_names)
@@ -119,7 +131,14 @@ class VisionEncoder(ModelEncoder):
         return forward
 
     def _check_processor(self, arguments: frozenset[str]) -> None:
-        """Refuse an image processor whose other results the model would need."""
+        """Refuse an image processor with outputs that the model needs beside a picture.
+
+        gaam passes only the picture on. An output is needed if it is an argument of the
+        model, or a mask that says which pixels count.
+
+        Args:
+            arguments: names of the model's arguments.
+        """
         needed = [
             name
             for name in self._processor.extra_outputs
@@ -132,7 +151,11 @@ class VisionEncoder(ModelEncoder):
             )
 
     def _check_layout(self, forward: _VisionForward) -> None:
-        """Refuse a model whose patches or class token are not where they should be."""
+        """Refuse a model whose positions are not as expected.
+
+        Exactly one position must depend on each patch. If a pooling reads the class
+        token, there must be a position before the patches.
+        """
         num_positions = len(forward.layout)
         if num_positions != self._num_patches:
             raise Unusable(
@@ -150,15 +173,19 @@ class VisionEncoder(ModelEncoder):
         part: nn.Module,  # noqa: ARG002
         probe_length: int,  # noqa: ARG002
     ) -> ProbeRows:
-        """Make pictures of noise."""
+        """Make pictures of noise, in the shape that the image processor returns."""
         shape = (NUM_PROBE_PICTURES, *self._processor.shape)
         pictures = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
-        # All pictures share one batch, since all have the same length.
+        # All pictures have the same length, which for the probe is that of their first
+        # axis. So all of them count as short, and share one batch.
         return ProbeRows(candidates=[list(pictures)], short_length=len(pictures[0]))
 
 
 def _patch_sides(model_config: Any) -> tuple[int, int]:
-    """Read the height and the width of a patch in pixels from a configuration."""
+    """Read the height and the width of a patch in pixels from a configuration.
+
+    ``patch_size`` may be one number, for square patches.
+    """
     size = getattr(model_config, "patch_size", None)
     sides: list[Any] = [size, size]
     if isinstance(size, list | tuple):
@@ -178,6 +205,10 @@ class _ImageProcessor:
     """
 
     def __init__(self, folder: Path) -> None:
+        """Load the image processor of a folder, and try it on pictures of some sizes.
+
+        One that brings them to different sizes is refused.
+        """
         self._processor = _load_processor(folder)
         self.extra_outputs: frozenset[str] = frozenset()
         """Names of the outputs that the processor returns beside the picture."""
@@ -196,10 +227,15 @@ class _ImageProcessor:
         [self.shape] = shapes  # (C, H, W) of every result
 
     def __call__(self, row: Any) -> NDArray[np.float32]:
-        """One picture, resized and normalised: (C, H, W)."""
+        """Decode, resize and normalise one picture: (C, H, W).
+
+        ``row`` is a picture of a data set. One that the image processor cannot read is
+        refused by a ``DataError``.
+        """
         pixel_HWC: NDArray[np.uint8] = row.pixels()
         try:
             picture = self._process(pixel_HWC)
+            # This error becomes the reason in the message below.
             if picture.shape != self.shape:
                 raise Unusable(f"it makes {picture.shape} of it")
             return picture
@@ -218,9 +254,10 @@ class _ImageProcessor:
             ) from error
 
     def settings(self) -> dict[str, Any]:
-        """All settings in force, as JSON without fractions.
+        """All settings in force, and the version of Pillow, as JSON values.
 
-        They come from the encoder's files and from defaults of transformers.
+        The settings come from the encoder's files and from defaults of transformers.
+        Fractions are written as text.
         """
         # Pillow is an extra, and its version decides how pictures are resized.
         from PIL import __version__ as pillow
@@ -231,6 +268,10 @@ class _ImageProcessor:
         return settings
 
     def _process(self, pixel_HWC: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Resize and normalise one picture: (C, H, W).
+
+        The names of all outputs but the picture are added to ``extra_outputs``.
+        """
         from PIL import Image
 
         # In an array, the processor would have to guess which axis holds the colours.
@@ -238,6 +279,7 @@ class _ImageProcessor:
         output: Mapping[str, Any] = self._processor(images=image, return_tensors="np")
         self.extra_outputs |= frozenset(output) - {"pixel_values"}
         values = output.get("pixel_values")
+        # One picture must become a batch of one picture.
         if not isinstance(values, np.ndarray) or values.ndim != 4 or len(values) != 1:
             result = getattr(values, "shape", type(values).__name__)
             raise Unusable(f"its image processor makes {result} of one picture")
@@ -253,7 +295,7 @@ def _load_processor(folder: Path) -> Any:
         )
         description = type(processor).__name__
     # If a processor does not run on Pillow, transformers looks for other backends, and
-    # may miss their packages.
+    # may miss their packages. The check below then refuses the processor.
     except ImportError as error:
         processor = None
         description = str(error).strip().partition(" but ")[0]
@@ -266,7 +308,12 @@ def _load_processor(folder: Path) -> Any:
 
 
 def _without_fractions(value: Any) -> Any:
-    """Turn a setting into JSON: fractions become text, and None is left out."""
+    """Turn a setting into JSON values without fractions.
+
+    Fractions become text, so that the fingerprint does not depend on how JSON writes
+    them. Entries of None are left out. Values that JSON does not have, such as members
+    of an enumeration, become text or whole numbers.
+    """
     if isinstance(value, Mapping):
         return {
             str(key): _without_fractions(setting)
@@ -301,6 +348,11 @@ class _VisionForward(Forward):
         )
 
     def _pool_layer(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
+        """Pool the states of one layer: (B, D) for every pooling.
+
+        A pooling that reads a summary gets the positions before the patches, and any
+        other pooling gets the patches.
+        """
         start = self.layout.start
         stop = self.layout.stop
         if x_BTD.shape[1] < stop:
@@ -308,7 +360,6 @@ class _VisionForward(Forward):
                 f"a layer has {x_BTD.shape[1]} positions, of {stop} or more before it"
             )
 
-        # Positions that summarise the picture, such as the class token, come first.
         num_patches_B = batch.length_B.to(x_BTD.device)
         num_before_B = torch.full_like(num_patches_B, start)
         pooled = {}
@@ -324,10 +375,11 @@ class _VisionForward(Forward):
 def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
     """Find the positions of the patches, in one run of the model.
 
-    The states before the first layer depend on the picture at the positions of patches.
-    At a class token or a register they are the same for every picture.
+    The model reads four pictures. The states before the first layer depend on the
+    picture at the positions of patches. At a class token or a register they are the
+    same for every picture.
 
-    Two more pictures differ from the first in one corner only. A change of the upper
+    Two of the pictures differ from the first in one corner only. A change of the upper
     left corner may shift only patches at the beginning, and a change of the lower right
     corner only patches at the end. A position that shifts with both has seen the whole
     picture, and is no patch.
@@ -336,27 +388,40 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
         forward: the model.
         shape: shape of a picture, (C, H, W).
         dtype: arithmetic of the model.
+
+    Raises:
+        Unusable: the patches are not one run of positions in the order of the picture.
     """
     x_BTD = _states_before_layers(forward, _pictures_with_changes(shape))
     shift_BT = (x_BTD[1:] - x_BTD[:1]).norm(dim=-1).cpu().numpy()
-    by_picture, by_upper, by_lower = (
+    # Positions that shift with the second picture, and with either changed corner.
+    shifted_by_picture, shifted_by_upper, shifted_by_lower = (
         _shifted_positions(shift_T, dtype) for shift_T in shift_BT
     )
 
     # The patches must be one run of positions.
-    start = int(by_picture[0])
-    stop = int(by_picture[-1]) + 1
-    if len(by_picture) != stop - start:
+    start = int(shifted_by_picture[0])
+    stop = int(shifted_by_picture[-1]) + 1
+    if len(shifted_by_picture) != stop - start:
         raise Unusable(
             "there are positions between the patches that do not depend on the picture"
         )
-    if len(by_picture) > 1 and np.intersect1d(by_upper, by_lower).size:
+    # A single patch holds both corners; of several patches, none does.
+    if (
+        len(shifted_by_picture) > 1
+        and np.intersect1d(shifted_by_upper, shifted_by_lower).size
+    ):
         raise Unusable(
             "states before the first layer depend on the whole picture, or on random "
             "numbers, as those of a masked autoencoder do (save ViTMAEModel as "
             "ViTModel)"
         )
-    if by_upper[0] != start or by_lower[-1] != stop - 1 or by_upper[-1] > by_lower[0]:
+    # The first patch holds the upper left corner, and the last one the lower right.
+    if (
+        shifted_by_upper[0] != start
+        or shifted_by_lower[-1] != stop - 1
+        or shifted_by_upper[-1] > shifted_by_lower[0]
+    ):
         raise Unusable("the patches do not stand in the order of the picture")
     return range(start, stop)
 
@@ -369,12 +434,13 @@ def _pictures_with_changes(shape: tuple[int, ...]) -> list[NDArray[np.float32]]:
     """
     generator = np.random.default_rng(0)
     picture, second_picture = generator.standard_normal((2, *shape), dtype=np.float32)
+    # the height and the width of a corner
     height, width = (max(1, side // CORNER_DIVISOR) for side in shape[1:])
-    upper = picture.copy()
-    upper[:, :height, :width] = second_picture[:, :height, :width]
-    lower = picture.copy()
-    lower[:, -height:, -width:] = second_picture[:, -height:, -width:]
-    return [picture, second_picture, upper, lower]
+    with_other_upper_left = picture.copy()
+    with_other_upper_left[:, :height, :width] = second_picture[:, :height, :width]
+    with_other_lower_right = picture.copy()
+    with_other_lower_right[:, -height:, -width:] = second_picture[:, -height:, -width:]
+    return [picture, second_picture, with_other_upper_left, with_other_lower_right]
 
 
 def _states_before_layers(
@@ -383,16 +449,25 @@ def _states_before_layers(
     """The input of the model's first layer, (B, T, D), for pictures in one batch."""
     output = forward.run(forward.batch(pictures), output_hidden_states=True)
     states = getattr(output, "hidden_states", None)
-    first = states[0] if isinstance(states, tuple | list) and states else None
-    if not isinstance(first, Tensor) or first.ndim != 3 or len(first) != len(pictures):
+    # The first of the hidden states is the input of the first layer.
+    x_BTD = None
+    if isinstance(states, tuple | list) and states:
+        x_BTD = states[0]
+    if not isinstance(x_BTD, Tensor) or x_BTD.ndim != 3 or len(x_BTD) != len(pictures):
         raise Unusable("the model returns no state for every patch of a picture")
-    return first.float()
+    return x_BTD.float()
 
 
 def _shifted_positions(shift_T: NDArray[np.float32], dtype: str) -> NDArray[np.int64]:
     """Find the positions whose state shifts by more than rounding.
 
-    ``shift_T`` is the norm of the shift at every position.
+    Args:
+        shift_T: norm of the shift between two pictures, at every position.
+        dtype: arithmetic of the model. It says how far rounding shifts a state, as a
+            part of the largest shift.
+
+    Returns:
+        Indices of the positions, in ascending order; at least one.
     """
     largest = float(shift_T.max())
     if not 0 < largest < np.inf:

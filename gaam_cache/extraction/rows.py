@@ -23,7 +23,7 @@ from gaam_cache.extraction.job import warn
 from gaam_cache.extraction.reopen import reopen
 from gaam_cache.extraction.states import StateExtractor
 from gaam_cache.extraction.summary import ExtractionStats
-from gaam_cache.sources.media.base import library
+from gaam_cache.sources.media.base import import_decoder
 from gaam_cache.sources.rows.collect import rows_from_inputs
 from gaam_cache.store.dtypes import as_float32
 from gaam_cache.store.plan import Plan
@@ -275,6 +275,6 @@ def _sound_bytes(samples: Any, rate: Any, where: str) -> bytes:
         )
 
     file = io.BytesIO()
-    soundfile = library("soundfile", "audio")
+    soundfile = import_decoder("soundfile", "audio")
     soundfile.write(file, samples_T, int(rate), format="WAV", subtype="FLOAT")
     return file.getvalue()

@@ -30,7 +30,7 @@ __all__ = ["FileSource", "byte_order_mark", "kind_of", "open_table", "reads_mark
 
 PATH_ENDINGS = (*SUFFIXES, ".txt", COMPRESSED, "/")
 """A data set of the hub has no such name."""
-TEST_FRACTION = 0.2
+TEST_FRACTION = 0.2  # share of the rows of a single table that becomes 'test'
 BUNDLED_COLUMNS = ("title", "description")
 SPLITS_FILE = "dataset_dict.json"
 """What ``datasets`` writes beside the splits that it saves."""
@@ -62,17 +62,25 @@ class FileSource(Source):
 
     @classmethod
     def settled(cls, config: ExtractConfig) -> ExtractConfig:
-        """Hold out a fifth of every class for testing, of data that is one split."""
-        # the user has already said how to test
+        """Set ``test_fraction`` for data that is a single split, and warn of it.
+
+        Returns:
+            The configuration, in which a fifth of every class is held out for testing;
+            the same configuration if the data has several splits, or if the user has
+            said how to test.
+        """
+        # other splits than the default ones say how to test, as does a fraction
         if config.test_fraction is not None or config.splits != ("train", "test"):
             return config
         path = Path(config.dataset).expanduser()
         is_table = path.is_file() and kind_of(path) in SUFFIXES
+        # rows without labels cannot test anything
         if config.unlabelled or not (is_table or is_saved_split(path)):
             return config
 
         noun = "file" if path.is_file() else "split"
         share = f"{TEST_FRACTION:.0%} of every class"
+        # whole groups are held out, so that the share is not exact
         if config.test_groups is not None:
             share = f"about {TEST_FRACTION:.0%}"
         warnings.warn(
@@ -84,6 +92,7 @@ class FileSource(Source):
         return replace(config, test_fraction=TEST_FRACTION)
 
     def rows(self, config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
+        """Read one split, at a path or of the bundled sample."""
         if config.dataset != DEFAULT_DATASET:
             return _read_split(config, split, report)
 
@@ -106,13 +115,14 @@ class _OpenedSplit(NamedTuple):
 
 
 def _read_split(config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
-    """The rows of a split at the path ``config.dataset``."""
+    """Read the rows of a split at the path ``config.dataset``."""
     path = Path(config.dataset).expanduser()
     if is_saved(path):
         opened = _open_saved(path, config, split)
     else:
         files = _find_files(path, config, split)
-        # the only column of such a file has a name of its own
+        # The user's text columns are those of tables. Such a file has one column, with
+        # a name of its own.
         if kind_of(files.paths[0]) == ".txt":
             config = replace(config, text_columns=())
         table = open_tables(files.checked(), config)
@@ -133,11 +143,15 @@ def _read_split(config: ExtractConfig, split: str, report: ReportProgress) -> Ro
 
 
 def _find_files(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
-    """The files of a split: in a folder, or a single file.
+    """Find the files of a split: in a folder, or a single file.
 
     With a ``test_fraction``, they are the files of the only split, whatever its name.
+
+    Raises:
+        NotFoundError: the path does not exist, or has no data of this split.
     """
     only_split = config.test_fraction is not None
+    # a .txt holds texts only, and no labels
     suffixes = (*SUFFIXES, ".txt") if split in config.unlabelled else SUFFIXES
     if not path.exists():
         raise NotFoundError(
@@ -146,6 +160,7 @@ def _find_files(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
     if path.is_dir():
         return files_of_split(path, split, only_split=only_split, suffixes=suffixes)
 
+    # the path is a file: its name may be that of a split, or of a shard of a split
     name, count = shard_of(path)
     is_this_split = only_split or len(config.splits) == 1 or name == split
     if kind_of(path) not in suffixes or not is_this_split:
@@ -177,7 +192,17 @@ def is_saved_split(path: Path) -> bool:
 
 
 def _open_saved(path: Path, config: ExtractConfig, split: str) -> _OpenedSplit:
-    """Open a split that ``datasets`` saved, by itself or with others."""
+    """Open a split that ``datasets`` saved, by itself or with others.
+
+    Args:
+        path: the folder that ``save_to_disk`` wrote.
+        config: the extraction; with a ``test_fraction`` the folder must hold one split,
+            whatever its name.
+        split: name of the split.
+
+    Raises:
+        NotFoundError: the folder has no such split, or several that may be meant.
+    """
     import datasets
 
     only_split = config.test_fraction is not None
@@ -204,7 +229,15 @@ def _open_saved(path: Path, config: ExtractConfig, split: str) -> _OpenedSplit:
 def _find_saved_split(
     path: Path, names: list[str], split: str, *, only_split: bool
 ) -> str:
-    """The name under which a split was saved; the only name for ``only_split``."""
+    """Find the name under which a split was saved.
+
+    Args:
+        path: the folder of the data set.
+        names: names of the saved splits.
+        split: the split, whose saved name may be a synonym such as "validation".
+        only_split: whether the data set must have a single split, which is then taken
+            whatever its name.
+    """
     eligible = names if only_split else candidates(split, names, str)
     if len(eligible) != 1:
         problem = (

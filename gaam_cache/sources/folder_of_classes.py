@@ -20,8 +20,8 @@ from gaam_cache.sources.rows.layout import candidates, holds_tables, warn_of_syn
 
 FILE = "file"  # the column with the path of a file in the folder of the data set
 LITTER = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
-"""What operating systems leave in folders."""
-FOLDERS_SHOWN = 20
+"""Names, in lower case, of what operating systems leave in folders."""
+FOLDERS_SHOWN = 20  # most folders that a message names
 
 
 class FolderOfClasses(Source):
@@ -45,6 +45,7 @@ class FolderOfClasses(Source):
         return any(map(_is_medium, chain(root.glob("*/*"), root.glob("*/*/*"))))
 
     def rows(self, config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
+        """Read the files of a split as a table with two columns: file and label."""
         root = Path(config.dataset).expanduser()
         folder = _find_folder(config, root, split)
         table = Table(
@@ -62,16 +63,19 @@ class FolderOfClasses(Source):
             folder=root,
             report=report,
         )
+        # While rows are read, their paths are relative to the root, and messages name
+        # both. From now on, the rows are those of the split's folder.
         return replace(rows, origin=str(folder))
 
 
 def _is_visible(name: str) -> bool:
+    """Whether a file or folder of this name is neither hidden nor litter."""
     return name[0] != "." and name.lower() not in LITTER
 
 
 @cache
 def _suffixes() -> frozenset[str]:
-    """The suffixes of all kinds of sounds and pictures."""
+    """The suffixes of all kinds of sounds and pictures, in lower case with the dot."""
     return frozenset().union(*(kind.suffixes for kind in media().values()))
 
 
@@ -82,10 +86,18 @@ def _is_medium(path: Path) -> bool:
 
 
 def _find_folder(config: ExtractConfig, root: Path, split: str) -> Path:
-    """The folder of a split.
+    """Find the folder of a split, which holds a folder for every class.
 
     With a ``test_fraction``, it is the root if that holds the classes, or else the only
     folder in the root.
+
+    Args:
+        config: the extraction.
+        root: the folder of the data set.
+        split: name of the split; its folder may have a synonym as its name.
+
+    Raises:
+        NotFoundError: no folder, or several folders, may be that of the split.
     """
     folders = sorted(
         path for path in root.iterdir() if path.is_dir() and _is_visible(path.name)
@@ -95,6 +107,7 @@ def _find_folder(config: ExtractConfig, root: Path, split: str) -> Path:
         if len(eligible) == 1:
             warn_of_synonym(split, eligible[0].name, root)
             return eligible[0]
+    # sounds or pictures in the folders of the root: these folders are the classes
     elif any(map(_is_medium, root.glob("*/*"))):
         return root
     elif len(folders) == 1:
@@ -114,23 +127,35 @@ def _find_folder(config: ExtractConfig, root: Path, split: str) -> Path:
 
 
 def _read_records(root: Path, folder: Path, columns: Columns) -> Iterator[Record]:
-    """A record for every file in the folder of a split; other files are refused."""
+    """Yield a record for every sound or picture in the folder of a split.
+
+    Args:
+        root: the folder of the data set. Paths in records are relative to it.
+        folder: the folder of the split.
+        columns: the columns that are read. Without a column of labels, files need not
+            lie in the folder of a class.
+
+    Raises:
+        DataError: there is a file of another kind, or one in no folder of a class.
+    """
     has_labels = columns.label is not None
     paths = list[Path]()
     for parent, folders, names in os.walk(folder, followlinks=True):
-        # os.walk enters only the folders that stay in its list
+        # os.walk enters only the folders that stay in its own list, so the list itself
+        # is changed
         folders[:] = filter(_is_visible, folders)
         paths.extend(Path(parent, name) for name in names if _is_visible(name))
 
-    # bytewise, as `LC_ALL=C sort` does it, so that others can repeat the order
-    def order(path: Path) -> list[bytes]:
+    # Sort by class and then by path: bytewise, as `LC_ALL=C sort` does it, so that
+    # others can repeat the order.
+    def sorting_key(path: Path) -> list[bytes]:
         key = [os.fsencode(path)]
         if has_labels:
             class_folder = path.relative_to(folder).parts[0]
             key.insert(0, os.fsencode(class_folder))
         return key
 
-    for path in sorted(paths, key=order):
+    for path in sorted(paths, key=sorting_key):
         parents = path.relative_to(folder).parts[:-1]
         is_in_class = bool(parents) or not has_labels
         if path.suffix.lower() not in _suffixes() or not is_in_class:

@@ -27,15 +27,24 @@ class HubSource(Source):
     priority: ClassVar[int] = 3
     has_revisions: ClassVar[bool] = True
     _snapshot: tuple[Path, HubError | None] | None = None
-    """The folder with the card, named as the commit; and why the hub did not answer."""
+    """The folder with the card, named as the commit; and why the hub did not answer.
+
+    The second entry is None if the hub answered. The pair is None before a first split
+    is read.
+    """
 
     @classmethod
     def claims(cls, dataset: str) -> bool:  # noqa: ARG003 it is the last, and takes all
         return True
 
     def rows(self, config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
-        """Read one split, from the hub or from the local copy."""
+        """Read one split, from the hub or from the local copy.
+
+        With a ``test_fraction``, the data set must have a single split, which is read
+        whatever its name.
+        """
         name = config.dataset
+        # None stands for all splits, of which there must be one
         hub_split = split if config.test_fraction is None else None
         fetched = "all" if hub_split is None else repr(hub_split)
         report(0, 0, f"fetching {fetched} of {name}")
@@ -49,14 +58,16 @@ class HubSource(Source):
         commit = folder.name
         data = _load(name, commit, config.subset, hub_split, unreachable)
         if hub_split is None:
-            hub_split, data = _only_split(data, name)
+            hub_split, data = _take_only_split(data, name)
         _check_commit(data, name, commit, unreachable)
+        # one warning is enough for all splits
         if config.subset is None and split == config.splits[0]:
             _warn_of_default_subset(name, folder, str(data.info.config_name))
 
-        # make rows
+        # how messages and the plan name these rows
         subset = "" if config.subset is None else f" ({config.subset})"
         origin = f"{name}{subset}@{commit}, {hub_split}"
+
         table = dataset_table(data, config)
         label = None if split in config.unlabelled else config.label_column
         columns = choose_columns(table, config, label, origin)
@@ -75,14 +86,27 @@ def _load(
     split: str | None,
     unreachable: HubError | None,
 ) -> Any:
-    """Load one split at a commit, or all splits, and fetch what is not there yet."""
+    """Load one split at a commit, or all splits, and fetch what is not there yet.
+
+    Args:
+        name: id of the data set.
+        commit: the commit.
+        subset: name of the subset; None for the default one.
+        split: name of the split; None for all splits.
+        unreachable: why the hub did not answer. Only the local copy is used then, and
+            if that is not enough this error is raised. None if the hub answered.
+
+    Returns:
+        The data of one split, or a dictionary of splits, as ``datasets`` has them.
+    """
     import datasets
     from datasets.data_files import EmptyDatasetError
     from datasets.exceptions import DatasetNotFoundError, DatasetsError
 
     # gaam shows its own progress
     datasets.disable_progress_bars()
-    # no argument of load_dataset keeps it from asking the hub
+    # no argument of load_dataset keeps it from asking the hub, but this setting does;
+    # it is put back below
     was_offline = datasets.config.HF_HUB_OFFLINE
     datasets.config.HF_HUB_OFFLINE = was_offline or unreachable is not None
     options = {} if subset is None else {"name": subset}
@@ -96,6 +120,7 @@ def _load(
             raise (unreachable or gated(name, "dataset")) from error
         except (DatasetsError, EmptyDatasetError, ValueError, RuntimeError) as error:
             refusal = _refusal(error, f"{name}@{commit}", name, subset)
+            # a subset or split that does not exist is a mistake even without the hub
             if isinstance(refusal, NotFoundError):
                 raise refusal from error
             raise (unreachable or refusal) from error
@@ -103,8 +128,11 @@ def _load(
             datasets.config.HF_HUB_OFFLINE = was_offline
 
 
-def _only_split(data: Any, name: str) -> tuple[str, Any]:
-    """The name and data of the only split of a data set."""
+def _take_only_split(data: Any, name: str) -> tuple[str, Any]:
+    """Take the only split of a data set, its name and data; refuse several splits.
+
+    ``data`` holds the splits by name, and ``name`` is that of the data set.
+    """
     if len(data) != 1:
         raise ConfigError(
             "--test-fraction divides a data set with a single split",
@@ -121,7 +149,14 @@ def _check_commit(
     """Refuse a local copy of another commit.
 
     When something fails, the library hands out whatever copy it has. It keeps rows in a
-    folder named as the commit that they were made from.
+    folder named as the commit that they were made from. Rows in a folder of another
+    name are refused only if the hub did not answer.
+
+    Args:
+        data: rows as ``datasets`` loaded them.
+        name: id of the data set, for the message.
+        commit: the commit that must have been loaded.
+        unreachable: why the hub did not answer; None if it answered.
     """
     folders = {Path(file["filename"]).parent.name for file in data.cache_files}
     commits = [folder for folder in folders if COMMIT.fullmatch(folder)]
@@ -138,6 +173,11 @@ def _warn_of_default_subset(name: str, folder: Path, subset: str) -> None:
     """Warn if the data set has several subsets and its default is read.
 
     The card lists the subsets. The warning is all that depends on it.
+
+    Args:
+        name: id of the data set.
+        folder: the folder with the card.
+        subset: name of the subset that is read.
     """
     from huggingface_hub import DatasetCard
 
@@ -157,7 +197,18 @@ def _warn_of_default_subset(name: str, folder: Path, subset: str) -> None:
 def _refusal(
     error: Exception, where: str, name: str, subset: str | None
 ) -> ConfigError:
-    """The error of the library about a data set that it cannot read, as ours."""
+    """Turn an error of the library ``datasets`` into one with advice for the user.
+
+    Args:
+        error: the error of the library.
+        where: the data set and its commit, for the message.
+        name: id of the data set.
+        subset: the requested subset; None for the default one.
+
+    Returns:
+        A ``NotFoundError`` if the subset or the split does not exist; otherwise a
+        ``ConfigError`` that says that the data set cannot be read.
+    """
     text = str(error)
     # the library lists the subsets in its messages only
     subsets = re.search(r"(?:available configs|Available): \[(.*?)\]", text, re.DOTALL)
@@ -182,11 +233,20 @@ def _refusal(
 def _no_such_subset(
     listed: str, where: str, name: str, subset: str | None
 ) -> NotFoundError:
-    """The error for a subset that is missing; ``listed`` has all in Python's quotes."""
+    """Build the error for a data set without the requested or without a default subset.
+
+    Args:
+        listed: all subsets, as Python prints a list of texts, without the brackets.
+        where: the data set and its commit, for the message.
+        name: id of the data set.
+        subset: the requested subset; None if the user named none.
+    """
     problem = f"the data set '{name}' has several subsets"
     if subset is not None:
         subset = shortened(subset)
         problem = f"the data set '{name}' has no subset '{subset}'"
+    # Python puts a text into single quotes, or into double ones if it holds a single
+    # one: of the two groups of each match, one is empty
     quoted = re.findall(r"'([^']*)'|\"([^\"]*)\"", listed)
     names = [single or double for single, double in quoted]
     return NotFoundError(

@@ -27,32 +27,39 @@ from gaam_cache.common.messages import visible
 from gaam_cache.store.files import regular_file, remove_lock, write_file
 
 logger = logging.getLogger(__name__)
-RENEW_SECONDS = 10.0
+RENEW_SECONDS = 10.0  # time between two renewals of our leases
 PATIENCE_SECONDS = 90.0
-"""Renewals may be seen late: a busy disk, a slow machine, or a client of NFS, which may
-show an old state of a file for a minute."""
+"""Time without a renewal after which a lease is stale.
+
+Renewals may be seen late: a busy disk, a slow machine, or a client of NFS, which may
+show an old state of a file for a minute.
+"""
 MAX_LEASE_BYTES = 4096  # bytes that are read of a lease file, at most
 SUFFIX = ".lease"
-LEASE_FOLDER = "leases"  # of a cache
+LEASE_FOLDER = "leases"  # name of the folder of leases in a cache
 
 
 class Holder(NamedTuple):
     """The process that holds a lease, as far as the file names it."""
 
     host: str = "an unknown machine"
-    pid: int = 0
+    pid: int = 0  # number of the process; 0 if the file names none
     since: str = ""  # when it began, in UTC by its own clock; for people
-    machine: str | None = None  # ``this_machine()`` of the process
+    machine: str | None = None  # ``this_machine()`` of the process; None if unknown
     token: str = ""  # unique to this lease
 
     @property
     def is_dead(self) -> bool:
-        """Whether the process ran on this machine and has ended."""
+        """Whether the process ran on this machine and has ended.
+
+        False for a process of another machine: nobody here can tell.
+        """
         if self.machine is None or self.machine != this_machine():
             return False
         return not is_alive(self.pid)
 
     def in_words(self) -> str:
+        """Name the machine, the process and its beginning, as far as they are known."""
         words = self.host
         if self.pid:
             words += f", process {self.pid}"
@@ -63,9 +70,9 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lease:
-    """A lease of ours; the leased work is called ``name``."""
+    """A lease of this process; the leased work is called ``name``."""
 
-    owner: Leases
+    owner: Leases  # the leases of this process in the same folder
     name: str
     token: str  # unique to this lease, as in its file
 
@@ -74,7 +81,10 @@ class Lease:
         return _read_holder(self.owner.path(self.name)).token == self.token
 
     def release(self) -> None:
-        """Remove the lease: the work is published, or another worker may begin it."""
+        """Remove the lease: the work is published, or another worker may begin it.
+
+        If another worker took over the work, its lease stays.
+        """
         self.owner.held.pop(self.name, None)
         if self.is_ours():
             with suppress(OSError):
@@ -94,7 +104,14 @@ class _Sighting(NamedTuple):
 
 
 class Leases:
-    """Our leases in a folder; a thread renews them while the context is open."""
+    """The leases of this process in a folder; "we" and "our" stand for this process.
+
+    A thread renews the leases while the context is open.
+
+    Attributes:
+        holder: this process, as its leases name it.
+        held: name of leased work -> our lease.
+    """
 
     def __init__(
         self,
@@ -103,6 +120,13 @@ class Leases:
         holder: Holder | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Prepare to take leases; nothing is written yet.
+
+        Args:
+            folder: the shared folder of the leases.
+            holder: the process that holds our leases; None for this process.
+            clock: returns seconds that never go back.
+        """
         self.holder = holder or this_process()
         self.held: dict[str, Lease] = {}
         self._folder = folder
@@ -116,6 +140,9 @@ class Leases:
 
         After taking a lease, check again whether the work is done: another worker may
         have finished it a moment before.
+
+        Returns:
+            Our lease; or the other process, if its lease is not stale.
         """
         token = secrets.token_hex(8)
         holder_with_token = self.holder._replace(token=token)
@@ -140,7 +167,11 @@ class Leases:
         return lease
 
     def names_at_work(self) -> set[str]:
-        """Names that other workers hold, as far as we saw these workers at work."""
+        """Names of work that other workers do at this time.
+
+        A worker counts only if we know that it is alive. So the first call cannot tell
+        for the workers of other machines, and leaves out their work.
+        """
         names = set()
         for name in self._names_of_others():
             # a lease that we see for the first time may be that of a dead worker
@@ -150,20 +181,28 @@ class Leases:
         return names
 
     def others_at_work(self, prefix: str) -> bool:
-        """Whether another worker holds a name that begins with ``prefix``."""
+        """Whether another worker holds work whose name begins with ``prefix``.
+
+        A stale lease does not count, but that of a worker that died just now does.
+        """
         for name in self._names_of_others():
             if name.startswith(prefix) and self._active_holder(name) is not None:
                 return True
         return False
 
     def clear_dead(self) -> None:
-        """Remove stale leases, and the folder if it is empty then."""
+        """Remove stale leases, and the folder if it is empty then.
+
+        This only tidies up, so that a failure is ignored.
+        """
         with suppress(OSError):
             for name in self._names_of_others():
                 if self._active_holder(name) is None:
                     self._remove_stale(name)
-            # other workers may take leases meanwhile: then the folder stays
+            # Other workers may take leases meanwhile: rmdir then fails, and the folder
+            # stays.
             if not _leased_names(self._folder):
+                # the file of the lock would keep the folder from being empty
                 remove_lock(self._folder)
             self._folder.rmdir()
 
@@ -174,11 +213,13 @@ class Leases:
     def _write(self, name: str, content: bytes) -> bool:
         """Create the file of a lease; False if the name is leased already."""
         while True:
-            # a worker that finishes the last piece of work may remove the folder
+            # A worker that finishes the last piece of work may remove the folder at
+            # this moment: try again, which creates the folder.
             with suppress(FileNotFoundError):
                 return write_file(self.path(name), content, exclusive=True)
 
     def _renew_until_closed(self) -> None:
+        """Touch the files of our leases every ten seconds; this runs in a thread."""
         while not self._closing.wait(RENEW_SECONDS):
             for lease in tuple(self.held.values()):
                 if lease.is_ours():
@@ -191,7 +232,11 @@ class Leases:
         return [name for name in _leased_names(self._folder) if name not in self.held]
 
     def _active_holder(self, name: str) -> Holder | None:
-        """The process that holds the lease of a name; None if it is stale or gone."""
+        """The process that holds the lease of a name.
+
+        Returns:
+            None if the lease is stale or there is none.
+        """
         path = self.path(name)
         now = self._clock()
         try:
@@ -204,6 +249,7 @@ class Leases:
         holder = _read_holder(path)
         pulse = (status.st_ino, status.st_mtime_ns)
         sighting = self._observe(name, holder, pulse, now)
+        # stale: its process has ended, or has not renewed it for too long
         if holder.is_dead or now - sighting.since > PATIENCE_SECONDS:
             return None
         return holder
@@ -211,16 +257,17 @@ class Leases:
     def _observe(
         self, name: str, holder: Holder, pulse: tuple[int, int], now: float
     ) -> _Sighting:
-        """Record the pulse of another worker's lease.
+        """Record how we see another worker's lease now.
 
         Args:
-            name: of the leased work.
+            name: name of the leased work.
             holder: the process that the lease names.
-            pulse: of the lease now.
+            pulse: inode and time of change of the lease's file.
             now: time of our clock.
 
         Returns:
-            The sighting; an earlier one if the pulse has not changed since.
+            What is recorded: a new sighting; or the earlier one if the pulse is the
+            same, so that its time is that of the first sight.
         """
         # patience counts from the first sight of a pulse, by our own clock
         last_sighting = self._sightings.get(name)
@@ -229,6 +276,7 @@ class Leases:
 
         # a pulse that changed before our eyes is that of a living worker
         seen_at_work = last_sighting is not None
+        # of a process of this machine we know whether it has ended: see ``is_dead``
         if holder.machine is not None and holder.machine == self.holder.machine:
             seen_at_work = True
         sighting = _Sighting(pulse=pulse, since=now, seen_at_work=seen_at_work)
@@ -236,8 +284,10 @@ class Leases:
         return sighting
 
     def _remove_stale(self, name: str) -> None:
-        """Remove the file of a lease that ``_active_holder`` found stale."""
-        # a lease that vanished by itself has no sighting: the name may be leased anew
+        """Remove the file of a lease for which ``_active_holder`` returned None."""
+        # ``_active_holder`` records a sighting of every lease whose file is there. If
+        # there is none, the file was gone. The name may be leased anew by now, and the
+        # new file must stay.
         if name in self._sightings:
             self.path(name).unlink(missing_ok=True)
 
@@ -267,6 +317,7 @@ class Holding:
     dead: bool  # whether the process ran on this machine and has ended
 
     def in_words(self) -> str:
+        """Name the process, and say whether it has ended."""
         words = Holder(self.host, self.process, self.since).in_words()
         if self.dead:
             words += ", which has ended: the next worker does its work again"
@@ -274,7 +325,10 @@ class Holding:
 
 
 def holdings(folder: Path) -> list[Holding]:
-    """All leased work in a folder, sorted by name; nothing if there is no folder."""
+    """All leased work in a folder, sorted by name; nothing if there is no folder.
+
+    Stale leases are included. A lease whose file names no process is left out.
+    """
     leased_work = []
     for name in _leased_names(folder):
         holder = _read_holder(folder / f"{name}{SUFFIX}")
@@ -294,17 +348,22 @@ def _leased_names(folder: Path) -> list[str]:
 
 
 def _read_holder(path: Path) -> Holder:
-    """The process that a lease file names; an unknown one if the file is unusable."""
+    """The process that a lease file names.
+
+    Returns:
+        A ``Holder`` with all defaults if the file is missing or damaged.
+    """
     try:
         # reading a pipe or a device would never end
         regular_file(path)
         content = json.loads(path.read_bytes()[:MAX_LEASE_BYTES])
+        # another version of gaam may write fewer or more values
         values = {name: content[name] for name in Holder._fields if name in content}
         holder = Holder(**values)
         return holder._replace(
             host=visible(holder.host),
             since=visible(holder.since),
-            # the plus raises a TypeError if this is not a number
+            # a plus before anything but a number raises a TypeError
             pid=+holder.pid,
         )
     except (OSError, ValueError, TypeError, AttributeError):
@@ -318,9 +377,13 @@ def this_process() -> Holder:
 
 
 def this_machine() -> str | None:
-    """Name this machine, its boot and its space of process numbers; None if unknown.
+    """Name this machine, its boot and its space of process numbers.
 
-    Two processes with the same name see each other under their process numbers.
+    Two processes with the same result see each other under their process numbers. This
+    does not hold for two containers on one machine, which have spaces of their own.
+
+    Returns:
+        None if the system does not show all of this.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
@@ -331,8 +394,12 @@ def this_machine() -> str | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether this machine has a process of that number, and it has not ended."""
+    """Whether this machine has a process of that number, and it has not ended.
+
+    If the system does not tell, the process counts as alive.
+    """
     try:
+        # the signal 0 is not sent, but fails if there is no such process
         os.kill(pid, 0)
         status = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except ProcessLookupError:
@@ -344,4 +411,5 @@ def is_alive(pid: int) -> bool:
     # itself hold any character
     _, _, after_name = status.rpartition(")")
     state = after_name.split()[:1]
+    # a process that has ended may stay in the list for a while: zombie, or dead
     return state not in (["Z"], ["X"])

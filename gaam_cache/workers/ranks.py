@@ -26,23 +26,31 @@ class Rank(NamedTuple):
 
     number: int  # from 0
     total: int  # number of all ranks
-    local: int | None = None  # number among the ranks of this machine, if known
+    local: int | None = None
+    """Number of this rank among the ranks of this machine, from 0; None if unknown."""
     workers_on_machine: int = 1  # number of ranks on this machine, as far as is known
 
     @property
     def start(self) -> float:
-        """Where in the work to begin, in [0, 1)."""
+        """Where in the work this rank begins, as a part of the whole: in [0, 1)."""
         return self.number / self.total
 
 
 def find_rank(
     setting: str | None, environ: Mapping[str, str] = os.environ
 ) -> Rank | None:
-    """Find the rank of this process; None where it is not one of several.
+    """Find the rank of this process.
 
     The first of these decides: the setting ``rank``, torchrun (``RANK`` and
     ``WORLD_SIZE``), SLURM. In an array of SLURM jobs with several tasks each, every
     task of every job is a rank.
+
+    Args:
+        setting: the setting ``rank``, such as "0/4"; None if it is not given.
+        environ: the environment of this process.
+
+    Returns:
+        None if this process is not one of several.
 
     Raises:
         ConfigError: the setting or the environment names an impossible rank.
@@ -59,9 +67,12 @@ def find_rank(
 def device_of(rank: Rank, device: str) -> str:
     """The device of a rank: the ranks of a machine with several GPUs take them in turn.
 
-    ``device`` is the configured device. A GPU with a number, such as cuda:1, stays.
+    Args:
+        rank: the rank.
+        device: the configured device. Only "auto" and "cuda" leave a choice: any other
+            device, such as "cpu" or "cuda:1", is returned as it is.
     """
-    # without a number on its machine a rank cannot choose
+    # a rank that does not know its number on its machine cannot take turns
     if rank.local is None or device not in ("auto", "cuda"):
         return device
     import torch
@@ -75,7 +86,7 @@ def device_of(rank: Rank, device: str) -> str:
 
 
 def _torchrun_rank(environ: Mapping[str, str]) -> Rank | None:
-    """The rank that torchrun sets; None if this is not one of several."""
+    """The rank that torchrun sets; None if this process is not one of several."""
     rank = _read_rank(environ, "RANK", "WORLD_SIZE")
     if rank is None:
         return None
@@ -86,7 +97,14 @@ def _torchrun_rank(environ: Mapping[str, str]) -> Rank | None:
 
 
 def _slurm_rank(environ: Mapping[str, str]) -> Rank | None:
-    """The rank among the tasks of a step, the jobs of an array, or both at once."""
+    """The rank among the tasks of a step, the jobs of an array, or both at once.
+
+    In SLURM a job may be one of an array of jobs. A step is a part of a job, and runs
+    as one or several tasks, which are processes.
+
+    Returns:
+        None if this process is one of several in neither way.
+    """
     task_rank = _slurm_task_rank(environ)
     job_rank = _slurm_job_rank(environ)
     if task_rank is None:
@@ -101,7 +119,11 @@ def _slurm_rank(environ: Mapping[str, str]) -> Rank | None:
 
 
 def _slurm_task_rank(environ: Mapping[str, str]) -> Rank | None:
-    """The rank among the tasks of a step that ``srun`` started."""
+    """The rank among the tasks of a step that ``srun`` started.
+
+    Returns:
+        None if this process belongs to no step, or to a step of one task.
+    """
     # a batch script has a task number too, but it runs once and is no step
     if "SLURM_STEP_ID" not in environ:
         return None
@@ -109,7 +131,9 @@ def _slurm_task_rank(environ: Mapping[str, str]) -> Rank | None:
     if rank is None:
         return None
 
-    # SLURM writes '4' or '4(x2)', and '2,1' where nodes have different numbers of tasks
+    # SLURM writes '4' or '4(x2)', and '2,1' where nodes have different numbers of
+    # tasks. The first node stands for all: the number only says how many workers
+    # share the cores of a machine.
     tasks_per_node = environ.get("SLURM_STEP_TASKS_PER_NODE", "1")
     tasks_on_first_node = tasks_per_node.split(",")[0].split("(")[0]
     num_tasks_on_node = 1
@@ -122,7 +146,7 @@ def _slurm_task_rank(environ: Mapping[str, str]) -> Rank | None:
 
 
 def _slurm_job_rank(environ: Mapping[str, str]) -> Rank | None:
-    """The rank among the jobs of an array; None if this is not one of several."""
+    """The rank among the jobs of an array; None if this job is not one of several."""
     job = _read_number(environ, "SLURM_ARRAY_TASK_ID")
     num_jobs = _read_number(environ, "SLURM_ARRAY_TASK_COUNT") or 1
     if job is None or num_jobs <= 1:
@@ -134,18 +158,23 @@ def _slurm_job_rank(environ: Mapping[str, str]) -> Rank | None:
 def _read_rank(
     environ: Mapping[str, str], number_name: str, total_name: str
 ) -> Rank | None:
-    """The rank that two variables name; None if it is not one of several.
+    """The rank that two variables of the environment name.
 
     Args:
         environ: the environment of this process.
-        number_name: variable that holds the number of the rank.
-        total_name: variable that holds the number of all ranks.
+        number_name: name of the variable that holds the number of the rank.
+        total_name: name of the variable that holds the number of all ranks.
+
+    Returns:
+        None if a variable is missing or blank, or if there is only one rank.
+
+    Raises:
+        ConfigError: the variables hold no numbers, or there is no such rank.
     """
     for name in (number_name, total_name):
         if not environ.get(name, "").strip():
             return None
 
-    # one rank alone behaves as a process that is no rank
     number = _read_number(environ, number_name)
     total = _read_number(environ, total_name)
     if number is None or total is None or number >= total:
@@ -157,13 +186,14 @@ def _read_rank(
             found=shortened(values),
             hint=f"unset {number_name} {total_name}, if they are not meant for gaam",
         )
+    # one rank alone behaves as a process that is no rank
     if total == 1:
         return None
     return Rank(number, total)
 
 
 def _read_number(environ: Mapping[str, str], name: str) -> int | None:
-    """The whole number in a variable; None if it holds anything else."""
+    """The whole number in a variable; None if it is missing or holds anything else."""
     text = environ.get(name, "").strip()
     is_number = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
     return int(text) if is_number else None

@@ -21,19 +21,24 @@ PACKAGE = "gaam_cache.encoders.poolings"
 
 
 class Pooling(ABC):
-    """A pure function of states and lengths."""
+    """A pure function of a layer's states and the lengths of rows.
+
+    A subclass in a file of this folder is a pooling, and its file's name is the name
+    for ``--pool``.
+    """
 
     summary: ClassVar[bool] = False
     """Whether the pooling reads a position that summarises the row, such as a class
-    token. An encoder that separates such positions from the rest passes only those to
-    it."""
+    token. An encoder of pictures passes only such positions to the pooling, and to all
+    other poolings only the patches."""
 
     @abstractmethod
     def __call__(self, x_BTD: Tensor, length_B: Tensor) -> Tensor:
-        """Pool every row.
+        """Pool every row over its first ``length_B`` positions.
 
         Shape:
             x_BTD: (B, T, D), on the device of ``length_B``.
+            length_B: (B,), whole numbers from 1 to T.
             Result: (B, D), in float32 or float64.
         """
 
@@ -46,13 +51,18 @@ def filled(x_BTD: Tensor, length_B: Tensor, value: float) -> Tensor:
 
 
 def load_poolings(names: Sequence[str]) -> dict[str, Pooling]:
-    """Load the poolings of these names."""
+    """Load the poolings of these names, the values of ``--pool``.
+
+    Raises:
+        ConfigError: there is no pooling of a name, or a name is given twice.
+    """
     option = f"--pool {','.join(names)}"
     poolings: dict[str, Pooling] = {}
     for name in names:
         pooling_class = plugins.load(PACKAGE, name, kind="pooling", found=option)
         poolings[name] = pooling_class()
 
+    # A dictionary holds a repeated name once.
     if len(poolings) != len(names):
         raise ConfigError("a pooling is given twice", found=",".join(names))
     return poolings

@@ -13,5 +13,5 @@ class First(Pooling):
     summary: ClassVar[bool] = True
 
     def __call__(self, x_BTD: Tensor, length_B: Tensor) -> Tensor:  # noqa: ARG002
-        """(B, D)."""
+        """Return the first state of every row, (B, D) in float32."""
         return x_BTD[:, 0].float()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common.errors import DataError
 from gaam_cache.config import PUBLISHED_SECONDS, ExtractConfig
-from gaam_cache.sources.media.base import Item, Media, library
+from gaam_cache.sources.media.base import Item, Media, import_decoder
 
 RULES = "mono by the mean"
 """What gaam does to the samples of libsndfile. It decides numbers and is part of the
@@ -23,8 +23,8 @@ SHORTEST_TAIL = 0.1
 """Seconds. The rest of a sound that was cut into pieces is no row if it is shorter. It
 would hold at most four of the 25 ms windows, 20 ms apart, of speech encoders."""
 CANCELLED = 0.1
-"""The least loudness of the mean of the channels, relative to that of the channels. Two
-channels that have nothing in common give 0.7."""
+"""The least loudness of the mean of the channels, as a part of the loudness of all
+channels. Two channels that have nothing in common give 0.7."""
 # fmt: off
 STARTS = (
     b"RIFF", b"RIFX", b"RF64", b"FORM", b"fLaC", b"OggS", b".snd", b"caff", b"ID3",
@@ -48,19 +48,23 @@ class _Sound(Item):
 
     @property
     def frames(self) -> int:
-        """Number of its samples."""
+        """Number of samples of the sound, or of the piece."""
         return self.stop - self.start
 
     @property
     def identity(self) -> bytes:
-        """The digest of the file, and for a piece its samples."""
+        """The digest of the file, and for a piece where it begins and ends in it."""
         digest = bytes.fromhex(self.sha256)
         if self.frames == self.file_frames:
             return digest
         return digest + f"{self.start}-{self.stop}".encode()
 
     def samples(self) -> NDArray[np.float32]:
-        """The mean of all channels, float32 (frames,); not to be written to."""
+        """Decode the sound: the mean of all channels, (frames,).
+
+        The caller must not change the array, which later calls share.
+        """
+        # Pieces of a file have equal fields here, so that the file is decoded once.
         file = Item(
             name=self.name,
             path=self.path,
@@ -80,7 +84,9 @@ class Audio(Media):
 
     @classmethod
     def claims(cls, head: bytes) -> bool:
-        # MP3 and MP2 without tags start with the header of an MPEG frame
+        """Whether a file begins as a sound does that libsndfile reads."""
+        # MP3 and MP2 without tags start with the header of an MPEG frame: eleven bits
+        # that are set, two for the version, and two for the layer (01: MP3, 10: MP2).
         if len(head) > 1 and head[0] == 0xFF and head[1] & 0xE6 in (0xE2, 0xE4):
             return True
         # WebP pictures are RIFF files too
@@ -90,10 +96,14 @@ class Audio(Media):
     def items(
         cls, content: bytes, config: ExtractConfig, file: Item
     ) -> Sequence[_Sound]:
-        """The whole sound, its beginning, or its pieces, as configured."""
+        """Decode a file; return the whole sound, its beginning, or all of its pieces.
+
+        The configuration says which: without a length of clips it is the whole sound.
+        """
         rate, x_T = _decode(content, file.where)
         seconds = PUBLISHED_SECONDS if config.published_audio else config.clip_seconds
-        # whole sounds are decoded even for a short beginning: damage is found now
+        # The whole file was decoded even for a short beginning, so that damage is found
+        # now.
         pieces = _cut(len(x_T), rate, seconds, all_pieces=config.clip_mode == "split")
         return [
             _Sound(
@@ -112,7 +122,7 @@ class Audio(Media):
         ]
 
     def doubts(self) -> Iterator[str]:
-        """A line if sounds are silent, so that nobody can tell them apart."""
+        """Yield a warning if many sounds are silent: nothing tells these apart."""
         yield from self.doubt_if_many(
             sum(sound.silent for sound in self.inputs),
             "hold nothing but zeros, as far as they are read",
@@ -120,7 +130,8 @@ class Audio(Media):
 
     @classmethod
     def decoders(cls) -> dict[str, str]:
-        soundfile = library("soundfile", cls.kind)
+        """Versions of all code that decides the samples, for the fingerprint."""
+        soundfile = import_decoder("soundfile", cls.kind)
         return {
             "gaam": RULES,
             "soundfile": soundfile.__version__,
@@ -131,10 +142,19 @@ class Audio(Media):
 def _cut(
     frames: int, rate: int, seconds: float | None, *, all_pieces: bool
 ) -> list[tuple[int, int]]:
-    """The start and stop sample of every piece of a sound, or of its first piece.
+    """Divide a sound into pieces.
 
     Piece i lasts from sample round(i * seconds * rate) to round((i + 1) * seconds *
-    rate). Without ``seconds``, the sound is one piece.
+    rate). A last piece that is shorter than ``SHORTEST_TAIL`` is dropped.
+
+    Args:
+        frames: number of samples of the sound.
+        rate: samples a second.
+        seconds: length of a piece; None for the sound as one piece.
+        all_pieces: whether all pieces are wanted, or only the first.
+
+    Returns:
+        The first sample of every piece, and the one behind its last.
     """
     if seconds is None:
         return [(0, frames)]
@@ -143,6 +163,7 @@ def _cut(
     number = 0
     while start < frames and (all_pieces or not pieces):
         number += 1
+        # even the shortest piece has one sample
         end = max(round(number * seconds * rate), start + 1)
         stop = min(end, frames)
         # a short sound is a row, but the short rest of a long one is not
@@ -154,12 +175,23 @@ def _cut(
 
 
 def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
-    """The rate and the samples, (T,), of a sound.
+    """Decode the bytes of a sound file.
 
     Several channels are decoded as float64, and their mean is rounded once. The whole
     file is read at once: after a seek, libsndfile 1.2.2 reads MP3 with other last bits.
+
+    Args:
+        content: all bytes of the file.
+        where: where the file is, for messages.
+
+    Returns:
+        Samples a second; and the mean of all channels, (T,).
+
+    Raises:
+        DataError: the file is damaged, holds no finite samples, or has channels that
+            cancel each other.
     """
-    soundfile = library("soundfile", "audio")
+    soundfile = import_decoder("soundfile", "audio")
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
             # the mean of channels is computed in float64, so that it is rounded once
@@ -183,7 +215,7 @@ def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
             found="numbers that are not finite" if len(x_TC) else "no samples",
             where=where,
         )
-    # a mean would change nothing, and float32 is what was decoded
+    # one channel was decoded as float32 and is its own mean
     if x_TC.shape[1] == 1:
         return rate, x_TC[:, 0].astype(np.float32)
     x_T = x_TC.mean(axis=1)
@@ -209,10 +241,12 @@ def _check_cancellation(
 
 
 def _loudness(x: NDArray[np.float64]) -> float:
+    """Root of the mean square of all samples."""
     return float(np.sqrt(np.mean(np.square(x))))
 
 
 @lru_cache(maxsize=2)  # the pieces of a file are read one after another
 def _decode_file(file: Item) -> NDArray[np.float32]:
+    """Decode a file, or return the array of an earlier call for it: (T,)."""
     _, x_T = _decode(file.content(), file.where)
     return x_T

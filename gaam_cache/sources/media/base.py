@@ -30,13 +30,17 @@ _SPOOL_LOCK = threading.Lock()
 
 @cache
 def _spool() -> Any:
-    """A temporary file for the bytes of table cells; it goes with the process."""
+    """The temporary file for the bytes of table cells.
+
+    The first call creates it, and every later call returns the same file. The end of
+    the process removes it.
+    """
     return tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX)
 
 
 def _write_to_spool(content: bytes) -> int:
     """Append bytes to the temporary file, and return where they start."""
-    # several threads decode files
+    # several threads decode files, and would mix up their bytes
     with _SPOOL_LOCK:
         offset: int = _spool().tell()
         _spool().write(content)
@@ -50,9 +54,9 @@ class Item:
 
     name: str  # as the data set has it: a path, or the location of a record
     path: Path
-    offset: int = 0
-    size: int
-    sha256: str
+    offset: int = 0  # index of the first byte in the file
+    size: int  # number of bytes
+    sha256: str  # of the bytes
 
     @property
     def where(self) -> str:
@@ -64,12 +68,20 @@ class Item:
 
     @property
     def identity(self) -> bytes:
-        """The digest of its bytes, and which part of them it is."""
+        """Bytes that identify the input, for the fingerprint of the rows.
+
+        They are the digest of all bytes of the file. A subclass whose input is a part
+        of what the bytes hold adds which part that is.
+        """
         return bytes.fromhex(self.sha256)
 
     def content(self) -> bytes:
-        """All of its bytes; DataError if they are gone, or have changed since."""
-        # a file that cannot be read has another digest too
+        """Read all bytes of the input.
+
+        Raises:
+            DataError: the bytes are gone, or are no longer those of the digest.
+        """
+        # a file that cannot be read leaves no bytes, and these have another digest
         content = b""
         with suppress(OSError), self.path.open("rb") as file:
             file.seek(self.offset)
@@ -98,7 +110,7 @@ class Media(Rows):
     @classmethod
     @abstractmethod
     def claims(cls, head: bytes) -> bool:
-        """Whether a file that begins with these 64 bytes is of this kind."""
+        """Whether a file is of this kind; ``head`` is its first 64 bytes, or all."""
 
     @classmethod
     @abstractmethod
@@ -115,11 +127,16 @@ class Media(Rows):
         """
 
     def contents(self) -> Iterator[bytes]:
-        """For every input a digest of all its bytes, and which part of them it is."""
+        """Yield for every input the bytes that identify it, for the fingerprint."""
         return (item.identity for item in self.inputs)
 
     def doubt_if_many(self, count: int, description: str) -> Iterator[str]:
-        """A line if more than one input in a hundred carries no information."""
+        """Yield a warning if more than one input in a hundred carries no information.
+
+        Args:
+            count: number of such inputs.
+            description: what is wrong with them, as a predicate: "show one colour".
+        """
         if count > TOLERATED_TRUNCATED_SHARE * len(self):
             total = f"{len(self):,} {self.noun}s"
             yield f"{count:,} of {total} of {self.origin} {description}"
@@ -138,8 +155,13 @@ def media() -> dict[str, type[Media]]:
 
 
 def file_in(cell: Any) -> Any:
-    """The bytes or the name of the file in a cell; None if it names no file."""
-    # the library ``datasets`` stores a file as its bytes and its path
+    """Take a file from a cell of a table.
+
+    Returns:
+        The bytes of the file, or its name; None if the cell is empty or blank. Any
+        other value is returned as it is, and fails when it is used as a name.
+    """
+    # the library ``datasets`` stores a file as a dictionary of its bytes and its path
     if isinstance(cell, Mapping):
         content = cell.get("bytes")
         if content is None:
@@ -150,13 +172,20 @@ def file_in(cell: Any) -> Any:
     return cell or None
 
 
-def library(name: str, kind: str) -> Any:
-    """The module that decodes files of a kind; the kind also names its extra."""
+def import_decoder(module_name: str, kind: str) -> Any:
+    """Import a module that decodes files of a kind; ConfigError if it is missing.
+
+    Args:
+        module_name: name of the module, such as "PIL.Image".
+        kind: kind of the files, "audio" or "vision". The extra of gaam that installs
+            the module has the same name, and the message advises to install it.
+    """
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(module_name)
+    # A package may be there and still lack its shared library: that is an OSError.
     except (ImportError, OSError) as error:
         raise ConfigError(
-            f"rows of {kind} need the package of {name}",
+            f"rows of {kind} need the package of {module_name}",
             found=str(error),
             hint=install(kind),
         ) from error
@@ -172,21 +201,28 @@ class Files:
     """Reads the files that records name or contain; all must be of one kind."""
 
     def __init__(self, folder: Path, config: ExtractConfig) -> None:
+        """Remember the folder of the data set; names in records are relative to it."""
+        # the kind of the first file, to which all others must belong
         self._kind: type[Media] | None = None
         self._folder = folder.absolute()
         self._config = config
-        self._media = media().values()
+        self._kinds = media().values()
 
     def read(self, records: Iterable[Record], column: str) -> Iterator[_FileRecord]:
-        """Every record, in order, with a function that returns its inputs.
+        """Yield every record, in order, with a function that returns its inputs.
 
         Several threads decode files ahead. The function waits for the file, and raises
         DataError if it cannot be used.
+
+        Args:
+            records: location and values of every record.
+            column: the column whose cells name or contain files.
         """
         threads = max(1, len(cores()) // workers_here())
         pending = deque[_FileRecord]()
         with ThreadPoolExecutor(threads, "decode") as pool:
-            # the queue bounds how far the threads run ahead
+            # A record waits in the queue until enough later ones are in it too. So the
+            # threads are ahead of the caller, but never too far for the memory.
             for location, record in records:
                 decoded = pool.submit(self._decode, location, record[column])
                 pending.append((location, record, partial(self._result, decoded)))
@@ -195,13 +231,20 @@ class Files:
             yield from pending
 
     def row_class(self) -> type[Media]:
-        """The class of the rows; at least one file must have been decoded."""
+        """The class for rows of these files, which is that of the first file's kind.
+
+        At least one file must have been read before.
+        """
         if self._kind is None:
             raise RuntimeError("no file was decoded")
         return self._kind
 
     def _result(self, decoded: Future[_Decoded]) -> Sequence[Item]:
-        """The inputs in a file, which must be of the same kind as the first file."""
+        """Wait for a file to be decoded, and return its inputs.
+
+        The first file decides the kind. A file of another kind is refused. Without a
+        file there are no inputs.
+        """
         kind, items = decoded.result()
         if kind is None:
             return items
@@ -216,7 +259,15 @@ class Files:
         return items
 
     def _decode(self, location: str, cell: Any) -> _Decoded:
-        """Decode the file in the cell of the record at this location."""
+        """Decode the file in a cell; this runs in a thread.
+
+        Args:
+            location: where the record of the cell is, for messages.
+            cell: the bytes of a file, its name, or nothing.
+
+        Returns:
+            The kind of the file, and its inputs; None and nothing for an empty cell.
+        """
         file_cell = file_in(cell)
         if file_cell is None:
             return None, ()
@@ -227,6 +278,7 @@ class Files:
             refuse_pointer(head, location)
             kind = self._kind_of(content, head)
             return kind, kind.items(content, self._config, file)
+        # the message names the file, unless it says what else was found
         except DataError as error:
             error.details.setdefault("found", excerpt(name))
             raise
@@ -238,7 +290,16 @@ class Files:
             ) from error
 
     def _read_file(self, location: str, file_cell: Any) -> tuple[bytes, Item]:
-        """The bytes of a file, which the cell contains or names, and where they are."""
+        """Read a file that a cell contains or names.
+
+        Returns:
+            The bytes of the file; and where they are, to read them again later. Bytes
+            from a cell are in the temporary file.
+
+        Raises:
+            DataError: the file is outside of the folder, which the user has not
+                allowed.
+        """
         if isinstance(file_cell, bytes):
             content = file_cell
             name = location
@@ -265,16 +326,25 @@ class Files:
         return content, file
 
     def _is_inside(self, path: Path, name: str) -> bool:
-        """Whether a file lies in the folder; links in the folder may lead anywhere."""
-        # resolve follows links, which may lead out, so it has to judge '..' alone
-        written = Path(name)
-        if not written.is_absolute() and ".." not in written.parts:
+        """Whether a file lies in the folder; links in the folder may lead anywhere.
+
+        Args:
+            path: the file.
+            name: its name in the data set.
+        """
+        # A plain relative name cannot leave the folder, except by a link, which counts
+        # as inside. Only for other names it matters where the resolved path is.
+        written_path = Path(name)
+        if not written_path.is_absolute() and ".." not in written_path.parts:
             return True
         return path.resolve(strict=True).is_relative_to(self._folder.resolve())
 
     def _kind_of(self, content: bytes, head: bytes) -> type[Media]:
-        """The kind that claims a file."""
-        for kind in self._media:
+        """The kind that claims a file; DataError if none does.
+
+        ``head`` is the beginning of ``content``.
+        """
+        for kind in self._kinds:
             if kind.claims(head):
                 return kind
         raise DataError(

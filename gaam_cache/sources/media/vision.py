@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common.errors import DataError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.sources.media.base import Item, Media, library
+from gaam_cache.sources.media.base import Item, Media, import_decoder
 
 RULES = "upright, on white, the upper 8 of 16 bits"
 """What gaam does to the pixels of Pillow. It decides numbers and is part of the
@@ -39,7 +39,8 @@ ALPHA_MODES = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
 GREY_BITS = (10, 12, 14)
 """Bits that cameras and scanners use of the 16 bits that they write."""
 FEWEST_LEVELS = 64
-"""Of 256. Pictures of a split with fewer may hold values that are no brightness."""
+"""Levels of brightness, of 256. If all pictures of a split together span fewer, their
+values may be no brightness."""
 
 # set once for all: a filter that a thread sets for a moment holds for all threads
 warnings.filterwarnings("ignore", module=r"PIL\.")
@@ -49,8 +50,8 @@ class _DecodedPicture(NamedTuple):
     """The pixels of a picture file, and the range of the values in the file."""
 
     pixels_HW3: NDArray[np.uint8]  # RGB, upright, on white
-    darkest: int
-    peak: int  # the brightest value
+    darkest: int  # smallest value in the file
+    peak: int  # largest value in the file
     depth: int  # bits of a value in the file: 16, or 8 for 8 and fewer
     grey: bool  # whether it has 16 bits and no colours
 
@@ -59,16 +60,16 @@ class _DecodedPicture(NamedTuple):
 class _Picture(Item):
     """A picture in a file, and its brightness."""
 
-    bits: int | None  # used bits of a 16-bit grey value, where the user states them
-    darkest: int
-    peak: int
-    depth: int
-    grey: bool
+    bits: int | None  # used bits of a 16-bit grey value; None if the user states none
+    darkest: int  # smallest value in the file
+    peak: int  # largest value in the file
+    depth: int  # bits of a value in the file: 16, or 8 for 8 and fewer
+    grey: bool  # whether it has 16 bits and no colours
     blank: bool  # whether all of its pixels look the same
 
     @property
     def identity(self) -> bytes:
-        """The digest of the file, and how grey values are read if in an unusual way."""
+        """The digest of the file; and the used bits of a grey value, if not all 16."""
         digest = bytes.fromhex(self.sha256)
         if self.grey and self.bits not in (None, 16):
             return digest + f"{self.bits} bits".encode()
@@ -76,12 +77,13 @@ class _Picture(Item):
 
     @property
     def has_stated_range(self) -> bool:
-        """Whether the user has stated how many of its 16 bits are used."""
-        # Pillow gives the upper 8 bits of colours, whatever the user states
+        """Whether the user has stated how many of the 16 bits of a value are used."""
+        # Of colours, Pillow always gives the upper 8 bits: only for 16 used bits is
+        # that what the user states.
         return self.bits is not None and (self.grey or self.bits == 16)
 
     def pixels(self) -> NDArray[np.uint8]:
-        """What people see: (height, width, 3), RGB."""
+        """Decode the picture as people see it: (height, width, 3), RGB."""
         return _decode(self.content(), self.where, self.bits).pixels_HW3
 
 
@@ -103,6 +105,7 @@ class Vision(Media):
 
     @classmethod
     def claims(cls, head: bytes) -> bool:
+        """Whether a file begins as a picture of a format in ``FORMATS`` does."""
         is_webp = head[:4] == b"RIFF" and head[8:12] == b"WEBP"
         return is_webp or head.startswith(STARTS)
 
@@ -110,7 +113,7 @@ class Vision(Media):
     def items(
         cls, content: bytes, config: ExtractConfig, file: Item
     ) -> Sequence[_Picture]:
-        """The picture in a file."""
+        """Decode a file; return its picture as the only input."""
         picture = _decode(content, file.where, config.grey_bits)
         first_pixel = picture.pixels_HW3[:1, :1]
         item = _Picture(
@@ -129,52 +132,64 @@ class Vision(Media):
         return [item]
 
     def doubts(self) -> Iterator[str]:
-        """Lines if many pictures are blank, or all are of much the same brightness.
+        """Yield warnings if many pictures are blank, or all are of the same brightness.
+
+        Pictures of 8 bits and of 16 bits are judged by themselves.
 
         Raises:
             DataError: the values of 16 bits differ so little that few levels of
                 brightness would be left, and the user has not confirmed it.
         """
-        self._check_deep_range()
-        shallow = [picture for picture in self.inputs if picture.depth < 16]
-        darkest, peak = _range_of(shallow)
-        if shallow and peak - darkest < FEWEST_LEVELS:
+        self._check_range_of_16_bits()
+        of_8_bits = [picture for picture in self.inputs if picture.depth < 16]
+        darkest, peak = _range_of(of_8_bits)
+        if of_8_bits and peak - darkest < FEWEST_LEVELS:
             yield (
                 f"the pictures of {self.origin} are all of much the same brightness, "
                 f"{darkest} to {peak} of 255: values that are no brightness, such as "
                 "numbers of classes, have to be spread over 0 to 255 first"
             )
-        blank = sum(picture.blank for picture in self.inputs)
-        yield from self.doubt_if_many(blank, "show a single colour")
+        num_blank = sum(picture.blank for picture in self.inputs)
+        yield from self.doubt_if_many(num_blank, "show a single colour")
 
-    def _check_deep_range(self) -> None:
-        """Refuse pictures of 16 bits whose upper 8 bits hardly differ."""
-        deep = [picture for picture in self.inputs if picture.depth == 16]
-        if all(picture.has_stated_range for picture in deep):
+    def _check_range_of_16_bits(self) -> None:
+        """Refuse pictures of 16 bits whose upper 8 bits hardly differ.
+
+        Cameras may use only the lower 10 to 14 of 16 bits. Such pictures would be
+        almost black, unless the user states how many bits are used.
+        """
+        of_16_bits = [picture for picture in self.inputs if picture.depth == 16]
+        # the user knows what the pictures hold; there may also be no such picture
+        if all(picture.has_stated_range for picture in of_16_bits):
             return
-        darkest, peak = _range_of(deep)
+        darkest, peak = _range_of(of_16_bits)
+        # a level of 8 bits is 256 levels of 16 bits
         if peak - darkest >= FEWEST_LEVELS << 8:
             return
 
         # the lowest number of bits that holds the peak is the likely one
         bits = next((bits for bits in GREY_BITS if peak < 2**bits), 16)
         remedy = "convert them to files of 8 bits"
-        if bits < 16 and all(picture.grey for picture in deep):
+        if bits < 16 and all(picture.grey for picture in of_16_bits):
             remedy = f"--set grey-bits={bits} if they are of {bits} bits"
         levels = (peak >> 8) - (darkest >> 8) + 1
         raise DataError(
             "the pictures of 16 bits are all of much the same brightness: of their "
             f"upper 8 bits {levels} values are left",
             expected=f"a range of at least {FEWEST_LEVELS << 8:,} values of 65,536",
-            found=f"{darkest:,} to {peak:,} in {len(deep):,} pictures",
+            found=f"{darkest:,} to {peak:,} in {len(of_16_bits):,} pictures",
             where=self.origin,
             hint=f"{remedy}; --set grey-bits=16 if that is meant",
         )
 
     @classmethod
     def decoders(cls) -> dict[str, str]:
-        """Pillow, and its decoders where correct ones differ in their pixels."""
-        features = library("PIL.features", cls.kind)
+        """Versions of all code that decides the pixels, for the fingerprint.
+
+        Of Pillow's decoders, only those for JPEG and WebP count: two correct decoders
+        of these formats may differ in their pixels.
+        """
+        features = import_decoder("PIL.features", cls.kind)
         jpeg = "libjpeg_turbo" if features.version("libjpeg_turbo") else "jpg"
         versions = {"gaam": RULES, "pillow": str(features.version("pil"))}
         for name in (jpeg, "webp"):
@@ -185,17 +200,30 @@ class Vision(Media):
 
 
 def _range_of(pictures: Sequence[_Picture]) -> tuple[int, int]:
-    """Their darkest and brightest value; the full range of 16 bits without pictures."""
+    """The darkest and the brightest value of all pictures.
+
+    Without pictures it is the full range of 16 bits, with which nothing is wrong.
+    """
     darkest = min((picture.darkest for picture in pictures), default=0)
     peak = max((picture.peak for picture in pictures), default=2**16)
     return darkest, peak
 
 
 def _decode(content: bytes, where: str, grey_bits: int | None) -> _DecodedPicture:
-    """Decode a picture file."""
-    # a missing package is no fault of the picture, so it is found before
-    pil_image = library("PIL.Image", "vision")
-    pil_operations = library("PIL.ImageOps", "vision")
+    """Decode a picture file.
+
+    Args:
+        content: all bytes of the file.
+        where: where the file is, for messages.
+        grey_bits: used bits of 16-bit grey values; None for all 16.
+
+    Raises:
+        DataError: the file is damaged, or gaam refuses such pictures.
+    """
+    # A missing package is no fault of the picture, so the packages are imported outside
+    # of the handler.
+    pil_image = import_decoder("PIL.Image", "vision")
+    pil_operations = import_decoder("PIL.ImageOps", "vision")
     try:
         with pil_image.open(io.BytesIO(content), formats=FORMATS) as image:
             return _decode_image(image, pil_operations, grey_bits)
@@ -213,13 +241,23 @@ def _decode(content: bytes, where: str, grey_bits: int | None) -> _DecodedPictur
 def _decode_image(
     image: Any, pil_operations: Any, grey_bits: int | None
 ) -> _DecodedPicture:
-    """Decode an opened picture; ValueError for one that gaam refuses."""
-    # an MPO is a JPEG with a preview: its first picture is the one
+    """Decode an opened picture.
+
+    Args:
+        image: the picture, as Pillow opens it.
+        pil_operations: the module ``PIL.ImageOps``.
+        grey_bits: used bits of 16-bit grey values; None for all 16.
+
+    Raises:
+        ValueError: gaam refuses such pictures; the text says why.
+    """
+    # an MPO is a JPEG with a preview: its first picture is the one to decode
     pages = getattr(image, "n_frames", 1)
     if pages > 1 and image.format != "MPO":
         raise ValueError(f"{pages} pictures in one file; one is expected")
 
-    # Pillow drops the lower 8 of 16 bits of colours, and only the tiles show it
+    # Pillow drops the lower 8 of 16 bits of colours. Only the list of tiles names the
+    # type of the values in the file, and loading the pixels empties that list.
     has_16_bits = any(";16" in str(tile[3]) for tile in image.tile)
     image.load()
     upright = pil_operations.exif_transpose(image)
@@ -227,16 +265,16 @@ def _decode_image(
     if upright.mode.startswith("I;16") and is_opaque:
         grey_HW = np.array(upright)
         return _DecodedPicture(
-            _rgb_of_grey(grey_HW, grey_bits or 16),
+            _grey_to_rgb(grey_HW, grey_bits or 16),
             darkest=int(grey_HW.min()),
             peak=int(grey_HW.max()),
             depth=16,
             grey=True,
         )
 
-    pixels_HW3, darkest, peak = _rgb(upright)
+    pixels_HW3, darkest, peak = _convert_to_rgb(upright)
     depth = 8
-    # the range of the values in the file, from their upper 8 bits
+    # colours of 16 bits: their upper 8 bits limit the range of the values in the file
     if has_16_bits:
         depth = 16
         darkest = darkest << 8
@@ -244,9 +282,12 @@ def _decode_image(
     return _DecodedPicture(pixels_HW3, darkest, peak, depth, grey=False)
 
 
-def _rgb_of_grey(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
-    """The upper 8 of so many bits, in all three colours: (H, W, 3)."""
-    # larger values would wrap around in 8 bits
+def _grey_to_rgb(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
+    """Turn grey values into red, green and blue of 8 bits: (H, W, 3).
+
+    Of the ``bits`` used bits of a value, the upper 8 are taken. A value with more bits
+    is refused by a ``ValueError``: it would wrap around in 8 bits.
+    """
     peak = int(grey_HW.max())
     if peak >> bits:
         raise ValueError(
@@ -256,8 +297,16 @@ def _rgb_of_grey(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
     return np.repeat(grey_HW1, 3, axis=2)
 
 
-def _rgb(image: Any) -> tuple[NDArray[np.uint8], int, int]:
-    """The pixels of a picture on white, (H, W, 3), and its darkest and peak value."""
+def _convert_to_rgb(image: Any) -> tuple[NDArray[np.uint8], int, int]:
+    """Convert a picture to red, green and blue, and lay a transparent one on white.
+
+    Returns:
+        The pixels, (H, W, 3); and the smallest and largest value of the colours before
+        they were laid on white.
+
+    Raises:
+        ValueError: the brightness of the picture's values is not defined.
+    """
     if image.mode not in MODES:
         raise ValueError(
             f"values of Pillow's mode {image.mode}, whose brightness is not defined"
@@ -267,7 +316,8 @@ def _rgb(image: Any) -> tuple[NDArray[np.uint8], int, int]:
         rgb_HW3 = np.array(image.convert("RGB"))
         return np.ascontiguousarray(rgb_HW3), int(rgb_HW3.min()), int(rgb_HW3.max())
 
-    # 16 bits hold the products of the blend with white, and 127 rounds to nearest
+    # The blend is (colour * alpha + 255 * (255 - alpha)) / 255. Its products fit into
+    # 16 bits, and adding 127 before the division rounds to the nearest value.
     rgba_HWC = np.array(image.convert("RGBA"))
     rgb_HWC = rgba_HWC[..., :3].astype(np.uint16)
     alpha_HW1 = rgba_HWC[..., 3:].astype(np.uint16)

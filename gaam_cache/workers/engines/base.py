@@ -39,9 +39,9 @@ class Task(NamedTuple):
     """What every worker does until nothing is left to do."""
 
     work: Callable[[Any, Worker, Send], Any]
-    """Does the work; its first argument is ``argument``. It must be a function of a
-    module: another process looks it up by its name."""
-    argument: Any  # may hold no tensors
+    """Does the work and returns a result; its first argument is ``argument``. It must
+    be a function of a module: another process looks it up by its name."""
+    argument: Any  # what the work needs to know; it may hold no tensors
     folder: Path  # the shared folder, which every worker must see
     device: str  # as ``--device`` names it
     needs: tuple[Path, ...] = ()  # other paths that every worker must see
@@ -68,8 +68,13 @@ class Engine(ABC):
     ) -> list[Any]:
         """Start workers, wait until all have returned, and return their results.
 
-        When a worker dies, the other workers go on and do its unfinished work. The
-        engine calls ``on_message`` in this process.
+        When a worker dies, the other workers go on and do its unfinished work. So there
+        may be fewer results than workers, and their order means nothing.
+
+        Args:
+            task: what every worker does.
+            workers: how many workers, and where.
+            on_message: called in this process with every message of a worker.
 
         Raises:
             GaamError: all workers died; or a worker raised this error, which ends all.
@@ -83,7 +88,10 @@ def load_engine(workers: WorkerConfig) -> Engine:
 
 
 def warning_once(on_message: OnMessage) -> OnMessage:
-    """Pass on all messages but warnings; show each warning once for all workers."""
+    """Make a receiver of messages that shows each warning once for all workers.
+
+    It passes on all other messages to ``on_message``.
+    """
     shown_warnings: set[str] = set()
 
     def show_or_pass_on(number: int, kind: str, value: Any) -> None:
@@ -91,6 +99,7 @@ def warning_once(on_message: OnMessage) -> OnMessage:
             on_message(number, kind, value)
         elif value not in shown_warnings:
             shown_warnings.add(value)
+            # the level is that of the caller of gaam, beyond its own functions
             warnings.warn(value, GaamWarning, stacklevel=6)
 
     return show_or_pass_on
@@ -100,8 +109,8 @@ def warn_of_death(worker: str, consequence: str = "the others go on") -> None:
     """Warn that a worker died.
 
     Args:
-        worker: describes the worker.
-        consequence: says who goes on.
+        worker: the worker in words, as the subject of the message.
+        consequence: how the work goes on, as a sentence without its full stop.
     """
     message = (
         f"{worker} died without a message (killed, out of memory, or a crash): "
@@ -111,7 +120,12 @@ def warn_of_death(worker: str, consequence: str = "the others go on") -> None:
 
 
 def all_died_error(reason: str) -> GaamError:
-    """The error for an engine without any worker left; ``reason``: why they died."""
+    """Build the error for an engine whose workers have all died.
+
+    ``reason`` says why they died, as far as the engine knows.
+    """
+    # A script that starts processes outside of that condition starts itself again in
+    # each of them.
     hint = (
         "fewer --devices, where memory is short; "
         "in a script, below if __name__ == '__main__'"
@@ -127,8 +141,11 @@ def do_task(task: Task, worker: Worker, send: Send) -> Any:
 
     Args:
         task: what to do.
-        worker: which worker does it.
+        worker: which worker this process is.
         send: sends the messages of this worker.
+
+    Returns:
+        The result of the work.
     """
     show_log_lines()
     devices.share_machine(worker.workers_on_machine)

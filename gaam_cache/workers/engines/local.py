@@ -46,12 +46,16 @@ class Local(Engine):
 
     def check(self, device: str, workers: WorkerConfig) -> None:
         """Refuse devices that this machine does not have."""
+        # choosing the workers refuses such devices; the workers are not needed yet
         local_workers(device, workers.devices)
 
     def run(
         self, task: Task, workers: WorkerConfig, on_message: OnMessage
     ) -> list[Any]:
-        """Start a process for each worker and wait for all of them."""
+        """Start a process for each worker and wait for all of them.
+
+        If anything fails, all processes are ended before the error leaves.
+        """
         planned_workers = local_workers(task.device, workers.devices)
         core_shares = _share_cores(len(planned_workers))
         running: dict[Connection, _Running] = {}
@@ -72,32 +76,49 @@ class Local(Engine):
 
 
 def _share_cores(num_workers: int) -> list[list[int]]:
-    """Divide the cores of this process among workers: the cores of each worker."""
+    """Divide the cores of this process among workers, as evenly as possible.
+
+    Returns:
+        The numbers of the cores of each worker. If there are more workers than cores,
+        some get none.
+    """
     cores = devices.cores()
     shares = []
-    for number in range(num_workers):
-        first = number * len(cores) // num_workers
-        stop = (number + 1) * len(cores) // num_workers
-        shares.append(cores[first:stop])
+    for worker_number in range(num_workers):
+        start = worker_number * len(cores) // num_workers
+        stop = (worker_number + 1) * len(cores) // num_workers
+        shares.append(cores[start:stop])
     return shares
 
 
 def _start(
     task: Task, worker: Worker, cores: list[int]
 ) -> tuple[Connection, BaseProcess]:
-    """Start the process of a worker; the connection receives its messages."""
+    """Start the process of a worker.
+
+    Args:
+        task: what to do.
+        worker: which worker the process is.
+        cores: numbers of the cores that it may use.
+
+    Returns:
+        The connection that receives the worker's messages; and its process.
+    """
     # CUDA does not survive a fork
     context = get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(task, worker, cores, sender))
 
-    # Ctrl-C in a terminal is for us; we end the worker, so it inherits a blocked SIGINT
+    # Ctrl-C in a terminal reaches all processes there. It is for this process, which
+    # then ends its workers. So a worker starts with SIGINT blocked, as this process has
+    # it for a moment.
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
-    # with our copy open, the end of the worker would not close the connection
+    # The worker has a copy of the sender. While ours is open, the end of the worker
+    # would not close the connection, and nobody would notice that it died.
     sender.close()
     return receiver, process
 
@@ -107,16 +128,22 @@ def _wait_for_all(
 ) -> list[Any]:
     """Pass on messages until every worker has ended; return their results.
 
-    Workers that end are removed from ``running``. The error of a worker is raised here.
+    Workers that end are removed from ``running``, so that the caller sees which workers
+    it has to end after an error. The error of a worker is raised here. A worker that
+    died has no result.
 
     Args:
-        running: the workers, by the connection that receives their messages.
+        running: the workers, by the connection that receives their messages. It is
+            empty in the end.
         on_message: receives the messages.
     """
     results: list[Any] = []
     while running:
         ready = wait(list(running), timeout=POLL_SECONDS)
-        for receiver in [receiver for receiver in running if receiver in ready]:
+        # Workers are served in the order in which they were started. The list is made
+        # before the loop, since the loop removes workers.
+        ready_in_order = [receiver for receiver in running if receiver in ready]
+        for receiver in ready_in_order:
             worker, process = running[receiver]
             kind, value = _receive(receiver, worker)
             if kind == "error":
@@ -129,7 +156,8 @@ def _wait_for_all(
                 results.append(value)
                 continue
             on_message(worker.number, kind, value)
-            # if all workers have died, an error says so instead of this warning
+            # If all workers have died, an error says so instead of this warning. A
+            # worker with a result has not died.
             has_survivor = len(running) > 0 or len(results) > 0
             if kind == "died" and has_survivor:
                 warn_of_death(value)
@@ -139,8 +167,10 @@ def _wait_for_all(
 def _receive(receiver: Connection, worker: Worker) -> tuple[str, Any]:
     """The next message of a worker: (kind, value).
 
-    The kind is "died" if the worker ended without a result.
+    If the worker ended without a result, the kind is "died" and the value describes the
+    worker in words.
     """
+    # the system closes the connection of a process that ends
     try:
         kind, value = receiver.recv()
     except (EOFError, OSError):
@@ -151,14 +181,14 @@ def _receive(receiver: Connection, worker: Worker) -> tuple[str, Any]:
 def _work(task: Task, worker: Worker, cores: list[int], sender: Connection) -> None:
     """Run in the process of a worker: take its cores, watch its parent, do its task.
 
-    The libraries read their number of threads when the task imports them.
-
     Args:
         task: what to do.
         worker: which worker this is.
         cores: numbers of the cores that it may use.
         sender: takes its messages, the last of which is its result or error.
     """
+    # The libraries read these variables when the task imports them. A value that the
+    # user has set stays.
     num_threads = str(max(1, len(cores)))
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
         os.environ.setdefault(name, num_threads)
@@ -172,6 +202,7 @@ def _work(task: Task, worker: Worker, cores: list[int], sender: Connection) -> N
     send = _make_send(sender)
     try:
         send("result", do_task(task, worker, send))
+    # A signal to end becomes this exception. Ending at once prints no traceback.
     except KeyboardInterrupt:
         os._exit(terminal.EXIT_CODE)
     except Exception as error:  # noqa: BLE001 the parent raises it
@@ -179,7 +210,7 @@ def _work(task: Task, worker: Worker, cores: list[int], sender: Connection) -> N
 
 
 def _make_send(connection: Connection) -> Callable[[str, Any], None]:
-    """Make the function that sends messages; several threads may call it."""
+    """Make the function that sends messages (kind, value); it is safe in threads."""
     lock = threading.Lock()
 
     def send(kind: str, value: Any) -> None:
@@ -191,11 +222,12 @@ def _make_send(connection: Connection) -> Callable[[str, Any], None]:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent has ended.
+    """Wait until the parent process ends, and then end this process.
 
-    A signal first lets it finish what it is writing. A long computation does not notice
-    signals; the exit that follows ends it.
+    This runs in a thread. A signal first lets the process finish what it is writing. A
+    long computation does not notice signals; the exit that follows ends it.
     """
+    # a process that was started in another way has no parent to watch
     parent = parent_process()
     if parent is None:
         return
@@ -217,7 +249,8 @@ def local_workers(device: str, requested: str) -> list[Worker]:
     """
     import torch
 
-    # 'cuda:1' is a single device, and a machine has one 'mps' at most
+    # "cuda:1" is a single device, and a machine has one "mps" at most: several workers
+    # make no sense there.
     device_type = devices.resolve_device(device).type
     if ":" in device or device_type not in ("cpu", "cuda"):
         raise ConfigError(
@@ -228,7 +261,7 @@ def local_workers(device: str, requested: str) -> list[Worker]:
     on_gpus = device_type == "cuda"
     available = torch.cuda.device_count() if on_gpus else len(devices.cores())
     numbers = _requested_numbers(requested, available, on_gpus=on_gpus)
-    # --devices may list GPUs, but of cores it gives only a count
+    # --devices may list the numbers of GPUs. For a CPU it must be a count of workers.
     lists_cores = "," in requested and not on_gpus
     if max(numbers) >= available or lists_cores:
         unit = "GPUs" if on_gpus else "cores of a CPU"
@@ -249,10 +282,13 @@ def local_workers(device: str, requested: str) -> list[Worker]:
 
 
 def _requested_numbers(requested: str, available: int, *, on_gpus: bool) -> list[int]:
-    """Numbers of the devices that ``--devices`` requests, unchecked.
+    """Numbers of the devices that ``--devices`` requests.
+
+    The caller checks whether these devices exist. On a CPU there is a number for each
+    worker.
 
     Args:
-        requested: the value of ``--devices``.
+        requested: the value of ``--devices``: a number, numbers with commas, or all.
         available: number of the GPUs or cores of this machine.
         on_gpus: whether the devices are GPUs.
     """
@@ -262,6 +298,7 @@ def _requested_numbers(requested: str, available: int, *, on_gpus: bool) -> list
         return list(range(int(requested)))
     if on_gpus:
         return list(range(available))
-    # one worker for each part of memory with own cores: threads across parts are slow
+    # One worker for each part of memory that has its own cores: threads of one worker
+    # would be slow across two parts.
     num_nodes = len(list(MEMORY_NODES.glob("node[0-9]*")))
     return list(range(max(1, min(num_nodes, available))))

@@ -35,8 +35,8 @@ DRAIN_SECONDS = 60  # longest wait for the mailbox to hand over its messages
 ARRIVAL_SECONDS = 30.0
 """Longest wait for the last message of a worker to arrive; the mailbox may be on a lost
 node."""
-LONGEST_ERROR = 500  # characters that are shown of an error of Ray
-LONGEST_DEATH_REASON = 300  # characters that are shown of the reason of a death
+LONGEST_ERROR = 500  # most characters that are shown of an error of Ray
+LONGEST_DEATH_REASON = 300  # most characters that are shown of the reason of a death
 OWN_CLUSTER: dict[str, Any] = {
     "include_dashboard": False,
     "object_store_memory": 80 * 2**20,
@@ -62,10 +62,15 @@ class Ray(Engine):
     def run(
         self, task: Task, workers: WorkerConfig, on_message: OnMessage
     ) -> list[Any]:
-        """Start actors and wait until no work is left."""
+        """Start an actor for each worker, and wait until no work is left.
+
+        Actors of Ray are processes on the machines of the cluster. One more actor, the
+        mailbox, collects the messages of the workers.
+        """
         self.check(task.device, workers)
         ray = _import_ray()
         make_folder(task.folder)
+        # the workers work in the same folder as this process, which comes first
         folders = (Path.cwd(), task.folder, *task.needs)
         required_paths = [str(path.absolute()) for path in folders]
         with _connected(ray, _address(workers)):
@@ -77,8 +82,8 @@ class Ray(Engine):
                     actor_class = ray.remote(_WorkerActor).options(**plan.options)
                     actors.append(actor_class.remote())
 
-                # the mailbox is an argument of the method: a restarted actor would not
-                # find that of its constructor again
+                # The mailbox is an argument of the method. As an argument of the
+                # constructor, it would be lost when Ray starts an actor again.
                 worker_by_result: dict[Any, int] = {}
                 for number, actor in enumerate(actors):
                     worker = Worker(
@@ -88,6 +93,7 @@ class Ray(Engine):
                     worker_by_result[result] = number
                 supervisor = _Supervisor(ray, worker_by_result, mailbox, on_message)
                 return supervisor.wait()
+            # the workers are not needed any more, whether they are done or one failed
             finally:
                 # nothing half-written is ever published, so killing is safe
                 for actor in [*actors, mailbox]:
@@ -105,13 +111,20 @@ class _ActorPlan(NamedTuple):
 
 
 def _plan_actors(ray: Any, task: Task, workers: WorkerConfig) -> _ActorPlan:
-    """Choose the number of actors and the GPUs and cores of each."""
+    """Choose the number of actors, and the GPUs and cores of each.
+
+    Args:
+        ray: the library, connected to a cluster.
+        task: what the workers do; it names the device.
+        workers: how many workers the user wants, and how many GPUs for each.
+    """
     resources = ray.cluster_resources()
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     num_gpus = resources.get("GPU", 0)
     gpus_per_worker = _gpus_per_worker(task, workers, num_gpus)
 
-    # without GPUs each node gets one worker
+    # The user names the number of workers, or "all": then the workers use all GPUs, or
+    # without GPUs each node gets one worker.
     if workers.devices != "all":
         num_workers = int(workers.devices)
     elif gpus_per_worker:
@@ -120,7 +133,8 @@ def _plan_actors(ray: Any, task: Task, workers: WorkerConfig) -> _ActorPlan:
         num_workers = len(nodes)
     num_workers = max(1, num_workers)
 
-    # one core feeds a GPU; without GPUs a worker gets its part of the cores
+    # One core feeds a GPU. Without GPUs, a worker gets an equal share of all cores, but
+    # no more than a single node has.
     cores_per_worker = 1
     if not gpus_per_worker:
         cores_of_nodes = [node.get("CPU", 1) for node in nodes]
@@ -141,9 +155,12 @@ def _plan_actors(ray: Any, task: Task, workers: WorkerConfig) -> _ActorPlan:
 
 
 def _gpus_per_worker(task: Task, workers: WorkerConfig, num_gpus: float) -> float:
-    """GPUs of one worker; a fraction if several workers share a GPU.
+    """GPUs of one worker: 0 on a CPU, and a fraction if several workers share a GPU.
 
-    ``num_gpus`` is the number of GPUs in the whole cluster.
+    Args:
+        task: what the workers do; it names the device.
+        workers: the setting of the user.
+        num_gpus: number of GPUs in the whole cluster.
     """
     # a CPU task takes no GPU, whatever the configuration says
     if task.device == "cpu":
@@ -158,7 +175,10 @@ def _gpus_per_worker(task: Task, workers: WorkerConfig, num_gpus: float) -> floa
 
 
 def _start_mailbox(ray: Any) -> Any:
-    """Start the mailbox, on this node if it has room."""
+    """Start the mailbox, on this node if it has room, and return the actor.
+
+    It takes no core from the workers.
+    """
     node = ray.get_runtime_context().get_node_id()
     strategies = ray.util.scheduling_strategies
     strategy = strategies.NodeAffinitySchedulingStrategy(node, soft=True)
@@ -203,12 +223,14 @@ class _Supervisor:
             for result in arrived:
                 self._take_result(result)
 
-            # a worker returns when all work is done: one that has not begun by then
-            # would find nothing left to do
+            # A worker returns when all work is done. A worker that has not begun by
+            # then, because the cluster has no room for it, would find nothing to do.
             if self._results and not self._is_any_worker_busy():
                 return self._results
+            # no worker is left, and none has returned
             if not self._awaited:
                 raise all_died_error(self._last_death_reason)
+            # no worker has begun yet
             if not self._node_by_worker:
                 self._report_waiting()
 
@@ -217,8 +239,10 @@ class _Supervisor:
         return any(number in self._node_by_worker for number in self._awaited.values())
 
     def _pass_on_messages(self) -> None:
+        """Fetch all messages that have arrived, and pass them on."""
         messages: list[tuple[int, str, Any]] = []
-        # when the mailbox's node is lost, the shared folder still shows what is done
+        # If the mailbox's node is lost, there are no more messages. The work goes on,
+        # and the shared folder shows what is done.
         with suppress(self._ray.exceptions.RayError, TimeoutError):
             request = self._mailbox.drain.remote()
             messages = self._ray.get(request, timeout=DRAIN_SECONDS)
@@ -229,14 +253,17 @@ class _Supervisor:
                 self._on_message(number, kind, value)
 
     def _note_start(self, number: int, node: str) -> None:
-        """Remember on which node a worker began."""
+        """Remember on which node a worker began; report its death if it began again."""
         # only a worker that died begins a second time
         if number in self._node_by_worker:
             self._report_death(number, f"it is started again on {node}")
         self._node_by_worker[number] = node
 
     def _take_result(self, result: Any) -> None:
-        """Keep the result of a worker; or note its death, or raise its error."""
+        """Keep the result of a worker; or report its death, or raise its error.
+
+        ``result`` is Ray's reference to a result that has arrived.
+        """
         number = self._awaited.pop(result)
         try:
             self._results.append(self._ray.get(result))
@@ -244,11 +271,17 @@ class _Supervisor:
             reason = " ".join(str(error).split())
             self._last_death_reason = reason[:LONGEST_DEATH_REASON]
             self._report_death(number, "the others go on")
+        # the worker raised an error: ours is inside of Ray's
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from error
 
     def _report_death(self, number: int, consequence: str) -> None:
-        """Pass on and warn that a worker died; ``consequence``: who does its work."""
+        """Report that a worker died, as a message and as a warning.
+
+        Args:
+            number: number of the worker.
+            consequence: how the work goes on, for the warning.
+        """
         node = self._node_by_worker.get(number, "no node")
         self._on_message(number, "died", node)
         warn_of_death(f"worker {number + 1} on {node}", consequence)
@@ -259,6 +292,7 @@ class _Supervisor:
         gpus = f"{resources.get('GPU', 0):g} GPUs"
         cpus = f"{resources.get('CPU', 0):g} CPUs"
         message = f"no worker could begin yet: the cluster has {gpus} and {cpus}"
+        # the number of no worker
         self._on_message(-1, "waiting", message)
 
 
@@ -273,7 +307,7 @@ class _Mailbox:
         self._messages.append((number, kind, value))
 
     def drain(self) -> list[tuple[int, str, Any]]:
-        """Return all messages since the last call."""
+        """Hand over all messages since the last call, and forget them."""
         messages = self._messages
         self._messages = []
         return messages
@@ -285,7 +319,18 @@ class _WorkerActor:
     def work(
         self, task: Task, required_paths: list[str], mailbox: Any, worker: Worker
     ) -> Any:
-        """Do the task; after a restart, do what the shared folder lacks."""
+        """Do the task, and return its result.
+
+        Ray calls this again after a restart. The task then does what the shared folder
+        still lacks.
+
+        Args:
+            task: what to do.
+            required_paths: folders that this node must have. The first is to be the
+                current one.
+            mailbox: the actor that takes the messages.
+            worker: which worker this is.
+        """
         import ray
 
         last_message = mailbox.put.remote(worker.number, "began", socket.gethostname())
@@ -298,12 +343,13 @@ class _WorkerActor:
         try:
             return do_task(task, worker, send)
         finally:
-            # messages of one worker keep their order: the last one arrives last
+            # The end of this process would lose messages that are on their way. They
+            # keep their order: after the last one, all have arrived.
             ray.wait([last_message], timeout=ARRIVAL_SECONDS)
 
 
 def _enter_folders(required_paths: list[str]) -> None:
-    """Work in the first of the folders; refuse a node that lacks one of them."""
+    """Make the first folder the current one; refuse a node that lacks one of them."""
     for path in required_paths:
         if not Path(path).exists():
             raise ConfigError(
@@ -315,12 +361,18 @@ def _enter_folders(required_paths: list[str]) -> None:
 
 
 def _address(workers: WorkerConfig) -> str:
-    """Address of the cluster; empty where none is named."""
+    """Address of the cluster, from the settings or the environment; empty without one.
+
+    An empty address stands for a cluster that this machine starts for itself.
+    """
     return workers.address or os.environ.get("RAY_ADDRESS") or ""
 
 
 def _check_reachable(address: str) -> None:
-    """Refuse a host and port that accept no connection; Ray would try for minutes."""
+    """Refuse an address whose host and port accept no connection.
+
+    Ray itself would try for minutes. An address without a host and a port is not tried.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     # other addresses, such as auto, Ray refuses at once
     if not host or not port.isdigit():
@@ -335,7 +387,12 @@ def _check_reachable(address: str) -> None:
 
 
 def _no_cluster_error(address: str, error: Exception) -> ConfigError:
-    """The error for a cluster that did not answer; an empty address is this machine."""
+    """Build the error for a cluster that did not answer.
+
+    Args:
+        address: its address; empty for a cluster of this machine.
+        error: why it did not answer.
+    """
     return ConfigError(
         f"no Ray cluster at '{shortened(address or 'this machine')}'",
         expected="address of a running cluster (ray start --head), or auto",
@@ -362,8 +419,12 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
 
 
 def _connect(ray: Any, address: str) -> None:
-    """Connect to a cluster, or start one; keep our own handlers of signals."""
-    # Ray sets handlers of its own, and these do not unwind as ours do
+    """Connect to a cluster, or start one if the address is empty.
+
+    The handlers of signals stay ours.
+    """
+    # Ray sets handlers of its own. These end the process at once, while ours let it
+    # finish what it is writing: ours are put back below.
     handlers = {number: signal.getsignal(number) for number in terminal.SIGNALS}
     settings = {} if address else OWN_CLUSTER
     try:
@@ -384,9 +445,10 @@ def _connect(ray: Any, address: str) -> None:
 
 @contextmanager
 def _without_prints(ray: Any) -> Iterator[None]:
-    """Keep Ray from printing about dead workers on stdout, which is for results.
+    """While open, keep Ray from printing about dead workers on stdout.
 
-    Ray has no option for this.
+    stdout is for results. Ray has no option for this, so that a function that does
+    nothing takes the place of its own.
     """
     module = ray._private.worker
     name = "print_to_stdstream"
@@ -399,7 +461,9 @@ def _without_prints(ray: Any) -> Iterator[None]:
 
 
 def _import_ray() -> Any:
-    """Import Ray, without its telemetry."""
+    """Import Ray, without its telemetry; ConfigError if it is missing."""
+    # Ray reads these variables. By the second one, Ray does not change which GPUs a
+    # worker sees for which no GPU was reserved, and prints no warning about that.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:

@@ -52,8 +52,10 @@ def test_any_chain_of_convolutions_is_two_numbers(
     assert steps.stride == total
     for n in [*range(low, low + 2 * total + 2), *range(7 * low, 7 * low + total + 1)]:
         assert steps(n) == through(chain, n)
-    for y in (steps.least, steps.least + 1, steps.least + 50):
-        assert steps(steps.first(y)) == y == steps(steps.last(y))
-        assert steps(steps.last(y) + 1) == y + 1
-    assert steps(steps.first(steps.least)) == through(chain, steps.first(steps.least))
-    assert steps(steps.first(steps.least) - 1) == 0
+    for y in (steps.least_output, steps.least_output + 1, steps.least_output + 50):
+        assert steps(steps.fewest_inputs(y)) == y == steps(steps.most_inputs(y))
+        assert steps(steps.most_inputs(y) + 1) == y + 1
+    assert steps(steps.fewest_inputs(steps.least_output)) == through(
+        chain, steps.fewest_inputs(steps.least_output)
+    )
+    assert steps(steps.fewest_inputs(steps.least_output) - 1) == 0
