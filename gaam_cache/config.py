@@ -534,8 +534,11 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_layers(self) -> Iterator[Rule]:
-        """``layers`` and ``layer_zero`` exclude each other; TF-IDF must have neither
-        ``layers`` nor ``chat_template``."""
+        """``layers`` excludes ``layer_zero``; TF-IDF excludes settings of transformers.
+
+        TF-IDF has one layer and no tokenizer, so that ``layers`` and ``chat_template``
+        mean nothing to it.
+        """
         if self.layer_zero:
             yield setting_rule(
                 "layer_zero",
@@ -579,8 +582,10 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_splits(self) -> Iterator[Rule]:
-        """Columns must be of texts or of files, not both; ``test_fraction`` makes the
-        splits itself, so the user must not name others."""
+        """Columns must be of texts or of files, not of both.
+
+        ``test_fraction`` makes the splits itself, so the user must not name others.
+        """
         if self.file_column:
             yield setting_rule(
                 "file_column",
@@ -606,8 +611,7 @@ class ExtractConfig(WorkerConfig):
             )
 
     def _rules_of_unlabelled(self) -> Iterator[Rule]:
-        """Splits without labels must be among the encoded ones, and must leave a split
-        whose labels say which classes there are."""
+        """Splits without labels must be encoded, and must leave a split with labels."""
         yield setting_rule(
             "unlabelled",
             holds=set(self.unlabelled) <= set(self.splits),
@@ -624,8 +628,10 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_inputs(self) -> Iterator[Rule]:
-        """A prompt must have one place for the text; ``published_audio`` fixes the
-        length of sounds and the pooling."""
+        """A prompt must have one place for the text.
+
+        ``published_audio`` fixes the length of sounds and the pooling.
+        """
         if self.prompt is not None:
             yield setting_rule(
                 "prompt",
