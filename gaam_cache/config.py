@@ -547,7 +547,6 @@ class ExtractConfig(WorkerConfig):
                 problem="and --layers exclude each other",
                 expected="--layers 0-N without layer-zero",
             )
-        # TF-IDF has one layer, and no tokenizer of transformers
         if self.encoder.startswith("tfidf"):
             yield setting_rule(
                 "layers",
