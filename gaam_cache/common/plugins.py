@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """Names that another distribution may use; other entry points are ignored."""
-FRAME = "base"
+BASE_MODULE = "base"
 """Module with the base class of a folder's plug-ins; it is not a plug-in."""
 
 
@@ -279,7 +279,7 @@ def _is_string_alone(statement: ast.AST) -> bool:
 
 
 def _own_names(package: str) -> list[str]:
-    """Sorted names of the plug-ins in the folder of a package, so of gaam itself."""
+    """Sorted names of the plug-ins in the folders of a package."""
     return _names_in_folders(*_folders(package))
 
 
@@ -290,7 +290,7 @@ def _names_in_folders(*folders: Path) -> list[str]:
     A module whose name begins with '_', and the module of the base class, are none.
     """
     files = [file for folder in folders for file in folder.glob("[!_]*.py")]
-    stems = {file.stem for file in files if file.stem != FRAME}
+    stems = {file.stem for file in files if file.stem != BASE_MODULE}
     return sorted(stem.replace("_", "-") for stem in stems)
 
 
