@@ -551,7 +551,7 @@ class ShardWorker:
         split_rows = self._job.rows[shard.split]
         rows = replace(split_rows, inputs=split_rows.inputs[shard.start : shard.stop])
         return self._states.prepare(
-            rows.inputs, rows.essences(), origin=rows.origin, first=shard.start
+            rows.inputs, rows.essences(), origin=rows.origin, first_row=shard.start
         )
 
     def write(self, task: ShardTask, encoded: Encoded) -> None:

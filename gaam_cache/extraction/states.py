@@ -71,7 +71,7 @@ class StateExtractor:
         essences: Iterable[bytes],
         *,
         origin: str,
-        first: int = 0,
+        first_row: int = 0,
         places: Sequence[str] = (),
     ) -> PreparedRows:
         """Make rows ready for the encoder.
@@ -80,7 +80,7 @@ class StateExtractor:
             rows: as the encoder reads them.
             essences: content of every row as bytes; rows with equal bytes are copies.
             origin: name of the source of the rows, for messages.
-            first: number of the first row in the source, from 0.
+            first_row: number of the first of the rows in the source, from 0.
             places: place of every row in the source, if its number does not tell it.
 
         Raises:
@@ -91,7 +91,7 @@ class StateExtractor:
             inputs=self._encoder.prepare(rows),
             distinct=distinct_N,
             origin=origin,
-            first=first,
+            first_row=first_row,
             places=places,
         )
         empty_rows = np.flatnonzero(np.asarray(prepared.inputs.lengths) == 0)
