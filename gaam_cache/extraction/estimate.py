@@ -47,7 +47,7 @@ class Estimate:
         return asdict(self)
 
     def in_words(self) -> str:
-        """Lines for people."""
+        """The estimate in lines for people."""
         num_rows = sum(self.rows.values())
         counts = [f"{visible(name)} {count:,}" for name, count in self.rows.items()]
         time_needed = duration(max(1, self.seconds))
@@ -62,6 +62,7 @@ class Estimate:
         return "\n".join(lines)
 
     def _tokens_in_words(self) -> str:
+        """Number of tokens, share of cut rows, and share of unknown tokens if any."""
         words = f"{self.tokens:,}, {self.truncated_share:.1%} cut"
         if not self.exact_tokens:
             words = f"about {words}"
@@ -70,6 +71,7 @@ class Estimate:
         return words
 
     def _speed_in_words(self) -> str:
+        """The speed, and where the figure comes from."""
         reason = "as tokens-per-second says"
         if self.timed_on:
             reason = f"timed here on {self.timed_on}"
@@ -96,7 +98,9 @@ def estimate(
     """
     report = progress or no_progress
     speed = config.tokens_per_second
+    # only for its error: nothing is written now
     check_writable(config.out, option="--out")
+    # the source of the rows fills in settings that the user left open
     config = find_source(config.dataset).settled(config)
     if speed is not None:
         # nothing is computed, so the configured device need not be here
@@ -119,13 +123,17 @@ def estimate(
         # rows are tokenised while others are encoded: the slower of the two counts
         seconds = max(seconds, _encoding_seconds(encoder, inputs, config.batch_tokens))
     else:
+        # only the shape of the encoder: its number of layers and features
         encoder.outline()
         seconds = tokens / speed
     return _summarise(job, inputs, tokens, seconds)
 
 
 def _sample(job: Job) -> list[Any]:
-    """Choose rows of all splits at equal distances: all rows, or a few thousand."""
+    """Choose rows of all splits at equal distances, about ``MAX_SAMPLE_ROWS`` at most.
+
+    These are all rows if there are not more.
+    """
     # -(-a // b) is a / b, rounded up
     step = -(-job.num_rows // MAX_SAMPLE_ROWS)
     sample: list[Any] = []
@@ -137,9 +145,12 @@ def _sample(job: Job) -> list[Any]:
 def _encoding_seconds(
     encoder: Encoder, inputs: Inputs, batch_tokens: int | None
 ) -> float:
-    """Estimate the time to encode all inputs, from some random batches.
+    """Estimate the time in seconds to encode all inputs, from some random batches.
 
-    ``batch_tokens`` is the configured limit of a batch, if there is one.
+    Args:
+        encoder: the loaded encoder.
+        inputs: the rows.
+        batch_tokens: most tokens of a batch; None for the default of the device.
     """
     budget = budget_of(batch_tokens, encoder.device.type)
     sizes = inputs.sizes
@@ -159,9 +170,12 @@ def _encoding_seconds(
 
 
 def _encode(encoder: Encoder, inputs: Inputs, batch: NDArray[np.int64]) -> None:
-    """Encode a batch, and wait until the device has done it."""
+    """Encode a batch, and wait until the device has done it; the states are dropped.
+
+    ``batch`` has the numbers of the rows in ``inputs``.
+    """
     for x_BLD in encoder.encode(inputs.batch(batch)).values():
-        # reading a number waits for the device
+        # only for the time: a GPU works on while Python goes on, until a number is read
         float(x_BLD.sum())
 
 
@@ -179,7 +193,8 @@ def _summarise(job: Job, inputs: Inputs, tokens: int, seconds: float) -> Estimat
     sample_size = len(inputs.lengths)
     num_rows = job.num_rows
 
-    # without states only the tokens show what is suspicious
+    # nothing here looks at states, so that only tokens show what is suspicious:
+    # the type of the encoder and of the states does not matter
     stats = ExtractionStats(rows_made=sample_size)
     stats.count_inputs(inputs)
     doubts = stats.doubts(
