@@ -111,8 +111,8 @@ def _cheapest_starts(
         if batching == "equal lengths":
             last_end = run_end
 
-        # the costs of all starts must be final before an end is computed: the starts of
-        # a block of so many ends lie before the block, so a block is computed at once
+        # many ends at once, for speed: the starts of ``most_rows`` successive ends lie
+        # at or before the beginning of these ends, where all costs are final
         for block_start in range(run_start, last_end, most_rows):
             block_end = min(block_start + most_rows, last_end)
             ends = np.arange(block_start + 1, block_end + 1)
