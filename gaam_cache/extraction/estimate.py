@@ -100,7 +100,7 @@ def estimate(
     speed = config.tokens_per_second
     # only for its error: nothing is written now
     check_writable(config.out, option="--out")
-    # the source of the rows fills in settings that the user left open
+    # complete the settings whose defaults depend on the data set
     config = find_source(config.dataset).settled(config)
     if speed is not None:
         # nothing is computed, so the configured device need not be here
