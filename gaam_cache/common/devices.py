@@ -281,7 +281,7 @@ class CopyBack:
             self._stream.synchronize()
 
 
-def bits(states: Tensor) -> NDArray[Any]:
+def to_numpy(states: Tensor) -> NDArray[Any]:
     """The tensor as a NumPy array of its type.
 
     NumPy has no bfloat16: such a tensor becomes the uint16 of its raw bits.

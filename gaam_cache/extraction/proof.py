@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.common.devices import bits
+from gaam_cache.common.devices import to_numpy
 from gaam_cache.common.errors import NumericsError
 from gaam_cache.encoders.base import Encoder
 from gaam_cache.extraction.batches import Lengths
@@ -234,7 +234,7 @@ def worst_deviation(
     for pooling, in_batch_LD in batch.unrounded[row].items():
         alone_LD = states_alone[row][pooling][0]
         share_L = relative_deviation(in_batch_LD.numpy(), alone_LD.numpy())
-        rounded_LD = bits(in_batch_LD.to(getattr(torch, storage_dtype)))
+        rounded_LD = to_numpy(in_batch_LD.to(getattr(torch, storage_dtype)))
         is_wrong_L = (states[pooling][row] != rounded_LD).any(axis=-1)
         share_L[is_wrong_L] = math.inf
         layer = int(share_L.argmax())

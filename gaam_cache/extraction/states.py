@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from gaam_cache.common import devices
-from gaam_cache.common.devices import CopyBack, bits
+from gaam_cache.common.devices import CopyBack, to_numpy
 from gaam_cache.common.errors import GaamWarning, NumericsError, ShortOfMemoryError
 from gaam_cache.config import budget_of
 from gaam_cache.encoders.base import Encoder
@@ -366,7 +366,7 @@ class StateExtractor:
             dtype=NUMPY_DTYPES[plan.storage_dtype],
         )
         for batch in encoded.batches:
-            states_NLD[batch.rows] = bits(batch.states[pooling])
+            states_NLD[batch.rows] = to_numpy(batch.states[pooling])
         index = first_not_finite(states_NLD, plan.storage_dtype)
         if index is not None:
             raise self._not_finite_error(states_NLD, index, encoded.prepared)
