@@ -80,7 +80,7 @@ def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
     try:
         yield
     except errors.GatedRepoError as error:
-        raise gated(repo_id, kind) from error
+        raise gated_error(repo_id, kind) from error
     except errors.RevisionNotFoundError as error:
         raise NotFoundError(
             f"the {repository} has no such revision",
@@ -136,7 +136,7 @@ def _http_status(error: BaseException) -> int | None:
     return None
 
 
-def gated(repo_id: str, kind: str) -> HubError:
+def gated_error(repo_id: str, kind: str) -> HubError:
     """The error for a repository whose terms this user has not accepted."""
     from huggingface_hub import constants
 
