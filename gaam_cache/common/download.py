@@ -231,7 +231,7 @@ def fetch_model(
     return folder, folder.name
 
 
-def hub_only(option: str, value: str, name: str) -> ConfigError:
+def hub_only_error(option: str, value: str, name: str) -> ConfigError:
     """The error for an option that only repositories of the hub have.
 
     Args:

@@ -23,7 +23,7 @@ from gaam_cache.common.download import (
     TOKENIZER,
     WANTED,
     fetch_model,
-    hub_only,
+    hub_only_error,
     refuse_code,
 )
 from gaam_cache.common.errors import (
@@ -309,7 +309,7 @@ def locate(name: str, revision: str | None, *, needs_weights: bool = True) -> Lo
     # A name that exists on this disk is a path, even if it is an id on the hub too.
     path = Path(name).expanduser()
     if (path.is_dir() or path.is_file()) and revision is not None:
-        raise hub_only("revision", revision, name)
+        raise hub_only_error("revision", revision, name)
     if path.is_dir():
         return _locate_in_folder(path, needs_weights)
     if path.is_file() and _begins_as_gguf(path):
