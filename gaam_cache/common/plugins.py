@@ -219,7 +219,7 @@ def origin(package: str, name: str) -> str | None:
     return f"{entry_point.dist.name} {entry_point.dist.version}"
 
 
-def code(package: str, name: str, *, kind: str) -> str:
+def code_hash(package: str, name: str, *, kind: str) -> str:
     """A hash of the code of a plug-in; its ``origin`` stands before the hash, if any.
 
     Comments and docstrings do not change the hash. The hash of a plug-in of another
