@@ -257,7 +257,8 @@ def _short_hash(text: str) -> str:
 def _canonical_code(text: bytes) -> str:
     """Python code in one spelling, without comments and docstrings.
 
-    Files whose code means the same have the same result, so that their hashes agree.
+    Files that differ in layout and comments alone have the same result, and so the same
+    hash.
     """
     tree = ast.parse(text)
     for node in ast.walk(tree):

@@ -149,7 +149,7 @@ class SpreadCheck:
             if not has_enough_rows or not flat_L.all():
                 is_any_different = True
             if has_enough_rows:
-                self._count_flat(pooling, flat_L)
+                self._count_flat_layers(pooling, flat_L)
             # the decoders have learned from such states: it is too late to refuse them
             if self._outside_cache:
                 continue
@@ -189,7 +189,7 @@ class SpreadCheck:
         reference_LD = self._references[pooling].cpu().numpy()
         return Spread.from_sums(sums_4LD, reference_LD, num_rows)
 
-    def _count_flat(self, pooling: str, flat_L: NDArray[np.bool_]) -> None:
+    def _count_flat_layers(self, pooling: str, flat_L: NDArray[np.bool_]) -> None:
         """Count this shard for every layer in which all rows have the same state.
 
         ``flat_L`` says which layers these are.

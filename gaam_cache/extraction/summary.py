@@ -201,7 +201,7 @@ class ExtractionStats:
     def _doubts_of_tokens(self, noun: str) -> list[str]:
         """Lines about unknown tokens, and about special tokens that stand twice."""
         lines = []
-        # many data sets have a few such rows, which are no reason for a warning
+        # a few such rows are no reason for a warning: as many as may be cut without one
         tolerated_rows = TOLERATED_TRUNCATED_SHARE * self.rows_made
         if self.unread > tolerated_rows or self.unknown_share > MAX_UNKNOWN_SHARE:
             lines.append(

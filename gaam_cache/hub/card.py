@@ -53,6 +53,7 @@ class Card:
             ModelCardData,
         )
 
+        # empty entries are left out; control characters of names become escapes
         metadata = {
             key: visible_values(value) for key, value in self.metadata.items() if value
         }
