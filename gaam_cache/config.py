@@ -502,6 +502,7 @@ class ExtractConfig(WorkerConfig):
             expected="an encoding of Python, such as cp1252, latin-1, utf-16, gb18030 "
             "or shift_jis",
         )
+        # neither a quote nor the end of a line can stand between two fields
         delimiter = delimiter_of(self)
         yield setting_rule(
             "delimiter",

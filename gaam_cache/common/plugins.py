@@ -132,7 +132,7 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
     is_file = source.is_file()
     name = str(own_class.__name__)
     earlier = _REGISTERED.get((package, name))
-    # a person may define a class again, but in the same file or in a session
+    # a person may define a class again, in the same file or in a session
     is_of_other_file = earlier is not None and is_file and earlier.source != source
     if name in names(package) or is_of_other_file:
         raise ConfigError(

@@ -121,6 +121,7 @@ def _new_bar(title: str, unit: str) -> "Progress":
 
     # lines on a terminal's stdout must go above the bar; a file has no bar to avoid
     redirects_stdout = bool(sys.stdout and sys.stdout.isatty())
+    # the speed is measured over the last hour, because batches differ in their speed
     bar = progress.Progress(
         title,
         progress.BarColumn(16),

@@ -166,6 +166,7 @@ def _encoding_seconds(
         if time.perf_counter() - started > SAMPLE_SECONDS:
             break
     seconds = time.perf_counter() - started
+    # tokens of all batches, at the speed of those that were encoded
     return padded_tokens(sizes, batches) * seconds / encoded_tokens
 
 
@@ -185,16 +186,16 @@ def _summarise(job: Job, inputs: Inputs, tokens: int, seconds: float) -> Estimat
     Args:
         job: the extraction.
         inputs: rows of the sample.
-        tokens: of the sample.
-        seconds: time for the sample.
+        tokens: number of tokens of the sample, without padding.
+        seconds: time to encode the sample.
     """
     config = job.config
     encoder = job.encoder
     sample_size = len(inputs.lengths)
     num_rows = job.num_rows
 
-    # nothing here looks at states, so that only tokens show what is suspicious:
-    # the type of the encoder and of the states does not matter
+    # no states are counted here, only tokens: the values of ``causal`` and
+    # ``storage_dtype``, which explain suspicious states, do not matter
     stats = ExtractionStats(rows_made=sample_size)
     stats.count_inputs(inputs)
     doubts = stats.doubts(

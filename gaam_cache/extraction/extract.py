@@ -111,8 +111,8 @@ def extract(
     elif rank is None:
         summary = make_missing(config, report, ExtractionStats())
     else:
-        # the user has started several such processes, which divide the shards among
-        # them: this one does not wait for what the others are making
+        # the user has started several such processes (ranks), each of which makes what
+        # is left: this one does not wait for shards that others are making
         devices.share_machine(rank.workers_on_machine)
         config = replace(config, device=device_of(rank, config.device))
         summary = make_missing(

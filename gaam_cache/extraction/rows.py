@@ -251,6 +251,7 @@ def _picture_bytes(picture: Any) -> bytes:
     reader of the file applies.
     """
     file = io.BytesIO()
+    # a PNG file cannot hold pixels of every type, such as fractions
     file_format = "PNG" if picture.mode in PNG_MODES else "TIFF"
     picture.save(file, file_format, exif=picture.getexif())
     return file.getvalue()

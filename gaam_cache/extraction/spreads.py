@@ -230,7 +230,7 @@ class SpreadCheck:
         flat_L: NDArray[np.bool_],
         noise_LD: Floats,
     ) -> None:
-        """Count the distinct rows that have the state of another row, up to rounding.
+        """Add to the count of distinct rows that have the state of another row.
 
         Args:
             pooling: of the states.

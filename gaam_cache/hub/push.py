@@ -187,7 +187,7 @@ def card(plan: Plan) -> str:
         {"split": split, "path": f"shards/{split}-*.h5"} for split in plan.rows
     ]
     class_names = plan.class_names[:MOST_CLASSES]
-    described = Card(
+    cache_card = Card(
         kind="dataset",
         metadata={
             "pretty_name": f"States of {brief(plan.dataset_label)}",
@@ -209,7 +209,7 @@ def card(plan: Plan) -> str:
         limits=_limitation_lines(plan),
         licences=("the data", "the encoder"),
     )
-    return described.to_markdown()
+    return cache_card.to_markdown()
 
 
 def _fact_lines(plan: Plan) -> list[str]:
