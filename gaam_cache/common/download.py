@@ -64,6 +64,8 @@ TOKEN = "use a token with the right to do this: 'hf auth login', or HF_TOKEN"
 def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
     """Turn errors that the hub's client raises inside the block into errors of ours.
 
+    An error of this machine, such as a full disk, passes as it is.
+
     Args:
         repo_id: the repository that the block asks for.
         kind: 'model' or 'dataset'.

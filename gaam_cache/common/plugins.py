@@ -54,7 +54,7 @@ def names(package: str) -> list[str]:
 
     ``package`` is the dotted name of the folder with the plug-ins.
     """
-    return sorted({*_own_names(package), *_offered(package)})
+    return sorted({*_own_names(package), *_entry_points_by_name(package)})
 
 
 def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
@@ -77,7 +77,7 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
     own_names = _own_names(package)
     if name in own_names:
         return _public_class(_import_module(package, name))
-    entry_point = _offered(package).get(name)
+    entry_point = _entry_points_by_name(package).get(name)
     if entry_point is not None:
         return _check_class(package, entry_point.load(), kind)
 
@@ -213,7 +213,7 @@ def origin(package: str, name: str) -> str | None:
         return registered.file_name
     if name in _own_names(package):
         return None
-    entry_point = _offered(package).get(name)
+    entry_point = _entry_points_by_name(package).get(name)
     if entry_point is None or not entry_point.dist:
         return None
     return f"{entry_point.dist.name} {entry_point.dist.version}"
@@ -304,7 +304,7 @@ def _folders(package: str) -> list[Path]:
     return [Path(__file__).parents[2].joinpath(*package.split("."))]
 
 
-def _offered(package: str) -> dict[str, EntryPoint]:
+def _entry_points_by_name(package: str) -> dict[str, EntryPoint]:
     """The plug-ins that other distributions offer for a package, as entry points.
 
     Returns:
