@@ -80,7 +80,8 @@ def _cheapest_starts(
 
     An end is the number of sorted rows up to and with the batch. Formula:
     ``cost[end] = min over start of cost[start] + length[start] (end - start) + C``,
-    where the first row of a batch is its longest, and C is ``BATCH_COST_TOKENS``.
+    where the first row of a batch is its longest, and C is ``BATCH_COST_TOKENS``. Only
+    batches within the limit, and batches of one row, are tried.
 
     Of all batches with one end whose longest rows are equally long, the batch with most
     rows is the cheapest. So each run of equally long rows gives every end at most one
@@ -106,7 +107,8 @@ def _cheapest_starts(
         if batching == "alone":
             most_rows = 1
 
-        # a batch that begins in this run may reach into shorter rows, too
+        # a batch that begins in this run may reach into shorter rows, too: the latest
+        # one begins with the last row of the run
         last_end = min(run_end - 1 + most_rows, num_rows)
         if batching == "equal lengths":
             last_end = run_end

@@ -267,6 +267,7 @@ def _run_worker(
         stats,
         checked=checked,
         start=start,
+        # ranks do not wait for one another
         waits=rank is None,
     )
     # what was done since the last message, which came some time before the end
@@ -515,6 +516,7 @@ class ShardWorker:
             ThreadPoolExecutor(1, "write") as writer,
         ):
             self._make_available(reader, writer, report, waits=waits)
+            # wait for the last shard, and raise its error if it cannot be written
             if self._last_write is not None:
                 self._last_write.result()
         # look for missing shards only after the last one of this worker is published:

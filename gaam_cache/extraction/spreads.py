@@ -154,6 +154,7 @@ class SpreadCheck:
             if self._outside_cache:
                 continue
             self._check_digits(pooling, spread, flat_L, prepared)
+            # a few rows do not show what a usual distance between rows is
             if not is_small:
                 distinct_NLD = states_NLD[prepared.distinct]
                 self._count_twins(pooling, distinct_NLD, spread, flat_L, noise_LD)
@@ -246,7 +247,10 @@ class SpreadCheck:
         self._stats.twins[pooling] = self._stats.twins.get(pooling, 0) + twins
 
     def _same_state_error(self, prepared: PreparedRows, pooling: str) -> DataError:
-        """The error for rows that all have the same state in every layer."""
+        """The error for rows that all have the same state in every layer.
+
+        ``pooling`` is the first pooling of the states, which may be the reason.
+        """
         encoder = self._encoder
         # the likely reason follows from counts of these rows alone, not of all rows
         stats = ExtractionStats(rows_made=len(prepared.distinct))

@@ -382,6 +382,7 @@ class ExtractSummary(ExtractionStats):
         )
 
     def _encoder_in_words(self) -> str:
+        """Name, shape and arithmetic of the encoder, and where it cuts texts."""
         words = (
             f"{visible(self.encoder)}, {self.num_layers} layers x {self.hidden_size}, "
             f"computed in {self.dtype}"
