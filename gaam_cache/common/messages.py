@@ -167,7 +167,7 @@ def duration(seconds: float) -> str:
     return f"{rounded} s"
 
 
-def install(extra: str) -> str:
+def install_command(extra: str) -> str:
     """The command of pip that installs an extra, a group of optional dependencies.
 
     In a checkout of the sources the command installs from the checkout.

