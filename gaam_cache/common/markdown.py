@@ -36,7 +36,7 @@ def items(lines: Iterable[str]) -> list[str]:
     return [f"- {plain(line)}" for line in lines]
 
 
-def pipes(
+def pipe_table(
     header: Sequence[str], lines: Iterable[Sequence[str]], left: Sequence[str]
 ) -> list[str]:
     """The lines of a table in GitHub's Markdown.
