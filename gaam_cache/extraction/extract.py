@@ -510,6 +510,7 @@ class ShardWorker:
             A description of the workers that make the other shards; None if no shard
             is missing any more.
         """
+        # the end of the block releases all leases, also after an error
         with (
             self._leases,
             ThreadPoolExecutor(1, "tokenise") as reader,
