@@ -27,9 +27,11 @@ T = TypeVar("T")
 ReportProgress = Callable[[int, int, str], None]
 """Called with (done, total, current work); a total of 0 is not known yet."""
 LINE_SECONDS = 30.0
-EXIT_CODE = 130  # of an interrupted program, as shells have it
-GARBAGE = gc.get_threshold()  # the usual threshold of the garbage collector
-MESSAGE = "interrupted; finished shards and seeds are kept: run the same again"
+INTERRUPTED_EXIT_CODE = 130  # of an interrupted program, as shells have it
+USUAL_GC_THRESHOLD = gc.get_threshold()  # the usual threshold of the garbage collector
+INTERRUPTED_MESSAGE = (
+    "interrupted; finished shards and seeds are kept: run the same again"
+)
 # SIGHUP: somebody closed the terminal
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OPTION_ALIASES = {
@@ -110,7 +112,7 @@ def show_progress(
     if say and not quiet:
         tell(say, to=sys.stderr)
     # ``run`` has slowed the garbage collector down during the imports, which are done
-    gc.set_threshold(*GARBAGE)
+    gc.set_threshold(*USUAL_GC_THRESHOLD)
     with bar if is_live else nullcontext():
         yield report
 
@@ -205,9 +207,9 @@ def run(app: Callable[..., Any], settings: Mapping[str, type]) -> NoReturn:
             exit_code = _run_command(app, settings)
     finally:
         _on_signals(signal.SIG_DFL)
-        gc.set_threshold(*GARBAGE)
-    if exit_code == EXIT_CODE:
-        tell(MESSAGE, to=sys.stderr)
+        gc.set_threshold(*USUAL_GC_THRESHOLD)
+    if exit_code == INTERRUPTED_EXIT_CODE:
+        tell(INTERRUPTED_MESSAGE, to=sys.stderr)
     sys.exit(exit_code)
 
 
@@ -231,7 +233,7 @@ def _run_command(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
             return 0
         return int(stop.code or 0)
     except KeyboardInterrupt:
-        return EXIT_CODE
+        return INTERRUPTED_EXIT_CODE
     except TyperException as error:
         refusal = _usage_error(error, settings)
     except Exception as error:
