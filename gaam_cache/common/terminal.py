@@ -27,8 +27,8 @@ T = TypeVar("T")
 ReportProgress = Callable[[int, int, str], None]
 """Called with (done, total, current work); a total of 0 is not known yet."""
 LINE_SECONDS = 30.0
-INTERRUPTED_EXIT_CODE = 130  # of an interrupted program, as shells have it
-USUAL_GC_THRESHOLD = gc.get_threshold()  # the usual threshold of the garbage collector
+INTERRUPTED_EXIT_CODE = 130  # as shells have it
+USUAL_GC_THRESHOLD = gc.get_threshold()  # of the garbage collector
 INTERRUPTED_MESSAGE = (
     "interrupted; finished shards and seeds are kept: run the same again"
 )

@@ -173,7 +173,7 @@ def _work(task: Task, worker: Worker, cores: list[int], sender: Connection) -> N
     try:
         send("result", do_task(task, worker, send))
     except KeyboardInterrupt:
-        os._exit(terminal.EXIT_CODE)
+        os._exit(terminal.INTERRUPTED_EXIT_CODE)
     except Exception as error:  # noqa: BLE001 the parent raises it
         send("error", error)
 
@@ -202,7 +202,7 @@ def _end_with_parent() -> None:
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(UNWINDING_SECONDS)
-    os._exit(terminal.EXIT_CODE)
+    os._exit(terminal.INTERRUPTED_EXIT_CODE)
 
 
 def local_workers(device: str, requested: str) -> list[Worker]:
