@@ -202,6 +202,9 @@ class Spread:
     ) -> dict[int, str]:
         """Refuse a layer that rounding destroys; say what other layers lose.
 
+        The measures are the share of the varying features that are lost, and the spread
+        of the rows as a multiple of the rounding.
+
         Args:
             storage_dtype: type to which the states are rounded.
             flat_L: which layers are the same in all rows; these have nothing to lose.
