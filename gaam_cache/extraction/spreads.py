@@ -141,7 +141,7 @@ class SpreadCheck:
         is_small = self._is_small(len(prepared.distinct))
         is_any_different = False
         for pooling, states_NLD in states.items():
-            spread = self._spread(encoded, pooling)
+            spread = self._update_spread(encoded, pooling)
             noise_LD = _noise(encoded, pooling)
             flat_L = spread.flat_layers(noise_LD, self._encoder.dtype)
             # a few rows may have the same state by chance: they prove nothing
@@ -171,11 +171,12 @@ class SpreadCheck:
         """
         return num_rows < FEWEST_ROWS and not self._outside_cache
 
-    def _spread(self, encoded: Encoded, pooling: str) -> Spread:
+    def _update_spread(self, encoded: Encoded, pooling: str) -> Spread:
         """Spread of the distinct rows of a shard.
 
-        For a small shard it is the spread over all small shards so far: its sums are
-        added to those of the earlier ones, so this must be called once for each shard.
+        For a small shard it is the spread over all small shards so far: this adds the
+        sums of the shard to those of earlier ones, so it must be called only once for
+        each shard.
         """
         distinct_N = encoded.prepared.distinct
         batch_sums = [batch.sums[pooling].numpy() for batch in encoded.batches]

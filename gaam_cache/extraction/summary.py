@@ -393,6 +393,7 @@ class ExtractSummary(ExtractionStats):
 
     def _run_in_words(self) -> dict[str, str]:
         """What this run did: label of a line -> its text."""
+        # ``of_job`` has set the batching: for a summary it is never None
         batches = BATCHING_DESCRIPTIONS[self.batching or "padded"]
         entries = {
             "this run": self._speed_in_words(),

@@ -61,10 +61,10 @@ class Verification:
                 "relative deviation {largest}; rounding explains {limit:.1e}"
             )
             lines.append(template.format(**self.recomputed))
-        bad = "bad: {name}: {reason}; repair: {repair}"
-        lines += [bad.format(**fault) for fault in self.bad]
-        unreachable = "out of reach: {name}: {reason}; to do: {repair}"
-        lines += [unreachable.format(**fault) for fault in self.out_of_reach]
+        bad_template = "bad: {name}: {reason}; repair: {repair}"
+        lines += [bad_template.format(**fault) for fault in self.bad]
+        far_template = "out of reach: {name}: {reason}; to do: {repair}"
+        lines += [far_template.format(**fault) for fault in self.out_of_reach]
         if self.missing:
             names = brief(", ".join(self.missing), LONGEST_NAMES)
             lines.append(
