@@ -63,10 +63,10 @@ OUT_OF_RANGE = "is out of range"
 
 
 def budget_of(batch_tokens: int | None, device_type: str) -> int:
-    """The number of tokens of a batch, padding included.
+    """The largest number of tokens of a batch, padding included.
 
     Args:
-        batch_tokens: the setting; None for the default of the device.
+        batch_tokens: the setting; None stands for the default of the device.
         device_type: 'cpu' or a kind of GPU.
     """
     if batch_tokens is not None:
@@ -79,8 +79,12 @@ def budget_of(batch_tokens: int | None, device_type: str) -> int:
 def parse_devices(value: Any) -> str:
     """Check the setting ``devices`` and return it as text without spaces.
 
-    It is a number of workers ('2'), 'all', or the numbers of some GPUs with commas
-    between them ('0,2'; '0,' for a single GPU).
+    A valid value is a number of workers ('2'), 'all', or the numbers of some GPUs with
+    commas between them ('0,2'; '0,' for a single GPU).
+
+    Raises:
+        ValueError: the value is none of these; the text of the error says what is
+            expected.
     """
     if isinstance(value, (list, tuple)):
         are_integers = all(type(number) is int for number in value)
@@ -129,10 +133,11 @@ P = TypeVar("P", bound=WorkerConfig)
 
 
 def without_workers(config: P) -> P:
-    """The same configuration with the default worker: one, in this process."""
-    defaults = {field.name: field.default for field in fields(WorkerConfig)}
-    values: dict[str, Any] = defaults
-    return replace(config, **values)
+    """A copy of a configuration that asks for one worker, in this process."""
+    worker_defaults: dict[str, Any] = {
+        field.name: field.default for field in fields(WorkerConfig)
+    }
+    return replace(config, **worker_defaults)
 
 
 def check_workers(config: WorkerConfig) -> None:
@@ -145,6 +150,7 @@ def check_workers(config: WorkerConfig) -> None:
     if config.engine not in engines:
         raise plugins.unknown("engine", config.engine, engines)
     if config.rank is not None:
+        # only for its error: the parts of the rank are not needed here
         parse_rank(config.rank)
     gpus_rule = setting_rule(
         "gpus_per_worker",
@@ -156,7 +162,10 @@ def check_workers(config: WorkerConfig) -> None:
 
 
 def _can_ray_give(gpus_per_worker: float | None) -> bool:
-    """Whether Ray can give a worker so many GPUs: a part of one, or whole ones."""
+    """Whether Ray can give a worker so many GPUs: a part of one, or whole ones.
+
+    None stands for the default, which Ray can give.
+    """
     if gpus_per_worker is None or 0 < gpus_per_worker < 1:
         return True
     is_in_range = 1 <= gpus_per_worker < 1024
@@ -180,7 +189,12 @@ def parse_rank(text: str) -> tuple[int, int]:
 
 
 def parse_range(value: Any) -> str:
-    """Check a range of layers, ``20-40``, or one layer, ``7``; return it as text."""
+    """Check a range of layers, ``20-40``, or one layer, ``7``; return it as text.
+
+    Raises:
+        ValueError: the value has another form, or the last layer is before the first;
+            the text of the error says what is expected.
+    """
     match = re.fullmatch(r"(0|[1-9]\d{0,3})(?:-([1-9]\d{0,3}))?", str(value), re.ASCII)
     is_descending = (
         match is not None and match[2] is not None and int(match[2]) < int(match[1])
@@ -419,10 +433,12 @@ class ExtractConfig(WorkerConfig):
     )
 
     def __post_init__(self) -> None:
+        # parse every value into the type of its field
         settle(self)
-        # a reader of the cache needs the groups of the rows
+        # a reader of the cache needs the groups of the rows: their column is kept, too
         if self.test_groups is not None and self.test_groups not in self.keep_columns:
             columns = (*self.keep_columns, self.test_groups)
+            # the dataclass is frozen, except for its constructor
             object.__setattr__(self, "keep_columns", columns)
         check_at_least(self, 1, "max_length", "batch_tokens", "shard_rows", "limit")
         check_at_least(self, 0, "encoder_seed", "split_seed")
@@ -442,7 +458,7 @@ class ExtractConfig(WorkerConfig):
         yield from self._rules_of_inputs()
 
     def _rules_of_numbers(self) -> Iterator[Rule]:
-        """Numbers are in their ranges."""
+        """Each of these numbers must be in its range; None means "not set"."""
         speed = self.tokens_per_second
         yield setting_rule(
             "tokens_per_second",
@@ -472,7 +488,7 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_words(self) -> Iterator[Rule]:
-        """Device maps, encodings and delimiters exist."""
+        """Device map and encoding must exist; the delimiter must be one character."""
         yield setting_rule(
             "device_map",
             holds=self.device_map is None or self.device_map in DEVICE_MAPS,
@@ -486,6 +502,7 @@ class ExtractConfig(WorkerConfig):
             expected="an encoding of Python, such as cp1252, latin-1, utf-16, gb18030 "
             "or shift_jis",
         )
+        # neither a quote nor the end of a line can stand between two fields
         delimiter = delimiter_of(self)
         yield setting_rule(
             "delimiter",
@@ -495,7 +512,7 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_names(self) -> Iterator[Rule]:
-        """The names of splits and kept columns can name files and arrays."""
+        """Names of splits must suit file names, and names of columns suit arrays."""
         yield setting_rule(
             "splits",
             holds=all(map(NAME_PATTERN.fullmatch, self.splits)),
@@ -518,7 +535,11 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_layers(self) -> Iterator[Rule]:
-        """The encoder has the layers and the tokenizer that the settings need."""
+        """``layers`` excludes ``layer_zero``; TF-IDF excludes settings of transformers.
+
+        TF-IDF has one layer and no tokenizer, so that ``layers`` and ``chat_template``
+        mean nothing to it.
+        """
         if self.layer_zero:
             yield setting_rule(
                 "layer_zero",
@@ -527,7 +548,6 @@ class ExtractConfig(WorkerConfig):
                 problem="and --layers exclude each other",
                 expected="--layers 0-N without layer-zero",
             )
-        # TF-IDF has one layer, and no tokenizer of transformers
         if self.encoder.startswith("tfidf"):
             yield setting_rule(
                 "layers",
@@ -543,7 +563,7 @@ class ExtractConfig(WorkerConfig):
             )
 
     def _rules_of_device_map(self) -> Iterator[Rule]:
-        """An encoder that is spread over all GPUs has them for itself."""
+        """An encoder that is spread over all GPUs must have them for itself."""
         if not self.device_map:
             return
         yield setting_rule(
@@ -562,7 +582,10 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_splits(self) -> Iterator[Rule]:
-        """Rows are texts or files; ``test_fraction`` makes the splits itself."""
+        """Columns must be of texts or of files, not of both.
+
+        ``test_fraction`` makes the splits itself, so the user must not name others.
+        """
         if self.file_column:
             yield setting_rule(
                 "file_column",
@@ -588,7 +611,7 @@ class ExtractConfig(WorkerConfig):
             )
 
     def _rules_of_unlabelled(self) -> Iterator[Rule]:
-        """Splits without labels are encoded, and another split has labels."""
+        """Splits without labels must be encoded, and must leave a split with labels."""
         yield setting_rule(
             "unlabelled",
             holds=set(self.unlabelled) <= set(self.splits),
@@ -605,7 +628,10 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_inputs(self) -> Iterator[Rule]:
-        """A prompt has a place for the text; published sounds have fixed settings."""
+        """A prompt must have one place for the text.
+
+        ``published_audio`` fixes the length of sounds and the pooling.
+        """
         if self.prompt is not None:
             yield setting_rule(
                 "prompt",
@@ -649,9 +675,12 @@ def _is_encoding(name: str) -> bool:
 
 
 def delimiter_of(config: ExtractConfig) -> str:
-    """The character between the fields of a CSV file; a comma if nothing is set."""
+    """The character between the fields of a CSV file; a comma if nothing is set.
+
+    A setting that is not one of the words in ``DELIMITERS`` is returned as it is.
+    """
     delimiter = config.delimiter or "comma"
-    return DELIMITERS.get(delimiter, config.delimiter or "")
+    return DELIMITERS.get(delimiter, delimiter)
 
 
 def parse_words(value: Any) -> tuple[str, ...]:
@@ -733,12 +762,12 @@ class ImportConfig:
                 "nothing to import", expected="one file of arrays, or several"
             )
         check_rules(self, self._rules())
-        # it refuses a setting that does not say which array belongs to which split
+        # only for its error: the setting must say which array belongs to which split
         for name in ("arrays", "labels"):
             names_by_split(self, name)
 
     def _rules(self) -> Iterator[Rule]:
-        """The names of kept columns and of the pooling can name arrays."""
+        """The names of kept columns and of the pooling must suit names of arrays."""
         yield setting_rule(
             "keep_columns",
             holds=all(map(COLUMN_PATTERN.fullmatch, self.keep_columns)),
@@ -754,11 +783,14 @@ class ImportConfig:
 
 
 def names_by_split(config: ImportConfig, setting: str) -> dict[str, list[str]]:
-    """The names of arrays that a setting gives to every split, in their order.
+    """Sort the names of arrays in a setting by the split to which they belong.
 
     Args:
         config: the import.
-        setting: 'arrays' or 'labels', a list of texts ``SPLIT=NAME``.
+        setting: 'arrays' or 'labels'; its value is a list of texts ``SPLIT=NAME``.
+
+    Returns:
+        Split -> names of its arrays, in the order of the setting.
 
     Raises:
         ConfigError: a text has another form, or a split has two arrays of labels.

@@ -35,6 +35,7 @@ class Fault:
 
     @classmethod
     def from_error(cls, name: str, error: CacheError) -> Self:
+        """The fault that an error describes; ``name`` is the plan or the shard."""
         reason = visible(" ".join(error.reason.split()))
         return cls(name, reason, error.details.get("to do", ""))
 
@@ -50,37 +51,45 @@ class Faults:
     out_of_reach: list[Fault] = field(default_factory=list)
 
     def add(self, name: str, error: CacheError) -> None:
+        """Add the error of a plan or shard, which ``name`` names, to its list."""
         is_out_of_reach = isinstance(error, OutOfReachError)
         faults = self.out_of_reach if is_out_of_reach else self.damaged
         faults.append(Fault.from_error(name, error))
 
     def __bool__(self) -> bool:
+        """Whether there is any fault."""
         return bool(self.damaged or self.out_of_reach)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SplitInspection:
-    """A split of a cache. Fields are None until all of its shards exist."""
+    """A split of a cache. Fields are None unless all of its shards exist and are good.
 
-    rows: int
-    labelled: bool | None = None
-    truncated_rows: int | None = None
+    ``rows_per_class`` and ``mean_tokens`` are None also in an incomplete cache, and for
+    a split of more than ``COUNTED_BYTES``.
+    """
+
+    rows: int  # as planned
+    labelled: bool | None = None  # whether the rows have labels
+    truncated_rows: int | None = None  # rows that were cut at the maximum length
     bytes: int | None = None
-    rows_per_class: dict[str, int] | None = None
-    """Counted in complete caches, up to ``COUNTED_BYTES``."""
+    rows_per_class: dict[str, int] | None = None  # all 0 if the rows have no labels
     mean_tokens: float | None = None
 
     def to_dict(self) -> dict[str, object]:
+        """JSON values; fields that are None are missing."""
         return {
             name: value for name, value in asdict(self).items() if value is not None
         }
 
     def in_words(self) -> str:
         text = f"{self.rows:,} rows"
+        # without all shards nothing but the number of rows is known
         if self.bytes is None:
             return text
         if not self.labelled:
             text += " without labels"
+        # classes and tokens are counted together, or not at all
         if self.rows_per_class is not None:
             if self.labelled:
                 text += f" ({_classes_in_words(self.rows_per_class)})"
@@ -90,6 +99,7 @@ class SplitInspection:
 
 
 def _classes_in_words(rows_per_class: dict[str, int]) -> str:
+    """The first few classes, each with its number of rows."""
     classes = [f"{visible(name)} {count:,}" for name, count in rows_per_class.items()]
     if len(classes) > MOST_CLASSES:
         classes = [*classes[:MOST_CLASSES], "..."]
@@ -98,14 +108,14 @@ def _classes_in_words(rows_per_class: dict[str, int]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inspection:
-    """The state of a cache; without a plan if that is missing or cannot be used."""
+    """The state of a cache."""
 
     path: Path
     at_work: list[Holding]
     """Workers, each with the shard that it makes."""
     faults: Faults = field(default_factory=Faults)
-    plan: Plan | None = None
-    missing_shards: list[str] = field(default_factory=list)
+    plan: Plan | None = None  # None if it is not written yet or cannot be used
+    missing_shards: list[str] = field(default_factory=list)  # their names
     splits: dict[str, SplitInspection] = field(default_factory=dict)
 
     @property
@@ -115,12 +125,15 @@ class Inspection:
 
     @property
     def damage(self) -> list[dict[str, str]]:
-        """All faults: 'name', 'reason' and 'repair' of each."""
+        """All faults, also of files that are not on this machine.
+
+        Each is a dictionary with the keys 'name', 'reason' and 'repair'.
+        """
         faults = [*self.faults.damaged, *self.faults.out_of_reach]
         return [asdict(fault) for fault in faults]
 
     def to_dict(self) -> dict[str, object]:
-        """JSON values; without a plan, its properties are missing."""
+        """JSON values; without a plan, there are no properties of a plan."""
         content: dict[str, object] = {
             "kind": "cache",
             "path": str(self.path),
@@ -144,6 +157,7 @@ class Inspection:
         """A headline, then a line for each property, worker and fault."""
         entries: list[tuple[str, str]] = []
         if self.plan is not None:
+            # the splits follow as lines of their own
             entries += _plan_in_words(visible_values(_plan_to_dict(self.plan, {})))
             for name, split in self.splits.items():
                 entries.append((visible(name), split.in_words()))
@@ -163,11 +177,13 @@ class Inspection:
         return "\n".join([headline, *lines])
 
     def _state_in_words(self) -> str:
+        """Whether the cache is complete, and if not, why and how far it is."""
         if self.plan is None:
             if self.faults.out_of_reach:
                 return "its plan is out of reach"
             if self.faults.damaged:
                 return "DAMAGED, its plan cannot be used"
+            # workers write the plan after they have read the rows
             return "its rows are being read"
 
         num_shards = self.plan.num_shards
@@ -186,6 +202,10 @@ class Inspection:
         return "complete"
 
     def _workers_in_words(self) -> list[str]:
+        """A line for each worker; a hint if shards are missing and nobody is at work.
+
+        Without a plan it is not known whether shards are missing, and no hint is given.
+        """
         workers = [
             visible(f"{holding.name}: {holding.in_words()}") for holding in self.at_work
         ]
@@ -194,6 +214,7 @@ class Inspection:
         return workers
 
     def _count_rows_done(self, plan: Plan) -> int:
+        """Count the rows of the shards that exist."""
         missing = set(self.missing_shards)
         return sum(
             shard.stop - shard.start
@@ -212,11 +233,11 @@ def is_cache(path: Path) -> bool:
 def inspect(path: Path) -> Inspection:
     """Inspect a cache, complete or not, damaged or not; workers may be writing it.
 
-    Faults are those that can be found without reading every byte; ``gaam verify`` finds
-    all.
+    This finds faults of the plan and the receipts, and shards whose file is missing or
+    of another size. ``gaam verify`` finds all, because it reads every byte.
 
     Raises:
-        NotFoundError: no cache there.
+        NotFoundError: there is no cache in the folder.
     """
     path = absolute_path(path)
     leases = holdings(path / LEASE_FOLDER)
@@ -241,7 +262,7 @@ def inspect(path: Path) -> Inspection:
         name: _inspect_split(path, plan, name, names_missing, faults)
         for name in plan.rows
     }
-    # The lease of an existing shard is about to be removed.
+    # A worker that has published its shard is about to remove its lease: it is done.
     at_work = [holding for holding in leases if holding.name in names_missing]
     return Inspection(
         path=path,
@@ -256,7 +277,15 @@ def inspect(path: Path) -> Inspection:
 def _inspect_split(
     path: Path, plan: Plan, name: str, missing: set[str], faults: Faults
 ) -> SplitInspection:
-    """Check the receipts of a split; add what is wrong to ``faults``."""
+    """Check the receipts of a split, and describe the split.
+
+    Args:
+        path: folder of the cache.
+        plan: of the cache.
+        name: of the split.
+        missing: names of the shards of the cache that do not exist.
+        faults: faults of this split are added to these.
+    """
     shards = list(plan.shards(name))
     receipts = []
     for shard in shards:
@@ -268,13 +297,15 @@ def _inspect_split(
             faults.add(shard.name, error)
 
     rows = plan.rows[name]
+    # a split without rows has no shards
     if not shards or len(receipts) < len(shards):
         return SplitInspection(rows=rows)
     try:
         split = Split(path, plan, name, receipts)
         return _inspect_existing_split(split, has_missing_shards=bool(missing))
     except CacheError as error:
-        # A count hashes the shards; the error says whose receipt does not fit.
+        # To count, shards are hashed. The place in the error is the receipt of a shard
+        # that is damaged: the stem of its path is the name of the shard.
         faults.add(Path(error.details["where"]).stem, error)
         return SplitInspection(rows=rows)
 
@@ -282,9 +313,14 @@ def _inspect_split(
 def _inspect_existing_split(
     split: Split, *, has_missing_shards: bool
 ) -> SplitInspection:
-    """Describe a split with all its shards; in a complete cache, count its classes."""
+    """Describe a split whose shards all exist.
+
+    Classes and tokens are counted only in a complete cache, and if the split is not too
+    large.
+    """
     rows_per_class = mean_tokens = None
     if not has_missing_shards and split.nbytes <= COUNTED_BYTES:
+        # without labels every class has 0 rows
         labels = split.labels if split.labelled else np.zeros(0, np.int64)
         counts = np.bincount(labels, minlength=len(split.class_names)).tolist()
         rows_per_class = dict(zip(split.class_names, counts, strict=True))
@@ -300,7 +336,10 @@ def _inspect_existing_split(
 
 
 def _plan_to_dict(plan: Plan, splits: Mapping[str, object]) -> dict[str, Any]:
-    """Properties of encoder, data set and states, in the order of the output."""
+    """Properties of encoder, data set and states as JSON values, in output order.
+
+    ``splits`` is the description of the splits, which is put among them.
+    """
     identity = plan.identity
     return {
         "maker": plan.maker,
@@ -331,7 +370,11 @@ def _plan_to_dict(plan: Plan, splits: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _plan_in_words(plan: dict[str, Any]) -> list[tuple[str, str]]:
-    """Name and text of every property of a plan; empty texts are not shown."""
+    """Name and text of every property of a plan, for people.
+
+    ``plan`` has the values of ``_plan_to_dict``. An empty text stands for a property
+    that is not shown.
+    """
     encoder = plan["label"]
     if plan["revision"]:
         encoder += f" at {short_digest(plan['revision'])}"
@@ -342,6 +385,7 @@ def _plan_in_words(plan: dict[str, Any]) -> list[tuple[str, str]]:
     else:
         encoder += ", computed elsewhere"
 
+    # labels are described only if they were planted: a known teacher drew them
     labels = ""
     if plan["planted"]:
         teacher = plan["planted"]
@@ -362,6 +406,7 @@ def _plan_in_words(plan: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _states_in_words(plan: dict[str, Any]) -> str:
+    """Shape, pooling and type of the states, from the values of ``_plan_to_dict``."""
     text = f"{plan['num_layers']} layers x {plan['hidden_size']}"
     if plan["first_layer"] != 1:
         text += f", from layer {plan['first_layer']}"

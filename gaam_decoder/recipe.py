@@ -294,13 +294,15 @@ class Recipe:
         return cls(**parsed)
 
     def code(self) -> dict[str, str]:
-        """Where the code of each part is from, by ``plugins.code``."""
+        """Where the code of each part is from, by ``plugins.code_hash``."""
         parts = {"mechanism": self.attention, "head": self.head}
         if not self.fitted:
             parts["loss"] = self.loss
             parts["optimizer"] = self.optimizer
         return {
-            f"{kind} {spec.name}": plugins.code(KINDS[kind][0], spec.name, kind=kind)
+            f"{kind} {spec.name}": plugins.code_hash(
+                KINDS[kind][0], spec.name, kind=kind
+            )
             for kind, spec in parts.items()
         }
 

@@ -270,4 +270,4 @@ def decoder_title(
 
 def is_foreign(spec: Spec, kind: str) -> bool:
     """Whether a mechanism or head is from a file or from another package."""
-    return " " in plugins.code(KINDS[kind][0], spec.name, kind=kind)
+    return " " in plugins.code_hash(KINDS[kind][0], spec.name, kind=kind)

@@ -11,10 +11,14 @@ MISSING_WORDS = frozenset({"nan", "-nan", "null", "nat", "<na>", "#n/a", "\\n"})
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text is invisible: white space, control and zero-width characters."""
-    # this is fast, and true for nearly every text; looking up categories is slow
+    """Whether a text shows nothing: empty, or only white space and invisible marks.
+
+    Invisible marks are control characters and zero-width characters.
+    """
+    # nearly every text begins with a letter or digit; to look up categories is slow
     if text[:1].isalnum():
         return False
+    # Cc: control characters; Cf: zero-width ones
     return all(
         char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text
     )
@@ -44,7 +48,14 @@ def refuse_byte_order_mark(text: str, subject: str) -> None:
 def unusable_cell_error(
     message: str, value: object, expected: str, option: str
 ) -> DataError:
-    """The error for a cell that cannot be used; ``option`` names another column."""
+    """The error for a cell that cannot be used.
+
+    Args:
+        message: what is wrong with the cell.
+        value: the content of the cell.
+        expected: what the cell should hold.
+        option: the option with which a user chooses another column, for the hint.
+    """
     hint = f"correct the row, or name another column with {option}"
     return DataError(
         message, expected=expected, found=value_with_type(value), hint=hint

@@ -41,9 +41,16 @@ def check_device(name: str) -> None:
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device of a name; ``auto`` is a GPU of CUDA, else the CPU, never mps.
+    """The device that a name stands for; ``auto`` is a GPU of CUDA, or else the CPU.
 
-    Afterwards float32 means float32 in this process, and a GPU repeats its bits.
+    This also makes torch exact for the whole process: float32 is computed in full
+    precision, and a GPU computes the same bits in every run.
+
+    Args:
+        name: auto, cpu, cuda, cuda:N or mps.
+
+    Raises:
+        ConfigError: the name is unknown, or this machine has no such device.
     """
     import torch
 
@@ -61,8 +68,10 @@ def resolve_device(name: str) -> torch.device:
     _make_exact()
     # each thread may have a current device of its own: the name needs its number
     if name == "cuda":
-        is_initialized: Any = torch.cuda.is_initialized
-        number = torch.cuda.current_device() if is_initialized() else 0
+        # torch declares no type for this function
+        is_cuda_in_use: Any = torch.cuda.is_initialized
+        # to ask for the current device would start CUDA; before its start it is 0
+        number = torch.cuda.current_device() if is_cuda_in_use() else 0
         name = f"cuda:{number}"
     return torch.device(name)
 
@@ -75,21 +84,26 @@ def _exists(name: str, gpu_count: int) -> bool:
         return True
     if name == "mps":
         return torch.backends.mps.is_available()
+    # 'cuda' without a number needs at least one GPU
     number = int(name.partition(":")[2] or 0)
     return number < gpu_count
 
 
 def _make_exact() -> None:
-    """Compute in full float32, in an order that does not change from run to run."""
+    """Make torch compute in full float32, and in the same order in every run.
+
+    These are switches of torch for the whole process.
+    """
     import torch
 
     # float32 has 24 bits; TensorFloat-32, cuDNN's default, keeps 11 of them
     torch.set_float32_matmul_precision("highest")
+    # torch declares no types for some of these switches
     backends: Any = torch.backends
     cudnn = backends.cudnn
     backends.cuda.matmul.allow_tf32 = False
     cudnn.allow_tf32 = False
-    # torch 2.9 has a newer switch too, and the newer one decides
+    # since torch 2.9 each of these parts has a second switch, which overrides the first
     if hasattr(cudnn, "conv"):
         mkldnn = backends.mkldnn
         parts = (
@@ -106,7 +120,8 @@ def _make_exact() -> None:
 
 
 def check_arithmetic(dtype: str, device: torch.device) -> None:
-    """Refuse a dtype in which the device does not compute."""
+    """Refuse a half precision type on mps, the GPU of a Mac; all else passes."""
+    # 'auto' becomes float32 on mps
     if device.type == "mps" and dtype not in ("float32", "auto"):
         expected = "--dtype float32, or another --device"
         raise ConfigError(f"--dtype {dtype} is not used on mps", expected=expected)
@@ -120,6 +135,7 @@ def has_bfloat16(device: torch.device) -> bool:
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type != "cpu":
         return False
+    # an older torch does not tell what the processor can: then the answer is no
     features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(features.get("avx512_bf16") or features.get("amx_bf16"))
 
@@ -134,7 +150,8 @@ def name_of(device: torch.device) -> str:
 
 
 def cpu_name() -> str:
-    """The product name of the processor, or its architecture."""
+    """The product name of the processor; its architecture if the name is unknown."""
+    # only Linux has this file
     with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
         match = re.search(r"^model name.*?:(.*)", text, re.MULTILINE)
@@ -144,7 +161,10 @@ def cpu_name() -> str:
 
 
 def free_on(device: torch.device) -> int:
-    """Bytes of a GPU's memory for this process, with the cache that torch keeps."""
+    """Bytes of a GPU's memory that this process may still fill.
+
+    These are the free bytes, and those that torch holds in its cache without use.
+    """
     import torch
 
     if device.type == "mps":
@@ -157,7 +177,11 @@ def free_on(device: torch.device) -> int:
 
 
 def memory_left(device: torch.device) -> int:
-    """Free bytes of a GPU, or this worker's share of the machine's free bytes."""
+    """Bytes that this worker may still fill on its device.
+
+    A worker has its GPU for itself. On a CPU all workers share the machine's free
+    bytes equally.
+    """
     if device.type == "cpu":
         return free_memory() // workers_here()
     return free_on(device)
@@ -175,6 +199,8 @@ def free_memory() -> int:
 
 
 def _free_on_machine() -> int:
+    """Free bytes of the machine's memory."""
+    # only Linux has this file, which also counts memory that the system can take back
     try:
         text = Path("/proc/meminfo").read_text()
         return int(text.partition("MemAvailable:")[2].split()[0]) * 1024
@@ -183,9 +209,16 @@ def _free_on_machine() -> int:
 
 
 def _free_in_cgroup() -> int:
+    """Free bytes below the memory limit of this process's control group (Linux).
+
+    Raises:
+        OSError: there is no control group.
+        ValueError: the group has no limit.
+    """
     root = Path("/sys/fs/cgroup")
     own_folder = Path("/proc/self/cgroup").read_text().rpartition("::/")[2].strip()
     folder = root / own_folder
+    # in a container the group's own files lie at the root
     if not (folder / "memory.max").exists():
         folder = root
     limit = int((folder / "memory.max").read_text())
@@ -198,9 +231,10 @@ def _free_in_cgroup() -> int:
 
 
 def give_back(device: torch.device) -> None:
-    """Return the memory that torch has cached on a GPU."""
+    """Give memory that torch keeps in its cache on a GPU back to the GPU."""
     import torch
 
+    # torch keeps no such cache on a CPU
     if device.type != "cpu":
         getattr(torch, device.type).empty_cache()
 
@@ -218,15 +252,21 @@ class CopyBack:
     def __init__(self, device: torch.device) -> None:
         import torch
 
+        # torch declares no type for this class
         new_stream: Any = torch.cuda.Stream
+        # without a GPU of CUDA tensors are copied at once, and there is no stream
         self._stream = new_stream(device) if device.type == "cuda" else None
 
     def start(self, x: Tensor) -> Tensor:
-        """The tensor on the host; its content is complete after ``wait``."""
+        """Start to copy a tensor, and return its copy on the host.
+
+        The content of the copy is complete only after ``wait``.
+        """
         import torch
 
         if self._stream is None:
             return x.cpu()
+        # the copy must begin after the computation of the tensor
         self._stream.wait_stream(torch.cuda.current_stream(x.device))
         with torch.cuda.stream(self._stream):
             host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
@@ -241,8 +281,11 @@ class CopyBack:
             self._stream.synchronize()
 
 
-def bits(states: Tensor) -> NDArray[Any]:
-    """The tensor as a NumPy array; bfloat16, which NumPy lacks, as its raw bits."""
+def to_numpy(states: Tensor) -> NDArray[Any]:
+    """The tensor as a NumPy array of its type.
+
+    NumPy has no bfloat16: such a tensor becomes the uint16 of its raw bits.
+    """
     import torch
 
     if states.dtype == torch.bfloat16:
@@ -269,21 +312,28 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def memory_message(error: BaseException) -> str:
-    """The first two sentences of an exception, on one line."""
+    """The first line of an exception's text, cut after two sentences.
+
+    An exception without a text is described by the name of its class.
+    """
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return ". ".join(lines[0].split(". ")[:2])
+    sentences = lines[0].split(". ")
+    return ". ".join(sentences[:2])
 
 
 def as_refusal(error: BaseException) -> GaamError | None:
-    """The error that a person reads for any exception; None if it is a bug of ours.
+    """The error that a person reads in place of an exception; None for a bug of ours.
 
-    Libraries wrap the errors of the system, and so do we: the chain of causes decides.
+    A lack of memory may be hidden under other errors, because libraries wrap errors of
+    the system. So every cause of the exception is looked at before the exception's
+    own type decides.
     """
     cause: BaseException | None = error
-    # this error of ours says more about memory than its cause
+    # this error of ours says more about the lack of memory than its cause does
     if isinstance(error, ShortOfMemoryError):
         cause = None
     while cause is not None:
+        # texts of our own errors may speak of memory, too
         if not isinstance(cause, GaamError) and out_of_memory(cause):
             return GaamError(
                 "not enough memory",
@@ -315,11 +365,14 @@ def cores() -> list[int]:
 
 
 def share_machine(workers: int) -> None:
-    """Set how many workers share the memory and the cores of this machine."""
+    """Set how many workers share the memory and the cores of this machine.
+
+    ``workers_here`` returns this number, which is at least 1.
+    """
     global _workers_here  # noqa: PLW0603 there is one number for the process
     _workers_here = max(1, workers)
 
 
 def workers_here() -> int:
-    """Number of workers on this machine; each has a share of the memory."""
+    """Number of workers on this machine; 1 until ``share_machine`` sets it."""
     return _workers_here

@@ -37,7 +37,10 @@ around the texts, and is hashed if it is used.
 
 
 def _pattern(globs: Sequence[str]) -> re.Pattern[str]:
-    """A pattern of the file names that match one of the globs."""
+    """A regular expression for file names that match one of the globs.
+
+    '*' stands for any characters but '/', so that only files at the top level match.
+    """
     escaped = [glob.replace(".", r"\.").replace("*", "[^/]*") for glob in globs]
     return re.compile("|".join(escaped))
 
@@ -59,16 +62,27 @@ TOKEN = "use a token with the right to do this: 'hf auth login', or HF_TOKEN"
 
 @contextmanager
 def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
-    """Turn errors of the hub's client into ours; ``kind`` is 'model' or 'dataset'."""
+    """Turn errors that the hub's client raises inside the block into errors of ours.
+
+    An error of this machine, such as a full disk, passes as it is.
+
+    Args:
+        repo_id: the repository that the block asks for.
+        kind: 'model' or 'dataset'.
+
+    Raises:
+        NotFoundError: the hub has no such repository or revision.
+        HubError: the user has no access, or the hub refused or could not be reached.
+    """
     from huggingface_hub import errors as client_errors
 
-    # the client imports the base class of HTTP errors without offering it to mypy
+    # mypy does not see the base class of HTTP errors, which the client only imports
     errors: Any = client_errors
     repository = f"{KINDS[kind]} '{repo_id}'"
     try:
         yield
     except errors.GatedRepoError as error:
-        raise gated(repo_id, kind) from error
+        raise gated_error(repo_id, kind) from error
     except errors.RevisionNotFoundError as error:
         raise NotFoundError(
             f"the {repository} has no such revision",
@@ -83,8 +97,10 @@ def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
             found=one_line(error),
         ) from error
     except (errors.HTTPError, OSError, RuntimeError) as error:
-        if isinstance(error, GaamError) or _is_of_this_machine(error):
+        # a full disk, for example, is no fault of the hub
+        if isinstance(error, GaamError) or _has_local_cause(error):
             raise
+        # without a status the hub has not answered
         status = _http_status(error)
         message = f"the hub refused the {repository}"
         hint = TOKEN if status in (401, 403) else "run the same again later"
@@ -97,15 +113,21 @@ def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
         raise HubError(message, found=one_line(error), hint=hint) from error
 
 
-def _is_of_this_machine(error: Exception) -> bool:
-    """Whether the system raised an error for another reason than the network."""
+def _has_local_cause(error: Exception) -> bool:
+    """Whether this machine caused an error, such as a full disk, and not the network.
+
+    The system gives its errors a number (errno).
+    """
     if isinstance(error, ConnectionError | TimeoutError):
         return False
     return bool(getattr(error, "errno", None))
 
 
 def _http_status(error: BaseException) -> int | None:
-    """The status of the response that caused an error; None without a response."""
+    """The HTTP status of the response that caused an error, or one of its causes.
+
+    None if the hub has sent no response.
+    """
     cause: BaseException | None = error
     while cause is not None:
         response = getattr(cause, "response", None)
@@ -116,7 +138,7 @@ def _http_status(error: BaseException) -> int | None:
     return None
 
 
-def gated(repo_id: str, kind: str) -> HubError:
+def gated_error(repo_id: str, kind: str) -> HubError:
     """The error for a repository whose terms this user has not accepted."""
     from huggingface_hub import constants
 
@@ -130,7 +152,10 @@ def gated(repo_id: str, kind: str) -> HubError:
 
 
 def one_line(error: BaseException) -> str:
-    """The start of an error's text on one line, without the id of the request."""
+    """The first 300 characters of an error's text, on one line.
+
+    The id of the request is left out: it would make equal errors differ.
+    """
     text = re.sub(r"\(Request ID[^)]*\)", "", str(error))
     return " ".join(text.split())[:300]
 
@@ -138,16 +163,27 @@ def one_line(error: BaseException) -> str:
 def fetch(
     repo_id: str, revision: str | None, patterns: Sequence[str], *, kind: str
 ) -> tuple[Path, HubError | None]:
-    """Fetch files at the top level of a repository.
+    """Fetch files at the top level of a repository, or use a local copy of them.
+
+    Args:
+        repo_id: the repository on the hub.
+        revision: its commit, branch or tag; None for the newest commit.
+        patterns: globs of the files to fetch.
+        kind: 'model' or 'dataset'.
 
     Returns:
-        The folder, which has the name of the commit; and the error of the hub if it
-        could not be asked, so that the folder is a local copy.
+        The folder of the files, whose name is the commit; and the error of the hub if
+        it could not be asked and the files are a local copy, or else None.
+
+    Raises:
+        HubError: the hub refused, or could not be asked and there is no local copy.
+        NotFoundError: the hub has no such repository or revision.
     """
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()
+    # ask the hub with a short timeout first: the download would wait for minutes
     unreachable: HubError | None = None
     try:
         with hub_errors(repo_id, kind=kind):
@@ -175,7 +211,7 @@ def fetch(
 def fetch_model(
     repo_id: str, revision: str | None, *, needs_weights: bool = True
 ) -> tuple[Path, str]:
-    """Fetch configuration, tokenizer and safetensors weights, also of adapters.
+    """Fetch a model's configuration, tokenizer and weights, and weights of an adapter.
 
     Args:
         repo_id: the model on the hub.
@@ -185,18 +221,26 @@ def fetch_model(
     Returns:
         The folder and its commit.
     """
-    # the small files may forbid the model: they come before the large weights
+    # the small files come before the large weights: they may show that the model has
+    # code of its own, which is refused
     small_files = SMALL + RARE
     folder, _ = fetch(repo_id, revision, small_files, kind="model")
     refuse_code(folder)
     if needs_weights:
         patterns = (*small_files, *WEIGHTS, ADAPTER_WEIGHTS)
+        # the name of the folder is the commit: a branch may have moved by now
         folder, _ = fetch(repo_id, folder.name, patterns, kind="model")
     return folder, folder.name
 
 
-def hub_only(option: str, value: str, name: str) -> ConfigError:
-    """The error for a revision or subset of something on this disk, which has none."""
+def hub_only_error(option: str, value: str, name: str) -> ConfigError:
+    """The error for an option that only repositories of the hub have.
+
+    Args:
+        option: such as --revision, which a file or folder on this disk does not have.
+        value: the value that the user gave.
+        name: the file or folder.
+    """
     found = f"{option} {shortened(value)}, and '{name}' is on this disk"
     return ConfigError(f"{option} needs a repository of the hub", found=found)
 
@@ -204,13 +248,20 @@ def hub_only(option: str, value: str, name: str) -> ConfigError:
 def refuse_code(folder: Path) -> None:
     """Refuse a model that brings its own code, or takes its attention from the hub.
 
-    This holds even if transformers has a class for the ``model_type``. That class
-    computes other numbers than the authors mean, as a causal class does for a
-    bidirectional model.
+    Such a model is refused even if transformers has a class for its ``model_type``:
+    that class may compute other numbers than the authors mean, as a causal class does
+    for a bidirectional model.
+
+    Args:
+        folder: the folder of the model, whose JSON files are read.
+
+    Raises:
+        ConfigError: a file names code outside of transformers.
     """
 
-    def check(part: dict[str, object]) -> dict[str, object]:
-        for key, value in part.items():
+    # json calls this for every object in a file, nested ones too
+    def check(json_object: dict[str, object]) -> dict[str, object]:
+        for key, value in json_object.items():
             if _is_foreign_code(key, value):
                 raise ConfigError(
                     "the encoder brings its own code, which is never run",
@@ -219,9 +270,9 @@ def refuse_code(folder: Path) -> None:
                     found=f"{key}: {json.dumps(value)[:120]}",
                     where=str(folder),
                 )
-        return part
+        return json_object
 
-    # the reader of a file's content reports all else that is wrong with it
+    # a missing or broken file is no code: whoever needs its content reports it
     unreadable = (OSError, json.JSONDecodeError, UnicodeDecodeError, RecursionError)
     for name in CONFIG_FILES:
         with suppress(*unreadable):

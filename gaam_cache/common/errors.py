@@ -55,7 +55,10 @@ class GaamError(Exception):
 
 
 def _indented(text: str, indent: int) -> str:
-    """Text from elsewhere: all lines but the first are indented below their label."""
+    """A text, cut at ``LONGEST``, in which all lines but the first are indented.
+
+    So a text from elsewhere stays below its label and cannot look like another label.
+    """
     lines = brief(text, LONGEST, keep="\n").split("\n")
     return f"\n{' ' * indent}".join(line.strip(" ") for line in lines)
 
@@ -108,7 +111,14 @@ class StorageError(GaamError, OSError):
 
 
 def check_option(holds: bool, name: str, value: object, expected: str) -> None:
-    """Refuse an option of a mechanism, head or loss unless its condition ``holds``."""
+    """Refuse an option of a mechanism, head or loss that is out of its range.
+
+    Args:
+        holds: whether the value is in the range.
+        name: the option.
+        value: its value, for the message.
+        expected: the range, for the message.
+    """
     if not holds:
         raise ConfigError(
             f"{name} is out of range", expected=expected, found=str(value)
@@ -121,10 +131,14 @@ class GaamWarning(UserWarning):
 
 @contextmanager
 def reading_file(where: str) -> Iterator[None]:
-    """Turn every error of a library that reads a file or value into one DataError."""
+    """Turn every error that a library raises inside the block into one DataError.
+
+    The block reads one file or value; ``where`` is its path or place, for the message.
+    """
     try:
         yield
     except PermissionError:
+        # this says nothing about the content of the file
         raise
     except Exception as error:
         # libraries raise errors of many types, and each means a bad file

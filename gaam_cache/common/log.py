@@ -15,7 +15,9 @@ LINE = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 
 
 def show_log_lines() -> None:
-    """Write log lines to stderr, from the level that ``GAAM_LOG`` names.
+    """Write log lines of at least the level that ``GAAM_LOG`` names to stderr.
+
+    Without this environment variable nothing happens.
 
     Raises:
         ConfigError: there is no such level.

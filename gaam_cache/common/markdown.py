@@ -18,8 +18,12 @@ _MARKUP = re.compile(r"[\\`*_{}\[\]<>|~&$]")
 
 
 def plain(text: str) -> str:
-    """A line of Markdown without any markup: no heading, list, rule, HTML or link."""
+    """A text as one line of Markdown that shows the text and has no effect.
 
+    Marks are escaped that would make a heading, list, rule, HTML or link of it.
+    """
+
+    # in '1.' the dot makes the list, and a backslash before it stops this
     def escape_last_character(match: re.Match[str]) -> str:
         start = match[0]
         return f"{start[:-1]}\\{start[-1]}"
@@ -28,14 +32,21 @@ def plain(text: str) -> str:
 
 
 def items(lines: Iterable[str]) -> list[str]:
-    """A Markdown list of plain lines."""
+    """The lines of a Markdown list; any markup in the given lines is escaped."""
     return [f"- {plain(line)}" for line in lines]
 
 
-def pipes(
+def pipe_table(
     header: Sequence[str], lines: Iterable[Sequence[str]], left: Sequence[str]
 ) -> list[str]:
-    """A table in GitHub's Markdown; the columns in ``left`` are aligned left."""
+    """The lines of a table in GitHub's Markdown.
+
+    Args:
+        header: names of the columns.
+        lines: the cells of every line.
+        left: names of the columns that are aligned left; others are aligned right.
+    """
+    # the line below the header sets the alignment of every column
     rule = [":--" if name in left else "--:" for name in header]
     body = [f"| {' | '.join(map(_cell, line))} |" for line in lines]
     return [f"| {' | '.join(map(_cell, header))} |", f"|{'|'.join(rule)}|", *body]

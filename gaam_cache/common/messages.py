@@ -21,23 +21,29 @@ Aliases = Mapping[str, str] | None
 
 
 def visible(text: str, *, keep: str = "") -> str:
-    """The text with escapes for harmful and invisible characters, except ``keep``.
+    """A text in which harmful and invisible characters are replaced by escapes.
 
     Harmful are characters that control a terminal, change the direction of text or
-    break lines.
+    break lines, and heaps of combining marks on one letter.
+
+    Args:
+        text: from elsewhere.
+        keep: characters that stay as they are, such as a line break.
     """
     if text.isascii() and text.isprintable():
         return text
     shown = []
-    marks = 0
+    successive_marks = 0
     for character in text:
-        # C: control, format, surrogate; Zl and Zp: line and paragraph separators
+        # Mn and Me: combining marks; C: control, format and surrogate characters;
+        # Zl and Zp: separators of lines and paragraphs
         category = unicodedata.category(character)
-        marks = marks + 1 if category in ("Mn", "Me") else 0
+        is_mark = category in ("Mn", "Me")
+        successive_marks = successive_marks + 1 if is_mark else 0
         is_control = category.startswith("C") or category in ("Zl", "Zp")
         is_unseen = _UNSEEN.match(character) is not None
-        is_harmful = is_control or is_unseen or marks > MOST_MARKS
-        # an escape shows what was there, and does nothing
+        is_harmful = is_control or is_unseen or successive_marks > MOST_MARKS
+        # an escape such as \x1b shows which character was there, and does nothing
         if is_harmful and character not in keep:
             escape = character.encode("unicode_escape", "surrogatepass")
             character = escape.decode()
@@ -46,7 +52,7 @@ def visible(text: str, *, keep: str = "") -> str:
 
 
 def visible_values(value: Any) -> Any:
-    """JSON values in which every string is visible, keys too."""
+    """A copy of JSON values in which ``visible`` has changed every string, keys too."""
     if isinstance(value, dict):
         return {
             visible_values(key): visible_values(entry) for key, entry in value.items()
@@ -59,7 +65,15 @@ def visible_values(value: Any) -> Any:
 
 
 def brief(text: str, longest: int = LONGEST_NAME, *, keep: str = "") -> str:
-    """A visible name of bounded length; a hash of the name replaces its middle."""
+    """A visible text of at most ``longest`` characters.
+
+    In a longer text a hash of the text replaces the middle.
+
+    Args:
+        text: from elsewhere.
+        longest: most characters of the result.
+        keep: characters that stay as they are, see ``visible``.
+    """
     text = visible(text, keep=keep)
     if len(text) <= longest:
         return text
@@ -71,19 +85,20 @@ def brief(text: str, longest: int = LONGEST_NAME, *, keep: str = "") -> str:
 
 
 def tell(text: str, *, to: TextIO | None = None) -> None:
-    """Print visible lines, on stdout by default."""
+    """Print a text, made visible, on the stream ``to``; on stdout by default."""
     print(visible(text, keep="\n"), file=to or sys.stdout)
 
 
 def shortened(word: str, longest: int = LONGEST_WORD) -> str:
-    """A word, cut off if it is long."""
+    """A word of at most ``longest`` characters; dots mark a longer word's end."""
     if len(word) <= longest:
         return word
     return f"{word[: longest - 3]}..."
 
 
 def excerpt(value: object) -> str:
-    """A value on one line, a text in quotes, cut off if it is long."""
+    """A value for a message: on one line, a text in quotes, cut off if it is long."""
+    # 2: the quotes
     longest = LONGEST_WORD + 2 if isinstance(value, str) else 100
     return shortened(repr(value), longest)
 
@@ -94,8 +109,14 @@ def option_of(field: str) -> str:
 
 
 def nearest(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | None:
-    """The valid name that a person probably meant, by its spelling or an alias."""
-    # a valid name wins over an alias of the same spelling
+    """The valid name that a person probably meant by ``word``; None if none is like it.
+
+    Args:
+        word: what the person wrote.
+        valid: the valid names.
+        aliases: further words that people use -> the valid names for them.
+    """
+    # simplified word -> valid name; a valid name replaces an alias of its spelling
     names = {_simplified(alias): name for alias, name in (aliases or {}).items()}
     names |= {_simplified(name): name for name in valid}
     target = _simplified(word[:LONGEST_WORD])
@@ -105,6 +126,7 @@ def nearest(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | N
     candidates = difflib.get_close_matches(target, names, 1, cutoff)
     # letters in another order: 'mah' is 'mha'
     candidates += [name for name in names if sorted(name) == sorted(target)]
+    # one is the beginning of the other; an empty word would begin every name
     if target:
         candidates += [
             name for name in names if target.startswith(name) or name.startswith(target)
@@ -115,14 +137,17 @@ def nearest(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | N
 
 
 def _simplified(word: str) -> str:
-    """A name without differences of case, spaces and underscores."""
+    """A word in lower case, with '-' for spaces and underscores, to compare words."""
     return word.strip().casefold().replace("_", "-").replace(" ", "-")
 
 
 def did_you_mean(
     word: str, valid: Iterable[str], aliases: Aliases = None
 ) -> str | None:
-    """The hint that names the nearest valid name; None if there is none."""
+    """A hint that asks whether the nearest valid name was meant; None without one.
+
+    See ``nearest`` for the arguments.
+    """
     name = nearest(word, valid, aliases)
     if not name:
         return None
@@ -142,8 +167,11 @@ def duration(seconds: float) -> str:
     return f"{rounded} s"
 
 
-def install(extra: str) -> str:
-    """The command that installs an extra, from the checkout if there is one."""
+def install_command(extra: str) -> str:
+    """The command of pip that installs an extra, a group of optional dependencies.
+
+    In a checkout of the sources the command installs from the checkout.
+    """
     # only a checkout has pyproject.toml beside the package
     root = Path(__file__).resolve().parents[2]
     if (root / "pyproject.toml").is_file():

@@ -9,6 +9,8 @@ from gaam_cache.common.errors import NotFoundError
 def absolute_path(path: str | Path) -> Path:
     """A path that means the same from any working folder; ``~`` is the user's home.
 
+    A path with '..' is also resolved: it ends in the name of a folder then.
+
     Raises:
         NotFoundError: the home is unknown, or a relative path has no working folder.
     """
@@ -29,7 +31,10 @@ def absolute_path(path: str | Path) -> Path:
 
 
 def shown_path(path: str | Path) -> str:
-    """A path for people: relative if it lies below the working folder."""
+    """A path for people: relative if it lies below the working folder.
+
+    Other paths are shown as they are, and so are all if the working folder is gone.
+    """
     try:
         working_folder = os.getcwd()  # noqa: PTH109 the folder may be gone
         return str(Path(path).relative_to(working_folder))

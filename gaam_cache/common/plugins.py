@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """Names that another distribution may use; other entry points are ignored."""
-FRAME = "base"
+BASE_MODULE = "base"
 """Module with the base class of a folder's plug-ins; it is not a plug-in."""
 
 
@@ -40,9 +40,9 @@ class RegisteredClass:
     """A plug-in that a person defined in a file or in a session of Python."""
 
     cls: type
-    file_name: str
+    file_name: str  # 'a session' for a class that was typed into one
     code_hash: str
-    source: Path
+    source: Path  # path of the file, or what Python shows in place of a file
 
 
 _REGISTERED: dict[tuple[str, str], RegisteredClass] = {}
@@ -50,50 +50,54 @@ _REGISTERED: dict[tuple[str, str], RegisteredClass] = {}
 
 
 def names(package: str) -> list[str]:
-    """Names of all plug-ins of ``package`` (dotted), sorted."""
-    return sorted({*_own_names(package), *_offered(package)})
+    """Sorted names of all plug-ins of a package, without importing any of them.
+
+    ``package`` is the dotted name of the folder with the plug-ins.
+    """
+    return sorted({*_own_names(package), *_entry_points_by_name(package)})
 
 
 def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
-    """The class of a plug-in.
+    """Import a plug-in if needed, and return its class.
 
     Args:
         package: dotted name of the folder.
         name: of the plug-in.
         kind: what people call such a plug-in, for messages.
-        details: of the error, such as ``where`` the name was written.
+        details: for the error about an unknown name, such as ``where`` it was written.
 
     Raises:
         ConfigError: the name is unknown.
         TypeError: a class of another distribution does not extend our base class.
     """
     registered = _REGISTERED.get((package, name))
-    # the class of a person comes first: its name differs from all of ours
+    # a class that a person registered has a name that no plug-in of ours has
     if registered is not None:
         return registered.cls
     own_names = _own_names(package)
     if name in own_names:
-        return _public_class(_module(package, name))
-    entry_point = _offered(package).get(name)
+        return _public_class(_import_module(package, name))
+    entry_point = _entry_points_by_name(package).get(name)
     if entry_point is not None:
         return _check_class(package, entry_point.load(), kind)
 
-    # only an unknown name is worth the import of every plug-in
+    # the error suggests a name by its aliases, and these stand in the plug-ins: only
+    # for an error all of them are imported
     aliases: dict[str, str] = {}
     for own_name in own_names:
-        for alias in getattr(_module(package, own_name), "ALIASES", ()):
+        for alias in getattr(_import_module(package, own_name), "ALIASES", ()):
             aliases[alias] = own_name
     raise unknown(kind, name, names(package), aliases=aliases, **details)
 
 
 def _public_class(module: ModuleType) -> Any:
-    """The one public class that a module defines, not imports."""
+    """The public class that a module defines; classes that it imports do not count."""
     classes = []
     for name, value in vars(module).items():
         is_own = inspect.isclass(value) and value.__module__ == module.__name__
         if is_own and not name.startswith("_"):
             classes.append(value)
-    # two public classes in a plug-in are a bug
+    # a plug-in with no or two public classes is a bug, at which this line fails
     [cls] = classes
     return cls
 
@@ -110,10 +114,12 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
         kind: what people call such a plug-in, for messages.
 
     Returns:
-        The name, and the path of the file; the path is empty for a class of a session.
+        The name, and the path of the file; the path is empty for a class that was
+        typed into a session of Python.
 
     Raises:
-        ConfigError: no such file or class, another base class, or a name of ours.
+        ConfigError: the file or the class does not exist, the class does not extend
+            the base class of the plug-ins, or its name is taken.
     """
     own_class: Any = _class_of_file(cls) if isinstance(cls, str) else cls
     try:
@@ -126,8 +132,9 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
     is_file = source.is_file()
     name = str(own_class.__name__)
     earlier = _REGISTERED.get((package, name))
-    is_another = earlier is not None and is_file and earlier.source != source
-    if name in names(package) or is_another:
+    # a person may define a class again, in the same file or in a session
+    is_of_other_file = earlier is not None and is_file and earlier.source != source
+    if name in names(package) or is_of_other_file:
         raise ConfigError(
             f"'{name}' is the name of another {kind}", expected="another name"
         )
@@ -136,22 +143,28 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
     _REGISTERED[package, name] = RegisteredClass(
         cls=own_class,
         file_name=source.name if is_file else "a session",
-        code_hash=_short_hash(_code(text)),
+        code_hash=_short_hash(_canonical_code(text)),
         source=source,
     )
     return name, str(source) if is_file else ""
 
 
 def _class_of_file(text: str) -> type:
-    """The class of ``FILE.py:CLASS``; the file is executed."""
-    stem, _, class_name = text.rpartition(".py")
-    class_name = class_name[1:]
+    """Execute a file of Python, and return one of its classes.
+
+    ``text`` is ``FILE.py:CLASS``.
+
+    Raises:
+        ConfigError: the file or the class does not exist, or the file cannot be run.
+    """
+    stem, _, colon_and_class = text.rpartition(".py")
+    class_name = colon_and_class[1:]
     path = Path(f"{stem}.py").expanduser()
     if not path.is_file():
         raise ConfigError(f"no file '{shortened(str(path))}'", expected="FILE.py:CLASS")
     spec: Any = importlib.util.spec_from_file_location(f"gaam_given_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
-    # dataclasses look up their module while it is executed
+    # a dataclass looks up its module here while the file is executed
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
@@ -166,18 +179,24 @@ def _class_of_file(text: str) -> type:
 
 
 def _check_class(package: str, cls: Any, kind: str) -> Any:
-    """The class, if it extends the base class of the folder's plug-ins.
+    """Refuse a class that does not extend the base class of a folder's plug-ins.
+
+    Args:
+        package: dotted name of the folder.
+        cls: the class, which is also returned.
+        kind: what people call such a plug-in, for messages.
 
     Raises:
-        TypeError: it extends another class, or lacks a method.
+        TypeError: the class extends another class, or lacks a method.
     """
+    # any plug-in of ours shows the base class
     first_name = _own_names(package)[0]
     first_class: type = load(package, first_name, kind=kind)
     # the base class of all plug-ins is the one that extends ABC itself
-    base_classes = [base for base in first_class.__mro__ if ABC in base.__bases__]
-    frame = base_classes[-1]
-    if not issubclass(cls, frame):
-        raise TypeError(f"{cls!r} is no {frame.__module__}.{frame.__name__}")
+    abstract_classes = [base for base in first_class.__mro__ if ABC in base.__bases__]
+    base_class = abstract_classes[-1]
+    if not issubclass(cls, base_class):
+        raise TypeError(f"{cls!r} is no {base_class.__module__}.{base_class.__name__}")
     missing_methods = ", ".join(sorted(cls.__abstractmethods__))
     if missing_methods:
         raise TypeError(f"{cls!r} lacks {missing_methods}")
@@ -185,58 +204,75 @@ def _check_class(package: str, cls: Any, kind: str) -> Any:
 
 
 def origin(package: str, name: str) -> str | None:
-    """The file or the distribution, with its version, of a plug-in; None for ours."""
+    """Where a plug-in comes from; None for a plug-in of gaam and an unknown one.
+
+    This is the name of the file, or the name and version of the distribution.
+    """
     registered = _REGISTERED.get((package, name))
     if registered is not None:
         return registered.file_name
     if name in _own_names(package):
         return None
-    entry_point = _offered(package).get(name)
+    entry_point = _entry_points_by_name(package).get(name)
     if entry_point is None or not entry_point.dist:
         return None
     return f"{entry_point.dist.name} {entry_point.dist.version}"
 
 
-def code(package: str, name: str, *, kind: str) -> str:
-    """A hash of the code of a plug-in, after its ``origin`` if it is not ours.
+def code_hash(package: str, name: str, *, kind: str) -> str:
+    """A hash of the code of a plug-in; its ``origin`` stands before the hash, if any.
 
     Comments and docstrings do not change the hash. The hash of a plug-in of another
-    distribution covers the whole package.
+    distribution covers that distribution's whole package.
+
+    Args:
+        package: dotted name of the folder.
+        name: of the plug-in.
+        kind: what people call such a plug-in, for messages.
     """
     registered = _REGISTERED.get((package, name))
     if registered is not None:
         return f"{registered.file_name} {registered.code_hash}"
     module_name = load(package, name, kind=kind).__module__
     distribution = origin(package, name)
-    folders = getattr(sys.modules[module_name.partition(".")[0]], "__path__", None)
+    top_package = sys.modules[module_name.partition(".")[0]]
+    # a module that is not in a package has no folders
+    folders = getattr(top_package, "__path__", None)
     files = [Path(str(sys.modules[module_name].__file__))]
     # a plug-in of another distribution may use any module of its package
     if distribution and folders:
         files = sorted(
             file for folder in folders for file in Path(folder).rglob("*.py")
         )
-    text = "".join(_code(file.read_bytes()) for file in files)
+    text = "".join(_canonical_code(file.read_bytes()) for file in files)
     return f"{distribution or ''} {_short_hash(text)}".strip()
 
 
 def _short_hash(text: str) -> str:
+    """The first 32 bits of the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 @functools.cache
-def _code(text: bytes) -> str:
-    """Python code in one spelling, without comments and docstrings."""
+def _canonical_code(text: bytes) -> str:
+    """Python code in one spelling, without comments and docstrings.
+
+    Files that differ in layout and comments alone have the same result, and so the same
+    hash.
+    """
     tree = ast.parse(text)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         # the body of a lambda is an expression, not a list of statements
         if isinstance(body, list):
-            statements = [statement for statement in body if not _is_text(statement)]
+            statements = [
+                statement for statement in body if not _is_string_alone(statement)
+            ]
             node.body = statements  # type: ignore[attr-defined]
     return ast.unparse(tree)
 
 
-def _is_text(statement: ast.AST) -> bool:
+def _is_string_alone(statement: ast.AST) -> bool:
     """Whether a statement is nothing but a string, such as a docstring."""
     if not isinstance(statement, ast.Expr):
         return False
@@ -244,37 +280,52 @@ def _is_text(statement: ast.AST) -> bool:
 
 
 def _own_names(package: str) -> list[str]:
+    """Sorted names of the plug-ins in the folders of a package."""
     return _names_in_folders(*_folders(package))
 
 
 @functools.cache
 def _names_in_folders(*folders: Path) -> list[str]:
+    """Sorted names of the modules in some folders that are plug-ins.
+
+    A module whose name begins with '_', and the module of the base class, are none.
+    """
     files = [file for folder in folders for file in folder.glob("[!_]*.py")]
-    stems = {file.stem for file in files if file.stem != FRAME}
+    stems = {file.stem for file in files if file.stem != BASE_MODULE}
     return sorted(stem.replace("_", "-") for stem in stems)
 
 
 def _folders(package: str) -> list[Path]:
-    """The folders with the modules of a package, which is not imported for this."""
+    """The folders with the modules of a package, which need not be imported."""
     # an imported package may have folders of several distributions
     if package in sys.modules:
         return [Path(folder) for folder in sys.modules[package].__path__]
+    # a.b of a checkout or an installation lies in the folder a/b
     return [Path(__file__).parents[2].joinpath(*package.split("."))]
 
 
-def _offered(package: str) -> dict[str, EntryPoint]:
-    """The entry points of other distributions for a package, by name."""
+def _entry_points_by_name(package: str) -> dict[str, EntryPoint]:
+    """The plug-ins that other distributions offer for a package, as entry points.
+
+    Returns:
+        Name of the plug-in -> its entry point. A name that is not in our form is left
+        out.
+    """
     group = f"gaam.{package.rpartition('.')[2]}"
-    offered = {}
+    points_by_name = {}
     for point in _entry_points(tuple(sys.path)):
         if point.group == group and NAME.fullmatch(point.name):
-            offered[point.name] = point
-    return offered
+            points_by_name[point.name] = point
+    return points_by_name
 
 
 @functools.cache
 def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001
-    """All entry points for us; ``path`` is the search path that they depend on."""
+    """All entry points of installed distributions in groups that begin with 'gaam.'.
+
+    ``path`` is Python's search path. It decides which distributions there are: as an
+    argument it makes the cache of this function look again when the path has changed.
+    """
     from importlib.metadata import entry_points
 
     installed = entry_points()
@@ -282,7 +333,8 @@ def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG
     return tuple(point for group in groups for point in installed.select(group=group))
 
 
-def _module(package: str, name: str) -> ModuleType:
+def _import_module(package: str, name: str) -> ModuleType:
+    """The module of a plug-in of gaam: ``student_t`` for the name 'student-t'."""
     return importlib.import_module(f"{package}.{name.replace('-', '_')}")
 
 
@@ -294,7 +346,15 @@ def unknown(
     aliases: Mapping[str, str] | None = None,
     **details: str | None,
 ) -> ConfigError:
-    """The error for an unknown name; it lists the valid names and suggests one."""
+    """The error for an unknown name; it lists the valid names and suggests one.
+
+    Args:
+        kind: what the name should name, such as 'engine'.
+        word: the unknown name.
+        valid: the valid names.
+        aliases: names that other people use -> our names, for the suggestion.
+        details: further parts of the error. A ``hint`` replaces the suggestion.
+    """
     valid_names = list(valid)
     hint = details.pop("hint", None) or did_you_mean(word, valid_names, aliases)
     expected = "none: there are none"

@@ -27,9 +27,11 @@ T = TypeVar("T")
 ReportProgress = Callable[[int, int, str], None]
 """Called with (done, total, current work); a total of 0 is not known yet."""
 LINE_SECONDS = 30.0
-EXIT_CODE = 130  # of an interrupted program, as shells have it
-GARBAGE = gc.get_threshold()  # the usual threshold of the garbage collector
-MESSAGE = "interrupted; finished shards and seeds are kept: run the same again"
+INTERRUPTED_EXIT_CODE = 130  # as shells have it
+USUAL_GC_THRESHOLD = gc.get_threshold()  # of the garbage collector
+INTERRUPTED_MESSAGE = (
+    "interrupted; finished shards and seeds are kept: run the same again"
+)
 # SIGHUP: somebody closed the terminal
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OPTION_ALIASES = {
@@ -49,7 +51,14 @@ def no_progress(done: int, total: int, text: str) -> None:
 def with_progress(
     items: Iterable[T], report: ReportProgress, text: str, *, every: int = 2048
 ) -> Iterator[T]:
-    """The same items; their count is reported after every 2,048 of them."""
+    """Yield the same items, and report their number while they are taken.
+
+    Args:
+        items: the items, whose total number need not be known.
+        report: called with (items so far, 0, ``text``).
+        text: the current work.
+        every: number of items between two reports.
+    """
     report(0, 0, text)
     for count, item in enumerate(items):
         if count % every == every - 1:
@@ -68,19 +77,24 @@ def show_progress(
         unit: what is counted.
         quiet: show nothing.
         say: a line before the work.
+
+    Yields:
+        The function to call with (done, total, current work); a total of 0 is unknown.
     """
     is_live = bool(not quiet and sys.stderr and sys.stderr.isatty())
+    # without a terminal the bar is not shown, but estimates the time that is left
     bar = _new_bar(title, unit)
     task = bar.tasks[0]
     last_line_time = time.monotonic()
 
     def show(done: int, total: int, text: str) -> None:
         nonlocal last_line_time
-        # another phase of the work has another speed
+        # a new total begins a new phase, whose speed must be measured anew
         if total != (task.total or 0):
             bar.reset(task.id)
             task.total = total or None
         bar.update(task.id, completed=done, description=visible(text))
+        # the bar shows itself; lines come with pauses
         if is_live or quiet or time.monotonic() - last_line_time < LINE_SECONDS:
             return
 
@@ -97,8 +111,8 @@ def show_progress(
 
     if say and not quiet:
         tell(say, to=sys.stderr)
-    # the work begins, and the imports are done: see ``run``
-    gc.set_threshold(*GARBAGE)
+    # ``run`` has slowed the garbage collector down during the imports, which are done
+    gc.set_threshold(*USUAL_GC_THRESHOLD)
     with bar if is_live else nullcontext():
         yield report
 
@@ -107,8 +121,9 @@ def _new_bar(title: str, unit: str) -> "Progress":
     """A bar on stderr with one task, whose total is not known yet."""
     from rich import console, progress
 
-    # output that goes to a file is not for the bar to move
+    # lines on a terminal's stdout must go above the bar; a file has no bar to avoid
     redirects_stdout = bool(sys.stdout and sys.stdout.isatty())
+    # the speed is measured over the last hour, because batches differ in their speed
     bar = progress.Progress(
         title,
         progress.BarColumn(16),
@@ -127,7 +142,10 @@ def _new_bar(title: str, unit: str) -> "Progress":
 
 @contextmanager
 def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
-    """Pass our warnings to ``say`` inside the block; show other warnings as usual."""
+    """Pass every warning of gaam inside the block to ``say``, as text.
+
+    Warnings of other libraries are shown as usual.
+    """
     with warnings.catch_warnings():
         show_as_usual = warnings.showwarning
 
@@ -151,13 +169,15 @@ def unwind_on_signals() -> None:
 
 
 def _on_signals(handler: Any) -> None:
+    """Set what happens at each of ``SIGNALS``: a function, or ``signal.SIG_DFL``."""
     for number in SIGNALS:
-        # nohup and the '&' of a script ignore signals on purpose
+        # nohup and the '&' of a script have the signal ignored, and so it stays
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
 
 
 def _stop(number: int, frame: Any) -> None:
+    """Raise KeyboardInterrupt; from now on a signal ends the process at once."""
     _on_signals(signal.SIG_DFL)
     raise KeyboardInterrupt
 
@@ -167,13 +187,15 @@ def run(app: Callable[..., Any], settings: Mapping[str, type]) -> NoReturn:
 
     Args:
         app: the commands, as typer has them.
-        settings: command -> the class of its configuration, if it has one.
+        settings: name of a command -> the class of its configuration, for the commands
+            that have one.
     """
     unwind_on_signals()
     # imports make many objects that stay: the collector need not look at them yet
     gc.set_threshold(2**20)
     for stream in (sys.stdout, sys.stderr):
-        # a stream may be closed, or be an object of a caller
+        # characters that the terminal lacks are printed as escapes; a stream may be
+        # closed, or may be an object that cannot do this
         with suppress(AttributeError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
@@ -185,36 +207,40 @@ def run(app: Callable[..., Any], settings: Mapping[str, type]) -> NoReturn:
             exit_code = _run_command(app, settings)
     finally:
         _on_signals(signal.SIG_DFL)
-        gc.set_threshold(*GARBAGE)
-    if exit_code == EXIT_CODE:
-        tell(MESSAGE, to=sys.stderr)
+        gc.set_threshold(*USUAL_GC_THRESHOLD)
+    if exit_code == INTERRUPTED_EXIT_CODE:
+        tell(INTERRUPTED_MESSAGE, to=sys.stderr)
     sys.exit(exit_code)
 
 
 def _run_command(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
-    """The exit code of a command, whose error is printed."""
+    """Run the command that the command line names, and return its exit code.
+
+    The error of a command is printed; a bug of ours is raised.
+    """
     from typer.exceptions import TyperException
 
     try:
-        # without a working folder a library would end the process: we refuse first
+        # only for its error: without a working folder a library would end the process
         absolute_path(".")
         show_log_lines()
         exit_code = int(app(standalone_mode=False) or 0)
         sys.stdout.flush()
         return exit_code
     except SystemExit as stop:
+        # nobody reads the output any more (see below), and typer exits
         if isinstance(stop.__context__, BrokenPipeError):
             return 0
         return int(stop.code or 0)
     except KeyboardInterrupt:
-        return EXIT_CODE
+        return INTERRUPTED_EXIT_CODE
     except TyperException as error:
         refusal = _usage_error(error, settings)
     except Exception as error:
         number = getattr(error, "errno", None)
         if number in (errno.EPIPE, errno.ENOSPC):
             _discard_stdout()
-        # the reader of a pipe has enough
+        # the reader of a pipe, such as head, has enough: this is no failure
         if number == errno.EPIPE:
             return 0
         known_error = as_refusal(error)
@@ -227,17 +253,24 @@ def _run_command(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
 
 
 def _discard_stdout() -> None:
-    """Send what is still to be printed nowhere: Python would fail once more at exit."""
+    """Throw away what is still to be printed, with which Python would fail at exit."""
     with suppress(OSError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
-    """A refusal of the command line parser, in the form of all our messages."""
+    """Turn an error of the command line parser into an error of ours, with a hint.
+
+    Args:
+        error: the error of typer.
+        settings: name of a command -> the class of its configuration.
+    """
+    # the parser's message has its own suggestions at the end: ours replace them
     message = error.format_message()
     message = message.partition(" (Possible")[0].partition(", unable")[0].rstrip(".")
     message = message[:1].lower() + message[1:]
 
+    # the options and the keys of --set that the command has
     hint = "gaam --help"
     options: set[str] = set()
     keys: list[str] = []
@@ -259,7 +292,7 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
         suggestions.insert(0, alias)
     if suggestions:
         hint = f"did you mean '{suggestions[0]}'?"
-    # the word may be the name of a setting that has no option
+    # the word may be the name of a setting that has no option: a key of --set
     if name in keys or not suggestions:
         key = nearest(name, keys)
         if key:
@@ -268,7 +301,10 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
 
 
 def entry() -> None:
-    """The command ``gaam``: ``cli.py`` of the checkout, or ``_cli.py`` in a wheel."""
+    """Run the command ``gaam``, whose code is a file beside or in this package.
+
+    A checkout has it as ``cli.py``, an installed package as ``_cli.py``.
+    """
     package = Path(__file__).parents[1]
     file = package / "_cli.py"
     if not file.exists():

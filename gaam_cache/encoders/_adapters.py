@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gaam_cache.common.download import ADAPTER_WEIGHTS
 from gaam_cache.common.errors import ConfigError
-from gaam_cache.common.messages import install, visible
+from gaam_cache.common.messages import install_command, visible
 from gaam_cache.encoders._located import Adapter, count_more, library_errors_as
 from gaam_cache.encoders._unused import find_suspicious_tensors
 
@@ -26,7 +26,7 @@ def check_peft_is_installed(adapter: Adapter) -> None:
             "an adapter needs a package that is missing",
             expected="the package peft",
             where=str(adapter.folder),
-            hint=install("adapters"),
+            hint=install_command("adapters"),
         )
 
 

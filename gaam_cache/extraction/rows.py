@@ -36,7 +36,7 @@ weights it sets the default type of all threads, and parameters are of that type
 
 
 class LocatedRows(NamedTuple):
-    """Rows, and the place of each in its source.
+    """Rows, and the place of each in its source, for messages.
 
     The places need not follow one another: a file may have empty lines.
     """
@@ -102,9 +102,9 @@ class RowEncoder:
     def encode(
         self, rows: Sequence[str], *, pooling: str, origin: str = "the rows"
     ) -> NDArray[np.float32]:
-        """Encode rows, and round their states as the cache does: (N, L, D).
+        """Encode rows, and round their states to the type that the cache stores.
 
-        See ``stream`` for the arguments and errors.
+        See ``stream`` for the arguments and errors. Result: (N, L, D).
         """
         [states_NLD] = self.stream([rows], pooling=pooling, origin=origin)
         return states_NLD
@@ -118,14 +118,16 @@ class RowEncoder:
     ) -> Iterator[NDArray[np.float32]]:
         """Encode chunk after chunk; the next is prepared while one is encoded.
 
-        Shape:
-            N texts, or N sounds or pictures: paths, bytes of files, pictures of Pillow,
-            or (samples, rate). Result: (N, L, D), of all layers.
-
         Args:
-            chunks: rows, in chunks of about 2,048.
+            chunks: rows, in chunks of about 2,048. A row is a text; or a sound or
+                picture: a path, the bytes of a file, a picture of Pillow, or
+                (samples, rate).
             pooling: a pooling of the cache.
             origin: name of the source of the rows, for messages.
+
+        Yields:
+            For every chunk of N rows the states of all layers, (N, L, D), rounded to
+            the type that the cache stores.
 
         Raises:
             DataError: rows that cannot be used, such as empty ones.
@@ -141,7 +143,7 @@ class RowEncoder:
         self._warn_of_doubts()
 
     def _warn_of_doubts(self) -> None:
-        """Warn of signs that rows are not what they seem to be, but only once."""
+        """Warn of rows that seem to be unfit, such as unknown tokens, but only once."""
         encoder = self._encoder
         lines = self.stats.doubts(
             noun=encoder.noun,
@@ -154,9 +156,10 @@ class RowEncoder:
             self._has_warned = True
 
     def _prepare(self, chunk: LocatedRows, origin: str) -> PreparedRows | None:
-        """Make rows ready for the encoder; None where there is no row."""
+        """Make a chunk of rows ready for the encoder; None if it has no row."""
         if not len(chunk.rows):
             return None
+        # rows become cells of a table, which are read as those of a data set are
         kind = self.plan.kind
         cells = [
             _table_cell(row, kind, where)
@@ -165,7 +168,7 @@ class RowEncoder:
         rows = rows_from_inputs(
             cells, kind, self._config, origin=origin, places=chunk.places
         )
-        # a tokenizer keeps state while it works
+        # two threads would disturb each other: a tokenizer keeps state while it works
         with self._tokenizer_lock:
             return self._extractor.prepare(
                 rows.inputs, rows.essences(), origin=origin, places=chunk.places
@@ -174,11 +177,12 @@ class RowEncoder:
     def _encode(
         self, prepared: PreparedRows | None, pooling: str
     ) -> NDArray[np.float32]:
-        """States of prepared rows, (N, L, D); None stands for no row."""
+        """States of prepared rows, (N, L, D); None stands for no rows."""
         if prepared is None:
             shape = (0, self.plan.num_layers, self.plan.hidden_size)
             return np.empty(shape, np.float32)
         with self._model_lock:
+            # nobody is told of the progress
             encoded = self._extractor.encode(prepared, lambda encoded_rows: None)
             states = self._extractor.states(encoded)[pooling]
         # NumPy has no bfloat16: such states are bits
@@ -188,7 +192,10 @@ class RowEncoder:
 
 
 def _locate(chunks: Iterable[Sequence[str] | LocatedRows]) -> Iterator[LocatedRows]:
-    """Give every row a place: its number, from 1, unless it has a place already."""
+    """Give every row a place: its number in all chunks, from 1.
+
+    Chunks whose rows have places already are passed on; their rows count, too.
+    """
     rows_before = 0
     for chunk in chunks:
         if isinstance(chunk, LocatedRows):
@@ -204,8 +211,9 @@ def _locate(chunks: Iterable[Sequence[str] | LocatedRows]) -> Iterator[LocatedRo
 def _table_cell(row: Any, kind: str, where: str) -> Any:
     """Turn a row into the cell of a table: a text, a path, or the bytes of a file.
 
-    A picture of Pillow becomes a PNG or TIFF file; samples with their rate become a WAV
-    file of fractions. Both keep every number.
+    A picture of Pillow becomes the bytes of a PNG or TIFF file; samples with their rate
+    become those of a WAV file. Both keep every number. Other rows, and rows that are
+    texts or bytes, stay as they are: the reader of the cell checks them.
 
     Args:
         row: as the user passes it, see ``RowEncoder.stream``.
@@ -217,10 +225,12 @@ def _table_cell(row: Any, kind: str, where: str) -> Any:
     """
     if isinstance(row, PurePath):
         return str(row)
+    # only pictures of Pillow have this method
     if kind == "vision" and hasattr(row, "getexif"):
         return _picture_bytes(row)
     if kind != "audio" or isinstance(row, str | bytes):
         return row
+    # Hugging Face's datasets give a sound this form
     if isinstance(row, Mapping) and {"array", "sampling_rate"} <= row.keys():
         return _sound_bytes(row["array"], row["sampling_rate"], where)
     if isinstance(row, tuple) and len(row) == 2:
@@ -235,11 +245,13 @@ def _table_cell(row: Any, kind: str, where: str) -> Any:
 
 
 def _picture_bytes(picture: Any) -> bytes:
-    """Write a picture to the bytes of a file, with its EXIF data.
+    """Write a picture of Pillow to the bytes of a PNG or TIFF file.
 
-    These hold the orientation of the camera, which the reader of the file applies.
+    Its EXIF data are written, too: they hold the orientation of the camera, which the
+    reader of the file applies.
     """
     file = io.BytesIO()
+    # a PNG file cannot hold pixels of every type, such as fractions
     file_format = "PNG" if picture.mode in PNG_MODES else "TIFF"
     picture.save(file, file_format, exif=picture.getexif())
     return file.getvalue()
@@ -252,10 +264,13 @@ def _sound_bytes(samples: Any, rate: Any, where: str) -> bytes:
         samples: (T,) or, with several channels, (T, C) or (C, T).
         rate: samples per second.
         where: place of the row, for messages.
+
+    Raises:
+        DataError: the array has no samples, other axes, or unsigned or other numbers.
     """
     samples_T = np.asarray(samples)
     if samples_T.dtype.kind == "i":
-        # whole numbers of 16 bits begin at -32,768: this becomes -1
+        # scale whole numbers to fractions: the smallest, -32,768 of 16 bits, becomes -1
         samples_T = samples_T / -float(np.iinfo(samples_T.dtype).min)
     elif samples_T.dtype.kind != "f":
         raise DataError(
@@ -266,7 +281,7 @@ def _sound_bytes(samples: Any, rate: Any, where: str) -> bytes:
         )
 
     samples_T = samples_T.astype(np.float32)
-    # a sound has more samples than channels
+    # a sound has more samples than channels: the longer axis is that of the samples
     if samples_T.ndim == 2 and len(samples_T) < samples_T.shape[1]:
         samples_T = samples_T.T
     if samples_T.ndim not in (1, 2) or not samples_T.size:

@@ -31,9 +31,10 @@ Floats = NDArray[np.float64]
 class SpreadCheck:
     """Measures how much the states of rows differ, in every shard.
 
-    A shard of very few rows does not show whether all states are the same. So small
-    shards are measured together. With ``outside_cache`` the check never refuses rows:
-    the decoders have learned from such states already.
+    A shard of very few rows does not show whether all states are the same. So the sums
+    of all small shards so far are added up. With ``outside_cache`` the rows are no part
+    of the cache, and are never refused: the decoders have learned from such states
+    already.
     """
 
     def __init__(
@@ -48,7 +49,8 @@ class SpreadCheck:
         self._plan = plan
         self._stats = stats
         self._outside_cache = outside_cache
-        self._references: dict[str, Tensor] = {}  # pooling -> (L, D)
+        self._references: dict[str, Tensor] = {}
+        """Pooling -> state from which states are counted, (L, D)."""
         self._small_digests: set[bytes] = set()  # of the rows of small shards
         self._small_sums: dict[str, tuple[Floats, int]] = {}
         """Pooling -> sums over the rows of small shards, and how many rows."""
@@ -56,10 +58,14 @@ class SpreadCheck:
     def mark_distinct(
         self, essences: Iterable[bytes], num_rows: int
     ) -> NDArray[np.bool_]:
-        """Whether each row, (N,), is the first with its content.
+        """Whether each row of a shard, (N,), is the first with its content.
 
-        Rows of the same content have equal ``essences``. A row is compared with the
-        rows of its shard, and where the shard is small with those of all small shards.
+        A row is compared with the rows before it in its shard; in a small shard, also
+        with the rows of all small shards so far.
+
+        Args:
+            essences: content of every row as bytes; copies have equal bytes.
+            num_rows: number of the rows.
         """
         digests = set[bytes]()
         if self._is_small(num_rows):
@@ -79,15 +85,23 @@ class SpreadCheck:
         stored_BLD: Tensor,
         distinct_B: NDArray[np.bool_],
     ) -> Tensor:
-        """Sums over the distinct rows of a batch, as ``Spread.from_sums`` takes them.
+        """Sums over the distinct rows of a batch, as ``SpreadSums`` describes them.
 
-        Shape:
-            x_BLD: states. stored_BLD: the same states in the storage type. distinct_B:
-            whether a row is the first with its content. Result: (4, L, D), on the
-            device of the states.
+        They are sums of states, squared states, rounding errors and squared rounding
+        errors. States are counted from a reference, which the first batch sets.
+
+        Args:
+            pooling: of the states.
+            x_BLD: states, (B, L, D).
+            stored_BLD: the same states in the storage type.
+            distinct_B: whether a row is the first with its content; others are left
+                out of the sums.
+
+        Returns:
+            (4, L, D), on the device of the states.
         """
-        # sums are of distances from the mean of the first batch: distances from a row
-        # unlike all others would leave few digits for the differences
+        # the reference is the mean of the first batch: a single row may be unlike all
+        # others, and large distances from it would leave few digits for the differences
         if pooling not in self._references:
             self._references[pooling] = x_BLD.mean(0)
         weight_B = torch.from_numpy(distinct_B).to(x_BLD.device, x_BLD.dtype)
@@ -103,6 +117,7 @@ class SpreadCheck:
             moved_BD = x_BD - reference_D
             error_BD = stored_BD.to(x_BD.dtype) - x_BD
             summands = (moved_BD, moved_BD.square(), error_BD, error_BD.square())
+            # a product with weights of 1 and 0 is the sum over the distinct rows
             sums_4D = torch.stack([weight_B @ y_BD for y_BD in summands])
             sums_of_layers.append(sums_4D)
         return torch.stack(sums_of_layers, 1)
@@ -110,31 +125,36 @@ class SpreadCheck:
     def check(self, encoded: Encoded, states: Mapping[str, NDArray[Any]]) -> None:
         """Refuse states that are the same in all rows; count what is suspicious.
 
+        Suspicious are layers in which all rows have the same state, layers that lose
+        digits, and twins. Rows outside a cache are counted, but not refused.
+
         Args:
-            encoded: the rows.
-            states: what is to be stored, pooling -> (N, L, D).
+            encoded: the rows of a shard.
+            states: the states to be stored, pooling -> (N, L, D).
 
         Raises:
-            DataError: all rows have the same state in every layer.
-            NumericsError: the storage type rounds the differences of a layer away.
+            DataError: all rows have the same state, in every layer and pooling.
+            NumericsError: the storage type rounds away the differences between rows in
+                a layer.
         """
         prepared = encoded.prepared
         is_small = self._is_small(len(prepared.distinct))
         is_any_different = False
         for pooling, states_NLD in states.items():
-            spread = self._spread(encoded, pooling)
+            spread = self._update_spread(encoded, pooling)
             noise_LD = _noise(encoded, pooling)
             flat_L = spread.flat_layers(noise_LD, self._encoder.dtype)
-            # a few rows may have the same state by chance
+            # a few rows may have the same state by chance: they prove nothing
             has_enough_rows = spread.rows >= FEWEST_ROWS
             if not has_enough_rows or not flat_L.all():
                 is_any_different = True
             if has_enough_rows:
-                self._count_flat(pooling, flat_L)
+                self._count_flat_layers(pooling, flat_L)
             # the decoders have learned from such states: it is too late to refuse them
             if self._outside_cache:
                 continue
             self._check_digits(pooling, spread, flat_L, prepared)
+            # a few rows do not show what a usual distance between rows is
             if not is_small:
                 distinct_NLD = states_NLD[prepared.distinct]
                 self._count_twins(pooling, distinct_NLD, spread, flat_L, noise_LD)
@@ -145,13 +165,18 @@ class SpreadCheck:
             raise self._same_state_error(prepared, next(iter(states)))
 
     def _is_small(self, num_rows: int) -> bool:
-        """Whether a shard has too few rows to show whether their states differ."""
+        """Whether a shard has too few rows to show whether their states differ.
+
+        Rows outside a cache are no shards: they are never added up over several calls.
+        """
         return num_rows < FEWEST_ROWS and not self._outside_cache
 
-    def _spread(self, encoded: Encoded, pooling: str) -> Spread:
+    def _update_spread(self, encoded: Encoded, pooling: str) -> Spread:
         """Spread of the distinct rows of a shard.
 
-        For a small shard it is the spread over all small shards so far.
+        For a small shard it is the spread over all small shards so far: this adds the
+        sums of the shard to those of earlier ones, so it must be called only once for
+        each shard.
         """
         distinct_N = encoded.prepared.distinct
         batch_sums = [batch.sums[pooling].numpy() for batch in encoded.batches]
@@ -166,8 +191,11 @@ class SpreadCheck:
         reference_LD = self._references[pooling].cpu().numpy()
         return Spread.from_sums(sums_4LD, reference_LD, num_rows)
 
-    def _count_flat(self, pooling: str, flat_L: NDArray[np.bool_]) -> None:
-        """Count the layers, flat_L, in which all rows have the same state."""
+    def _count_flat_layers(self, pooling: str, flat_L: NDArray[np.bool_]) -> None:
+        """Count this shard for every layer in which all rows have the same state.
+
+        ``flat_L`` says which layers these are.
+        """
         for layer in np.flatnonzero(flat_L).tolist():
             name = f"{pooling}, layer {layer + self._plan.first_layer}"
             self._stats.flat[name] = self._stats.flat.get(name, 0) + 1
@@ -179,7 +207,14 @@ class SpreadCheck:
         flat_L: NDArray[np.bool_],
         prepared: PreparedRows,
     ) -> None:
-        """Refuse layers that rounding destroys; record layers that lose some digits."""
+        """Refuse layers that rounding destroys; record layers that lose some digits.
+
+        Args:
+            pooling: of the states.
+            spread: of the rows.
+            flat_L: which layers are the same in all rows; these have nothing to lose.
+            prepared: the rows, for the place in the error.
+        """
         losses = spread.check_storage_precision(
             self._plan.storage_dtype,
             flat_L,
@@ -197,16 +232,28 @@ class SpreadCheck:
         flat_L: NDArray[np.bool_],
         noise_LD: Floats,
     ) -> None:
-        """Count the distinct rows that have the state of another row."""
+        """Add to the count of distinct rows that have the state of another row.
+
+        Args:
+            pooling: of the states.
+            distinct_NLD: stored states of the distinct rows.
+            spread: of these rows.
+            flat_L: which layers are the same in all rows.
+            noise_LD: difference of a row from itself in another batch.
+        """
+        # NumPy has no bfloat16: such states are bits
         if self._plan.storage_dtype == "bfloat16":
             distinct_NLD = as_float32(distinct_NLD)
         twins = count_twins(distinct_NLD, spread, flat_L, noise_LD)
         self._stats.twins[pooling] = self._stats.twins.get(pooling, 0) + twins
 
     def _same_state_error(self, prepared: PreparedRows, pooling: str) -> DataError:
-        """The error for rows that all have the same state in every layer."""
+        """The error for rows that all have the same state in every layer.
+
+        ``pooling`` is the first pooling of the states, which may be the reason.
+        """
         encoder = self._encoder
-        # counts of these rows alone give the reason
+        # the likely reason follows from counts of these rows alone, not of all rows
         stats = ExtractionStats(rows_made=len(prepared.distinct))
         stats.count_inputs(prepared.inputs)
         reason = stats.likely_reason(
@@ -223,9 +270,10 @@ class SpreadCheck:
 
 
 def _noise(encoded: Encoded, pooling: str) -> Floats:
-    """How much a row alone differs from itself in a batch, (L, D).
+    """How much a row in a batch differs from the row alone, (L, D).
 
-    This is the root mean square of the differences of the rows of the proof.
+    Formula: ``sqrt(mean (state in the batch - state alone)²)``, over the rows of the
+    proof, which are encoded both ways.
     """
     unrounded_by_row: dict[int, dict[str, Tensor]] = {}
     for batch in encoded.batches:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from gaam_cache.common import devices
-from gaam_cache.common.devices import CopyBack, bits
+from gaam_cache.common.devices import CopyBack, to_numpy
 from gaam_cache.common.errors import GaamWarning, NumericsError, ShortOfMemoryError
 from gaam_cache.config import budget_of
 from gaam_cache.encoders.base import Encoder
@@ -38,8 +38,15 @@ class StateExtractor:
     """Makes the states of rows; each stage may run in a thread of its own.
 
     Rows share a batch only if the plan and the loaded encoder both allow it: the device
-    that measured the plan's batching may be another one. With ``outside_cache`` the
-    rows are no part of the plan's cache, but are encoded as its rows are.
+    that measured the plan's batching may be another one.
+
+    Args:
+        encoder: the loaded encoder.
+        plan: of the cache.
+        batch_tokens: most tokens of a batch; None for the default of the device.
+        stats: counts what is done.
+        outside_cache: the rows are no part of the plan's cache, but are encoded as its
+            rows are.
     """
 
     def __init__(
@@ -63,6 +70,7 @@ class StateExtractor:
     @property
     def _batching(self) -> Batching:
         """Which rows may share a batch: the stricter rule of plan and encoder."""
+        # BATCHINGS are in order, the strictest rule last
         return max(self._plan.batching, self._encoder.batching, key=BATCHINGS.index)
 
     def prepare(
@@ -71,7 +79,7 @@ class StateExtractor:
         essences: Iterable[bytes],
         *,
         origin: str,
-        first: int = 0,
+        first_row: int = 0,
         places: Sequence[str] = (),
     ) -> PreparedRows:
         """Make rows ready for the encoder.
@@ -80,8 +88,9 @@ class StateExtractor:
             rows: as the encoder reads them.
             essences: content of every row as bytes; rows with equal bytes are copies.
             origin: name of the source of the rows, for messages.
-            first: number of the first row in the source, from 0.
-            places: place of every row in the source, if its number does not tell it.
+            first_row: number of the first of the rows in the source, from 0.
+            places: place of every row in the source; empty if its number says where it
+                is.
 
         Raises:
             DataError: a row has nothing to encode.
@@ -91,7 +100,7 @@ class StateExtractor:
             inputs=self._encoder.prepare(rows),
             distinct=distinct_N,
             origin=origin,
-            first=first,
+            first_row=first_row,
             places=places,
         )
         empty_rows = np.flatnonzero(np.asarray(prepared.inputs.lengths) == 0)
@@ -106,12 +115,16 @@ class StateExtractor:
         """Encode all rows in batches, and the rows of the proof also alone.
 
         On a GPU this returns while the last batches are still being computed and
-        copied. If the memory is too small for a batch, all batches of these rows are
-        made again with half of the tokens; later rows have the smaller batches, too.
+        copied: see ``wait``. If the memory is too small for a batch, all rows are
+        encoded again in batches of half of the tokens; later rows have the smaller
+        batches, too.
 
-        ``on_progress`` is called with the number of rows encoded so far.
+        Args:
+            prepared: the rows.
+            on_progress: called with the number of rows encoded so far.
         """
-        # the rows of a later call may be longer than those that were measured
+        # for an extraction the caller has loaded the encoder; outside a cache each call
+        # may bring longer rows than those for which the batching was measured
         if self._outside_cache:
             longest = int(np.max(prepared.inputs.lengths))
             batching: Batching | None = "alone" if self._is_few(prepared) else None
@@ -127,6 +140,7 @@ class StateExtractor:
         return encoded
 
     def _warn_of_smaller_batches(self, first_batch_tokens: int) -> None:
+        """Warn that batches are smaller than at first, and record their size."""
         self._stats.smaller_batches = self._batch_tokens
         message = (
             f"out of memory with batches of {first_batch_tokens:,} tokens: goes on "
@@ -136,19 +150,21 @@ class StateExtractor:
         warnings.warn(message, GaamWarning, stacklevel=3)
 
     def _is_few(self, prepared: PreparedRows) -> bool:
-        """Whether these are so few rows outside a cache that each is encoded alone.
+        """Whether each of these rows is encoded alone, because they are few.
 
-        The answer does not depend on whether the batching was measured before. So the
-        bits of few rows are the same in every call.
+        This holds only outside a cache. The answer depends on the number of rows alone,
+        not on whether the batching was measured in an earlier call. So few rows have
+        the same bits in every call.
         """
         return self._outside_cache and len(prepared.inputs.lengths) <= FEW_ROWS
 
     def _try_encode(
         self, prepared: PreparedRows, on_progress: Callable[[int], None]
     ) -> Encoded | None:
-        """Encode all batches; None if the memory was too small for one of them.
+        """Encode all rows; None if the memory was too small for one of the batches.
 
-        After a failure nothing is counted, and the next try has smaller batches.
+        After such a failure the counts in ``stats`` are as before, and the limit of
+        tokens is smaller: the caller tries again.
         """
         inputs = prepared.inputs
         length_N = np.asarray(inputs.lengths)
@@ -158,7 +174,7 @@ class StateExtractor:
 
         encoded = Encoded(prepared, batches=[], states_alone={})
 
-        # an attempt without success counts nothing
+        # counts to go back to after a failure
         stats = self._stats
         counts_before = (stats.rows_made, stats.tokens, stats.padded_tokens)
         encoded_rows = 0
@@ -186,7 +202,7 @@ class StateExtractor:
         return encoded
 
     def _plan_batches(self, prepared: PreparedRows) -> list[NDArray[np.int64]]:
-        """Numbers of the rows of every batch."""
+        """Divide rows into batches: an array of row numbers for each batch."""
         inputs = prepared.inputs
         batching: Batching = "alone"
         if not self._is_few(prepared):
@@ -198,20 +214,26 @@ class StateExtractor:
     def _halve_batches(
         self, size_N: NDArray[np.int64], batch: NDArray[np.int64]
     ) -> None:
-        """Lower the limit of tokens, so that this batch becomes at least two.
+        """Lower the limit of tokens, so that the rows of a batch need at least two.
 
-        ``size_N`` are the tokens of every row, ``batch`` the numbers of its rows.
+        Args:
+            size_N: tokens of every row.
+            batch: numbers of the rows of the batch.
         """
+        # the batch may have been smaller than the limit
         batch_tokens = int(size_N[batch].max()) * len(batch)
         self._batch_tokens = max(1, min(self._batch_tokens, batch_tokens) // 2)
 
     def _encode_proof(self, encoded: Encoded, proof_rows: Sequence[int]) -> None:
-        """Encode the rows of the proof again, alone."""
+        """Encode the rows of the proof again, alone, and add the states to ``encoded``.
+
+        The rows of the proof are a sample that shows whether batching moves states.
+        """
         for row in proof_rows:
             item = encoded.prepared.inputs.items[row]
             encode_alone = partial(self._encoder.encode_alone, item)
             pooled = self._attempt(encode_alone, encoded.prepared, [row])
-            # for one row there is a result or an error
+            # only a batch of several rows can be None
             assert pooled is not None
             encoded.states_alone[row] = {
                 pooling: self._copies.start(x_BLD) for pooling, x_BLD in pooled.items()
@@ -221,6 +243,8 @@ class StateExtractor:
         self, encode: Callable[[], T], prepared: PreparedRows, rows: Sequence[int]
     ) -> T | None:
         """Call ``encode``; None if the memory is too small and there are several rows.
+
+        Then the caller can split their batch.
 
         Args:
             encode: encodes the rows.
@@ -236,7 +260,7 @@ class StateExtractor:
             if not devices.out_of_memory(error):
                 raise
             reason = devices.memory_message(error)
-        # not inside the handler: there the exception holds all tensors of the attempt
+        # not inside the handler: the exception there keeps all tensors of the attempt
         devices.give_back(self._encoder.device)
         if len(rows) > 1:
             logger.info("a batch of %d rows is split: %s", len(rows), reason)
@@ -265,7 +289,8 @@ class StateExtractor:
         Args:
             items: the rows of the batch, as the encoder reads them.
             batch: numbers of these rows, (B,).
-            proof_rows: rows of the proof; their states are returned unrounded, too.
+            proof_rows: numbers of the rows of the proof, in this batch or others; their
+                states are returned unrounded, too.
             distinct_B: whether a row is the first with its content.
             as_alone: whether to encode the only row of the batch as the proof does.
         """
@@ -289,6 +314,7 @@ class StateExtractor:
             sums_4LD = self._spreads.sums(pooling, x_BLD, stored_BLD, distinct_B)
             encoded.sums[pooling] = self._copies.start(sums_4LD)
             for row in proof_rows_of_batch:
+                # a copy, so that the batch's memory on the device can be used again
                 x_LD = x_BLD[encoded.index_of(row)].clone()
                 encoded.unrounded[row][pooling] = self._copies.start(x_LD)
         return encoded
@@ -298,13 +324,16 @@ class StateExtractor:
         self._copies.wait()
 
     def states(self, encoded: Encoded) -> dict[str, NDArray[Any]]:
-        """States in the order of the rows: pooling -> (N, L, D) in the storage type.
+        """Put the states in the order of the rows, and check them.
 
-        NumPy has no bfloat16; such states come as their bits.
+        Returns:
+            Pooling -> (N, L, D) in the storage type. NumPy has no bfloat16; such states
+            come as their bits.
 
         Raises:
-            NumericsError: a number is not finite, or the proof fails, or the storage
-                type rounds the differences of rows away.
+            NumericsError: a number is not finite; a row in its batch has another state
+                than alone (the proof); or the storage type rounds away the differences
+                between rows.
             DataError: all rows have the same state in every layer.
         """
         self.wait()
@@ -324,7 +353,11 @@ class StateExtractor:
         return states
 
     def _assemble(self, encoded: Encoded, pooling: str) -> NDArray[Any]:
-        """States of one pooling, (N, L, D), as NumPy sees them; all finite."""
+        """States of one pooling in the order of the rows, (N, L, D).
+
+        Raises:
+            NumericsError: a number is not finite.
+        """
         plan = self._plan
         num_rows = len(encoded.prepared.inputs.lengths)
         # batches are sorted by length: their rows go back to their own places
@@ -333,7 +366,7 @@ class StateExtractor:
             dtype=NUMPY_DTYPES[plan.storage_dtype],
         )
         for batch in encoded.batches:
-            states_NLD[batch.rows] = bits(batch.states[pooling])
+            states_NLD[batch.rows] = to_numpy(batch.states[pooling])
         index = first_not_finite(states_NLD, plan.storage_dtype)
         if index is not None:
             raise self._not_finite_error(states_NLD, index, encoded.prepared)
@@ -355,8 +388,8 @@ class StateExtractor:
         problem = f"the encoder's layer {layer} yields numbers that are not finite"
         hint = "look at the row, or compute in --dtype float32 with a new --out"
 
-        # bfloat16 and float32 reach as far as the encoder's arithmetic; rounding makes
-        # no NaN
+        # only float16 ends before the encoder's arithmetic does: a large number becomes
+        # infinite by rounding. A NaN never comes from rounding.
         if dtype == "float16" and np.isinf(states_NLD[index]):
             problem = f"a state of layer {layer} cannot be stored as {dtype}"
             hint = "--storage-dtype float32 and a new --out"

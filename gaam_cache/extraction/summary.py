@@ -92,14 +92,14 @@ class ExtractionStats:
     limit; else None."""
 
     def add(self, other: ExtractionStats) -> None:
-        """Add the counts of another worker to these."""
+        """Merge the counts of another worker into these; ``other`` is not changed."""
         for stats_field in fields(ExtractionStats):
             name = stats_field.name
             merged = _merge(name, getattr(self, name), getattr(other, name))
             setattr(self, name, merged)
 
     def count_inputs(self, inputs: Inputs) -> None:
-        """Add counts of prepared rows: rows that were cut, unknown and doubled tokens.
+        """Add to the counts of cut rows, of unknown tokens and of doubled tokens.
 
         ``inputs`` are rows as the encoder's tokenizer prepared them.
         """
@@ -121,20 +121,20 @@ class ExtractionStats:
 
     @property
     def unknown_share(self) -> float:
-        """Share of the tokens of the texts that the tokenizer does not know."""
+        """Share of the texts' tokens that are unknown to the tokenizer."""
         return self.unknown_tokens / max(1, self.own_tokens)
 
     @property
     def padding_share(self) -> float:
-        """Share of the encoded positions that were padding."""
+        """Share of the encoded positions that were padding; 0 before any row."""
         if not self.padded_tokens:
             return 0.0
         return 1 - self.tokens / self.padded_tokens
 
     def likely_reason(self, pooling: str, max_length: int, *, causal: bool) -> Reason:
-        """Why rows of different content have the same state, and what to do.
+        """Why rows of different content may have the same state, and what to do.
 
-        Several reasons become one, with their texts joined.
+        The counts decide. Several reasons become one, with their texts joined.
 
         Args:
             pooling: of the states.
@@ -143,7 +143,7 @@ class ExtractionStats:
         """
         reasons = []
 
-        # unknown words leave nothing that differs
+        # what tells rows apart may be in words that the tokenizer does not know
         if self.unknown_share > MAX_UNKNOWN_SHARE:
             share = self.unknown_share
             cause = f"{share:.0%} of their tokens are unknown to the tokenizer"
@@ -153,7 +153,7 @@ class ExtractionStats:
             cause = f"the tokenizer makes no token of {share:.0%} of them"
             reasons.append(Reason(cause, OTHER_ENCODER))
 
-        # rows may begin with the same words
+        # rows that begin with the same words may differ only where they are cut off
         if 2 * self.truncated > self.rows_made:
             share = self.truncated / self.rows_made
             cause = (
@@ -162,6 +162,7 @@ class ExtractionStats:
             )
             remedy = "leave out what all begin with, or let more of them be read"
             reasons.append(Reason(cause, remedy))
+        # the first token is the same in most rows, and it sees no other token
         if pooling == "first" and causal:
             reasons.append(Reason(CAUSAL_FIRST_TOKEN, "--pool mean or last"))
         if not reasons:
@@ -181,8 +182,9 @@ class ExtractionStats:
     ) -> list[str]:
         """Warning lines about suspicious rows.
 
-        A row is suspicious if its tokens are unknown, if a different row has the same
-        states (a twin), or if rounding makes layers of different rows equal.
+        Rows are suspicious if many of their tokens are unknown, if special tokens stand
+        twice, if a different row has the same states (a twin), or if all rows of a
+        shard have the same state in a layer, exactly or after rounding.
 
         Args:
             noun: the word for a row in messages, such as "text".
@@ -199,7 +201,7 @@ class ExtractionStats:
     def _doubts_of_tokens(self, noun: str) -> list[str]:
         """Lines about unknown tokens, and about special tokens that stand twice."""
         lines = []
-        # many data sets have a few rows of this kind
+        # a few such rows are no reason for a warning: as many as may be cut without one
         tolerated_rows = TOLERATED_TRUNCATED_SHARE * self.rows_made
         if self.unread > tolerated_rows or self.unknown_share > MAX_UNKNOWN_SHARE:
             lines.append(
@@ -221,11 +223,12 @@ class ExtractionStats:
     def _doubts_of_twins(
         self, noun: str, max_length: int, *, causal: bool
     ) -> list[str]:
-        """Lines about rows of different content with the same state."""
+        """A line for every pooling in which many different rows have the same state."""
         lines = []
         for pooling, num_twins in self.twins.items():
             twins = f"{num_twins:,} of {self.distinct:,} {noun}s that differ have"
-            # the first token of a causal encoder sees nothing of its row
+            # no number of twins is harmless here: the first token of a causal encoder
+            # sees nothing of its row
             if pooling == "first" and causal:
                 lines.append(
                     f"{CAUSAL_FIRST_TOKEN}: {twins} the state of another (first); "
@@ -240,7 +243,7 @@ class ExtractionStats:
         return lines
 
     def _doubts_of_layers(self, noun: str, storage_dtype: str) -> list[str]:
-        """Lines about layers without differences, and about losses by rounding."""
+        """Lines about layers that are the same in all rows, and about lost digits."""
         lines = []
         if self.flat:
             layers = _shorten(list(self.flat))
@@ -259,13 +262,17 @@ class ExtractionStats:
 
 
 def _merge(name: str, first: Any, second: Any) -> Any:
-    """Merge the values that two workers have for one field.
+    """Merge the values that two workers have for one field of their counts.
+
+    The name of the field decides how: most values are added up; of some fields the
+    smallest or the largest value holds, see ``MERGED_BY_MIN`` and ``MERGED_BY_MAX``.
 
     Args:
         name: of the field.
         first: value of one worker.
         second: value of the other.
     """
+    # dictionaries of numbers or of texts
     if isinstance(first, dict):
         merged = first | second
         for key in first.keys() & second.keys():
@@ -325,7 +332,7 @@ class ExtractSummary(ExtractionStats):
             missing: number of shards that other workers are making.
             made_by: which workers these are; None where no shard is missing.
         """
-        # a run without any shard measured no batching: the plan has it
+        # a run that made no shard has measured no batching: the plan records it
         counts = asdict(stats)
         if counts["batching"] is None:
             counts["batching"] = plan.batching
@@ -345,10 +352,11 @@ class ExtractSummary(ExtractionStats):
         )
 
     def to_dict(self) -> dict[str, object]:
+        """JSON values: all fields, and the share of padding."""
         return asdict(self) | {"padding_share": self.padding_share}
 
     def in_words(self) -> str:
-        """Lines for people."""
+        """The summary in lines for people: a headline, then a line for each entry."""
         entries = {
             "encoder": self._encoder_in_words(),
             "rows": _counts_in_words(self.rows),
@@ -357,12 +365,14 @@ class ExtractSummary(ExtractionStats):
             entries["left out"] = _counts_in_words(self.skipped)
         entries["fingerprint"] = short_digest(self.fingerprint)
         entries["this run"] = "nothing to do"
+        # what this run did takes the place of "nothing to do"
         if self.shards_made:
             entries |= self._run_in_words()
         lines = [f"  {name:<12} {text}" for name, text in entries.items()]
         return "\n".join([self._state_in_words(), *lines])
 
     def _state_in_words(self) -> str:
+        """Whether the cache is complete; if not, who makes the missing shards."""
         cache = f"the cache in '{visible(shown_path(self.path))}'"
         if not self.missing:
             return f"{cache} is complete"
@@ -372,6 +382,7 @@ class ExtractSummary(ExtractionStats):
         )
 
     def _encoder_in_words(self) -> str:
+        """Name, shape and arithmetic of the encoder, and where it cuts texts."""
         words = (
             f"{visible(self.encoder)}, {self.num_layers} layers x {self.hidden_size}, "
             f"computed in {self.dtype}"
@@ -381,7 +392,8 @@ class ExtractSummary(ExtractionStats):
         return words
 
     def _run_in_words(self) -> dict[str, str]:
-        """What this run did: label -> text."""
+        """What this run did: label of a line -> its text."""
+        # ``of_job`` has set the batching: for a summary it is never None
         batches = BATCHING_DESCRIPTIONS[self.batching or "padded"]
         entries = {
             "this run": self._speed_in_words(),
@@ -408,6 +420,7 @@ class ExtractSummary(ExtractionStats):
         return entries
 
     def _speed_in_words(self) -> str:
+        """How much this run made, in which time."""
         rows_per_second = self.rows_made / self.seconds
         tokens_per_second = self.tokens / self.seconds
         words = (
@@ -424,11 +437,12 @@ class ExtractSummary(ExtractionStats):
 
 
 def _counts_in_words(counts: dict[str, int]) -> str:
+    """The number of every split, on one line."""
     return ", ".join(f"{visible(name)} {count:,}" for name, count in counts.items())
 
 
 def _shorten(texts: list[str]) -> str:
-    """Join the first few texts, and say how many more there are."""
+    """Join the first ``MAX_SHOWN_LAYERS`` texts, and say how many more there are."""
     shown = texts[:MAX_SHOWN_LAYERS]
     if len(texts) > MAX_SHOWN_LAYERS:
         shown.append(f"and {len(texts) - MAX_SHOWN_LAYERS} more")

@@ -34,7 +34,7 @@ class Verification:
     missing: tuple[str, ...]  # planned shards without a receipt
     bad: tuple[dict[str, str], ...]  # wrong shards: 'name', 'reason', 'repair'
     out_of_reach: tuple[dict[str, str], ...]
-    """Links to files that are not on this machine; the same keys."""
+    """Shards whose files are not on this machine and may be intact; the same keys."""
     recomputed: dict[str, Any] | None
     """Figures of the rows that were encoded again, such as the largest
     ``|stored - alone| / |alone|`` of every layer; None if no row was."""
@@ -45,10 +45,11 @@ class Verification:
         return not (self.missing or self.bad or self.out_of_reach)
 
     def to_dict(self) -> dict[str, object]:
+        """JSON values: all fields, and whether the cache is good."""
         return {"good": self.good, **asdict(self)}
 
     def in_words(self) -> str:
-        """Lines for people: one for every bad shard."""
+        """Lines for people: the state of the cache, then one for every bad shard."""
         lines = [
             f"cache '{shown_path(self.path)}': {self._state_in_words()}",
             f"  fingerprint  {short_digest(self.fingerprint)}",
@@ -60,10 +61,10 @@ class Verification:
                 "relative deviation {largest}; rounding explains {limit:.1e}"
             )
             lines.append(template.format(**self.recomputed))
-        bad = "bad: {name}: {reason}; repair: {repair}"
-        lines += [bad.format(**fault) for fault in self.bad]
-        unreachable = "out of reach: {name}: {reason}; to do: {repair}"
-        lines += [unreachable.format(**fault) for fault in self.out_of_reach]
+        bad_template = "bad: {name}: {reason}; repair: {repair}"
+        lines += [bad_template.format(**fault) for fault in self.bad]
+        far_template = "out of reach: {name}: {reason}; to do: {repair}"
+        lines += [far_template.format(**fault) for fault in self.out_of_reach]
         if self.missing:
             names = brief(", ".join(self.missing), LONGEST_NAMES)
             lines.append(
@@ -72,11 +73,14 @@ class Verification:
         return "\n".join(lines)
 
     def _state_in_words(self) -> str:
+        """The state of the cache in one word, or a few."""
         if self.good:
             return "good"
+        # shards are missing, or are not on this machine
         if not self.bad:
             return "incomplete"
-        # a row that other library versions compute differently is no damage
+        # the bytes of a shard in doubt are right, but a row of it has other states when
+        # it is computed here, with other versions of libraries: this is no damage
         in_doubt = set()
         if self.recomputed is not None:
             in_doubt = set(self.recomputed.get("in_doubt", ()))
@@ -86,6 +90,7 @@ class Verification:
         return "in doubt, other library versions compute other states here"
 
     def _shards_in_words(self) -> str:
+        """Numbers of good, bad and missing shards, and how much was hashed."""
         num_bad = len(self.bad)
         num_out_of_reach = len(self.out_of_reach)
         num_missing = len(self.missing)
@@ -108,14 +113,15 @@ def verify(
 ) -> Verification:
     """Hash every byte of a cache, and compare the arrays that h5py reads with receipts.
 
-    The memory that this takes does not grow with the cache.
+    On request, some rows are encoded again and compared with their stored states. The
+    memory that this takes does not grow with the cache.
 
     >>> gaam_cache.verify("cache").good
     True
 
     Args:
         path: the cache.
-        recompute_rows: number of random rows to encode again, alone, and to compare.
+        recompute_rows: number of random rows of good shards to encode again, alone.
         seed: decides which rows are encoded again.
         device: where these rows are encoded: auto, cpu, cuda, cuda:N or mps.
         progress: called with (done, total, what is going on).
@@ -131,7 +137,7 @@ def verify(
     checked = check_shards(root, plan, report)
 
     faults = dict(checked.faults)
-    # rows of bad shards would say nothing about the encoder
+    # rows are chosen from good shards: those of bad ones show nothing new
     recomputed: dict[str, Any] | None = None
     chosen_rows = random_rows(checked.good, recompute_rows, seed)
     if chosen_rows:
@@ -161,11 +167,18 @@ def verify(
 def _sort_faults(
     faults: Mapping[str, CacheError],
 ) -> tuple[dict[str, CacheError], dict[str, CacheError]]:
-    """Separate bad shards from shards that are out of reach: (bad, out of reach)."""
+    """Separate bad shards from shards that are out of reach.
+
+    Args:
+        faults: name of a shard -> what is wrong with it.
+
+    Returns:
+        The faults of bad shards, and those of shards that are out of reach.
+    """
     bad: dict[str, CacheError] = {}
     out_of_reach: dict[str, CacheError] = {}
     for name, fault in faults.items():
-        # a file on a disk that is not here may be whole
+        # such a file lies elsewhere, for example on another disk, and may be intact
         if isinstance(fault, OutOfReachError):
             out_of_reach[name] = fault
         else:
@@ -174,7 +187,10 @@ def _sort_faults(
 
 
 def _describe(faults: Mapping[str, CacheError]) -> tuple[dict[str, str], ...]:
-    """Name, reason and repair of every fault."""
+    """Describe faults for JSON: a dictionary of 'name', 'reason' and 'repair' each.
+
+    ``faults`` is name of a shard -> what is wrong with it.
+    """
     descriptions = []
     for name, fault in faults.items():
         description = {

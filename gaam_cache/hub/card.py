@@ -45,7 +45,7 @@ class Card:
     """Lines of Markdown."""
 
     def to_markdown(self) -> str:
-        """The card as text, which ends with a line break."""
+        """The card as the text of a README.md, with its metadata at the top."""
         from huggingface_hub import (
             DatasetCard,
             DatasetCardData,
@@ -53,6 +53,7 @@ class Card:
             ModelCardData,
         )
 
+        # empty entries are left out; control characters of names become escapes
         metadata = {
             key: visible_values(value) for key, value in self.metadata.items() if value
         }
@@ -65,7 +66,8 @@ class Card:
         return f"{str(card).rstrip()}\n"
 
     def _template_values(self) -> dict[str, Any]:
-        """The template and what it shows."""
+        """The path of the template, and the values that the template shows."""
+        # a person must fill in what gaam cannot know
         todo_lines = [f"TODO: of {subject}" for subject in self.licences]
         todo_lines += [
             f"TODO: add '{name}' to the metadata above: {meaning}"

@@ -79,11 +79,15 @@ class CacheExport:
 
 
 def is_export(folder: Path) -> bool:
-    """Whether a folder is an exported cache and holds nothing else."""
+    """Whether a folder is an exported cache and holds nothing else.
+
+    Only such a folder may be replaced by another export.
+    """
     expected_names = {PLAN_FILE, SHARD_FOLDER, CARD_FILE, FORMAT_FILE}
     names = {path.name for path in folder.iterdir()}
     if names != expected_names:
         return False
+    # the plan of a cache that is no export has paths of the machine that made it
     plan = read_plan(folder)
     return plan == plan.portable()
 
@@ -95,10 +99,11 @@ def export_cache(
     overwrite: bool = False,
     progress: ReportProgress | None = None,
 ) -> CacheExport:
-    """Make a folder of a cache, without paths or names of this machine.
+    """Copy a cache into a folder that can be published, with a card that describes it.
 
-    Shards and receipts are those of the cache, by hard links if the file system has
-    them. The plan has the same fingerprint: the folder is a cache like any other.
+    The copy has no paths or names of this machine. Shards and receipts are hard links
+    to those of the cache if the file system has such links. The plan has the same
+    fingerprint: the folder is a cache like any other.
 
     >>> made = gaam_cache.export_cache("cache", "for-the-hub")
 
@@ -115,6 +120,7 @@ def export_cache(
     root = absolute_path(path)
     out = absolute_path(out)
     cache = open_cache(root)
+    # without paths and names of this machine
     plan = cache.plan.portable()
     with replace_folder(root, out, is_export, overwrite=overwrite) as folder:
         _link_shards(root, cache.plan, folder)
@@ -154,7 +160,7 @@ def _check_export(root: Path, folder: Path, progress: ReportProgress) -> None:
     """Read every byte of the export in ``folder`` and compare it with its receipts.
 
     Args:
-        root: the cache that was exported, for the message.
+        root: the cache that is being exported, for the message.
         folder: the export.
         progress: called with (done, total, current work).
 
@@ -181,7 +187,7 @@ def card(plan: Plan) -> str:
         {"split": split, "path": f"shards/{split}-*.h5"} for split in plan.rows
     ]
     class_names = plan.class_names[:MOST_CLASSES]
-    described = Card(
+    cache_card = Card(
         kind="dataset",
         metadata={
             "pretty_name": f"States of {brief(plan.dataset_label)}",
@@ -203,11 +209,14 @@ def card(plan: Plan) -> str:
         limits=_limitation_lines(plan),
         licences=("the data", "the encoder"),
     )
-    return described.to_markdown()
+    return cache_card.to_markdown()
 
 
 def _fact_lines(plan: Plan) -> list[str]:
-    """The lines of a card that describe the data set, the encoder and the states."""
+    """The lines of a card that describe the data set, the encoder and the states.
+
+    One further line for each split gives its rows and its size.
+    """
     identity = plan.identity
     if plan.imported:
         method = "computed elsewhere and imported"
@@ -299,7 +308,8 @@ class Destination:
             api.create_repo(
                 self.repo_id, repo_type=self.kind, private=self.private, exist_ok=True
             )
-            # the hub refuses if somebody has committed since check_destination
+            # old files are deleted in the same commit; the hub refuses this commit if
+            # somebody else has committed since check_destination
             api.upload_folder(
                 repo_id=self.repo_id,
                 repo_type=self.kind,
@@ -311,7 +321,7 @@ class Destination:
         return self.url
 
     def _announcement(self, folder: Path) -> str:
-        """Two lines that say what is sent, to which repository, and who can read it."""
+        """Lines that say what is sent, to which repository, and who can read it."""
         sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
         state = "is replaced" if self.commit else "new or empty"
         readers = "private" if self.private else "PUBLIC: anyone can read it"
@@ -336,14 +346,15 @@ def check_destination(
         kind: 'model' or 'dataset'.
         private: make a new repository private.
         overwrite: replace an earlier export in the repository.
-        yes: ``Destination.send`` will ask no question, so no terminal is needed.
+        yes: the user will not be asked before the export is sent, so no terminal is
+            needed.
 
     Returns:
         The repository, which need not exist yet.
 
     Raises:
-        ConfigError: ``repo_id`` is not USER/NAME, or the repository may not be
-            replaced.
+        ConfigError: ``repo_id`` is not USER/NAME; the repository may not be replaced;
+            or it is public although ``private`` is asked for.
         HubError: the hub is out of reach, or refuses this user.
     """
     from huggingface_hub import HfApi
@@ -358,6 +369,7 @@ def check_destination(
 
     path = f"datasets/{repo_id}" if kind == "dataset" else repo_id
     url = f"{api.endpoint}/{path}"
+    # a new repository: nothing in it can be replaced
     if repository is None:
         return Destination(
             repo_id=repo_id,
@@ -428,6 +440,7 @@ def _check_may_replace(
             and ``overwrite`` is false.
     """
     foreign_names = [name for name in file_names if not _is_exported_file(name, kind)]
+    # not even overwrite removes a file that no export has written
     if foreign_names:
         example = foreign_names[0]
         hint = "choose another name"
@@ -449,5 +462,5 @@ def _is_empty_repository(file_names: Sequence[str]) -> bool:
 
 
 def _is_exported_file(name: str, kind: str) -> bool:
-    """Whether an export of this kind, 'model' or 'dataset', writes a file so named."""
+    """Whether exports of this kind, 'model' or 'dataset', write a file of this name."""
     return any(fnmatchcase(name, pattern) for pattern in EXPORTED_FILES[kind])

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common import plugins
-from gaam_cache.common.download import hub_only
+from gaam_cache.common.download import hub_only_error
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.messages import excerpt
 from gaam_cache.common.terminal import ReportProgress, no_progress
@@ -179,9 +179,11 @@ class Source(ABC):
         """Refuse options that mean nothing for this data set."""
         # a user would believe that an ignored option has had its effect
         if not self.has_revisions and config.dataset_revision is not None:
-            raise hub_only("dataset-revision", config.dataset_revision, config.dataset)
+            raise hub_only_error(
+                "dataset-revision", config.dataset_revision, config.dataset
+            )
         if not self.has_revisions and config.subset is not None:
-            raise hub_only("--subset", config.subset, config.dataset)
+            raise hub_only_error("--subset", config.subset, config.dataset)
         if config.test_fraction is None and config.test_groups is not None:
             raise ConfigError(
                 "--test-groups divides a data set without splits; this one has splits",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from gaam_cache.common.download import COMMIT, fetch, gated, hub_errors, one_line
+from gaam_cache.common.download import COMMIT, fetch, gated_error, hub_errors, one_line
 from gaam_cache.common.errors import ConfigError, GaamWarning, HubError, NotFoundError
 from gaam_cache.common.messages import shortened
 from gaam_cache.common.terminal import ReportProgress
@@ -117,7 +117,7 @@ def _load(
             )
         except DatasetNotFoundError as error:
             # the hub has just given its commit, so it exists and access is restricted
-            raise (unreachable or gated(name, "dataset")) from error
+            raise (unreachable or gated_error(name, "dataset")) from error
         except (DatasetsError, EmptyDatasetError, ValueError, RuntimeError) as error:
             refusal = _refusal(error, f"{name}@{commit}", name, subset)
             # a subset or split that does not exist is a mistake even without the hub

@@ -21,7 +21,7 @@ from gaam_cache.store.shard import (
 )
 
 ArrayFacts = tuple[tuple[int, ...], str, int, dict[str, object]]
-"""Facts of an array: shape, type, offset in the file in bytes, and attributes."""
+"""Facts of an array in an HDF5 file: shape, type, first byte, and attributes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,9 +40,10 @@ class CheckedShards:
 
 
 def check_shards(root: Path, plan: Plan, report: ReportProgress) -> CheckedShards:
-    """Hash every byte of a cache, and compare the arrays that h5py reads with receipts.
+    """Hash the file of every shard, and compare hash and arrays with the receipt.
 
-    The memory that this takes does not grow with the cache.
+    A fault does not stop the check. The memory that it takes does not grow with the
+    cache.
 
     Args:
         root: folder of the cache.
@@ -53,6 +54,7 @@ def check_shards(root: Path, plan: Plan, report: ReportProgress) -> CheckedShard
     missing_names = set(missing)
     present = [shard for shard in plan.shards() if shard.name not in missing_names]
 
+    # an error is returned: raised in a thread, it would end the check of all shards
     def size_or_error(shard: ShardSpec) -> int | CacheError:
         try:
             return check_shard(root, plan, shard)
@@ -87,12 +89,16 @@ def check_shard(root: Path, plan: Plan, shard: ShardSpec) -> int:
 
 
 def _check_hdf5(root: Path, plan: Plan, shard: ShardSpec, receipt: Receipt) -> None:
-    """Refuse a file in which h5py finds other attributes or arrays than planned."""
+    """Refuse a file in which h5py finds other attributes or arrays than planned.
+
+    Raises:
+        CacheError: the message shows what h5py finds, and what it must find.
+    """
     expected = (shard_attributes(plan, shard), _recorded_arrays(receipt))
     structure: object
     try:
         structure = _read_structure(root / SHARD_FOLDER / receipt.file)
-        # values from the file may refuse to be compared
+        # this may raise, too: values from a damaged file may refuse to be compared
         if structure == expected:
             return
     except Exception as error:  # noqa: BLE001 whatever h5py raises, this is no shard
@@ -103,7 +109,11 @@ def _check_hdf5(root: Path, plan: Plan, shard: ShardSpec, receipt: Receipt) -> N
 
 
 def _recorded_arrays(receipt: Receipt) -> dict[str, ArrayFacts]:
-    """Facts of the arrays by name, as a receipt records them and h5py shows them."""
+    """Facts of the arrays of a receipt, in the form in which h5py shows arrays.
+
+    Returns:
+        Name of an array -> its facts.
+    """
     arrays: dict[str, ArrayFacts] = {}
     for name, spec in receipt.datasets.items():
         shape = spec.shape
@@ -117,7 +127,7 @@ def _recorded_arrays(receipt: Receipt) -> dict[str, ArrayFacts]:
 
 
 def _read_structure(path: Path) -> tuple[dict[str, object], dict[str, ArrayFacts]]:
-    """Attributes of a file, and facts of its arrays by name."""
+    """What h5py finds in a file: its attributes, and name of each array -> facts."""
     import h5py
 
     with h5py.File(path, "r", locking=False) as file:

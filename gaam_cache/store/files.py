@@ -64,12 +64,18 @@ class ElsewhereError(FileNotFoundError):
 
     @classmethod
     def from_link(cls, path: Path) -> Self:
+        """The error for a symbolic link whose target does not exist."""
         return cls(
             f"{path.name} is a link to '{path.readlink()}', and nothing is there"
         )
 
     def refusal(self, subject: str, path: Path) -> OutOfReachError:
-        """Build the error for the cache or run (``subject``) of this file."""
+        """Turn this error into one for the user, which says how to bring the file back.
+
+        Args:
+            subject: what the file belongs to, for the message: "the shard 'train-0'".
+            path: the file.
+        """
         return OutOfReachError(
             f"{subject} is out of reach",
             found=str(self),
@@ -90,14 +96,15 @@ def moved_away_error(kind: str, folder: Path) -> OutOfReachError:
 
 
 def describe_damage(error: Exception) -> str:
-    """Say for people which of the errors of ``DAMAGE`` a file raised."""
+    """Say in words what is wrong with a file whose reading raised one of ``DAMAGE``."""
+    # the text of a KeyError is nothing but the key
     if isinstance(error, KeyError):
         return f"no key {error}"
     return str(error)
 
 
 def short_digest(digest: str) -> str:
-    """Shorten a hash for people to 48 bits.
+    """The first 48 bits of a hash, for people.
 
     With a million caches, the probability that two share them is 0.2%.
     """
@@ -105,16 +112,21 @@ def short_digest(digest: str) -> str:
 
 
 def digest_of(*parts: bytes | memoryview) -> str:
+    """SHA-256 of the joined parts, in hexadecimal digits."""
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def hash_file(path: Path) -> str:
+    """SHA-256 of the content of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def hash_parts(parts: Iterable[bytes]) -> str:
-    """SHA-256 over parts in order, each preceded by its length in bytes."""
+    """SHA-256 over parts in order, each preceded by its length in bytes.
+
+    The lengths make (ab, c) and (a, bc) differ.
+    """
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -122,22 +134,34 @@ def hash_parts(parts: Iterable[bytes]) -> str:
 
 
 def fingerprint(fields: object) -> str:
-    """SHA-256 of JSON with sorted keys, without white space, in ASCII."""
+    """SHA-256 of JSON values, which are written in one fixed form.
+
+    The form has sorted keys, no white space, and ASCII characters only.
+    """
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return digest_of(text.encode())
 
 
 def sealed_text(content: Mapping[str, object]) -> str:
-    """Write content as JSON text that also holds the SHA-256 of the content."""
+    """JSON text of an object to which a digest of its own content is added.
+
+    ``unsealed`` checks this digest, whose key is ``SEAL``.
+    """
     sealed = {**content, SEAL: fingerprint(content)}
     return json.dumps(sealed, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def unsealed(content: dict[str, Any]) -> dict[str, Any]:
-    """Check the digest in the content of a JSON file, and return the other content.
+    """Check the digest that ``sealed_text`` added to an object, and remove it.
+
+    Args:
+        content: the JSON object of a file; it is not changed.
+
+    Returns:
+        The object without its digest.
 
     Raises:
-        ValueError: the digest is missing, or is that of other content.
+        ValueError: the digest is missing, or the object was changed after it was made.
     """
     if SEAL not in content:
         raise ValueError(f"no '{SEAL}'")
@@ -148,19 +172,20 @@ def unsealed(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def regular_file(path: Path) -> os.stat_result:
-    """Size and times of a regular file; a link to one counts as the file.
+    """The status (size and times) of a regular file, or of the file behind a link.
 
     Raises:
         ElsewhereError: the file or its folder is a link that leads to nothing.
-        ValueError: a folder, a device, a pipe, or a link to one of these.
-        OSError: no such file, or the file cannot be reached now.
+        ValueError: the path is a folder, a device or a pipe, or a link to one of these.
+        OSError: there is no such file, or it cannot be reached now.
     """
     try:
         status = path.stat()
     except OSError as error:
+        # only these errors may come from a broken link
         if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             raise
-        # The folder of the file may be the broken link, too.
+        # Either the file or its folder may be the broken link.
         for link in (path, path.parent):
             if link.is_symlink() and not link.exists():
                 raise ElsewhereError.from_link(link) from error
@@ -175,10 +200,16 @@ def regular_file(path: Path) -> os.stat_result:
 
 
 def check_size(path: Path, expected_bytes: int) -> None:
-    """Refuse a file of another size than expected, with one of ``DAMAGE``."""
+    """Refuse a file that does not have the expected size.
+
+    Raises:
+        ElsewhereError: the file is a pointer or a broken link: it may be intact.
+        ValueError: the file has another size, or is not a regular file.
+        OSError: see ``regular_file``.
+    """
     actual_bytes = regular_file(path).st_size
     if actual_bytes != expected_bytes:
-        # The file may be a pointer, which is no damage.
+        # A pointer in place of the file has another size, too, but is no damage.
         check_fetched(path)
         raise ValueError(
             f"{path.name} has {actual_bytes:,} bytes, but gaam wrote {expected_bytes:,}"
@@ -186,7 +217,13 @@ def check_size(path: Path, expected_bytes: int) -> None:
 
 
 def check_fetched(path: Path) -> None:
-    """Refuse a pointer of Git LFS or git-annex to a file that was not fetched."""
+    """Refuse a pointer: a small file in place of a file that was not fetched.
+
+    Git LFS and git-annex leave such pointers.
+
+    Raises:
+        ElsewhereError: the file is a pointer.
+    """
     with path.open("rb") as file:
         start = file.read(POINTER_BYTES)
     if not start.startswith(POINTERS):
@@ -200,7 +237,13 @@ def check_fetched(path: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read the JSON object of a regular file; else raise one of ``DAMAGE``."""
+    """Read the JSON object that a file holds.
+
+    Raises:
+        ElsewhereError: the file is a pointer or a broken link: it may be intact.
+        ValueError: the file is too large, or does not hold a JSON object.
+        OSError: see ``regular_file``.
+    """
     size = regular_file(path).st_size
     if size > MAX_JSON_BYTES:
         raise ValueError(f"{path.name} is too large: {size:,} bytes")
@@ -215,10 +258,18 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_file(path: Path, content: bytes, *, exclusive: bool = False) -> bool:
-    """Write a file, and its folder if needed; readers see all of it or no file.
+    """Write a file in one step: readers see the complete file, or the state before.
 
-    An existing file is replaced. So is a link; gaam never writes through it. With
-    ``exclusive``, an existing file stays as it is, and the result is False.
+    A missing folder is made. A symbolic link is replaced by the file; its target is
+    not written to.
+
+    Args:
+        path: the file.
+        content: its bytes.
+        exclusive: leave an existing file as it is; otherwise it is replaced.
+
+    Returns:
+        Whether the file was written; False only with ``exclusive``.
     """
     make_folder(path.parent)
     temporary = temporary_path(path.parent, path.name)
@@ -235,8 +286,12 @@ def write_file(path: Path, content: bytes, *, exclusive: bool = False) -> bool:
 
 
 def _publish(temporary: Path, path: Path) -> bool:
-    """Give a complete file its final name in one step; False if the name is taken."""
+    """Give a complete file its final name in one step; False if the name is taken.
+
+    The temporary name may remain, too: the caller removes it.
+    """
     try:
+        # A link fails where the name exists; a rename would replace the other file.
         os.link(temporary, path)
         return True
     except FileExistsError:
@@ -255,8 +310,14 @@ def _publish(temporary: Path, path: Path) -> bool:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder; the system releases it when its holder dies."""
-    # Imported here: not every system has it, and only an exclusive write needs it.
+    """Hold the lock of a folder inside the block; wait until no other process does.
+
+    The system releases the lock of a process that dies.
+
+    Raises:
+        StorageError: the file system has no locks.
+    """
+    # Not every system has this module, and only an exclusive write needs it.
     import fcntl
 
     # The lock file stays until all is published. Were it removed now, a newcomer would
@@ -277,18 +338,30 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def remove_lock(folder: Path) -> None:
-    """Remove the lock file of a folder in which everything is published."""
+    """Remove the lock file of a folder, if there is one.
+
+    Call this only when all files of the folder are published: see ``_locked``.
+    """
     with suppress(OSError):
         (folder / LOCK_FILE).unlink()
 
 
 def temporary_path(folder: Path, name: str) -> Path:
-    """A path for ``name`` while it is written or removed, unique to this process."""
+    """A path that no other process uses, for a file or folder that is not complete.
+
+    Args:
+        folder: where the file or folder will be.
+        name: its final name.
+    """
     return folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """Write and sync a new file, in a folder that no other process reads."""
+    """Write a new file, and wait until the disk has it.
+
+    Other processes can see the file while it is incomplete: its folder or its name
+    must be one that they do not look for.
+    """
     with path.open("xb") as file:
         file.write(content)
         file.flush()
@@ -296,13 +369,18 @@ def write_synced(path: Path, content: bytes) -> None:
 
 
 def make_folder(folder: Path) -> None:
+    """Make a folder, and the folders above it, unless it exists."""
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a crash, as far as the file system can."""
+    """Wait until the disk has the names of the files in a folder.
+
+    After this they survive a crash. Some file systems cannot do this: then nothing
+    happens.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -314,10 +392,18 @@ def sync_folder(folder: Path) -> None:
 
 
 def check_writable(path: Path, *, option: str, file: bool = False) -> None:
-    """Refuse a path where no folder (with ``file``: no file) can be made and written.
+    """Refuse an output path to which nothing can be written.
 
     Commands call this before they start work. A folder with content passes even if it
     is read-only: the command may find everything done.
+
+    Args:
+        path: the output, which need not exist yet.
+        option: the option that names the path, for the message.
+        file: whether the output is a file; otherwise it is a folder.
+
+    Raises:
+        ConfigError: the message says what is in the way.
     """
     target = Path(os.path.realpath(path.expanduser()))
     if not file and target.is_dir() and any(target.iterdir()):
@@ -332,15 +418,18 @@ def check_writable(path: Path, *, option: str, file: bool = False) -> None:
 
 
 def _find_obstacle(path: Path, target: Path, *, file: bool) -> str | None:
-    """Say why nothing can be written to ``path``, which leads to ``target``; else None.
+    """Say why nothing can be written to a path; None if nothing is in the way.
 
-    The target of a file lies in a folder; the target of a folder may be that folder.
+    Args:
+        path: the path as the user wrote it.
+        target: the same path without symbolic links.
+        file: whether the output is a file; otherwise it is a folder.
     """
-    candidates = list(target.parents)
+    folders = list(target.parents)
     if not file:
-        candidates.insert(0, target)
+        folders.insert(0, target)
     # Missing folders are made in the nearest one that exists.
-    nearest = next(folder for folder in candidates if os.path.lexists(folder))
+    nearest = next(folder for folder in folders if os.path.lexists(folder))
 
     if file and target.exists() and not target.is_file():
         return "it is not a file"
@@ -363,8 +452,18 @@ def replace_folder(
 ) -> Iterator[Path]:
     """Yield a new folder that becomes ``out`` on success and is removed on any error.
 
-    The folder is an export of ``source``: neither may contain the other. A folder with
-    content is replaced only with ``overwrite`` and if ``is_replaceable``.
+    Args:
+        source: the folder that is exported. It and ``out`` must not contain each other.
+        out: the export. It may be missing or empty.
+        is_replaceable: whether an existing folder is an earlier export, which may be
+            removed.
+        overwrite: replace an ``out`` with content, if it is replaceable.
+
+    Yields:
+        The folder to write the export into.
+
+    Raises:
+        ConfigError: ``out`` cannot be written, or has content that stays.
     """
     source = Path(os.path.realpath(source.expanduser()))
     out = Path(os.path.realpath(out.expanduser()))

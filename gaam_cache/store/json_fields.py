@@ -24,6 +24,9 @@ class JsonType(Generic[T_co]):
 class JsonFields:
     """The fields of a JSON object that have not been taken yet.
 
+    A reader takes every field that it knows; ``rest`` has the fields that are left.
+    The object itself is not changed.
+
     Args:
         name: of the object, for messages.
         content: the object.
@@ -39,7 +42,11 @@ class JsonFields:
         self._fields = dict(content)
 
     def take(self, key: str, json_type: JsonType[T]) -> T:
-        """Take a field that must be there; ValueError if it is missing or unfit."""
+        """Remove a field that must be there, and return its value.
+
+        Raises:
+            ValueError: the field is missing, or its value is not of ``json_type``.
+        """
         if key not in self._fields:
             raise ValueError(f"no '{self._name}.{key}'")
         value = self._fields.pop(key)
@@ -50,7 +57,11 @@ class JsonFields:
         return value
 
     def take_optional(self, key: str, json_type: JsonType[T], default: D) -> T | D:
-        """Take a field that may be missing; ValueError if it is unfit."""
+        """Remove a field that may be missing, and return its value or ``default``.
+
+        Raises:
+            ValueError: the value is not of ``json_type``.
+        """
         return self.take(key, json_type) if key in self._fields else default
 
     def rest(self) -> dict[str, Any]:
@@ -59,7 +70,10 @@ class JsonFields:
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Whether a JSON value is a whole number; in Python, True is the number 1."""
+    """Whether a JSON value is a whole number.
+
+    In Python True and False are numbers, too; in JSON they are not.
+    """
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -91,7 +105,7 @@ def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, Mapping)
 
 
-def _is_texts(value: object) -> TypeGuard[dict[str, str]]:
+def _is_object_of_texts(value: object) -> TypeGuard[dict[str, str]]:
     return _is_object(value) and all(map(_is_text, value.values()))
 
 
@@ -102,4 +116,4 @@ TRUTH_VALUE_OR_NULL = JsonType("true, false or null", _is_truth_value_or_null)
 COUNT = JsonType("a whole number above 0", _is_count)
 COUNT_OR_NULL = JsonType("a whole number above 0 or null", _is_count_or_null)
 OBJECT = JsonType("an object", _is_object)
-TEXTS = JsonType("an object of texts", _is_texts)
+TEXTS = JsonType("an object of texts", _is_object_of_texts)

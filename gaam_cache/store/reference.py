@@ -22,7 +22,13 @@ SIGN_SEED = b"gaam reference states"
 
 
 def sketch(states_RLD: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Project the states with fixed random signs; returns (R, L, K)."""
+    """Random projections of states: K numbers in place of the D features of a state.
+
+    Formula: ``sketch_k = sum_d state_d sign_dk / sqrt(K)``, with fixed random signs.
+
+    Shape:
+        states_RLD: (R, L, D). Result: (R, L, K).
+    """
     hidden_size = states_RLD.shape[-1]
     num_signs = hidden_size * SKETCH_SIZE
 
@@ -38,27 +44,36 @@ def sketch(states_RLD: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def encode_sketch(sketch_RLK: NDArray[np.float32]) -> str:
-    """Write a sketch as text: its shape, then its little-endian float32 in base64."""
+    """A sketch as text: its shape, ':', and its little-endian float32 in base64."""
     numbers = np.ascontiguousarray(sketch_RLK, "<f4").tobytes()
     shape = "x".join(map(str, sketch_RLK.shape))
     return f"{shape}:{base64.b64encode(numbers).decode()}"
 
 
 def decode_sketch(text: str) -> NDArray[np.float32]:
-    """Read the text of ``encode_sketch``; ValueError if the text is not a sketch."""
+    """The sketch that ``encode_sketch`` wrote as text, (R, L, K).
+
+    Raises:
+        ValueError: the text is not a sketch.
+    """
     shape, _, numbers = text.partition(":")
     flat = np.frombuffer(base64.b64decode(numbers, validate=True), "<f4")
     return flat.reshape([int(length) for length in shape.split("x")])
 
 
 def largest_deviation(now: str, then: str) -> tuple[float, int]:
-    """The largest ``|now - then| / |then|`` of a state, and its layer, from 0.
+    """The largest deviation between two sketches, and the layer where it is.
 
-    The deviation is infinite if the shapes differ or a number is not finite.
+    Formula: ``|now - then| / |then|`` for each state, with norms over the K numbers. A
+    state whose sketch was zero has the deviation ``|now|``.
 
     Args:
         now: sketch of the states of today, from ``encode_sketch``.
         then: the same for the states when the cache was begun.
+
+    Returns:
+        The deviation and the layer, from 0. The deviation is infinite if a number is
+        not finite; and if the shapes differ, when the layer 0 means nothing.
     """
     now_RLK = decode_sketch(now).astype(np.float64)
     then_RLK = decode_sketch(then)
@@ -77,8 +92,16 @@ def largest_deviation(now: str, then: str) -> tuple[float, int]:
 
 
 def states_digest(fingerprint: str, reference: Mapping[str, str]) -> str:
-    """Hash the fingerprint of a cache together with the sketches of its states."""
-    # Imported caches have no reference rows.
+    """Hash the fingerprint of a cache together with the sketches of its states.
+
+    Args:
+        fingerprint: of the cache.
+        reference: pooling -> sketch of the states of the reference rows; empty for
+            imported states, which have no reference rows.
+
+    Returns:
+        The hash; without sketches it is the fingerprint itself.
+    """
     if not reference:
         return fingerprint
     text = json.dumps([fingerprint, reference], sort_keys=True)

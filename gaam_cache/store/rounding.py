@@ -55,7 +55,8 @@ def relative_deviation(
             layer of very small states would deviate by its own size.
 
     Returns:
-        The share of every state, (...); infinite where it is NaN.
+        The share of every state, (...). It is infinite where a number is not finite,
+        and the norm of the difference itself where the expected state is zero.
     """
     expected = expected_states.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -76,11 +77,11 @@ def is_within_rounding(
     allowance: float,
     storage_dtype: str = "float32",
 ) -> bool:
-    """Whether rounding explains how states differ from those of the row encoded alone.
+    """Whether rounding explains how a row's states differ from those of the row alone.
 
-    The states of the row in higher precision are the reference. In every layer,
-    ``states`` may deviate from the reference by ``TIMES_ALONE`` times the deviation of
-    ``states_alone``, plus ``allowance``.
+    Both are compared with the states of the row in higher precision. Formula, which
+    must hold in every layer:
+    ``deviation(states) <= TIMES_ALONE deviation(states_alone) + allowance``.
 
     Args:
         states: the states to check, (..., D), of ``storage_dtype``.
@@ -97,17 +98,18 @@ def is_within_rounding(
 
 
 def proof_limit(compute_dtype: str) -> float:
-    """Largest deviation of a state, before it is stored, from that of the row alone.
+    """Largest deviation, by rounding, of a state in a batch from that of the row alone.
 
-    ``compute_dtype`` is the type of the encoder's arithmetic.
+    It holds before the states are rounded to the storage type. ``compute_dtype`` is the
+    type of the encoder's arithmetic.
     """
     return DATA_SET_FACTOR * ROUNDING[compute_dtype]
 
 
 def recompute_limit(compute_dtype: str, storage_dtype: str) -> float:
-    """Largest deviation of a stored state from the same state computed again.
+    """Largest deviation, by rounding, of a stored state from the state computed again.
 
-    The other computation may be on another machine, with other libraries.
+    The later computation may be on another machine, with other libraries.
 
     Args:
         compute_dtype: type of the encoder's arithmetic.

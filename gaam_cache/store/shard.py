@@ -65,11 +65,15 @@ class Receipt:
 
 
 def receipt_path(root: Path, name: str) -> Path:
+    """Path of the receipt of the shard ``name`` of the cache in the folder ``root``."""
     return root / f"{SHARD_FOLDER}/{name}.json"
 
 
 def embeddings_key(plan: Plan, pooling: str) -> str:
-    """Name of the array that holds the states of a pooling."""
+    """Name of the array that holds the states of a pooling.
+
+    The first pooling of a plan has the short name, as in a cache of one pooling.
+    """
     return "embeddings" if pooling == plan.pooling[0] else f"embeddings_{pooling}"
 
 
@@ -79,7 +83,7 @@ def column_key(name: str) -> str:
 
 
 def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, object]:
-    """Attributes of the root group of the HDF5 file, in the order of writing."""
+    """Attributes of the root group of a shard's HDF5 file, in the order of writing."""
     return {
         "format": "gaam-shard",
         "format_version": FORMAT_VERSION,
@@ -94,10 +98,10 @@ def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, object]:
 def read_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
     """Read the receipt of a planned shard, and check it against the plan and the file.
 
-    Of the file only kind and size are checked.
+    The bytes of the file are not read: it must be a regular file of the right size.
 
     Raises:
-        OutOfReachError: the shard is elsewhere, or belongs to another cache.
+        OutOfReachError: the shard is not on this machine, or belongs to another cache.
         CacheError: plan, receipt and file do not agree.
     """
     path = receipt_path(root, shard.name)
@@ -116,17 +120,24 @@ def read_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
 
 
 def _parse_receipt(content: dict[str, Any]) -> Receipt:
-    """Make a receipt of its JSON values; else raise one of ``files.DAMAGE``."""
+    """Make a receipt of its JSON values.
+
+    Damaged values make this raise one of the errors of ``files.DAMAGE``.
+    """
     specs = {}
-    for key, spec in content.pop("datasets").items():
+    for key, spec in content["datasets"].items():
         # JSON has an array where the receipt has a tuple.
         fields = spec | {"shape": tuple(spec["shape"])}
         specs[key] = DatasetSpec(**fields)
-    return Receipt(datasets=specs, **content)
+    return Receipt(**(content | {"datasets": specs}))
 
 
 def _check_receipt(receipt: Receipt, plan: Plan, shard: ShardSpec) -> None:
-    """Refuse a receipt of other rows, arrays or file name; ValueError says which."""
+    """Refuse a receipt whose rows, arrays or file name are not those of the plan.
+
+    Raises:
+        ValueError: the text says what differs.
+    """
     recorded_rows = (receipt.split, receipt.start, receipt.stop)
     if recorded_rows != (shard.split, shard.start, shard.stop):
         raise ValueError("it describes other rows")
@@ -178,8 +189,14 @@ def _other_cache_error(receipt: Path, recorded: str, planned: str) -> OutOfReach
 
 
 def check_no_other_cache(root: Path, fingerprint: str) -> None:
-    """Refuse a folder without a plan, but with shards of another fingerprint."""
-    # The first readable receipt decides; damaged ones tell nothing.
+    """Refuse to begin a cache in a folder that has shards of another cache.
+
+    The folder ``root`` has no plan, and ``fingerprint`` is that of the new cache.
+
+    Raises:
+        OutOfReachError: the first readable receipt has another fingerprint.
+    """
+    # A damaged receipt does not say whose it is: the next one is read.
     for receipt in sorted((root / SHARD_FOLDER).glob("*.json")):
         with suppress(*disk.DAMAGE):
             recorded = disk.read_json(receipt)["fingerprint"]
@@ -189,7 +206,14 @@ def check_no_other_cache(root: Path, fingerprint: str) -> None:
 
 
 def damaged_shard_error(root: Path, plan: Plan, name: str, reason: str) -> CacheError:
-    """Build the error for a shard that is not what gaam wrote."""
+    """Build the error for a shard that is not what gaam wrote.
+
+    Args:
+        root: folder of the cache.
+        plan: of the cache.
+        name: of the shard.
+        reason: what is wrong with it; may be empty.
+    """
     receipt = receipt_path(root, name).absolute()
     return CacheError(
         f"the shard '{name}' is damaged",
@@ -202,8 +226,14 @@ def damaged_shard_error(root: Path, plan: Plan, name: str, reason: str) -> Cache
 
 
 def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:
-    """Hash the whole file of a shard; CacheError if its receipt has another hash."""
+    """Hash the whole file of a shard, and compare the hash with that of its receipt.
+
+    Raises:
+        OutOfReachError: the file or the whole cache is not on this machine any more.
+        CacheError: the hashes differ, or the file is gone.
+    """
     path = root / SHARD_FOLDER / receipt.file
+    # the name of the file is that of the shard, '-' and part of the hash
     name = receipt.file.rpartition("-")[0]
     try:
         disk.regular_file(path)
@@ -223,13 +253,16 @@ def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:
 
 @lru_cache(MAX_MAPPED_FILES)
 def _map_file(path: Path) -> NDArray[np.uint8]:
-    """The bytes of a file as a memory map."""
+    """The bytes of a file as a memory map; the last ``MAX_MAPPED_FILES`` are kept."""
     return np.memmap(path, np.uint8, "r")
 
 
 def map_arrays(root: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
-    """The memory-mapped arrays of a shard whose file was hashed before."""
-    # A file of other content has another name, so that a cached map is never stale.
+    """The arrays of a shard by name; a byte of them is read only when it is used.
+
+    The file must have been hashed before. bfloat16 comes as uint16 of its bits.
+    """
+    # A file of other content has another name, so that a map which was kept is right.
     raw = _map_file(root / SHARD_FOLDER / receipt.file)
     return {
         key: np.ndarray(spec.shape, NUMPY_DTYPES[spec.dtype], raw, spec.offset)
@@ -238,7 +271,11 @@ def map_arrays(root: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
 
 
 def missing_shards(root: Path, plan: Plan) -> list[str]:
-    """Names of the planned shards that have no receipt."""
+    """Names of the planned shards that have no receipt, in the order of the plan.
+
+    Raises:
+        OutOfReachError: the folder of the shards is a link that leads to nothing.
+    """
     folder = root / SHARD_FOLDER
     if folder.is_symlink() and not folder.is_dir():
         broken_link = disk.ElsewhereError.from_link(folder)
@@ -265,7 +302,7 @@ def prepare_folder(root: Path) -> None:
         disk.write_file(probe, b"can a shard be published here?", exclusive=True)
         probe.unlink()
     except StorageError:
-        # It is an OSError, too, and already says what to do.
+        # Such an error is an OSError, too, but already says what to do.
         raise
     except OSError as error:
         raise StorageError(
@@ -277,7 +314,7 @@ def prepare_folder(root: Path) -> None:
 
 
 def remove_locks(root: Path) -> None:
-    """Remove the lock files of a complete cache."""
+    """Remove the lock files of a complete cache, in which nothing is published now."""
     disk.remove_lock(root)
     disk.remove_lock(root / SHARD_FOLDER)
 
@@ -298,13 +335,14 @@ def write_shard(
         root: the folder of the cache.
         plan: its plan.
         shard: the rows to write.
-        arrays: name -> (dtype name, array). bfloat16 is passed as its bits in uint16,
-            strings as (n, width) bytes padded with zeros.
+        arrays: name -> (name of the type, array). bfloat16 is passed as its bits in
+            uint16, strings as (n, width) bytes padded with zeros. The order of the
+            arrays is that of the file.
         truncated: number of rows that were cut at the maximum length.
 
     Returns:
-        The size of the file, and whether it was published. Another worker may have
-        published the shard first; its receipt stays, and this file is dropped.
+        The size of the file in bytes, and whether it was published. If another worker
+        has published the shard first, its receipt stays and this file is removed.
     """
     image, specs = _build_file(plan, shard, arrays)
     digest = disk.digest_of(image)
@@ -337,11 +375,16 @@ def write_shard(
 def _build_file(
     plan: Plan, shard: ShardSpec, arrays: Mapping[str, tuple[str, NDArray[Any]]]
 ) -> tuple[bytes, dict[str, DatasetSpec]]:
-    """Build the HDF5 file of a shard in memory: its bytes, and where each array is."""
+    """Build the HDF5 file of a shard in memory.
+
+    Returns:
+        The bytes of the file, and name of each array -> where it is in the file.
+    """
     import h5py
 
-    # A fixed file version and no times: the same input makes the same bytes.
     specs = {}
+    # The same input must make the same bytes: so the version of the file is fixed, and
+    # no times are recorded. Every array begins at a multiple of 64 bytes.
     with h5py.File(
         "image",
         "w",
@@ -356,7 +399,7 @@ def _build_file(
             stored = np.ascontiguousarray(array, dtype=NUMPY_DTYPES[dtype])
             data = stored
             if dtype == "utf8":
-                # HDF5 readers show strings, not bytes.
+                # Written as strings of fixed length, so that HDF5 readers show text.
                 string_dtype = h5py.string_dtype("utf-8", stored.shape[1])
                 data = stored.view(string_dtype)[:, 0]
             dataset = file.create_dataset(name, data=data, track_times=False)
@@ -369,8 +412,11 @@ def _build_file(
 
 
 def _drop_unpublished(shard_file: Path, receipt_file: Path) -> None:
-    """Remove a shard file, unless the published receipt names it."""
-    # A damaged receipt may name the file: it stays.
+    """Remove a shard file, unless the receipt that another worker published names it.
+
+    Both workers wrote the same file if their bytes agree.
+    """
+    # A receipt that cannot be read may name the file: then the file stays.
     with suppress(*disk.DAMAGE):
         if disk.read_json(receipt_file)["file"] != shard_file.name:
             shard_file.unlink(missing_ok=True)

@@ -52,8 +52,8 @@ class SpreadSums:
     """Adds up sums over rows, (4, L, D), from which ``Spread`` is computed.
 
     The four sums are those of states, squared states, rounding errors and squared
-    rounding errors. States are counted from the mean of the rows that were added first:
-    so the squares keep digits.
+    rounding errors. States are counted from a reference state, the mean of the rows
+    that were added first: squares of the small distances from it keep their digits.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,13 @@ class SpreadSums:
         self._sums_4LD: Floats | None = None
 
     def add(self, unrounded_NLD: NDArray[Any], stored_NLD: NDArray[Any]) -> None:
-        """Add rows: their states before they are rounded, and as they are stored."""
+        """Add rows.
+
+        Shape:
+            unrounded_NLD: states before they are rounded, (N, L, D).
+            stored_NLD: the same states as they are stored, but not as bits, (N, L, D).
+        """
+        # the first rows set the reference and the shapes
         if self._reference_LD is None or self._sums_4LD is None:
             self._reference_LD = unrounded_NLD.mean(0, dtype=np.float64)
             self._sums_4LD = np.zeros((4, *self._reference_LD.shape))
@@ -79,7 +85,7 @@ class SpreadSums:
             self._sums_4LD[3, layer] += (error_ND**2).sum(0)
 
     def spread(self) -> Spread:
-        """The spread of all added rows."""
+        """The spread of all rows that were added; there must be at least one."""
         assert self._sums_4LD is not None
         assert self._reference_LD is not None
         return Spread.from_sums(self._sums_4LD, self._reference_LD, self._num_rows)
@@ -89,10 +95,12 @@ class SpreadSums:
 class Spread:
     """Mean, standard deviation and rounding of every feature in every layer, over rows.
 
-    Formula: ``sd² = mean (x - mean x)²`` and, with ``e = rounded(x) - x``,
-    ``rounding² = mean (e - mean e)²``. The mean of ``e`` moves all rows alike, which
-    changes no difference. A single row has no other row to differ from: its ``sd`` is
-    ``|x|``.
+    Formulas, with ``e = rounded(x) - x`` and means over rows:
+    ``sd² = mean (x - mean x)²``,
+    ``rounding² = mean (e - mean e)²``.
+    The mean of ``e`` moves all rows alike and changes no difference between rows, so it
+    does not count. A single row differs from no other row: its size takes the place of
+    the differences, ``sd = |x|`` and ``rounding = |e|``.
     """
 
     rows: int
@@ -105,13 +113,14 @@ class Spread:
 
     @classmethod
     def from_sums(cls, sums_4LD: Floats, reference_LD: NDArray[Any], rows: int) -> Self:
-        """Compute the spread.
+        """Compute the spread from sums over rows.
 
         Args:
-            sums_4LD: the sums over rows that ``SpreadSums`` describes.
+            sums_4LD: the four sums that ``SpreadSums`` describes.
             reference_LD: the state from which states were counted.
             rows: number of the rows.
         """
+        # the four means over rows: of x - reference, of its square, of e, of e²
         moved_LD, square_LD, error_LD, error_square_LD = sums_4LD / max(rows, 1)
         mean_LD = reference_LD + moved_LD
         if rows == 1:
@@ -134,11 +143,17 @@ class Spread:
     ) -> NDArray[np.bool_]:
         """Which layers, (L,), are the same in all rows, up to the error of arithmetic.
 
+        Formula, with norms over the features: a layer is flat if
+        ``|sd| <= max(NOISE_FACTOR |noise|, ARITHMETIC_ERROR size)``, where
+        ``size² = |mean|² + |sd|²`` is the mean square of the states.
+
         Args:
-            noise_LD: difference of a row from itself in another batch.
+            noise_LD: difference of a row from itself in another batch; a number stands
+                for every feature of every layer.
             compute_dtype: type of the encoder's arithmetic.
         """
         size_L = np.sqrt((self.mean_LD**2 + self.sd_LD**2).sum(-1))
+        # the ones make an array of a noise that is a number
         noise_L = NOISE_FACTOR * _norm(noise_LD * np.ones_like(self.sd_LD))
         limit_L = np.maximum(noise_L, ARITHMETIC_ERROR[compute_dtype] * size_L)
         flat_L: NDArray[np.bool_] = _norm(self.sd_LD) <= limit_L
@@ -146,7 +161,10 @@ class Spread:
 
     @property
     def roundings(self) -> Floats:
-        """Spread of every layer, (L,), in roundings; infinite if nothing is rounded."""
+        """Spread of every layer as a multiple of its rounding, (L,): |sd| / |rounding|.
+
+        It is infinite where nothing is rounded.
+        """
         rounding_L = _norm(self.rounding_LD)
         return np.divide(
             _norm(self.sd_LD),
@@ -157,8 +175,13 @@ class Spread:
 
     @property
     def varying_features(self) -> NDArray[np.bool_]:
-        """Which features, (L, D), differ between rows about as much as their layer."""
+        """Which features, (L, D), differ between rows about as much as others do.
+
+        Formula: ``sd > 0`` and ``sd >= VARYING_SHARE median(sd)``, where the median is
+        over the features of the layer with ``sd > 0``.
+        """
         varying_LD = self.sd_LD > 0
+        # varying_D is a view: what changes it changes varying_LD
         for varying_D, sd_D in zip(varying_LD, self.sd_LD, strict=True):
             if varying_D.any():
                 varying_D &= sd_D >= VARYING_SHARE * np.median(sd_D[varying_D])
@@ -166,7 +189,7 @@ class Spread:
 
     @property
     def lost_features(self) -> NDArray[np.bool_]:
-        """Which varying features, (L, D), lose their differences to rounding."""
+        """Which of the varying features, (L, D), lose their differences by rounding."""
         return self.varying_features & (self.rounding_LD > LOST_SHARE * self.sd_LD)
 
     def check_storage_precision(
@@ -179,14 +202,18 @@ class Spread:
     ) -> dict[int, str]:
         """Refuse a layer that rounding destroys; say what other layers lose.
 
+        The measures are the share of the varying features that are lost, and the spread
+        of the rows as a multiple of the rounding.
+
         Args:
             storage_dtype: type to which the states are rounded.
             flat_L: which layers are the same in all rows; these have nothing to lose.
-            first_layer: number of the first layer.
+            first_layer: number that people give the first of the L layers.
             where: place of the rows, for the error.
 
         Returns:
-            Number of each layer with a loss -> its loss in words.
+            Number of each layer with a loss -> its loss in words. Other layers are
+            missing.
 
         Raises:
             NumericsError: rounding takes away too much of a layer.
@@ -229,12 +256,14 @@ def count_twins(
     """Count the rows that have the state of another row, up to rounding.
 
     Rows are compared by K random projections of their features, in units of the
-    standard deviation of each feature.
+    standard deviation of each feature. A feature is used if its standard deviation is
+    more than twice its error, which rounding and noise make. If no feature can be used,
+    nothing tells the rows apart, and all of them count.
 
     Args:
-        states_NLD: states of rows of different content, as stored.
+        states_NLD: states of rows of different content, as stored, but not as bits.
         spread: of these rows.
-        flat_L: which layers are the same in all rows.
+        flat_L: which layers are the same in all rows; their features are not used.
         noise_LD: difference of a row from itself in another batch.
     """
     from scipy.spatial import cKDTree
@@ -242,7 +271,7 @@ def count_twins(
     if len(states_NLD) < 2:
         return 0
 
-    # Use only features whose spread is above their error.
+    # errors of two causes add up as squares
     error_LD = np.hypot(spread.rounding_LD, noise_LD)
     is_used_LD = (spread.sd_LD > 2 * error_LD) & ~flat_L[:, None]
     num_used = int(is_used_LD.sum())
@@ -252,7 +281,8 @@ def count_twins(
     np.divide(1.0, spread.sd_LD, out=scale_LD, where=is_used_LD)
     sketch_NK = _project(states_NLD, spread.mean_LD, scale_LD)
 
-    # The squared distance of two usual rows is 2 for each used feature and projection.
+    # In units of the standard deviation, each used feature and projection adds 2 to the
+    # squared distance of two usual rows; the distance of twins comes from errors alone.
     usual_distance = np.sqrt(2 * num_used * SKETCH_SIZE)
     noise = np.sqrt(np.mean((error_LD * scale_LD)[is_used_LD] ** 2))
     limit = usual_distance * min(
@@ -267,13 +297,17 @@ def count_twins(
 def _project(
     states_NLD: NDArray[Any], mean_LD: Floats, scale_LD: Floats
 ) -> NDArray[np.float32]:
-    """Fixed random projections, (N, K), of the states less their mean, scaled."""
+    """Fixed random projections of states, (N, K).
+
+    Formula: ``sketch_k = sum over l, d of (state_ld - mean_ld) scale_ld normal_ldk``,
+    with the same normal random numbers in every call.
+    """
     sketch_NK = np.zeros((len(states_NLD), SKETCH_SIZE), np.float32)
     generator = np.random.default_rng(0)
     for layer, scale_D in enumerate(scale_LD):
         normal_DK = generator.standard_normal((len(scale_D), SKETCH_SIZE))
         direction_DK = normal_DK * scale_D[:, None]
-        # Centred first: a large common mean would cost the projection its digits.
+        # The mean goes first: a large one would cost the projection its digits.
         moved_ND = states_NLD[:, layer].astype(np.float32)
         moved_ND -= mean_LD[layer].astype(np.float32)
         sketch_NK += moved_ND @ direction_DK.astype(np.float32)
@@ -281,6 +315,6 @@ def _project(
 
 
 def _norm(x_LD: Floats) -> Floats:
-    """Norm of every layer over its features, (L,)."""
+    """Euclidean norm over the features of every layer, (L,)."""
     norm_L: Floats = np.linalg.norm(x_LD, axis=-1)
     return norm_L

@@ -15,7 +15,7 @@ from gaam_cache.common.markdown import (
     MOST_CLASSES,
     NOUNS,
     items,
-    pipes,
+    pipe_table,
     plain,
 )
 from gaam_cache.common.messages import brief, visible
@@ -295,5 +295,5 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
             f"rate and weight decay were chosen on validation rows, by seeds {seeds}"
         )
     shown = sheet(table)
-    table_lines = pipes(shown.header, shown.lines, shown.words)
+    table_lines = pipe_table(shown.header, shown.lines, shown.words)
     return [*table_lines, "", *items([*remarks, *notes(table)])]

@@ -224,7 +224,7 @@ def _check_code(config: DecoderConfig, kind: str, text: str, where: str) -> None
     _check_known(own_name, kind, recorded_code.get(f"{kind} {own_name}"), where)
 
     name = parse_spec(text, kind).name
-    code = plugins.code(KINDS[kind][0], name, kind=kind)
+    code = plugins.code_hash(KINDS[kind][0], name, kind=kind)
     recorded = recorded_code.get(f"{kind} {name}")
     # a run records foreign code alone, which is named with its digest
     foreign_code = code if " " in code else None

@@ -155,7 +155,8 @@ def test_an_interruption_keeps_what_is_finished_and_says_so(
         outcome = gaam(*words)
     assert (outcome.code, outcome.out) == (130, "")
     assert (
-        outcome.err.splitlines().index(terminal.MESSAGE) == outcome.err.count("\n") - 1
+        outcome.err.splitlines().index(terminal.INTERRUPTED_MESSAGE)
+        == outcome.err.count("\n") - 1
     )
     made = {
         path: path.stat().st_mtime_ns

@@ -12,7 +12,7 @@ import torch
 
 import gaam_cache
 from gaam_cache.common import devices
-from gaam_cache.common.devices import CopyBack, bits
+from gaam_cache.common.devices import CopyBack, to_numpy
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders import ROUNDING, recompute_limit, relative_deviation
 from gaam_cache.extraction.verify import verify
@@ -166,7 +166,7 @@ def test_what_comes_back_is_what_was_there_though_it_is_freed_and_written_over_e
     copies.wait()
     for ours, theirs in zip(started, expected, strict=True):
         assert ours.device.type == "cpu"
-        np.testing.assert_array_equal(bits(ours), bits(theirs))
+        np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
 
 
 @on()

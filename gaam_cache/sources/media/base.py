@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from gaam_cache.common import plugins
 from gaam_cache.common.devices import cores, workers_here
 from gaam_cache.common.errors import ConfigError, DataError
-from gaam_cache.common.messages import LONGEST_WORD, excerpt, install
+from gaam_cache.common.messages import LONGEST_WORD, excerpt, install_command
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.base import MEDIA, TOLERATED_TRUNCATED_SHARE, Record, Rows
 from gaam_cache.sources.rows.layout import HEAD_BYTES, refuse_pointer
@@ -187,7 +187,7 @@ def import_decoder(module_name: str, kind: str) -> Any:
         raise ConfigError(
             f"rows of {kind} need the package of {module_name}",
             found=str(error),
-            hint=install(kind),
+            hint=install_command(kind),
         ) from error
 
 

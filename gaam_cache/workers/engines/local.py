@@ -204,7 +204,7 @@ def _work(task: Task, worker: Worker, cores: list[int], sender: Connection) -> N
         send("result", do_task(task, worker, send))
     # A signal to end becomes this exception. Ending at once prints no traceback.
     except KeyboardInterrupt:
-        os._exit(terminal.EXIT_CODE)
+        os._exit(terminal.INTERRUPTED_EXIT_CODE)
     except Exception as error:  # noqa: BLE001 the parent raises it
         send("error", error)
 
@@ -234,7 +234,7 @@ def _end_with_parent() -> None:
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(UNWINDING_SECONDS)
-    os._exit(terminal.EXIT_CODE)
+    os._exit(terminal.INTERRUPTED_EXIT_CODE)
 
 
 def local_workers(device: str, requested: str) -> list[Worker]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from gaam_cache.common import terminal
 from gaam_cache.common.errors import ConfigError
-from gaam_cache.common.messages import install, shortened
+from gaam_cache.common.messages import install_command, shortened
 from gaam_cache.config import WorkerConfig
 from gaam_cache.store.files import make_folder
 from gaam_cache.workers.engines.base import (
@@ -475,6 +475,6 @@ def _import_ray() -> Any:
             "--engine ray needs Ray",
             expected="ray >= 2.56 here and on every node",
             found=str(error),
-            hint=install("ray"),
+            hint=install_command("ray"),
         ) from error
     return ray

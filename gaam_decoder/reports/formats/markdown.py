@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TextIO
 
-from gaam_cache.common.markdown import pipes, plain
+from gaam_cache.common.markdown import pipe_table, plain
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.formats._templates import rendered
 from gaam_decoder.reports.table import Format, Table
@@ -30,4 +30,4 @@ class Markdown(Format):
 
 def pipe(sheet: Sheet) -> str:
     """Write a table as GitHub reads it."""
-    return "\n".join(pipes(sheet.header, sheet.lines, sheet.words))
+    return "\n".join(pipe_table(sheet.header, sheet.lines, sheet.words))

@@ -18,7 +18,7 @@ import transformers
 
 import gaam_cache
 from gaam_cache.common.errors import ConfigError, GaamError, HubError, NotFoundError
-from gaam_cache.common.messages import install
+from gaam_cache.common.messages import install_command
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.sources.hub import HubSource
@@ -332,4 +332,4 @@ def test_the_packaged_encoder_is_trusted_by_its_digest_alone(
             monkeypatch.syspath_prepend(place)
         with pytest.raises(HubError) as refused:
             TextEncoder.open(config)
-        assert install("demo") in refused.value.details["to do"]
+        assert install_command("demo") in refused.value.details["to do"]

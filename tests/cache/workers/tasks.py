@@ -138,4 +138,4 @@ if __name__ == "__main__":
             task_of(name, folder, folder), placing, lambda *said: None
         )
     except KeyboardInterrupt:
-        sys.exit(terminal.EXIT_CODE)
+        sys.exit(terminal.INTERRUPTED_EXIT_CODE)

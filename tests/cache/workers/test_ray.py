@@ -11,7 +11,7 @@ import pytest
 
 import gaam_cache
 from gaam_cache.common.errors import ConfigError
-from gaam_cache.common.messages import install
+from gaam_cache.common.messages import install_command
 from gaam_cache.config import ExtractConfig, WorkerConfig
 from gaam_cache.workers import load_engine
 from gaam_cache.workers.engines.ray import _enter_folders
@@ -60,4 +60,4 @@ def test_without_ray_the_message_names_its_extra(
     config = WorkerConfig(engine="ray")
     with pytest.raises(ConfigError) as caught:
         load_engine(config).check("cpu", config)
-    assert caught.value.details["to do"] == install("ray")
+    assert caught.value.details["to do"] == install_command("ray")
