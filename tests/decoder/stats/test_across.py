@@ -88,6 +88,7 @@ def test_data_sets_that_agree_by_chance_are_not_surer_than_their_own_errors() ->
     assert answer.interval is not None
     low, high = answer.interval
     assert high - low == pytest.approx(2 * 1.96 * 0.01 / 6**0.5, rel=1e-4)
+    assert answer.std_error is not None
     assert answer.p == pytest.approx(2 * t.sf(answer.difference / answer.std_error, 5))
 
 
@@ -160,6 +161,8 @@ def test_answers_are_corrected_by_holm_and_those_without_a_test_stay() -> None:
     strong = combine(sets_of([(0.03 + place / 1000, 1e-5) for place in range(6)]))
     weak = combine(sets_of([(0.01, 1e-5), (-0.012, 1e-5)] * 3))
     few = combine(sets_of([(0.03, 1e-5)] * 2))
+    assert strong.p is not None
+    assert weak.p is not None
     corrected = across_corrected([weak, few, strong])
     assert corrected[1] is few
     assert corrected[2].p_holm == pytest.approx(2 * strong.p)
