@@ -1,9 +1,9 @@
 """Simulated experiments of which every score is known.
 
-The logit of a class is ``strength [it is right] + row + own row + noise``. Rows are easy
-or hard for both of two mechanisms, and for each in its own way. The strength is that of
-the mechanism and of its seed. A sharpness multiplies all logits: probabilities that are
-too sure. S seeds, N test rows, C classes, Z the two mechanisms.
+The logit of a class is ``strength [it is right] + row + own row + noise``. Rows are
+easy or hard for both of two mechanisms, and for each in its own way. The strength is
+that of the mechanism and of its seed. A sharpness multiplies all logits: it makes
+probabilities that are too sure. S seeds, N test rows, C classes, Z two mechanisms.
 """
 
 from __future__ import annotations

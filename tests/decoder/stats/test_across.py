@@ -1,4 +1,4 @@
-"""One verdict over many data sets: independent references, and how often it is wrong."""
+"""One verdict over many data sets: references, and how often it is wrong."""
 
 from __future__ import annotations
 

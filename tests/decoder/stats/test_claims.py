@@ -103,17 +103,15 @@ def test_swapping_the_two_negates_the_difference_and_changes_no_p() -> None:
     for name, (first_SN, second_SN) in pairs().items():
         result = claim(first_SN, second_SN, margin=0.05)
         swapped = claim(second_SN, first_SN, margin=0.05)
-        np.testing.assert_allclose(
-            p_values(swapped), p_values(result), 1e-9, 1e-12, err_msg=name
-        )
         difference, low, high, low_on_rows, high_on_rows = signed_numbers(result)
-        np.testing.assert_allclose(
-            signed_numbers(swapped),
-            [-difference, -high, -low, -high_on_rows, -low_on_rows],
-            1e-9,
-            1e-12,
-            err_msg=name,
-        )
+        negated = [-difference, -high, -low, -high_on_rows, -low_on_rows]
+        for numbers, expected in (
+            (p_values(swapped), p_values(result)),
+            (signed_numbers(swapped), negated),
+        ):
+            np.testing.assert_allclose(
+                numbers, expected, rtol=1e-9, atol=1e-12, err_msg=name
+            )
         assert swapped.verdict == OPPOSITE.get(result.verdict, "undecided"), name
         assert swapped.seeds_to_decide == result.seeds_to_decide, name
         assert swapped.rows_to_decide == result.rows_to_decide, name
@@ -138,7 +136,7 @@ def test_what_is_identical_is_never_better_or_worse() -> None:
 def test_identical_answers_are_equivalent_where_there_are_enough_rows(
     num_rows: int,
 ) -> None:
-    """What was never seen in N rows is rarer than -ln(0.05) / N, and no rarer surely."""
+    """What was never seen in N rows is surely rarer than -ln(0.05) / N, and no less."""
     same_SN = np.ones((6, num_rows), bool)
     limit = -math.log(0.05) / num_rows
     assert claim(same_SN, same_SN, margin=1.02 * limit).verdict == "equivalent"
@@ -398,7 +396,7 @@ def test_as_many_rows_as_decide_do_so_about_every_second_time(
 def test_many_rows_that_count_little_do_not_outweigh_the_few_that_were_not_seen(
     num_seeds: int, num_rows: int, rare_rows: int
 ) -> None:
-    """Rows on which the first alone is right, and scattered errors of the same weight."""
+    """Rows on which only the first is right, and scattered errors that weigh as much."""
     generator = np.random.default_rng([num_seeds, num_rows, rare_rows])
     share = rare_rows / num_rows
     num_significant = 0

@@ -84,7 +84,7 @@ def test_it_is_the_temperature_that_labels_were_drawn_with_at_any_scale(
 
 @pytest.mark.parametrize("seed", range(20))
 def test_none_where_no_temperature_has_the_smallest_loss(seed: int) -> None:
-    """Every row right: the colder the better; worse than none: the hotter the better."""
+    """All rows right: the colder the better; worse than none: the hotter the better."""
     generator = np.random.default_rng(seed)
     logits_NC = generator.normal(0, 3, (15, 2 + seed % 4)).astype(np.float32)
     right_N = logits_NC.argmax(1)

@@ -1,4 +1,4 @@
-"""Simulated mechanisms whose rate validation chose; the truth is that of the best rates.
+"""Simulated mechanisms whose rate validation chose; the truth is of the best rates.
 
 As in ``experiments``: right where ``row + own row + row at this rate + seed + noise +
 constant`` is above 0. Each of three tuning seeds has another third of the validation
