@@ -1,4 +1,4 @@
-"""Training configurations of tests, with settings as loose as a caller may write them."""
+"""Training configurations of tests, with settings as loose as callers write them."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ def torch_multihead_attention(
     attention = nn.MultiheadAttention(
         out_proj.out_features, num_heads, batch_first=True
     )
-    weights = [projection.weight for projection in projections]
-    biases = [projection.bias for projection in projections]
+    weights: list[torch.Tensor] = [projection.weight for projection in projections]
+    biases: list[torch.Tensor] = [projection.bias for projection in projections]
     attention.load_state_dict(
         {
             "in_proj_weight": torch.cat(weights),

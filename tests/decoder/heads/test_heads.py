@@ -47,7 +47,7 @@ def test_heads_give_finite_logits_and_gradients(name: str, num_layers: int) -> N
 
 
 def mlp_and_torch_modules() -> tuple[MLPHead, torch.nn.Module, torch.nn.Linear]:
-    """A head, and torch's modules with its weights: of the hidden layer and the last."""
+    """A head, and torch's modules with its weights: the hidden layer and the last."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         head = MLPHead(2, 6, 3, width=10, dropout=0.3)

@@ -147,9 +147,9 @@ def test_runs_of_several_folders_are_loaded_once(study: Path, tmp_path: Path) ->
     link = tmp_path / "link"
     link.symlink_to(study / "runs")
     first, second = sorted((study / "runs").iterdir())
-    of_folders = load_runs([study / "runs", link], cache=study / "cache")
-    of_runs = load_runs([first, second, link / first.name], cache=study / "cache")
-    for runs in (of_folders, of_runs):
+    runs_of_folders = load_runs([study / "runs", link], cache=study / "cache")
+    named_runs = load_runs([first, second, link / first.name], cache=study / "cache")
+    for runs in (runs_of_folders, named_runs):
         assert sorted(run.path.name for run in runs) == [first.name, second.name]
 
 
@@ -183,9 +183,9 @@ def test_a_report_names_what_it_leaves_out(
 
 def test_what_a_report_leaves_out_counts_as_a_test(three_runs: list[RunResult]) -> None:
     chosen = Runs(three_runs).selected(attn=["none", "gaam"])
-    of_two = gaam_decoder.report(chosen, head="linear").tables[0]
-    of_all = gaam_decoder.report(three_runs).tables[0]
-    assert of_two.num_tests == of_all.num_tests == {"linear": 2}
+    table_of_two = gaam_decoder.report(chosen, head="linear").tables[0]
+    table_of_all = gaam_decoder.report(three_runs).tables[0]
+    assert table_of_two.num_tests == table_of_all.num_tests == {"linear": 2}
 
 
 def test_a_baseline_that_is_left_out_is_refused(three_runs: list[RunResult]) -> None:

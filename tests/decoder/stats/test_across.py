@@ -142,12 +142,12 @@ def test_encoders_of_one_data_set_are_one_unit() -> None:
     """Three encoders that err alike say no more than one of them."""
     claims = {f"set {place}": claim_on(0.6 + place / 100) for place in range(6)}
     thrice = {name: [claim] * 3 for name, claim in claims.items()}
-    of_three = stats.across(thrice)
-    of_one = stats.across(claims)
-    assert of_three.difference == pytest.approx(of_one.difference)
-    assert of_three.interval == pytest.approx(of_one.interval)
-    assert of_three.prediction == pytest.approx(of_one.prediction)
-    assert of_three.p_equivalent == pytest.approx(of_one.p_equivalent)
+    answer_of_three = stats.across(thrice)
+    answer_of_one = stats.across(claims)
+    assert answer_of_three.difference == pytest.approx(answer_of_one.difference)
+    assert answer_of_three.interval == pytest.approx(answer_of_one.interval)
+    assert answer_of_three.prediction == pytest.approx(answer_of_one.prediction)
+    assert answer_of_three.p_equivalent == pytest.approx(answer_of_one.p_equivalent)
 
 
 def test_a_lower_loss_is_a_better_mechanism() -> None:

@@ -396,7 +396,7 @@ def test_as_many_rows_as_decide_do_so_about_every_second_time(
 def test_many_rows_that_count_little_do_not_outweigh_the_few_that_were_not_seen(
     num_seeds: int, num_rows: int, rare_rows: int
 ) -> None:
-    """Rows on which only the first is right, and scattered errors that weigh as much."""
+    """Rows on which one alone is right, and scattered errors that weigh as much."""
     generator = np.random.default_rng([num_seeds, num_rows, rare_rows])
     share = rare_rows / num_rows
     num_significant = 0

@@ -238,12 +238,12 @@ def test_the_variance_is_right_where_groups_are_alike_inside_and_else_too_large(
     def estimated_variance(effect_N: NDArray[Any]) -> float:
         return crossed(effect_N[None].astype(float), groups).from_rows
 
-    of_groups = [
+    variances_of_groups = [
         estimated_variance(groups.group_N == number) for number in range(len(sizes))
     ]
-    assert sum(of_groups) == pytest.approx(float(np.sum(share_G**2)))
-    of_rows = [estimated_variance(effect_N) for effect_N in np.eye(num_rows)]
-    assert sum(of_rows) >= 1 / num_rows - 1e-12
+    assert sum(variances_of_groups) == pytest.approx(float(np.sum(share_G**2)))
+    variances_of_rows = [estimated_variance(effect_N) for effect_N in np.eye(num_rows)]
+    assert sum(variances_of_rows) >= 1 / num_rows - 1e-12
     assert 1 <= groups.freedom <= len(sizes) - 1 + 1e-9
     assert groups.freedom == pytest.approx(max(1, 1 / np.sum(share_G**2) - 1))
 

@@ -78,8 +78,8 @@ def test_it_is_the_temperature_that_labels_were_drawn_with_at_any_scale(
     assert fitted == pytest.approx(1, rel=0.05)
     # of every row another number is added to all logits
     moved_NC = logits_NC.astype(np.float64) + np.arange(len(label_N))[:, None]
-    of_scaled = fit_temperature(scale * moved_NC, label_N)
-    assert of_scaled == pytest.approx(fitted * scale, rel=1e-9)
+    scaled_temperature = fit_temperature(scale * moved_NC, label_N)
+    assert scaled_temperature == pytest.approx(fitted * scale, rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(20))
