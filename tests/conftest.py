@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import os
 import shutil
 import signal
@@ -65,14 +66,28 @@ def pytest_unconfigure() -> None:
     shutil.rmtree(USER_CACHE, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def user_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A new folder for every test that asks for the next one.
+
+    A ``mktemp`` for each would read the names of all folders before: thousands.
+    """
+    root = tmp_path_factory.mktemp("user-caches")
+    return (root / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
 def _isolated(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+    user_caches: Iterator[Path],
 ) -> None:
     """Keep the user's folders, and the kept results of other tests, out of a test."""
+    user_cache = next(user_caches)
+    user_cache.mkdir()
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path_factory.getbasetemp() / "hf_home"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user-cache")))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(user_cache))
 
 
 @pytest.fixture(scope="session")

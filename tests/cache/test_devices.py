@@ -202,9 +202,10 @@ def test_after_memory_ran_out_nothing_holds_the_tensors_of_the_attempt(
 
 def test_seeds_of_gpus_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """``torch.manual_seed`` sets them; a fork of the CPU's state restores them not."""
-    from tests.decoder.training.test_seed_batch import build_decoder, spec
+    from gaam_decoder.decoder import build_decoder
+    from tests.decoder.training.seed_batches import decoder_spec
 
     touched: list[int] = []
     monkeypatch.setattr(torch.cuda, "manual_seed_all", touched.append)
-    build_decoder(spec("mha", "conv"), 3)
+    build_decoder(decoder_spec("mha", "conv"), 3)
     assert not touched

@@ -1,4 +1,4 @@
-"""What ``gaam describe`` says is what the modules are."""
+"""What ``gaam describe`` prints is what the modules are."""
 
 from __future__ import annotations
 
@@ -10,34 +10,36 @@ import pytest
 from gaam_cache.common import plugins
 from gaam_decoder.catalogue import catalogue, catalogue_in_words, describe_mechanism
 
-NAMES = plugins.names("gaam_decoder.attention")
+
+@pytest.mark.parametrize("name", plugins.names("gaam_decoder.attention"))
+def test_every_mechanism_is_described_without_memory(name: str) -> None:
+    """Of an encoder whose mechanisms have many millions of parameters."""
+    description = describe_mechanism(name, 40, 5120)
+    assert description["formula"]
+    for option in description["options"]:
+        assert option["value"] is not None, option
+    parameters = description["parameters"]
+    assert parameters["total"] == sum(map(prod, parameters["tensors"].values()))
 
 
-def test_every_mechanism_is_described_without_memory() -> None:
-    for name in NAMES:
-        description = describe_mechanism(name, 40, 5120)
-        assert description["formula"], name
-        assert all(option["value"] is not None for option in description["options"]), (
-            name
-        )
-        sizes = description["parameters"]["tensors"].values()
-        assert description["parameters"]["total"] == sum(map(prod, sizes)), name
+def test_a_mechanism_is_described_with_its_options() -> None:
     description = describe_mechanism("laplace:heads=4,location=median", 24, 1024)
     assert description["parameters"]["tensors"] == {"offset": [4, 1024], "b": [4, 1024]}
-    assert [option["value"] for option in description["options"]] == [
-        4,
-        "median",
-        "peak",
-    ]
+    values = [option["value"] for option in description["options"]]
+    assert values == [4, "median", "peak"]
 
 
-def test_what_does_not_load_is_listed_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mechanism_that_does_not_load_is_listed_with_its_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     load = plugins.load
 
-    def loaded(package: str, name: str, **more: Any) -> Any:
-        return load(package, name, **more) if name != "mha" else 1 / 0
+    def load_all_but_mha(package: str, name: str, **options: Any) -> Any:
+        if name == "mha":
+            raise ZeroDivisionError
+        return load(package, name, **options)
 
-    monkeypatch.setattr(plugins, "load", loaded)
+    monkeypatch.setattr(plugins, "load", load_all_but_mha)
     text = catalogue_in_words(catalogue(40, 5120))
     assert "ZeroDivisionError" in text
     assert "81,920" in text, "the others are described"

@@ -1,11 +1,11 @@
-"""``gaam inspect`` of runs says what is there, and how far what is begun is."""
+"""``gaam inspect`` of runs: who is at work, what is done, and what is damaged."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,49 +15,95 @@ from gaam_decoder import TrainConfig
 from gaam_decoder.inspect import inspect
 from gaam_decoder.runs.folders import LEASE_FOLDER
 from gaam_decoder.training import checkpoint
+from tests.decoder.configs import train_config
 
-DEAD = 2**22 + 1  # no process has this number
+DEAD = 2**22 + 1
+"""No process has this number."""
 
 
-def test_who_is_at_work_and_what_is_damaged_is_told(
-    tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoint, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    monkeypatch.setattr(checkpoint, "SHARE_OF_TIME", float("inf"))
-    config = TrainConfig(
-        lr=3e-4, cache=tiny_cache, runs=tmp_path / "runs", attn=("gaam", "none"), seeds=5,
-        seed_batch=2, epochs=3, compile="off", device="cpu", probe=False,
-    )  # fmt: skip
-    count, claims, seen = itertools.count(1), config.runs / LEASE_FOLDER, []
+def inspected(folder: Path) -> dict[str, Any]:
+    return dict(inspect(folder).to_dict())
 
-    def stop(done: int, total: int, text: str) -> None:
-        if next(count) == 6:
-            (claim,) = claims.iterdir()
-            seen.append((claim, json.loads(claim.read_text()), inspect(config.runs)))
+
+class Interruption:
+    """Stops a training at its sixth message, and notes who is at work before."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.config = config
+        self.num_messages = 0
+        self.lease = Path()
+        self.holder: dict[str, Any] = {}
+        self.at_work: list[dict[str, Any]] = []
+
+    def __call__(self, done: int, total: int, text: str) -> None:
+        self.num_messages += 1
+        if self.num_messages == 6:
+            [self.lease] = (self.config.runs / LEASE_FOLDER).iterdir()
+            self.holder = json.loads(self.lease.read_text())
+            self.at_work = inspected(self.config.runs)["at_work"]
             raise KeyboardInterrupt
 
+
+@pytest.fixture
+def interruption(
+    tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Interruption:
+    """Of two mechanisms with five seeds; the process has died and its lease is left."""
+    monkeypatch.setattr(checkpoint, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE_OF_TIME", float("inf"))
+    config = train_config(
+        tiny_cache,
+        tmp_path / "runs",
+        lr=3e-4,
+        attn=("gaam", "none"),
+        seeds=5,
+        seed_batch=2,
+        epochs=3,
+        compile="off",
+        device="cpu",
+    )
+    interruption = Interruption(config)
     with pytest.raises(KeyboardInterrupt):
-        gaam_decoder.train(config, progress=stop)
-    begun = inspect(config.runs).to_dict()["runs"][0]
-    left = [seed for group in begun["groups"] for seed in group["seeds"]]
-    assert sorted(left + begun["done"]) == begun["planned"] == list(config.seeds)
-    ((claim, holder, found),) = seen
-    claim.write_text(json.dumps(holder | {"pid": DEAD}))
-    for pid, told in ((os.getpid(), found), (DEAD, inspect(config.runs))):
-        (held,) = told.to_dict()["at_work"]
-        assert (held["name"], held["process"], held["dead"]) == (
-            claim.stem,
-            pid,
-            pid == DEAD,
-        )
-    assert claim.stem in [group["claim"] for group in begun["groups"]]
-    gaam_decoder.train(config)
-    found = inspect(config.runs)
-    assert (found.complete, found.damage, len(found.to_dict()["runs"])) == (True, [], 2)
-    run = next(config.runs.glob("gaam*"))
-    assert inspect(run).to_dict()["attention"] == "gaam:heads=2"
+        gaam_decoder.train(config, progress=interruption)
+    interruption.lease.write_text(json.dumps(interruption.holder | {"pid": DEAD}))
+    return interruption
+
+
+def test_of_unfinished_runs_it_tells_which_seeds_are_done(
+    interruption: Interruption,
+) -> None:
+    unfinished = inspected(interruption.config.runs)["runs"][0]
+    left = [seed for batch in unfinished["groups"] for seed in batch["seeds"]]
+    all_seeds = list(interruption.config.seeds)
+    assert sorted(left + unfinished["done"]) == all_seeds
+    assert unfinished["planned"] == all_seeds
+    assert interruption.lease.stem in [batch["claim"] for batch in unfinished["groups"]]
+
+
+def test_it_tells_who_is_at_work_and_who_has_died(interruption: Interruption) -> None:
+    [worker] = interruption.at_work
+    assert worker["name"] == interruption.lease.stem
+    assert worker["process"] == os.getpid()
+    assert worker["dead"] is False
+    [worker] = inspected(interruption.config.runs)["at_work"]
+    assert worker["name"] == interruption.lease.stem
+    assert worker["process"] == DEAD
+    assert worker["dead"] is True
+
+
+def test_of_finished_runs_it_tells_what_is_damaged(
+    interruption: Interruption, tmp_path: Path
+) -> None:
+    runs = interruption.config.runs
+    gaam_decoder.train(interruption.config)
+    inspection = inspect(runs)
+    assert inspection.complete is True
+    assert inspection.damage == []
+    assert len(inspection.to_dict()["runs"]) == 2
+    run = next(runs.glob("gaam*"))
+    assert inspected(run)["attention"] == "gaam:heads=2"
     (run / "run.json").unlink()
-    found = inspect(config.runs)
-    assert [one["state"] for one in found.to_dict()["runs"]] == ["damaged", "finished"]
+    states = [entry["state"] for entry in inspected(runs)["runs"]]
+    assert states == ["damaged", "finished"]
     with pytest.raises(NotFoundError):
         inspect(tmp_path)

@@ -12,13 +12,21 @@ from gaam_cache.common.errors import ConfigError
 from gaam_decoder import TrainConfig
 from gaam_decoder.number_lists import parse_numbers, spell_numbers
 
-READ: list[tuple[str, Any, Any]] = [
-    ("seeds", "3", (0, 1, 2)), ("seeds", ["3", "5-6"], (3, 5, 6)), ("seeds", [5], (5,)),
-    ("layers", "all", (None,)), ("layers", [2, 1], ((1, 2),)), ("lr", "1e-4,1", (1e-4, 1.0)),
+# setting, what is written, what is read
+# fmt: off
+LISTS: list[tuple[str, Any, Any]] = [
+    ("seeds", "3", (0, 1, 2)),
+    ("seeds", ["3", "5-6"], (3, 5, 6)),
+    ("seeds", [5], (5,)),
+    ("layers", "all", (None,)),
+    ("layers", [2, 1], ((1, 2),)),
     ("layers", ["1-3", "4,5", "all"], ((1, 2, 3), (4, 5), None)),
-    ("layers", "each", ("each",)), ("layers", ["each", "1-2"], ("each", (1, 2))),
+    ("layers", "each", ("each",)),
+    ("layers", ["each", "1-2"], ("each", (1, 2))),
+    ("lr", "1e-4,1", (1e-4, 1.0)),
     ("train_rows", "100, 1k,all,5/class", (100, 1000, None, "5/class")),
-]  # fmt: skip
+]
+# fmt: on
 
 
 @given(st.sets(st.integers(0, 200), min_size=1).map(sorted))
@@ -26,18 +34,26 @@ def test_numbers_are_spelled_as_they_are_read(numbers: list[int]) -> None:
     assert parse_numbers(spell_numbers(numbers)) == tuple(numbers)
 
 
-def test_every_list_is_read_once_and_for_all() -> None:
-    for name, text, expected in READ:
-        found = getattr(TrainConfig(**{name: text}), name)
-        assert found == expected, (name, text)
-        assert getattr(TrainConfig(**{name: found}), name) == expected
+@pytest.mark.parametrize(("setting", "written", "expected"), LISTS, ids=str)
+def test_every_list_is_read_once_and_for_all(
+    setting: str, written: Any, expected: Any
+) -> None:
+    value = getattr(TrainConfig(**{setting: written}), setting)
+    assert value == expected
+    assert getattr(TrainConfig(**{setting: value}), setting) == expected
 
 
 @pytest.mark.parametrize(
-    "given",
-    [{"seeds": "1,000"}, {"layers": (-1, 1)}, {"layers": "every"}, {"train_rows": 2.0}],
+    ("setting", "written"),
+    [
+        ("seeds", "1,000"),
+        ("layers", (-1, 1)),
+        ("layers", "every"),
+        ("train_rows", 2.0),
+    ],
     ids=str,
 )
-def test_what_is_no_list_is_refused_with_its_name(given: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=f"--{next(iter(given)).replace('_', '-')}"):
-        TrainConfig(**given)
+def test_what_is_no_list_is_refused_with_its_name(setting: str, written: Any) -> None:
+    settings: dict[str, Any] = {setting: written}
+    with pytest.raises(ConfigError, match=f"--{setting.replace('_', '-')}"):
+        TrainConfig(**settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,16 +34,16 @@ def test_the_mechanism_and_the_head_of_the_page_train(examples: list[str]) -> No
     labels = np.arange(40) % 2
     splits = {"train": (states, labels), "test": (states + 1, labels)}
     gaam_cache.write("cache", splits)
-    config = gaam_decoder.TrainConfig(
-        attn="sech.py:Sech",
-        head="cosine.py:Cosine",
-        cache="cache",
-        seeds=2,
-        epochs=1,
-        lr=1e-3,
-        probe=False,
-    )
-    (run,) = gaam_decoder.train(config)
+    settings: dict[str, Any] = {
+        "attn": "sech.py:Sech",
+        "head": "cosine.py:Cosine",
+        "cache": "cache",
+        "seeds": 2,
+        "epochs": 1,
+        "lr": 1e-3,
+        "probe": False,
+    }
+    [run] = gaam_decoder.train(gaam_decoder.TrainConfig(**settings))
     assert not run.failed
     assert "s" in run.learned
 

@@ -1,4 +1,4 @@
-"""A study: commands in a row, what is recorded of them, and whether it comes out again."""
+"""A study: commands in a row, their record, and whether the same comes out again."""
 
 from __future__ import annotations
 
@@ -44,81 +44,115 @@ probe = false
 """
 
 
-def test_what_came_out_is_recorded_and_comes_out_again(
+def times_of_runs(folder: Path) -> dict[Path, int]:
+    """When the record of every run of a study was written."""
+    return {
+        path: path.stat().st_mtime_ns for path in folder.glob("tiny/runs/*/run.json")
+    }
+
+
+def test_a_result_is_recorded_and_comes_out_again(
     gaam: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     folder = tmp_path / "tiny"
     folder.mkdir()
     (folder / "study.toml").write_text(RECIPE)
-    words = ("study", folder, "--out", tmp_path / "studies", "--set", "device=cpu")
-    assert gaam(*words, "--record").code == 0
-    made = {
-        path: path.stat().st_mtime_ns
-        for path in tmp_path.glob("studies/tiny/runs/*/run.json")
-    }
-    rows, seeds = (
-        pandas.read_csv(folder / f"{name}.csv") for name in ("rows", "seeds")
-    )
+    out = tmp_path / "studies"
+    command = ("study", folder, "--out", out, "--set", "device=cpu")
+    assert gaam(*command, "--record").code == 0
+    times = times_of_runs(out)
+    assert times
+    rows = pandas.read_csv(folder / "rows.csv")
+    seeds = pandas.read_csv(folder / "seeds.csv")
     assert set(rows["report"]) == {"both", "one"}
-    assert set(seeds["seed"]) == set(range(2, 8)), "seeds that chose do not report"
-    checked = gaam(*words, "--check", "--json")
-    assert (checked.code, json.loads(checked.out)["differences"]) == (0, [])
-    assert {
-        path: path.stat().st_mtime_ns for path in made
-    } == made  # nothing was trained again
+    assert set(seeds["seed"]) == set(range(2, 8)), "tuning seeds do not report"
+    check = gaam(*command, "--check", "--json")
+    assert check.code == 0
+    assert json.loads(check.out)["differences"] == []
+    assert times_of_runs(out) == times, "nothing was trained again"
 
 
-def test_a_check_compares_within_its_tolerances_and_only_what_is_of_the_same_states() -> (
-    None
-):
-    rows = pandas.read_csv(STUDIES[0].with_name("rows.csv"))
-    assert study.compare(rows, rows, study.TOLERANCES) == []
-    changes = {
-        "accuracy": 0.0029,
-        "p_holm": 0.5,
-        "parameters": 1,
-        "difference": -0.0031,
-    }
-    for column, by in changes.items():
-        other = rows.copy()
-        other.loc[2, column] += by
-        found = study.compare(rows, other, study.TOLERANCES)
-        assert [column in one for one in found] == [True] * (column in [*changes][2:])
-    assert "not recorded" in study.compare(rows[1:], rows, study.TOLERANCES)[0]
-    assert "not there" in study.compare(rows, rows[1:], study.TOLERANCES)[0]
-    with pytest.raises(CacheError, match="0" * 12):
-        study.compare(rows.assign(cache="0" * 12), rows, study.TOLERANCES)
+@pytest.fixture
+def recorded_rows() -> pandas.DataFrame:
+    return pandas.read_csv(STUDIES[0].with_name("rows.csv"))
 
 
-def test_what_is_wrong_with_a_recipe_is_said_before_anything_is_run(
-    tmp_path: Path,
+def test_a_check_of_the_same_rows_finds_no_difference(
+    recorded_rows: pandas.DataFrame,
 ) -> None:
-    for old, new, words in (
-        ('question = "Is', 'qestion = "Is', "qestion"),
-        ('seeds = "2-7"', 'seeds = "0-7"', "--tune-seeds"),
-        ("lr =", 'device = "cpu"\nlr =', "study --set"),
-        ('name = "one"', 'name = "both"', "reports"),
-        ("[[train]]", "[[train", "line 11"),
-    ):
-        (tmp_path / "study.toml").write_text(RECIPE.replace(old, new, 1))
-        with pytest.raises(ConfigError, match=words):
-            study.read_study(tmp_path)
+    assert study.compare(recorded_rows, recorded_rows, study.TOLERANCES) == []
+
+
+@pytest.mark.parametrize(("column", "change"), [("accuracy", 0.0029), ("p_holm", 0.5)])
+def test_a_change_within_its_tolerance_is_no_difference(
+    column: str, change: float, recorded_rows: pandas.DataFrame
+) -> None:
+    rows = recorded_rows.copy()
+    rows.loc[2, column] += change
+    assert study.compare(recorded_rows, rows, study.TOLERANCES) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "change"), [("parameters", 1), ("difference", -0.0031)]
+)
+def test_a_change_beyond_its_tolerance_is_a_difference(
+    column: str, change: float, recorded_rows: pandas.DataFrame
+) -> None:
+    rows = recorded_rows.copy()
+    rows.loc[2, column] += change
+    [difference] = study.compare(recorded_rows, rows, study.TOLERANCES)
+    assert column in difference
+
+
+def test_a_row_too_many_or_too_few_is_a_difference(
+    recorded_rows: pandas.DataFrame,
+) -> None:
+    fewer = recorded_rows[1:]
+    added = study.compare(fewer, recorded_rows, study.TOLERANCES)
+    missing = study.compare(recorded_rows, fewer, study.TOLERANCES)
+    assert "not recorded" in added[0]
+    assert "not there" in missing[0]
+
+
+def test_rows_of_other_states_are_not_compared(recorded_rows: pandas.DataFrame) -> None:
+    other_states = recorded_rows.assign(cache="0" * 12)
+    with pytest.raises(CacheError, match="0" * 12):
+        study.compare(other_states, recorded_rows, study.TOLERANCES)
+
+
+# what is replaced, by what, and what the refusal names
+WRONG_RECIPES = {
+    "unknown key": ('question = "Is', 'qestion = "Is', "qestion"),
+    "seeds that tune and report": ('seeds = "2-7"', 'seeds = "0-7"', "--tune-seeds"),
+    "a device": ("lr =", 'device = "cpu"\nlr =', "study --set"),
+    "a name twice": ('name = "one"', 'name = "both"', "reports"),
+    "no TOML": ("[[train]]", "[[train", "line 11"),
+}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"), WRONG_RECIPES.values(), ids=WRONG_RECIPES.keys()
+)
+def test_a_wrong_recipe_is_refused_before_anything_is_run(
+    old: str, new: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "study.toml").write_text(RECIPE.replace(old, new, 1))
+    with pytest.raises(ConfigError, match=message):
+        study.read_study(tmp_path)
 
 
 @pytest.mark.parametrize("file", STUDIES, ids=lambda path: path.parent.name)
 def test_recorded_rows_are_means_of_recorded_seeds(file: Path) -> None:
     """The table that people read follows from the seeds beside it."""
-    rows, seeds = (
-        pandas.read_csv(file.with_name(f"{name}.csv")) for name in ("rows", "seeds")
-    )
+    rows = pandas.read_csv(file.with_name("rows.csv"))
+    seeds = pandas.read_csv(file.with_name("seeds.csv"))
     keys = ["attention", "head", "select", "layers", "train_rows"]
-    means = seeds.groupby(["fingerprint", *keys], dropna=False)["accuracy"].agg(
-        ["mean", "std"]
-    )
-    both = rows.merge(means, left_on=["cache", *keys], right_index=True)
-    assert len(both) == len(rows) > 0
-    assert (both["accuracy"] - both["mean"]).abs().max() < 2e-6
-    assert (both["sd"] - both["std"]).abs().max() < 2e-6
+    by_decoder = seeds.groupby(["fingerprint", *keys], dropna=False)["accuracy"]
+    means = by_decoder.agg(["mean", "std"])
+    merged = rows.merge(means, left_on=["cache", *keys], right_index=True)
+    assert len(merged) == len(rows) > 0
+    assert (merged["accuracy"] - merged["mean"]).abs().max() < 2e-6
+    assert (merged["sd"] - merged["std"]).abs().max() < 2e-6
     page = file.with_name("README.md").read_text().replace("\\", "")
     assert len(page.split()) <= 1000
     assert all(label in page for label in rows["label"])

@@ -24,13 +24,13 @@ from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, choose_engine
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.seed_batch import SeedBatch
-from tests.decoder.training.test_seed_batch import (
+from tests.decoder.training.seed_batches import (
     EAGER,
     VARIANTS,
-    group,
+    decoder_recipe,
+    decoder_spec,
     plain_loop,
-    recipe,
-    spec,
+    seed_batch,
 )
 from tests.gpu.conftest import needs_gpu, on
 
@@ -54,7 +54,7 @@ GAP = 1e-8
 
 def seeds_of(attention: str, head: str) -> list[int]:
     """Together where they can be stacked."""
-    decoder = build_decoder(spec(attention, head), 0)
+    decoder = build_decoder(decoder_spec(attention, head), 0)
     return [3, 0, 8] if decoder.attention.stackable and decoder.head.stackable else [3]
 
 
@@ -81,7 +81,9 @@ def test_seeds_equal_a_plain_loop_on_the_cpu(
 ) -> None:
     """Stacked where that can be; three epochs, clipped so that the norm matters."""
     attention, head = value
-    ours = group(attention, seeds_of(*value), head, device=device, clip_grad_norm=0.5)
+    ours = seed_batch(
+        attention, seeds_of(*value), head, device=device, clip_grad_norm=0.5
+    )
     for _ in range(3):
         ours.train_epoch()
     assert {t.device for t in ours._tensors().values()} == {device}
@@ -98,7 +100,7 @@ def test_compiled_seeds_equal_a_plain_loop_on_the_cpu(
     attention, head, clip = value
     compiles(device)
     engine = replace(EAGER, compiled=True)
-    ours = group(
+    ours = seed_batch(
         attention, seeds_of(attention, head), head, engine=engine, device=device,
         clip_grad_norm=clip,
     )  # fmt: skip
@@ -120,11 +122,11 @@ def test_rounded_products_are_near_those_of_the_cpu_and_train(
     dtype, attention, head = value
     scale = "dynamic" if dtype == "float16" else "none"
     engine = replace(EAGER, dtype=dtype)
-    ours = group(
+    ours = seed_batch(
         attention, seeds_of(attention, head), head, torch.float32, engine, device=device,
         loss_scale=scale,
     )  # fmt: skip
-    exact = group(attention, ours.seeds, head)
+    exact = seed_batch(attention, ours.seeds, head)
     found, expected = (
         one.logits(one.data.test, one.state.weights).cpu().double()
         for one in (ours, exact)
@@ -162,7 +164,7 @@ def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(
         "device": device,
     }
     whole, first, second = (
-        group(attention, [1, 4], head, torch.float32, engine, **options)
+        seed_batch(attention, [1, 4], head, torch.float32, engine, **options)
         for _ in range(3)
     )
     for one, epochs in ((whole, 5), (first, 3)):
@@ -184,9 +186,13 @@ def test_as_many_seeds_as_are_chosen_together_fit(device: torch.device) -> None:
     """With little memory left: half a GiB."""
     with little(device, 2**29):
         chosen = choose_engine(
-            spec("gaam"), recipe("gaam", "linear"), device, num_seeds=256, num_rows=29
+            decoder_spec("gaam"),
+            decoder_recipe("gaam", "linear"),
+            device,
+            num_seeds=256,
+            num_rows=29,
         )
-        ours = group(
+        ours = seed_batch(
             "gaam", list(range(chosen.seed_batch)), dtype=torch.float32, device=device
         )
         ours.train_epoch()

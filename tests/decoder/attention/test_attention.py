@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from itertools import product
 
 import pytest
 import torch
@@ -15,28 +14,43 @@ from gaam_decoder.attention import Attention, DensityGate
 from gaam_decoder.decoder import DecoderSpec, build_attention, build_decoder
 from gaam_decoder.specs import parse_attention, parse_head, plugin_options
 
-NAMES = plugins.names("gaam_decoder.attention")
-CLASSES = {
-    name: plugins.load("gaam_decoder.attention", name, kind="mechanism")
-    for name in NAMES
-}
+PACKAGE = "gaam_decoder.attention"
+NAMES = plugins.names(PACKAGE)
 OPTIONS = {"published": "true", "location": "median", "normalize": "density"}
 """Of whatever mechanisms have them."""
-VARIANTS = [
-    *(
-        f"{name}:{option}={value}"
-        for option, value in OPTIONS.items()
-        for name, cls in CLASSES.items()
-        if option in plugin_options(cls)
-    ),
+MORE_VARIANTS = [
     "chi2:k=5",
     "gct:learn_scale=true",
     "nadaraya-watson:kernel=boxcar",
     "nadaraya-watson:kernel=epanechnikov",
 ]
-SPECS = NAMES + VARIANTS
+
+
+def mechanism_class(name: str) -> type[Attention]:
+    mechanism: type[Attention] = plugins.load(PACKAGE, name, kind="mechanism")
+    return mechanism
+
+
+def variants_of(name: str) -> list[str]:
+    """The mechanism with each of the options that it has."""
+    existing = plugin_options(mechanism_class(name))
+    return [
+        f"{name}:{option}={value}"
+        for option, value in OPTIONS.items()
+        if option in existing
+    ]
+
+
+SPECS = [
+    *NAMES,
+    *(variant for name in NAMES for variant in variants_of(name)),
+    *MORE_VARIANTS,
+]
 KINDS = ("ordinary", "constant", "huge", "tiny", "massive", "lost")
-L, D, B = 6, 16, 5
+L = 6
+D = 16
+B = 5
+SCALES = {"huge": 1e4, "tiny": 1e-6}
 
 
 def build(
@@ -54,50 +68,52 @@ def inputs(kind: str = "ordinary", dtype: torch.dtype = torch.float32) -> torch.
     elif kind == "massive":
         x[0, 3, 2] = 1e4
     elif kind == "lost":
-        x[:, 1] = x[1] = 0
-    return x * {"huge": 1e4, "tiny": 1e-6}.get(kind, 1.0)
+        x[:, 1] = 0
+        x[1] = 0
+    return x * SCALES.get(kind, 1.0)
 
 
-def without_gradient(name: str) -> bool:
-    """Parameters whose gradient is zero by mathematics: a softmax ignores what its row shares."""
-    return name in {
-        "k_proj.bias",
-        "core.k_proj.bias",
-        "cross.k_proj.bias",
-    } or name.endswith("attention.k_proj.bias")
+def has_no_gradient(name: str) -> bool:
+    """Whether the gradient of a parameter is zero by mathematics.
+
+    A softmax ignores what its row shares.
+    """
+    biases = ("k_proj.bias", "core.k_proj.bias", "cross.k_proj.bias")
+    return name in biases or name.endswith("attention.k_proj.bias")
 
 
 @pytest.mark.parametrize("text", SPECS)
-def test_output_and_gradients_are_finite(text: str) -> None:
-    for kind in KINDS:
-        attention = build(text)
-        x = inputs(kind).requires_grad_()
-        before = x.detach().clone()
-        y = attention(x)
-        assert torch.equal(x.detach(), before)
-        assert y.dtype == torch.float32
-        assert y.shape == (B, *attention.output_shape)
-        assert y.isfinite().all(), kind
-        weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(2))
-        (y * weight).sum().backward()
-        assert x.grad is not None
-        assert x.grad.isfinite().all(), kind
-        for key, parameter in attention.named_parameters():
-            assert parameter.grad is not None, key
-            assert parameter.grad.isfinite().all(), (kind, key)
-            # layers that are all alike give most mechanisms nothing to choose between, and of huge
-            # ones a softmax reads a single one
-            if kind not in ("constant", "huge") and not without_gradient(key):
-                assert parameter.grad.abs().sum() > 0, (kind, key)
+@pytest.mark.parametrize("kind", KINDS)
+def test_output_and_gradients_are_finite(kind: str, text: str) -> None:
+    attention = build(text)
+    x = inputs(kind).requires_grad_()
+    before = x.detach().clone()
+    y = attention(x)
+    assert torch.equal(x.detach(), before)
+    assert y.dtype == torch.float32
+    assert y.shape == (B, *attention.output_shape)
+    assert y.isfinite().all()
+    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(2))
+    (y * weight).sum().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+    # Layers that are all alike give most mechanisms nothing to choose between, and of
+    # huge ones a softmax reads a single one.
+    teaches = kind not in ("constant", "huge")
+    for name, parameter in attention.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        if teaches and not has_no_gradient(name):
+            assert parameter.grad.abs().sum() > 0, name
 
 
 @pytest.mark.parametrize("text", SPECS)
 def test_a_sample_does_not_depend_on_its_neighbours(text: str) -> None:
     attention = build(text).double().eval()
     x = inputs(dtype=torch.float64)
-    alone = torch.cat([attention(x[i : i + 1]) for i in range(B)])
-    independent = (attention(x) - alone).abs().max() < 1e-12
-    assert independent != attention.depends_on_batch
+    alone = torch.cat([attention(x[row : row + 1]) for row in range(B)])
+    is_independent = bool((attention(x) - alone).abs().max() < 1e-12)
+    assert is_independent != attention.depends_on_batch
 
 
 @pytest.mark.parametrize("text", SPECS)
@@ -108,7 +124,8 @@ def test_bfloat16_autocast_stays_near_float32(text: str) -> None:
         half = attention(x).float()
     full = attention(x)
     assert half.isfinite().all()
-    if "boxcar" not in text:  # rounding may carry a layer over the window's edge
+    # rounding may carry a layer over the edge of a boxcar's window
+    if "boxcar" not in text:
         assert (half - full).norm() < 3e-2 * full.norm()
 
 
@@ -135,38 +152,48 @@ def test_parameters_stay_in_their_domain_under_aggressive_steps(text: str) -> No
     optimizer = torch.optim.AdamW(attention.parameters(), lr=0.3, weight_decay=0.5)
     for step in range(60):
         optimizer.zero_grad()
-        y = attention(inputs(KINDS[step % len(KINDS)]) * (1 if step % 2 else 5))
+        scale = 1 if step % 2 else 5
+        y = attention(scale * inputs(KINDS[step % len(KINDS)]))
         (y.sum() + y.square().mean()).backward()
-        assert all(p.grad.isfinite().all() for p in attention.parameters())
+        for parameter in attention.parameters():
+            assert parameter.grad is not None
+            assert parameter.grad.isfinite().all()
         optimizer.step()
     assert attention(inputs()).isfinite().all()
-    lowest = {"k": 2.0, "c": 9.9e-4, "h": 1e-3, "weight": 0.0, "xi": 1e-3}
-    if isinstance(attention, DensityGate):
-        floors = {parameter.name: parameter.floor for parameter in attention.learns}
-        lowest |= {name: floor for name, floor in floors.items() if floor is not None}
+    lowest = lowest_values(attention)
     for name, value in attention.learned().items():
         assert value.isfinite().all()
         assert value.min() >= lowest.get(name, -torch.inf), name
 
 
+def lowest_values(attention: Attention) -> dict[str, float]:
+    """Of what mechanisms learn: the smallest value in its domain."""
+    lowest = {"k": 2.0, "c": 9.9e-4, "h": 1e-3, "weight": 0.0, "xi": 1e-3}
+    if isinstance(attention, DensityGate):
+        for parameter in attention.learns:
+            if parameter.floor is not None:
+                lowest[parameter.name] = parameter.floor
+    return lowest
+
+
 @pytest.mark.parametrize("text", NAMES)
-def test_other_encoders_fit(text: str) -> None:
-    for num_layers, hidden_size in ((2, 8), (12, 40), (7, 24)):
-        attention = build(text, num_layers=num_layers, hidden_size=hidden_size)
-        x = torch.randn(
-            2, num_layers, hidden_size, generator=torch.Generator().manual_seed(0)
-        )
-        y = attention(x)
-        assert y.shape == (2, *attention.output_shape)
-        assert y.isfinite().all()
+@pytest.mark.parametrize(("num_layers", "hidden_size"), [(2, 8), (12, 40), (7, 24)])
+def test_other_encoders_fit(num_layers: int, hidden_size: int, text: str) -> None:
+    attention = build(text, num_layers=num_layers, hidden_size=hidden_size)
+    generator = torch.Generator().manual_seed(0)
+    y = attention(torch.randn(2, num_layers, hidden_size, generator=generator))
+    assert y.shape == (2, *attention.output_shape)
+    assert y.isfinite().all()
 
 
 @pytest.mark.parametrize("text", NAMES)
 def test_a_docstring_has_the_formula_and_the_source(text: str) -> None:
-    cls = plugins.load("gaam_decoder.attention", text, kind="mechanism")
-    assert "Formula: ``" in cls.__doc__
-    control = "control" in (inspect.getmodule(cls).__doc__ or "")
-    assert ("Source: " in cls.__doc__) != control
+    mechanism = mechanism_class(text)
+    docstring = mechanism.__doc__
+    assert docstring is not None
+    assert "Formula: ``" in docstring
+    is_control = "control" in (inspect.getmodule(mechanism).__doc__ or "")
+    assert ("Source: " in docstring) != is_control
 
 
 @pytest.mark.parametrize(
@@ -192,11 +219,17 @@ BAD = [
     "",
     "GAAM",
 ]
-UNFIT = """
-gaam:heads=4 mha:heads=5 gqa:query_heads=7 gqa:kv_heads=3 mqa:width=0 gqgaam:heads=6 dot:heads=0
-additive:width=0 perceiver:latents=0 perceiver:heads=3 gct:scale=0 gaussian-mixture:components=0
-chi2:k=1 chi2:k=1001 gct:scale=1e-4 gaam:heads=0 gaam:heads=6 gaam:heads=12
-"""
+# fmt: off
+UNFIT = [
+    "gaam:heads=0", "gaam:heads=4", "gaam:heads=6", "gaam:heads=12",
+    "gqgaam:heads=6", "mha:heads=5", "mqa:width=0", "dot:heads=0", "additive:width=0",
+    "gqa:query_heads=7", "gqa:kv_heads=3",
+    "perceiver:latents=0", "perceiver:heads=3",
+    "gct:scale=0", "gct:scale=1e-4",
+    "gaussian-mixture:components=0",
+    "chi2:k=1", "chi2:k=1001",
+]
+# fmt: on
 
 
 @pytest.mark.parametrize("text", BAD)
@@ -205,10 +238,11 @@ def test_bad_specs_are_refused(text: str) -> None:
         parse_attention(text)
 
 
-@pytest.mark.parametrize("text", UNFIT.split())
+@pytest.mark.parametrize("text", UNFIT)
 def test_options_that_do_not_fit_are_refused_by_name(text: str) -> None:
     parse_attention(text)
-    with pytest.raises(ConfigError, match=re.split("[:=]", text)[1]):
+    option = re.split("[:=]", text)[1]
+    with pytest.raises(ConfigError, match=option):
         build(text)
 
 
@@ -248,27 +282,31 @@ def test_parameter_counts_without_memory(
     assert decoder.num_parameters()["attention"] == parameters
 
 
-def test_a_decoder_is_its_head_after_its_mechanism() -> None:
+@pytest.mark.parametrize("num_classes", [3, 40])
+@pytest.mark.parametrize("text", SPECS)
+def test_a_decoder_is_its_head_after_its_mechanism(text: str, num_classes: int) -> None:
     """Also where a linear head joins the last map of a mechanism to its own."""
-    torch.manual_seed(0)
-    for text, classes in product(SPECS, (3, 40)):
-        spec = DecoderSpec(
-            attention=parse_attention(text),
-            head=parse_head("linear"),
-            num_layers=L,
-            hidden_size=D,
-            num_classes=classes,
-        )
-        decoder, x = build_decoder(spec, seed=3).double(), inputs(dtype=torch.float64)
-        with torch.no_grad():  # biases start at zero
-            for parameter in decoder.parameters():
-                parameter.add_(0.1 * torch.rand_like(parameter))
-        joined = decoder(x)
-        plain = decoder.head(decoder.attention(x))
-        torch.testing.assert_close(joined, plain, rtol=1e-12, atol=1e-12, msg=text)
-        weights = list(decoder.parameters())
-        gradients = [
-            torch.autograd.grad(logits.logsumexp(1).mean(), weights, retain_graph=True)
-            for logits in (joined, plain)
-        ]
-        torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-8, msg=text)
+    spec = DecoderSpec(
+        attention=parse_attention(text),
+        head=parse_head("linear"),
+        num_layers=L,
+        hidden_size=D,
+        num_classes=num_classes,
+    )
+    decoder = build_decoder(spec, seed=3).double()
+    generator = torch.Generator().manual_seed(0)
+    # biases start at zero
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            noise = torch.rand(parameter.shape, generator=generator)
+            parameter.add_(0.1 * noise)
+    x = inputs(dtype=torch.float64)
+    joined = decoder(x)
+    plain = decoder.head(decoder.attention(x))
+    torch.testing.assert_close(joined, plain, rtol=1e-12, atol=1e-12)
+    weights = list(decoder.parameters())
+    joined_gradients, plain_gradients = (
+        torch.autograd.grad(logits.logsumexp(1).mean(), weights, retain_graph=True)
+        for logits in (joined, plain)
+    )
+    torch.testing.assert_close(joined_gradients, plain_gradients, rtol=1e-10, atol=1e-8)

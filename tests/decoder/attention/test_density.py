@@ -16,74 +16,114 @@ from numpy.typing import NDArray
 
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
-from gaam_decoder.attention import DensityGate, Learned
+from gaam_decoder.attention import Attention, DensityGate, Learned
 from gaam_decoder.attention.gaam import GAAM
 from gaam_decoder.attention.gct import GCT
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.specs import parse_attention
 
 Array = NDArray[np.float64]
-L, D, B = 6, 16, 5
-R = np.linspace(-9, 9, 721)
-GATES: dict[str, type[DensityGate]] = {
-    name: cls
-    for name in plugins.names("gaam_decoder.attention")
-    if issubclass(
-        cls := plugins.load("gaam_decoder.attention", name, kind="mechanism"),
-        DensityGate,
-    )
-}
+PACKAGE = "gaam_decoder.attention"
+L = 6
+D = 16
+B = 5
+
+
+def gates() -> dict[str, type[DensityGate]]:
+    """All mechanisms that are density gates."""
+    mechanisms = {
+        name: plugins.load(PACKAGE, name, kind="mechanism")
+        for name in plugins.names(PACKAGE)
+    }
+    return {
+        name: mechanism
+        for name, mechanism in mechanisms.items()
+        if issubclass(mechanism, DensityGate)
+    }
+
+
+GATES = gates()
+
+
+def scipy_gaussian(xi: float) -> Any:
+    return scipy.stats.norm(scale=xi**0.5)
+
+
+def scipy_laplace(b: float) -> Any:
+    return scipy.stats.laplace(scale=b)
+
+
+def scipy_cauchy(gamma: float) -> Any:
+    return scipy.stats.cauchy(scale=gamma)
+
+
+def scipy_student_t(nu: float, xi: float) -> Any:
+    return scipy.stats.t(nu, scale=xi**0.5)
+
+
+def scipy_generalized_gaussian(alpha: float, beta: float) -> Any:
+    return scipy.stats.gennorm(beta, scale=alpha)
+
+
+def scipy_skew_gaussian(xi: float, a: float) -> Any:
+    return scipy.stats.skewnorm(a, scale=xi**0.5)
+
+
 SCIPY: dict[str, Callable[..., Any]] = {
-    "gaam": lambda xi: scipy.stats.norm(scale=xi**0.5),
-    "laplace": lambda b: scipy.stats.laplace(scale=b),
-    "cauchy": lambda gamma: scipy.stats.cauchy(scale=gamma),
-    "student-t": lambda nu, xi: scipy.stats.t(nu, scale=xi**0.5),
-    "generalized-gaussian": lambda alpha, beta: scipy.stats.gennorm(beta, scale=alpha),
-    "skew-gaussian": lambda xi, a: scipy.stats.skewnorm(a, scale=xi**0.5),
+    "gaam": scipy_gaussian,
+    "laplace": scipy_laplace,
+    "cauchy": scipy_cauchy,
+    "student-t": scipy_student_t,
+    "generalized-gaussian": scipy_generalized_gaussian,
+    "skew-gaussian": scipy_skew_gaussian,
 }
 """Independent references; of the others the laws below are all that is known."""
 
 
-def gate(text: str, **values: float) -> DensityGate:
+def residuals() -> Array:
+    """Where densities are compared."""
+    return np.linspace(-9, 9, 721)
+
+
+def build_gate(
+    text: str, num_layers: int = L, hidden_size: int = D, **values: float
+) -> Any:
     """A gate in float64 with the same parameters for all heads and features."""
-    return filled(text, L, D, values)
-
-
-def filled(
-    text: str, num_layers: int, hidden_size: int, values: dict[str, float]
-) -> DensityGate:
-    attention = build_attention(parse_attention(text), num_layers, hidden_size).double()
-    assert isinstance(attention, DensityGate)
+    gate = build_attention(parse_attention(text), num_layers, hidden_size).double()
+    assert isinstance(gate, DensityGate)
     with torch.no_grad():
         for name, value in values.items():
-            getattr(attention, name).fill_(value)
-    return attention
+            getattr(gate, name).fill_(value)
+    return gate
 
 
-def curve(text: str, **values: float) -> DensityGate:
-    """A gate of one head and one feature: all that a density over r needs."""
-    return filled(text, 2, 1, values)
-
-
-def density(attention: DensityGate, r: Array = R) -> Array:
+def density(text: str, values: dict[str, float], r: Array) -> Array:
     """Density at r of a gate of one head and one feature."""
-    return (
-        attention.gate(torch.from_numpy(r).view(1, 1, -1, 1))[0, 0, :, 0]
-        .detach()
-        .numpy()
-    )
+    gate = build_gate(text, 2, 1, **values)
+    r_BHLD = torch.from_numpy(r).view(1, 1, -1, 1)
+    return np.asarray(gate.gate(r_BHLD)[0, 0, :, 0].detach().numpy())
+
+
+def existing_map(attention: Attention, x: torch.Tensor) -> torch.Tensor:
+    """The attention map of a mechanism that has one."""
+    weights = attention.attention_map(x)
+    assert weights is not None
+    return weights
+
+
+def values_of(parameter: Learned) -> st.SearchStrategy[float]:
+    """Values in the domain of what a density learns; the start is tried, too."""
+    start = st.just(parameter.start)
+    if parameter.floor is None:
+        return start | st.floats(-8, 8)
+    return start | st.floats(0.2, 8)
 
 
 @st.composite
-def inside(draw: st.DrawFn, cls: type[DensityGate]) -> dict[str, float]:
-    """A value in its domain for everything that a density learns."""
-    return {
-        parameter.name: draw(
-            st.just(parameter.start)
-            | (st.floats(-8, 8) if parameter.floor is None else st.floats(0.2, 8))
-        )
-        for parameter in cls.learns
-    }
+def parameters(draw: st.DrawFn, name: str) -> dict[str, float]:
+    """A value for everything that a density learns."""
+    learns = GATES[name].learns
+    return {parameter.name: draw(values_of(parameter)) for parameter in learns}
 
 
 def inputs(seed: int = 1) -> torch.Tensor:
@@ -93,59 +133,61 @@ def inputs(seed: int = 1) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", GATES)
 def test_a_gate_starts_where_it_says(name: str) -> None:
-    attention = build_attention(parse_attention(name), L, D)
+    gate = build_attention(parse_attention(name), L, D)
     learns = GATES[name].learns
-    declared = {parameter.name: parameter.start for parameter in learns}
-    values = {
-        key: set(value.ravel().tolist()) for key, value in attention.named_parameters()
-    }
-    assert list(values) == ["offset", *declared]
-    shown = torch.tensor(list(declared.values())).tolist()
-    assert list(values.values()) == [{0.0}, *({start} for start in shown)]
+    values = dict(gate.named_parameters())
+    assert list(values) == ["offset", *(parameter.name for parameter in learns)]
+    assert (values["offset"] == 0).all()
     for parameter in learns:
+        assert (values[parameter.name] == torch.tensor(parameter.start)).all()
         assert parameter.floor is None or parameter.start >= parameter.floor
 
 
 @pytest.mark.parametrize("name", GATES)
 @settings(max_examples=20)
-@given(draws=st.data())
-def test_the_peak_is_one_wherever_it_lies(name: str, draws: st.DataObject) -> None:
-    attention = curve(name, **draws.draw(inside(GATES[name])))
-    peak = R[density(attention).argmax()]
-    fine = density(attention, np.linspace(peak - 0.025, peak + 0.025, 20_001))
-    np.testing.assert_allclose(fine.max(), 1.0, atol=1e-5)
-    assert fine.max() <= 1 + 1e-9
+@given(data=st.data())
+def test_the_peak_is_one_wherever_it_lies(name: str, data: st.DataObject) -> None:
+    values = data.draw(parameters(name))
+    r = residuals()
+    peak = r[density(name, values, r).argmax()]
+    near_peak = np.linspace(peak - 0.025, peak + 0.025, 20_001)
+    highest = density(name, values, near_peak).max()
+    np.testing.assert_allclose(highest, 1.0, atol=1e-5)
+    assert highest <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("name", GATES)
 @settings(max_examples=20)
-@given(draws=st.data())
-def test_a_normalised_density_integrates_to_one(
-    name: str, draws: st.DataObject
-) -> None:
-    attention = curve(f"{name}:normalize=density", **draws.draw(inside(GATES[name])))
-    # over log |r|, to 1e34: the heaviest tails end there, and a density of 1e-44 counts for none
+@given(data=st.data())
+def test_a_normalised_density_integrates_to_one(name: str, data: st.DataObject) -> None:
+    values = data.draw(parameters(name))
+    # Over log |r|, to 1e34: the heaviest tails end there. A density of 1e-44 counts for
+    # none.
     log_r = np.linspace(-40, 80, 24_001)
-    sides = [
-        density(attention, sign * np.exp(log_r)) * np.exp(log_r) for sign in (-1, 1)
-    ]
-    whole = sum(scipy.integrate.simpson(side, x=log_r) for side in sides)
-    np.testing.assert_allclose(whole, 1.0, atol=1e-5)
+    total = 0.0
+    for sign in (-1, 1):
+        r = sign * np.exp(log_r)
+        side = density(f"{name}:normalize=density", values, r) * np.exp(log_r)
+        total += scipy.integrate.simpson(side, x=log_r)
+    np.testing.assert_allclose(total, 1.0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", SCIPY)
 @settings(max_examples=20)
-@given(draws=st.data())
-def test_a_density_is_scipys_up_to_the_peak(name: str, draws: st.DataObject) -> None:
-    values = draws.draw(inside(GATES[name]))
-    expected = SCIPY[name](**values).pdf(R)
-    ours = density(curve(name, **values))
-    place = ours.argmax()
+@given(data=st.data())
+def test_a_density_is_scipys_up_to_the_peak(name: str, data: st.DataObject) -> None:
+    values = data.draw(parameters(name))
+    r = residuals()
+    expected = SCIPY[name](**values).pdf(r)
+    relative = density(name, values, r)
+    peak = relative.argmax()
     np.testing.assert_allclose(
-        ours * expected[place], expected * ours[place], atol=1e-10 * expected[place]
+        relative * expected[peak],
+        expected * relative[peak],
+        atol=1e-10 * expected[peak],
     )
-    ours = density(curve(f"{name}:normalize=density", **values))
-    np.testing.assert_allclose(ours, expected, atol=1e-8 * expected[place])
+    normalised = density(f"{name}:normalize=density", values, r)
+    np.testing.assert_allclose(normalised, expected, atol=1e-8 * expected[peak])
 
 
 @settings(deadline=None, max_examples=40)
@@ -153,17 +195,19 @@ def test_a_density_is_scipys_up_to_the_peak(name: str, draws: st.DataObject) -> 
 def test_chi2_is_scipys_density_of_the_squared_residual(xi: float, k: float) -> None:
     # for a k within rounding of 2 the logarithm of m is not to be compared
     assume(k == 2 or k > 2.001)
-    q = R[R != 0] ** 2 / xi
-    expected = scipy.stats.chi2(k).pdf(q) / scipy.stats.chi2(k).pdf(k - 2)
-    ours = density(curve("chi2", excess=k - 2, xi=xi), R[R != 0])
-    np.testing.assert_allclose(ours, expected, atol=1e-8)
+    r = residuals()
+    r = r[r != 0]
+    chi2 = scipy.stats.chi2(k)
+    expected = chi2.pdf(r**2 / xi) / chi2.pdf(k - 2)
+    relative = density("chi2", {"excess": k - 2, "xi": xi}, r)
+    np.testing.assert_allclose(relative, expected, atol=1e-8)
 
 
-def test_the_skewed_peak_is_one_wherever_it_lies() -> None:
-    fine = np.linspace(-2, 2, 400_001)
-    for a in (-1000.0, -60.0, -3.0, -0.1, 0.0, 0.5, 7.0, 200.0):
-        peak = density(curve("skew-gaussian", xi=1.0, a=a), fine).max()
-        np.testing.assert_allclose(peak, 1.0, atol=1e-9)
+@pytest.mark.parametrize("a", [-1000.0, -60.0, -3.0, -0.1, 0.0, 0.5, 7.0, 200.0])
+def test_the_skewed_peak_is_one_wherever_it_lies(a: float) -> None:
+    near_zero = np.linspace(-2, 2, 400_001)
+    peak = density("skew-gaussian", {"xi": 1.0, "a": a}, near_zero).max()
+    np.testing.assert_allclose(peak, 1.0, atol=1e-9)
 
 
 def test_gct_equals_loops() -> None:
@@ -173,47 +217,47 @@ def test_gct_equals_loops() -> None:
         context = np.array([np.mean(x[b, layer].numpy()) for layer in range(L)])
         z = (context - context.mean()) / np.sqrt(context.var() + 1e-5)
         expected[b, :, 0] = np.exp(-(z**2) / (2 * 1.5**2))
-    attention = GCT(L, D, scale=1.5).double()
-    np.testing.assert_allclose(attention.attention_map(x).numpy(), expected, atol=1e-12)
-    assert not list(attention.parameters())
-    assert not attention.state_dict()
+    gct = GCT(L, D, scale=1.5).double()
+    np.testing.assert_allclose(existing_map(gct, x).numpy(), expected, atol=1e-12)
+    assert not list(gct.parameters())
+    assert not gct.state_dict()
 
 
 def test_mixture_weights_sum_to_one_over_a_group() -> None:
-    attention = build_attention(parse_attention("gaussian-mixture"), L, D).double()
-    w = attention.attention_map(inputs()).unflatten(1, (2, 3))
-    np.testing.assert_allclose(w.sum(2).detach().numpy(), 1.0, atol=1e-12)
+    mixture = build_attention(parse_attention("gaussian-mixture"), L, D).double()
+    weights = existing_map(mixture, inputs()).unflatten(1, (2, 3))
+    np.testing.assert_allclose(weights.sum(2).detach().numpy(), 1.0, atol=1e-12)
 
 
-def test_a_clamped_parameter_keeps_its_value_above_the_floor_and_its_gradient_below() -> (
-    None
-):
+def test_a_clamped_parameter_stays_above_the_floor_and_has_a_gradient_below() -> None:
     parameter = torch.tensor([-3.0, -1e30, 0.0, 1e-3, 0.7, 5.0], requires_grad=True)
     value = Learned("b", start=1.0).inside(parameter)
     expected = torch.tensor([1e-3, 1e-3, 1e-3, 1e-3, 0.7, 5.0])
     assert torch.equal(value, expected)
     value.sum().backward()
+    assert parameter.grad is not None
     assert torch.equal(parameter.grad, torch.ones(6))
 
 
-def test_chi2_leaves_the_gaussian_and_comes_back_to_it() -> None:
-    attention = gate("chi2")
-    for start in (0.0, -0.2):
-        with torch.no_grad():
-            attention.excess.fill_(start)
-        attention.zero_grad()
-        # more weight to what is far from the centre asks for k > 2
-        x = inputs()
-        loss = -(attention.attention_map(x) * (x - x.mean(1, keepdim=True)).abs()).sum()
-        loss.backward()
-        assert attention.excess.grad.isfinite().all()
-        assert (attention.excess.grad < 0).any()
-        assert (attention.learned()["k"] == 2).all()
+@pytest.mark.parametrize("excess", [0.0, -0.2])
+def test_chi2_leaves_the_gaussian_and_comes_back_to_it(excess: float) -> None:
+    chi2 = build_gate("chi2", excess=excess)
+    x = inputs()
+    # more weight to what is far from the centre asks for k > 2
+    distance = (x - x.mean(1, keepdim=True)).abs()
+    loss = -(existing_map(chi2, x) * distance).sum()
+    loss.backward()
+    assert chi2.excess.grad.isfinite().all()
+    assert (chi2.excess.grad < 0).any()
+    assert (chi2.learned()["k"] == 2).all()
 
 
-def test_default_heads_leave_three_layers_each() -> None:
-    expected = {40: 8, 24: 8, 16: 4, 12: 4, 7: 1, 6: 2, 4: 1, 2: 1}
-    assert {layers: GAAM(layers, 4).heads for layers in expected} == expected
+@pytest.mark.parametrize(
+    ("num_layers", "heads"),
+    [(40, 8), (24, 8), (16, 4), (12, 4), (7, 1), (6, 2), (4, 1), (2, 1)],
+)
+def test_default_heads_leave_three_layers_each(num_layers: int, heads: int) -> None:
+    assert GAAM(num_layers, 4).heads == heads
 
 
 def test_an_encoder_of_one_layer_is_refused_by_density_gates() -> None:
@@ -232,13 +276,13 @@ STANDARDISING = [
 
 
 @pytest.mark.parametrize("text", STANDARDISING)
-def test_what_layers_share_does_not_drown_what_they_differ_in(text: str) -> None:
-    """A feature far from zero in all layers, as language models have: float32 as float64."""
-    for shared in (0.0, 30.0, 1e3, 1e4):
-        attention = build_attention(parse_attention(text), L, D).eval()
-        x = (inputs() + shared).float()
-        weights = attention.attention_map(x)
-        exact = attention.double().attention_map(x.double())
-        assert weights is not None
-        assert exact is not None
-        torch.testing.assert_close(weights.double(), exact, rtol=0, atol=1e-5)
+@pytest.mark.parametrize("shared", [0.0, 30.0, 1e3, 1e4])
+def test_what_layers_share_does_not_drown_what_they_differ_in(
+    shared: float, text: str
+) -> None:
+    """Features far from zero in all layers, as language models have them."""
+    attention = build_attention(parse_attention(text), L, D).eval()
+    x = (inputs() + shared).float()
+    weights = existing_map(attention, x)
+    exact = existing_map(attention.double(), x.double())
+    torch.testing.assert_close(weights.double(), exact, rtol=0, atol=1e-5)

@@ -1,12 +1,11 @@
-"""What run.json says is read back into types, or refused with one message."""
+"""A run.json is read back into types, or refused with one message."""
 
 from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -92,74 +91,101 @@ def read_back(recipe: Recipe) -> Recipe:
 def test_every_setting_is_read_back(name: str) -> None:
     recipe = dataclasses.replace(RECIPE, **{name: OTHER_VALUES[name]})
     assert recipe != RECIPE
-    again = read_back(recipe)
-    assert again.to_dict() == recipe.to_dict()
+    copy = read_back(recipe)
+    assert copy.to_dict() == recipe.to_dict()
     if name == "groups":
         record = GroupsRecord(GROUPS.digest, GROUPS.source, GROUPS.kind)
         recipe = dataclasses.replace(recipe, groups=record)
-    assert again == recipe
-    assert str(again) == str(recipe)
+    assert copy == recipe
+    assert str(copy) == str(recipe)
 
 
 def test_a_fit_is_read_back_in_the_form_that_equivalent_recipes_share() -> None:
     head = parse_spec("lbfgs", "head")
     fit = dataclasses.replace(RECIPE, head=head, epochs=9, layers=(3,))
-    assert fit != read_back(fit) == fit.settled()
+    copy = read_back(fit)
+    assert copy != fit
+    assert copy == fit.settled()
 
 
-def change(*keys: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    def edit(content: dict[str, Any]) -> None:
-        for key in keys[:-1]:
-            content = content[key]
+MISSING = object()
+
+
+class Edit(NamedTuple):
+    """Another value at a place of run.json, and what the refusal says of it."""
+
+    keys: tuple[str, ...]
+    value: Any
+    message: str
+
+
+# fmt: off
+EDITS = {
+    "unknown setting": Edit(("recipe", "rate"), 1, "unknown key 'rate'"),
+    "missing setting": Edit(("recipe", "pool"), MISSING, "no key 'pool'"),
+    "half of the steps": Edit(("recipe", "lr"), MISSING, "no key 'lr'"),
+    "type of a setting": Edit(("recipe", "epochs"), "3", "'3', not int"),
+    "truth as a number": Edit(("recipe", "split_seed"), True, "not int"),
+    "choice": Edit(("recipe", "select"), "best", "one of val, last, test"),
+    "fold": Edit(("recipe", "fold"), "6/5", "not a fold such as 1/5"),
+    "layers": Edit(("recipe", "layers"), "9-1", "a range that rises"),
+    "recipe": Edit(("recipe",), [1], "'recipe' is"),
+    "groups": Edit(("groups",), {"kind": "column"}, "'groups.digest' is None"),
+    "cache": Edit(("cache", "rows"), MISSING, "'cache' has no key 'rows'"),
+    "rows": Edit(("cache", "rows", "train"), 1.5, "'cache.rows.train' is 1.5"),
+    "seed": Edit(("seeds",), [{"seed": 0}], "no key 'epoch'"),
+    "file": Edit(("files", "log.jsonl"), {"bytes": 1}, "no key 'sha256'"),
+    "tuning": Edit(("tuning",), {"seeds": "all"}, "'tuning.seeds' is 'all'"),
+    "unknown key": Edit(("colour",), "red", "unknown key 'colour'"),
+}
+# fmt: on
+
+
+def change_value(content: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
+    """Set the value at these keys, or delete it if it is MISSING."""
+    for key in keys[:-1]:
+        content = content[key]
+    if value is MISSING:
+        del content[keys[-1]]
+    else:
         content[keys[-1]] = value
 
-    return edit
 
-
-WRONG: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
-    "unknown setting": (change("recipe", "rate", value=1), "unknown key 'rate'"),
-    "missing setting": (lambda run: run["recipe"].pop("pool"), "no key 'pool'"),
-    "half of the steps": (lambda run: run["recipe"].pop("lr"), "no key 'lr'"),
-    "type of a setting": (change("recipe", "epochs", value="3"), "'3', not int"),
-    "truth as a number": (change("recipe", "split_seed", value=True), "not int"),
-    "choice": (change("recipe", "select", value="best"), "one of val, last, test"),
-    "fold": (change("recipe", "fold", value="6/5"), "not a fold such as 1/5"),
-    "layers": (change("recipe", "layers", value="9-1"), "a range that rises"),
-    "recipe": (change("recipe", value=[1]), "'recipe' is"),
-    "groups": (change("groups", value={"kind": "column"}), "'groups.digest' is None"),
-    "cache": (lambda run: run["cache"].pop("rows"), "'cache' has no key 'rows'"),
-    "rows": (change("cache", "rows", "train", value=1.5), "'cache.rows.train' is 1.5"),
-    "seed": (change("seeds", value=[{"seed": 0}]), "no key 'epoch'"),
-    "file": (change("files", "log.jsonl", value={"bytes": 1}), "no key 'sha256'"),
-    "tuning": (change("tuning", value={"seeds": "all"}), "'tuning.seeds' is 'all'"),
-    "unknown key": (change("colour", value="red"), "unknown key 'colour'"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_run_json_is_refused_with_one_message(
-    name: str, tmp_path: Path
-) -> None:
-    edit, expected = WRONG[name]
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    """A copy of a run of version 0.1."""
     golden = next((GOLDEN / "v0.1.0" / "runs").glob("gaam*"))
-    run = Path(shutil.copytree(golden, tmp_path / golden.name))
-    content = unsealed(read_json(run / "run.json"))
-    edit(content)
-    (run / "run.json").write_text(sealed_text(content))
+    return Path(shutil.copytree(golden, tmp_path / golden.name))
+
+
+def read_record(run_folder: Path) -> dict[str, Any]:
+    return dict(unsealed(read_json(run_folder / "run.json")))
+
+
+def write_record(run_folder: Path, content: dict[str, Any]) -> None:
+    (run_folder / "run.json").write_text(sealed_text(content))
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
+def test_a_wrong_run_json_is_refused_with_one_message(
+    edit: Edit, run_folder: Path
+) -> None:
+    content = read_record(run_folder)
+    change_value(content, edit.keys, edit.value)
+    write_record(run_folder, content)
     with pytest.raises(CacheError, match="is damaged") as refusal:
-        read_run(run)
-    assert expected in refusal.value.details["found"]
+        read_run(run_folder)
+    assert edit.message in refusal.value.details["found"]
     assert {"where", "to do"} <= refusal.value.details.keys()
 
 
-def test_a_plugin_need_not_be_installed_to_read_its_run(tmp_path: Path) -> None:
-    golden = next((GOLDEN / "v0.1.0" / "runs").glob("gaam*"))
-    run = Path(shutil.copytree(golden, tmp_path / golden.name))
-    content = unsealed(read_json(run / "run.json"))
-    content["attention"] = "theirs:rate=1e-05,warm=true,of=median"
+def test_a_plugin_need_not_be_installed_to_read_its_run(run_folder: Path) -> None:
+    content = read_record(run_folder)
+    attention = "theirs:rate=1e-05,warm=true,of=median"
+    content["attention"] = attention
     content["recipe"]["plugins"] = {"mechanism theirs": "their-package 1.0 0a1b"}
-    (run / "run.json").write_text(sealed_text(content))
-    read = read_run(run)
-    assert str(read.recipe.attention) == content["attention"]
-    assert read.to_dict()["recipe"] == content["recipe"]
-    assert read.title.startswith("theirs:rate=1e-05,warm=true,of=median + linear")
+    write_record(run_folder, content)
+    run = read_run(run_folder)
+    assert str(run.recipe.attention) == attention
+    assert run.to_dict()["recipe"] == content["recipe"]
+    assert run.title.startswith(f"{attention} + linear")

@@ -1,8 +1,9 @@
-"""Simulated experiments of which the truth is known: two mechanisms, their seeds, and test rows.
+"""Simulated experiments of which the truth is known.
 
-A mechanism is right on a row where ``row + own row + seed + noise + constant`` is above 0: rows are
-easy or hard for both (standard deviation 2), for each in its own way, seeds are better or worse on
-all rows, and the rest is luck. S seeds, N test rows.
+A mechanism is right on a row where ``row + own row + seed + noise + constant`` is above
+0. Rows are easy or hard for both of two mechanisms (standard deviation 2), and for each
+in its own way. Seeds are better or worse on all rows, and the rest is luck. S seeds,
+N test rows.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import scipy.optimize
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from gaam_decoder import stats
 
+Hits = NDArray[np.bool_]
 ROW = 2.0
 SEEDS = (2, 3, 6, 20)
 ROWS = (50, 300, 2000)
 DIFFERENCES = (0.0, 0.005, 0.02)
-_NODES, _WEIGHTS = np.polynomial.laguerre.laggauss(80)
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,14 +45,16 @@ class Scenario:
 
     def accuracy(self, shift: float, *, first: bool) -> float:
         """On all rows over all seeds."""
+        constant = self.constant + shift
         seed = self._seed(first=first)
-        at = self.constant + shift
-        spread = np.sqrt(
-            ROW**2 + self.own**2 + self.noise**2 + (0 if self.skewed else seed**2)
-        )
-        if not self.skewed:
-            return float(ndtr(at / spread))
-        return float(_WEIGHTS @ ndtr((at - seed * (_NODES - 1)) / spread))
+        row_variance = ROW**2 + self.own**2 + self.noise**2
+        if self.skewed:
+            # the mean over seeds, whose effect is exponentially distributed
+            nodes, weights = np.polynomial.laguerre.laggauss(80)
+            return float(
+                weights @ ndtr((constant - seed * (nodes - 1)) / np.sqrt(row_variance))
+            )
+        return float(ndtr(constant / np.sqrt(row_variance + seed**2)))
 
     def _seed(self, *, first: bool) -> float:
         return self.first_seed if first and self.first_seed is not None else self.seed
@@ -59,22 +65,37 @@ class Scenario:
         num_seeds: int,
         num_rows: int,
         shift: float,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[Hits, Hits]:
         """Hits of both, the first better by ``shift`` before it is right or wrong."""
-        normal = generator.standard_normal
-        row_N = ROW * normal(num_rows, np.float32)
+        row_N = ROW * generator.standard_normal(num_rows, np.float32)
+        first_SN = self._hits_of_one(
+            generator, row_N, num_seeds, self.constant + shift, self._seed(first=True)
+        )
+        second_SN = self._hits_of_one(
+            generator, row_N, num_seeds, self.constant, self._seed(first=False)
+        )
+        return first_SN, second_SN
 
-        def one(constant: float, first: bool) -> np.ndarray:
-            of_seed = generator.exponential(size=num_seeds) - 1 if self.skewed else None
-            seed_S = -of_seed if of_seed is not None else normal(num_seeds)
-            seed_S = constant + self._seed(first=first) * seed_S
-            own_N = row_N + self.own * normal(num_rows, np.float32)
-            latent_SN = own_N + seed_S.astype(np.float32)[:, None]
-            if self.noise:
-                latent_SN += self.noise * normal((num_seeds, num_rows), np.float32)
-            return latent_SN > 0
-
-        return one(self.constant + shift, True), one(self.constant, False)
+    def _hits_of_one(
+        self,
+        generator: np.random.Generator,
+        row_N: NDArray[np.float32],
+        num_seeds: int,
+        constant: float,
+        seed: float,
+    ) -> Hits:
+        num_rows = len(row_N)
+        if self.skewed:
+            effect_S = -(generator.exponential(size=num_seeds) - 1)
+        else:
+            effect_S = generator.standard_normal(num_seeds)
+        seed_S = (constant + seed * effect_S).astype(np.float32)
+        own_N = self.own * generator.standard_normal(num_rows, np.float32)
+        latent_SN = row_N + own_N + seed_S[:, None]
+        if self.noise:
+            noise_SN = generator.standard_normal((num_seeds, num_rows), np.float32)
+            latent_SN += self.noise * noise_SN
+        return np.asarray(latent_SN > 0)
 
 
 SCENARIOS = {
@@ -94,14 +115,14 @@ SCENARIOS = {
 
 @cache
 def shift_of(name: str, difference: float) -> float:
-    """By how much the first has to be better to be right on such a share of rows more."""
+    """By how much the first has to be better to be right on such a share more."""
     scenario = SCENARIOS[name]
-    right = scenario.accuracy(0.0, first=False)
+    accuracy = scenario.accuracy(0.0, first=False)
 
-    def too_much(shift: float) -> float:
-        return scenario.accuracy(shift, first=True) - right - difference
+    def excess(shift: float) -> float:
+        return scenario.accuracy(shift, first=True) - accuracy - difference
 
-    return float(scipy.optimize.brentq(too_much, -20.0, 20.0, xtol=1e-10))
+    return float(scipy.optimize.brentq(excess, -20.0, 20.0, xtol=1e-10))
 
 
 def differences_of(name: str) -> list[float]:
@@ -110,55 +131,54 @@ def differences_of(name: str) -> list[float]:
     return [difference for difference in DIFFERENCES if difference < most - 1e-4]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Rates:
-    """How many of so many repetitions said what."""
+    """In how many of so many repetitions something was true."""
 
     repetitions: int
-    found: int
+    found: int = 0
     """p below 0.05."""
-    found_by_seeds: int
+    found_by_seeds: int = 0
     """p of the sign-flip test over seeds alone below 0.05."""
-    held: int
+    held: int = 0
     """The difference in its interval."""
-    equivalent: int
+    equivalent: int = 0
     """Equivalent within the true difference, which is false."""
-    accuracy_held: int
+    accuracy_held: int = 0
     """The accuracy of the second in its interval."""
 
-    def __add__(self, other: Rates) -> Rates:
-        """Of both together."""
-        return Rates(
-            **{n: getattr(self, n) + getattr(other, n) for n in Rates.__slots__}
-        )
+    def count(self, claim: stats.Claim, difference: float) -> None:
+        """Count a claim about mechanisms with this true difference."""
+        assert claim.p is not None
+        assert claim.interval is not None
+        low, high = claim.interval
+        sign_flip = claim.on_these_rows.sign_flip
+        self.found += claim.p < stats.ALPHA
+        self.found_by_seeds += sign_flip is not None and sign_flip.p < stats.ALPHA
+        self.held += low - ROUNDING <= difference <= high + ROUNDING
 
 
 def simulate(
     name: str, difference: float, num_seeds: int, num_rows: int, repetitions: int
 ) -> Rates:
     """Repeat an experiment, always the same ones."""
-    scenario, shift = SCENARIOS[name], shift_of(name, difference)
+    scenario = SCENARIOS[name]
+    shift = shift_of(name, difference)
     key = [*name.encode(), int(1000 * difference), num_seeds, num_rows]
     generator = np.random.default_rng(key)
-    right = scenario.accuracy(0.0, first=False)
-    counts = dict.fromkeys(Rates.__slots__, 0) | {"repetitions": repetitions}
+    true_accuracy = scenario.accuracy(0.0, first=False)
+    rates = Rates(repetitions=repetitions)
     for _ in range(repetitions):
-        hits = scenario.hits(generator, num_seeds, num_rows, shift)
-        claim = stats.claim(*hits, margin=difference or stats.MARGIN)
-        accuracy = stats.two_level_interval(hits[1])
-        assert claim.p is not None
-        assert claim.interval is not None
+        first_SN, second_SN = scenario.hits(generator, num_seeds, num_rows, shift)
+        claim = stats.claim(first_SN, second_SN, margin=difference or stats.MARGIN)
+        rates.count(claim, difference)
         assert claim.p_equivalent is not None
-        assert accuracy is not None
-        by_seeds = claim.on_these_rows.sign_flip
-        counts["found"] += claim.p < stats.ALPHA
-        counts["found_by_seeds"] += by_seeds is not None and by_seeds.p < stats.ALPHA
-        counts["held"] += (
-            claim.interval[0] - 1e-9 <= difference <= claim.interval[1] + 1e-9
-        )
-        counts["equivalent"] += claim.p_equivalent < stats.ALPHA
-        counts["accuracy_held"] += accuracy[0] <= right <= accuracy[1]
-    return Rates(**counts)
+        rates.equivalent += claim.p_equivalent < stats.ALPHA
+        interval = stats.two_level_interval(second_SN)
+        assert interval is not None
+        low, high = interval
+        rates.accuracy_held += low <= true_accuracy <= high
+    return rates
 
 
 def cells(name: str) -> Iterator[tuple[float, int, int]]:
@@ -170,21 +190,18 @@ def cells(name: str) -> Iterator[tuple[float, int, int]]:
 
 
 def swapped(name: str, num_seeds: int, num_rows: int, repetitions: int) -> Rates:
-    """Of one pair of mechanisms, on every row which is called which is drawn by lot.
+    """Rates of one pair of mechanisms that are swapped on rows drawn by lot.
 
-    Then there is no difference, however much their answers differ. The accuracies are not asked.
+    Then there is no difference, however much their answers differ. Accuracies and
+    equivalence are not counted.
     """
     generator = np.random.default_rng([*name.encode(), num_seeds, num_rows])
     shift = shift_of(name, differences_of(name)[-1])
-    one, other = SCENARIOS[name].hits(generator, num_seeds, num_rows, shift)
-    counts = dict.fromkeys(Rates.__slots__, 0) | {"repetitions": repetitions}
+    first_SN, second_SN = SCENARIOS[name].hits(generator, num_seeds, num_rows, shift)
+    rates = Rates(repetitions=repetitions)
     for _ in range(repetitions):
         swap_N = generator.random(num_rows) < 0.5
-        claim = stats.claim(np.where(swap_N, other, one), np.where(swap_N, one, other))
-        assert claim.p is not None
-        assert claim.interval is not None
-        by_seeds = claim.on_these_rows.sign_flip
-        counts["found"] += claim.p < stats.ALPHA
-        counts["found_by_seeds"] += by_seeds is not None and by_seeds.p < stats.ALPHA
-        counts["held"] += claim.interval[0] <= 0 <= claim.interval[1]
-    return Rates(**counts)
+        one_SN: Any = np.where(swap_N, second_SN, first_SN)
+        other_SN: Any = np.where(swap_N, first_SN, second_SN)
+        rates.count(stats.claim(one_SN, other_SN), 0.0)
+    return rates

@@ -1,9 +1,9 @@
-"""Simulated experiments of which every score is known: two mechanisms, seeds, and test rows.
+"""Simulated experiments of which every score is known.
 
-The logit of a class is ``strength [it is right] + row + own row + noise``: rows are easy or hard
-for both mechanisms and for each in its own way; the strength is that of the mechanism and of its
-seed. A sharpness multiplies all logits: probabilities that are too sure. S seeds, N test rows, C
-classes.
+The logit of a class is ``strength [it is right] + row + own row + noise``. Rows are
+easy or hard for both of two mechanisms, and for each in its own way. The strength is
+that of the mechanism and of its seed. A sharpness multiplies all logits: it makes
+probabilities that are too sure. S seeds, N test rows, C classes, Z two mechanisms.
 """
 
 from __future__ import annotations
@@ -12,22 +12,29 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from gaam_cache.common import plugins
-from gaam_decoder.stats.claims import Claim
+from gaam_decoder import stats
 from gaam_decoder.stats.scored import Scored, claim_by_score, interval_by_score
 from gaam_decoder.stats.scores import Answers, Score
 
+Floats = NDArray[np.float64]
+Logits = NDArray[np.float32]
+Labels = NDArray[np.int64]
 PACKAGE = "gaam_decoder.stats.scores"
+SCORES = tuple(plugins.names(PACKAGE))
 SIZES = ((2, 50), (3, 300), (6, 50), (6, 300), (6, 2000), (20, 300))
 """Seeds and test rows."""
-TRUTH_SEEDS, TRUTH_ROWS = 16, 30_000
+TRUTH_SEEDS = 16
+TRUTH_ROWS = 30_000
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
-    """Shares of the classes, standard deviations, and what is better of the first mechanism."""
+    """Shares of the classes, standard deviations, and what the first has more."""
 
     shares: tuple[float, ...]
     strength: float = 4.0
@@ -43,28 +50,28 @@ class Scenario:
     def logits(
         self,
         generator: np.random.Generator,
-        label_N: np.ndarray,
-        seed_ZS: np.ndarray,
+        label_N: Labels,
+        seed_ZS: Floats,
         differ: bool,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[Logits, Logits]:
         """Of both, (S, N, C)."""
-        shape = len(label_N), len(self.shares)
-        normal = generator.standard_normal
-        row_NC = 1.5 * normal(shape)
-        right_NC = np.eye(shape[1])[label_N]
-        found = []
-        for first, seed_S in zip((True, False), seed_ZS, strict=True):
-            strength_S = (
-                self.strength
-                + self.seed * seed_S
-                + (self.shift if first and differ else 0)
-            )
-            own_NC = row_NC + self.own * normal(shape)
-            logits = own_NC + self.noise * normal((len(seed_S), *shape))
-            logits += strength_S[:, None, None] * right_NC
-            sharp = self.sharpness * (self.sharper if first and differ else 1.0)
-            found.append((sharp * logits).astype(np.float32))
-        return found[0], found[1]
+        shape = (len(label_N), len(self.shares))
+        row_NC = 1.5 * generator.standard_normal(shape)
+        right_NC = np.eye(len(self.shares))[label_N]
+
+        def logits_of_one(seed_S: Floats, shift: float, sharpness: float) -> Logits:
+            strength_S = self.strength + self.seed * seed_S + shift
+            own_NC = row_NC + self.own * generator.standard_normal(shape)
+            noise_SNC = generator.standard_normal((len(seed_S), *shape))
+            logits_SNC = own_NC + self.noise * noise_SNC
+            logits_SNC += strength_S[:, None, None] * right_NC
+            return (sharpness * logits_SNC).astype(np.float32)
+
+        shift = self.shift if differ else 0.0
+        sharper = self.sharper if differ else 1.0
+        first_SNC = logits_of_one(seed_ZS[0], shift, self.sharpness * sharper)
+        second_SNC = logits_of_one(seed_ZS[1], 0.0, self.sharpness)
+        return first_SNC, second_SNC
 
 
 SCENARIOS = {
@@ -80,94 +87,121 @@ SCENARIOS = {
 }
 
 
-SCORES: dict[str, Score] = {
-    name: plugins.load(PACKAGE, name, kind="score")() for name in plugins.names(PACKAGE)
-}
+@cache
+def score_named(name: str) -> Score:
+    """The score with this name."""
+    score: Score = plugins.load(PACKAGE, name, kind="score")()
+    return score
 
 
-def scored(score: Score, answers: list[Answers]) -> Scored | None:
-    """Of all seeds."""
-    found = [score.of(one) for one in answers]
-    if any(one is None for one in found):
-        return None
-    why = next((why for one in answers if (why := score.why_no_claim(one))), "")
-    rows = [one.by_row for one in found]
-    return Scored.of(found, None if rows[0] is None else np.stack(rows), why)
+def score_of_seeds(score: Score, answers_by_seed: list[Answers]) -> Scored | None:
+    """The score of all seeds; None if one of them has none."""
+    seed_scores = []
+    rows = []
+    reason = ""
+    for answers in answers_by_seed:
+        seed_score = score.of(answers)
+        if seed_score is None:
+            return None
+        seed_scores.append(seed_score)
+        if seed_score.by_row is not None:
+            rows.append(seed_score.by_row)
+        # the first reason is the one of all seeds
+        reason = reason or score.why_no_claim(answers)
+    by_row_SN = np.stack(rows) if rows else None
+    return Scored.of(seed_scores, by_row_SN, reason)
 
 
 @cache
 def truth(name: str) -> dict[str, tuple[float, float]]:
-    """Of every score its value of the first, where they differ, and of the second.
+    """Of every score the value of the first, where they differ, and of the second.
 
     Over seeds at the quantiles of their distribution, each on rows of its own.
     """
     scenario = SCENARIOS[name]
     generator = np.random.default_rng([*name.encode()])
     quantile_S = ndtri((np.arange(TRUTH_SEEDS) + 0.5) / TRUTH_SEEDS)
-    sums = {score: np.zeros(2) for score in SCORES}
     count_C = np.round(TRUTH_ROWS * np.array(scenario.shares)).astype(int)
     label_N = np.repeat(np.arange(len(count_C)), count_C)
+    sums = {score: np.zeros(2) for score in SCORES}
     for quantile in quantile_S:
-        both = scenario.logits(generator, label_N, np.full((2, 1), quantile), True)
-        answers = [Answers(logits[0], label_N) for logits in both]
-        for key, score in SCORES.items():
-            values = [score.value(one) for one in answers]
-            if values[0] is not None:
-                sums[key] += np.array(values) / TRUTH_SEEDS
-    return {key: (float(a), float(b)) for key, (a, b) in sums.items()}
+        seed_ZS = np.full((2, 1), quantile)
+        first_SNC, second_SNC = scenario.logits(generator, label_N, seed_ZS, True)
+        for score, sum_Z in sums.items():
+            first = score_named(score).value(Answers(first_SNC[0], label_N))
+            second = score_named(score).value(Answers(second_SNC[0], label_N))
+            if first is not None and second is not None:
+                sum_Z += np.array([first, second]) / TRUTH_SEEDS
+    return {score: (float(sum_Z[0]), float(sum_Z[1])) for score, sum_Z in sums.items()}
 
 
 @dataclass(kw_only=True, slots=True)
 class Rates:
-    """How many of so many repetitions said what; those that claim nothing are ``silent``."""
+    """In how many of so many repetitions something was true."""
 
     repetitions: int = 0
     silent: int = 0
+    """Nothing is claimed."""
     found: int = 0
+    """A difference."""
     held: int = 0
+    """The difference in its interval."""
     equivalent: int = 0
+    """Equivalent within the true difference, which is false."""
     value_held: int = 0
+    """The value of the second in its interval."""
     with_value: int = 0
+    """The value of the second has an interval."""
 
     @property
     def claimed(self) -> int:
         """Repetitions with a claim."""
         return self.repetitions - self.silent
 
+    def count_claim(self, claim: stats.Claim, difference: float) -> None:
+        """Count a claim about mechanisms with this true difference."""
+        self.repetitions += 1
+        if claim.p is None or claim.interval is None or claim.p_equivalent is None:
+            self.silent += 1
+            return
+        low, high = claim.interval
+        self.found += claim.p < stats.ALPHA
+        self.held += low - ROUNDING <= difference <= high + ROUNDING
+        self.equivalent += claim.p_equivalent < stats.ALPHA
+
+    def count_value(self, interval: tuple[float, float] | None, value: float) -> None:
+        """Count the interval of the score of a mechanism with this true value."""
+        if interval is not None:
+            low, high = interval
+            self.with_value += 1
+            self.value_held += low <= value <= high
+
 
 def simulate(
     name: str, size: tuple[int, int], repetitions: int, *, differ: bool
 ) -> dict[str, Rates]:
     """Repeat an experiment, always the same ones."""
-    scenario, (num_seeds, num_rows) = SCENARIOS[name], size
+    scenario = SCENARIOS[name]
+    num_seeds, num_rows = size
     generator = np.random.default_rng([*name.encode(), *size, int(differ)])
-    rates = {key: Rates() for key in SCORES}
+    rates = {score: Rates() for score in SCORES}
     for _ in range(repetitions):
         label_N = generator.choice(len(scenario.shares), num_rows, p=scenario.shares)
         seed_ZS = generator.standard_normal((2, num_seeds))
-        both = [
-            [Answers(logits_NC, label_N) for logits_NC in logits_SNC]
-            for logits_SNC in scenario.logits(generator, label_N, seed_ZS, differ)
-        ]
-        for key, score in SCORES.items():
-            mine, theirs = (scored(score, answers) for answers in both)
-            if mine is None or theirs is None:
+        first_SNC, second_SNC = scenario.logits(generator, label_N, seed_ZS, differ)
+        first_answers = [Answers(logits_NC, label_N) for logits_NC in first_SNC]
+        second_answers = [Answers(logits_NC, label_N) for logits_NC in second_SNC]
+        for name_of_score in SCORES:
+            score = score_named(name_of_score)
+            first = score_of_seeds(score, first_answers)
+            second = score_of_seeds(score, second_answers)
+            if first is None or second is None:
                 continue
-            a, b = truth(name)[key]
-            difference = a - b if differ else 0.0
+            first_value, second_value = truth(name)[name_of_score]
+            difference = first_value - second_value if differ else 0.0
             margin = max(abs(difference), 1e-6) if differ else score.margin
-            made: Claim = claim_by_score(score, mine, theirs, margin=margin)
-            rate = rates[key]
-            rate.repetitions += 1
-            if (held := interval_by_score(score, theirs)) is not None:
-                rate.with_value += 1
-                rate.value_held += held[0] <= b <= held[1]
-            if made.p is None or made.interval is None or made.p_equivalent is None:
-                rate.silent += 1
-                continue
-            rate.found += made.p < 0.05
-            rate.held += (
-                made.interval[0] - 1e-9 <= difference <= made.interval[1] + 1e-9
-            )
-            rate.equivalent += made.p_equivalent < 0.05
-    return {key: rate for key, rate in rates.items() if rate.repetitions}
+            claim = claim_by_score(score, first, second, margin=margin)
+            rate = rates[name_of_score]
+            rate.count_claim(claim, difference)
+            rate.count_value(interval_by_score(score, second), second_value)
+    return {score: rate for score, rate in rates.items() if rate.repetitions}

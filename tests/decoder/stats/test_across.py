@@ -1,4 +1,4 @@
-"""One verdict over many data sets: independent references, and how often it is wrong."""
+"""One verdict over many data sets: references, and how often it is wrong."""
 
 from __future__ import annotations
 
@@ -88,6 +88,7 @@ def test_data_sets_that_agree_by_chance_are_not_surer_than_their_own_errors() ->
     assert answer.interval is not None
     low, high = answer.interval
     assert high - low == pytest.approx(2 * 1.96 * 0.01 / 6**0.5, rel=1e-4)
+    assert answer.std_error is not None
     assert answer.p == pytest.approx(2 * t.sf(answer.difference / answer.std_error, 5))
 
 
@@ -141,12 +142,12 @@ def test_encoders_of_one_data_set_are_one_unit() -> None:
     """Three encoders that err alike say no more than one of them."""
     claims = {f"set {place}": claim_on(0.6 + place / 100) for place in range(6)}
     thrice = {name: [claim] * 3 for name, claim in claims.items()}
-    of_three = stats.across(thrice)
-    of_one = stats.across(claims)
-    assert of_three.difference == pytest.approx(of_one.difference)
-    assert of_three.interval == pytest.approx(of_one.interval)
-    assert of_three.prediction == pytest.approx(of_one.prediction)
-    assert of_three.p_equivalent == pytest.approx(of_one.p_equivalent)
+    answer_of_three = stats.across(thrice)
+    answer_of_one = stats.across(claims)
+    assert answer_of_three.difference == pytest.approx(answer_of_one.difference)
+    assert answer_of_three.interval == pytest.approx(answer_of_one.interval)
+    assert answer_of_three.prediction == pytest.approx(answer_of_one.prediction)
+    assert answer_of_three.p_equivalent == pytest.approx(answer_of_one.p_equivalent)
 
 
 def test_a_lower_loss_is_a_better_mechanism() -> None:
@@ -160,6 +161,8 @@ def test_answers_are_corrected_by_holm_and_those_without_a_test_stay() -> None:
     strong = combine(sets_of([(0.03 + place / 1000, 1e-5) for place in range(6)]))
     weak = combine(sets_of([(0.01, 1e-5), (-0.012, 1e-5)] * 3))
     few = combine(sets_of([(0.03, 1e-5)] * 2))
+    assert strong.p is not None
+    assert weak.p is not None
     corrected = across_corrected([weak, few, strong])
     assert corrected[1] is few
     assert corrected[2].p_holm == pytest.approx(2 * strong.p)

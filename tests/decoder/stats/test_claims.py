@@ -1,6 +1,7 @@
-"""What is said of two mechanisms, against definitions, laws and other implementations.
+"""Claims about two mechanisms, against definitions, laws and other implementations.
 
-``tests/contract/test_6_verdicts.py`` computes p, intervals and equivalence from their definitions.
+``tests/contract/test_6_verdicts.py`` computes p, intervals and equivalence from their
+definitions. S seeds, N rows.
 """
 
 from __future__ import annotations
@@ -8,22 +9,25 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import scipy.stats
+from numpy.typing import NDArray
 
 from gaam_decoder import stats
 from gaam_decoder.stats import LEAST_SEEDS, Claim, claim
 from gaam_decoder.stats.limits import Limits
 from gaam_decoder.stats.paired import FEW, sign_flip_of_rows
 
+Hits = NDArray[np.bool_]
 SHAPES = [(2, 2), (2, 9), (2, 300), (3, 40), (6, 12), (6, 300), (8, 1000), (21, 60)]
+SHIFTS = [0.0, 0.05, 0.3, 1.5]
 OPPOSITE = {"better": "worse", "worse": "better", "equivalent": "equivalent"}
 
 
-def latent(
+def simulated_hits(
     generator: np.random.Generator,
     num_seeds: int,
     num_rows: int,
@@ -33,247 +37,373 @@ def latent(
     seeds: float = 0.1,
     noise: float = 0.5,
     ease: float = 2.0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Hits of two mechanisms: rows are easy or hard for both, and for each in its own way."""
-    easy = generator.normal(ease, 2, (1, num_rows))
+) -> tuple[Hits, Hits]:
+    """Hits of two mechanisms, the first better by the shift.
 
-    def one(better: float) -> np.ndarray:
-        rows = own * generator.normal(0, 1, (1, num_rows))
-        of_seed = seeds * generator.normal(0, 1, (num_seeds, 1))
-        rest = noise * generator.normal(0, 1, (num_seeds, num_rows))
-        return easy + rows + of_seed + rest + better > 0
+    Rows are easy or hard for both, and for each in its own way.
+    """
+    easy_N = generator.normal(ease, 2, (1, num_rows))
 
-    return one(shift), one(0.0)
+    def hits_of_one(better: float) -> Hits:
+        own_N = own * generator.normal(0, 1, (1, num_rows))
+        seed_S = seeds * generator.normal(0, 1, (num_seeds, 1))
+        noise_SN = noise * generator.normal(0, 1, (num_seeds, num_rows))
+        return np.asarray(easy_N + own_N + seed_S + noise_SN + better > 0)
+
+    first_SN = hits_of_one(shift)
+    second_SN = hits_of_one(0.0)
+    return first_SN, second_SN
 
 
-def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+class Pair(NamedTuple):
+    """What two mechanisms answered to the same rows."""
+
+    first_SN: Any
+    second_SN: Any
+
+
+def pairs() -> dict[str, Pair]:
     """Hits of all sizes: as bits, and as shares of several tests."""
     generator = np.random.default_rng(0)
-    for shape, shift in itertools.product(SHAPES, (0.0, 0.05, 0.3, 1.5)):
-        one, other = latent(
-            generator, *shape, shift=shift, noise=generator.choice([0.0, 0.5])
+    pairs = {}
+    for shape, shift in itertools.product(SHAPES, SHIFTS):
+        noise = generator.choice([0.0, 0.5])
+        first_SN, second_SN = simulated_hits(
+            generator, *shape, shift=shift, noise=noise
         )
-        yield one, other
-        yield one * generator.integers(1, 6, (1, shape[1])) / 5, other
+        share_N = generator.integers(1, 6, (1, shape[1])) / 5
+        pairs[f"{shape}, shift {shift}"] = Pair(first_SN, second_SN)
+        pairs[f"{shape}, shift {shift}, shares"] = Pair(first_SN * share_N, second_SN)
+    return pairs
 
 
-def numbers(found: Claim) -> list[float]:
-    here = found.on_these_rows
-    bounds = [*(found.interval or ()), *(here.interval or ())]
-    values = [found.p, found.p_equivalent, here.p_equivalent, here.std, here.detectable]
-    values += [here.sign_flip.p if here.sign_flip else None, found.difference, *bounds]
+def p_values(result: Claim) -> list[float]:
+    """Numbers that do not depend on which mechanism is the first; -1: there is none."""
+    on_rows = result.on_these_rows
+    values = [
+        result.p,
+        result.p_equivalent,
+        on_rows.p_equivalent,
+        on_rows.std,
+        on_rows.detectable,
+        None if on_rows.sign_flip is None else on_rows.sign_flip.p,
+    ]
     return [-1.0 if value is None else value for value in values]
 
 
+def signed_numbers(result: Claim) -> list[float]:
+    """The difference, and the limits of both intervals."""
+    assert result.interval is not None
+    assert result.on_these_rows.interval is not None
+    return [result.difference, *result.interval, *result.on_these_rows.interval]
+
+
 def test_swapping_the_two_negates_the_difference_and_changes_no_p() -> None:
-    seen = set()
-    for one, other in pairs():
-        found, swapped = claim(one, other, margin=0.05), claim(other, one, margin=0.05)
-        *p, difference, low, high, here_low, here_high = numbers(found)
-        expected = [*p, -difference, -high, -low, -here_high, -here_low]
-        np.testing.assert_allclose(numbers(swapped), expected, rtol=1e-9, atol=1e-12)
-        assert swapped.verdict == OPPOSITE.get(found.verdict, "undecided")
-        assert swapped.seeds_to_decide == found.seeds_to_decide
-        assert swapped.rows_to_decide == found.rows_to_decide
-        seen.add(found.verdict)
-    assert seen == {"better", "worse", "equivalent", "undecided"}, (
-        "the loop goes through all"
-    )
+    verdicts = set()
+    for name, (first_SN, second_SN) in pairs().items():
+        result = claim(first_SN, second_SN, margin=0.05)
+        swapped = claim(second_SN, first_SN, margin=0.05)
+        difference, low, high, low_on_rows, high_on_rows = signed_numbers(result)
+        negated = [-difference, -high, -low, -high_on_rows, -low_on_rows]
+        for numbers, expected in (
+            (p_values(swapped), p_values(result)),
+            (signed_numbers(swapped), negated),
+        ):
+            np.testing.assert_allclose(
+                numbers, expected, rtol=1e-9, atol=1e-12, err_msg=name
+            )
+        assert swapped.verdict == OPPOSITE.get(result.verdict, "undecided"), name
+        assert swapped.seeds_to_decide == result.seeds_to_decide, name
+        assert swapped.rows_to_decide == result.rows_to_decide, name
+        verdicts.add(result.verdict)
+    assert verdicts == {"better", "worse", "equivalent", "undecided"}
 
 
 def test_what_is_identical_is_never_better_or_worse() -> None:
-    for one, _ in pairs():
-        found = claim(one, one, margin=0.005)
-        assert (found.p, found.difference) == (1, 0)
-        assert found.verdict in ("equivalent", "undecided")
-        assert found.interval is not None
-        assert found.interval[0] == pytest.approx(-found.interval[1])
-        assert found.interval[1] > 0, (
-            "rows that did not differ do not show that none would"
-        )
-    # what was never seen in N rows is rarer than -ln(0.05) / N, and not surely rarer than that
-    for num_rows in (200, 5000):
-        same = np.ones((6, num_rows), bool)
-        limit = -math.log(0.05) / num_rows
-        assert claim(same, same, margin=1.02 * limit).verdict == "equivalent"
-        undecided = claim(same, same, margin=0.98 * limit)
-        assert (undecided.verdict, undecided.seeds_to_decide) == ("undecided", None)
-        assert undecided.rows_to_decide == pytest.approx(num_rows / 0.98, rel=0.1)
+    for name, (first_SN, _) in pairs().items():
+        result = claim(first_SN, first_SN, margin=0.005)
+        assert result.p == 1, name
+        assert result.difference == 0, name
+        assert result.verdict in ("equivalent", "undecided"), name
+        assert result.interval is not None, name
+        low, high = result.interval
+        assert low == pytest.approx(-high), name
+        # rows that did not differ do not show that none would
+        assert high > 0, name
 
 
-def test_the_interval_holds_0_exactly_where_nothing_is_found() -> None:
+@pytest.mark.parametrize("num_rows", [200, 5000])
+def test_identical_answers_are_equivalent_where_there_are_enough_rows(
+    num_rows: int,
+) -> None:
+    """What was never seen in N rows is surely rarer than -ln(0.05) / N, and no less."""
+    same_SN = np.ones((6, num_rows), bool)
+    limit = -math.log(0.05) / num_rows
+    assert claim(same_SN, same_SN, margin=1.02 * limit).verdict == "equivalent"
+    undecided = claim(same_SN, same_SN, margin=0.98 * limit)
+    assert undecided.verdict == "undecided"
+    assert undecided.seeds_to_decide is None
+    assert undecided.rows_to_decide == pytest.approx(num_rows / 0.98, rel=0.1)
+
+
+def test_the_interval_holds_0_exactly_where_no_difference_is_significant() -> None:
     generator = np.random.default_rng(3)
-    count = {True: 0, False: 0}
+    num_significant = 0
     for trial in range(300):
         shape = SHAPES[trial % len(SHAPES)]
         shift = generator.choice([0, 0, 0.1, 0.3, 1.0]) * generator.choice([-1, 1])
         noise, own = generator.choice([0.0, 0.1, 1.0], 2)
-        one, other = latent(
-            generator, *shape, shift=shift, noise=noise, own=own, ease=1 + trial % 4
+        ease = 1 + trial % 4
+        first_SN, second_SN = simulated_hits(
+            generator, *shape, shift=shift, noise=noise, own=own, ease=ease
         )
-        weight = generator.integers(1, 6, (1, shape[1])) / 5 if trial % 3 == 0 else True
-        found = claim(one * weight, other * weight)
-        assert found.p is not None
-        assert found.interval is not None
-        low, high = found.interval
-        assert -1 <= low <= found.difference + 1e-12
-        assert found.difference - 1e-12 <= high <= 1
-        assert 0 < found.p <= 1
-        assert (found.p >= stats.ALPHA) == (low <= 0 <= high), (shape, found)
-        count[bool(found.p >= stats.ALPHA)] += 1
-    assert min(count.values()) > 25
+        weight_N: Any = np.ones((1, shape[1]), bool)
+        if trial % 3 == 0:
+            weight_N = generator.integers(1, 6, (1, shape[1])) / 5
+        result = claim(first_SN * weight_N, second_SN * weight_N)
+        assert result.p is not None
+        assert result.interval is not None
+        low, high = result.interval
+        assert -1 <= low <= result.difference + 1e-12
+        assert result.difference - 1e-12 <= high <= 1
+        assert 0 < result.p <= 1
+        is_significant = result.p < stats.ALPHA
+        assert is_significant == (not low <= 0 <= high), (shape, result)
+        num_significant += is_significant
+    assert 25 < num_significant < 275, "both are tried"
 
 
-def test_the_exact_test_over_rows_equals_scipys_permutation_test_and_mcnemar() -> None:
-    generator = np.random.default_rng(0)
-    for num_rows in range(2, 12):
-        for shares in (1, 5):
-            difference_N = generator.integers(-4, 5, num_rows)
-            difference_N[0] = 3
-            values = difference_N if shares == 1 else difference_N / shares
-            expected = scipy.stats.permutation_test(
-                (values.astype(float),),
-                lambda d, axis: np.round(d.sum(axis), 9),
-                permutation_type="samples",
-                n_resamples=np.inf,
-                vectorized=True,
-            )
-            assert sign_flip_of_rows(values) == pytest.approx(
-                expected.pvalue, abs=1e-12
-            )
-    for num_rows in (5, 60, 400):  # seeds that do not differ
-        one, other = generator.random((2, num_rows)) < 0.9
-        found = sign_flip_of_rows(6 * (one.astype(int) - other))
-        only = int((one & ~other).sum()), int((other & ~one).sum())
-        expected = scipy.stats.binomtest(only[0], sum(only)).pvalue if sum(only) else 1
-        assert found == pytest.approx(expected)
+def sums_of_rows(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    return np.round(values.sum(axis), 9)
+
+
+@pytest.mark.parametrize("scale", [1, 5], ids=["whole numbers", "fifths"])
+@pytest.mark.parametrize("num_rows", range(2, 12))
+def test_the_exact_test_over_rows_is_scipys_permutation_test(
+    num_rows: int, scale: int
+) -> None:
+    generator = np.random.default_rng([num_rows, scale])
+    difference_N = generator.integers(-4, 5, num_rows)
+    difference_N[0] = 3
+    value_N = difference_N if scale == 1 else difference_N / scale
+    expected = scipy.stats.permutation_test(
+        (value_N.astype(float),),
+        sums_of_rows,
+        permutation_type="samples",
+        n_resamples=np.inf,
+        vectorized=True,
+    )
+    assert sign_flip_of_rows(value_N) == pytest.approx(expected.pvalue, abs=1e-12)
+
+
+@pytest.mark.parametrize("num_rows", [5, 60, 400])
+def test_the_exact_test_over_rows_of_equal_seeds_is_mcnemars(num_rows: int) -> None:
+    first_N, second_N = np.random.default_rng(0).random((2, num_rows)) < 0.9
+    p = sign_flip_of_rows(6 * (first_N.astype(int) - second_N))
+    only_first = int((first_N & ~second_N).sum())
+    num_different = int((first_N != second_N).sum())
+    if num_different:
+        expected = scipy.stats.binomtest(only_first, num_different).pvalue
+    else:
+        expected = 1
+    assert p == pytest.approx(expected)
+
+
+def test_the_exact_test_over_rows_says_nothing_of_equal_or_many_rows() -> None:
     assert sign_flip_of_rows(np.zeros(50, int)) == 1
     assert sign_flip_of_rows(np.ones(FEW, int)) == 0, "many rows: it has no say"
 
 
-def test_a_claim_needs_six_seeds_and_rows_that_differ() -> None:
-    for num_seeds in range(1, LEAST_SEEDS):
-        for baseline in (
-            np.zeros((num_seeds, 500), bool),
-            np.ones((num_seeds, 500), bool),
-        ):
-            found = claim(np.ones((num_seeds, 500), bool), baseline, margin=0.4)
-            assert found.verdict == found.on_these_rows.verdict == "undecided"
-            assert found.significant is found.negligible is False
-            assert found.rows_to_decide is None, "no number of rows makes up for seeds"
-    sure = claim(np.ones((LEAST_SEEDS, 500), bool), np.zeros((LEAST_SEEDS, 500), bool))
-    assert sure.verdict == sure.on_these_rows.verdict == "better"
-    for num_seeds in (6, 200):  # the same two rows: of other rows no seed says anything
-        other = np.ones((num_seeds, 300), bool)
-        other[:, :2] = False
-        found = claim(np.ones((num_seeds, 300), bool), other)
-        assert (found.verdict, found.on_these_rows.verdict) == ("undecided", "better")
-        assert found.seeds_to_decide is None
-        assert found.rows_to_decide is not None
-    for shape in ((1, 1), (1, 50), (6, 1)):
-        found = claim(np.ones(shape, bool), np.zeros(shape, bool))
-        assert (found.p, found.interval, found.p_equivalent) == (None, None, None)
-        assert (found.difference, found.verdict) == (1, "undecided")
+@pytest.mark.parametrize("baseline", [False, True], ids=["all wrong", "all right"])
+@pytest.mark.parametrize("num_seeds", range(1, LEAST_SEEDS))
+def test_fewer_than_six_seeds_allow_no_claim(num_seeds: int, baseline: bool) -> None:
+    right_SN = np.ones((num_seeds, 500), bool)
+    result = claim(right_SN, np.full((num_seeds, 500), baseline), margin=0.4)
+    assert result.verdict == result.on_these_rows.verdict == "undecided"
+    assert result.significant is False
+    assert result.negligible is False
+    assert result.rows_to_decide is None, "no number of rows makes up for seeds"
 
 
-def test_a_correction_decides_the_verdict() -> None:
-    one, other = np.ones((6, 400), bool), np.ones((6, 400), bool)
-    other[:, :200] = False
-    better, equal = claim(one, other), claim(one, one, margin=0.05)
-    assert (better.verdict, equal.verdict) == ("better", "equivalent")
-    for p, p_equivalent, verdict in (
-        (0.049, 1.0, "better"), (0.05, 1.0, "undecided"), (0.05, 0.04, "equivalent"),
+def test_six_seeds_allow_a_claim() -> None:
+    right_SN = np.ones((LEAST_SEEDS, 500), bool)
+    result = claim(right_SN, ~right_SN)
+    assert result.verdict == result.on_these_rows.verdict == "better"
+
+
+@pytest.mark.parametrize("num_seeds", [6, 200])
+def test_a_difference_on_two_rows_is_no_claim_about_other_rows(num_seeds: int) -> None:
+    """However many seeds there are: of other rows no seed says anything."""
+    right_SN = np.ones((num_seeds, 300), bool)
+    other_SN = right_SN.copy()
+    other_SN[:, :2] = False
+    result = claim(right_SN, other_SN)
+    assert result.verdict == "undecided"
+    assert result.on_these_rows.verdict == "better"
+    assert result.seeds_to_decide is None
+    assert result.rows_to_decide is not None
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 50), (6, 1)], ids=str)
+def test_one_seed_or_one_row_has_a_difference_and_no_test(
+    shape: tuple[int, int],
+) -> None:
+    result = claim(np.ones(shape, bool), np.zeros(shape, bool))
+    assert result.p is None
+    assert result.interval is None
+    assert result.p_equivalent is None
+    assert result.difference == 1
+    assert result.verdict == "undecided"
+
+
+def right_and_half_right() -> tuple[Hits, Hits]:
+    """Hits of a mechanism that is right on all rows, and of one that is on half."""
+    right_SN = np.ones((6, 400), bool)
+    half_SN = right_SN.copy()
+    half_SN[:, :200] = False
+    return right_SN, half_SN
+
+
+@pytest.mark.parametrize(
+    ("p_holm", "p_equivalent_holm", "verdict"),
+    [
+        (0.049, 1.0, "better"),
+        (0.05, 1.0, "undecided"),
+        (0.05, 0.04, "equivalent"),
         (0.01, 0.01, "better"),
-    ):  # fmt: skip
-        assert (
-            dataclasses.replace(
-                better, p_holm=p, p_equivalent_holm=p_equivalent
-            ).verdict
-            == verdict
-        )
-    assert (
-        dataclasses.replace(equal, p_holm=1.0, p_equivalent_holm=0.05).verdict
-        == "undecided"
+    ],
+)
+def test_a_correction_decides_the_verdict(
+    p_holm: float, p_equivalent_holm: float, verdict: str
+) -> None:
+    better = claim(*right_and_half_right())
+    assert better.verdict == "better"
+    corrected = dataclasses.replace(
+        better, p_holm=p_holm, p_equivalent_holm=p_equivalent_holm
     )
-    found = claim(*latent(np.random.default_rng(5), 8, 600, shift=0.5))
-    undecided = dataclasses.replace(found, p_holm=0.06, p_equivalent_holm=1.0)
-    needed = [
-        dataclasses.replace(undecided, num_tests=n).seeds_to_decide
-        for n in (2, 20, 200)
-    ]
-    assert needed == sorted(needed), "other comparisons make more seeds necessary"  # type: ignore[type-var]
+    assert corrected.verdict == verdict
+
+
+def test_a_correction_decides_equivalence() -> None:
+    right_SN, _ = right_and_half_right()
+    equivalent = claim(right_SN, right_SN, margin=0.05)
+    assert equivalent.verdict == "equivalent"
+    corrected = dataclasses.replace(equivalent, p_holm=1.0, p_equivalent_holm=0.05)
+    assert corrected.verdict == "undecided"
+
+
+def test_other_comparisons_make_more_seeds_necessary() -> None:
+    hits = simulated_hits(np.random.default_rng(5), 8, 600, shift=0.5)
+    undecided = dataclasses.replace(claim(*hits), p_holm=0.06, p_equivalent_holm=1.0)
+    needed = []
+    for num_tests in (2, 20, 200):
+        seeds = dataclasses.replace(undecided, num_tests=num_tests).seeds_to_decide
+        assert seeds is not None
+        needed.append(seeds)
+    assert needed == sorted(needed)
+
+
+def equal_seeds() -> tuple[Hits, Hits]:
+    """Hits of eight equal seeds of two mechanisms, on 2,000 rows."""
+    first_N, second_N = np.random.default_rng(0).random((2, 2000)) < 0.8
+    return np.tile(first_N, (8, 1)), np.tile(second_N, (8, 1))
+
+
+def test_as_many_training_rows_as_test_rows_change_nothing() -> None:
+    result = claim(*equal_seeds(), train_rows=2000)
+    expected = claim(*equal_seeds())
+    assert result.p == expected.p
+    assert result.interval == expected.interval
 
 
 def test_fewer_training_rows_make_as_wide_as_so_few_test_rows() -> None:
-    rows_2N = np.random.default_rng(0).random((2, 2000)) < 0.8
-    one, other = (np.tile(row_N, (8, 1)) for row_N in rows_2N)
-    many, any_number = stats.claim(one, other, train_rows=2000), stats.claim(one, other)
-    assert (many.p, many.interval) == (any_number.p, any_number.interval)
-    low, high = stats.claim(one, other, train_rows=500).interval or (0.0, 0.0)
-    error = (one[0] * 1.0 - other[0]).std(ddof=1) / 500**0.5
+    first_SN, second_SN = equal_seeds()
+    result = claim(first_SN, second_SN, train_rows=500)
+    assert result.interval is not None
+    low, high = result.interval
+    error = (first_SN[0] * 1.0 - second_SN[0]).std(ddof=1) / 500**0.5
     assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.02)
-    near = one.copy()
-    near[:, ::8] = other[:, ::8]
-    assert stats.claim(near, one, train_rows=100).rows_to_decide is None, (
-        "more cannot count"
+
+
+def test_more_test_rows_than_training_rows_cannot_decide() -> None:
+    first_SN, second_SN = equal_seeds()
+    near_SN = first_SN.copy()
+    near_SN[:, ::8] = second_SN[:, ::8]
+    assert claim(near_SN, first_SN, train_rows=100).rows_to_decide is None
+
+
+@pytest.mark.parametrize("train_rows", [0, -1, float("nan")])
+def test_an_impossible_number_of_training_rows_is_refused(train_rows: float) -> None:
+    with pytest.raises(ValueError, match="training rows"):
+        claim(*equal_seeds(), train_rows=train_rows)
+
+
+DIFFERENT = {"shift": 0.12, "own": 0.5, "seeds": 0.05, "noise": 0.5}
+EQUIVALENT = {"shift": 0.0, "own": 0.1, "seeds": 0.0, "noise": 0.1}
+
+
+def with_true_effects(claims: list[Claim]) -> Claim:
+    """An undecided claim with the mean effects of all: nearly what there really is."""
+    limits = [entry.limits for entry in claims if isinstance(entry.limits, Limits)]
+    mean = {
+        name: float(np.mean([getattr(limit.effects, name) for limit in limits]))
+        for name in ("mean", "seeds", "rows", "rest")
+    }
+    effects: Any = limits[0].effects
+    typical = dataclasses.replace(
+        limits[0],
+        effects=effects._replace(**mean),
+        better=float(np.mean([limit.better for limit in limits])),
+        worse=float(np.mean([limit.worse for limit in limits])),
+        p_rows=0.0,
     )
-    for bad in (0, -1, float("nan")):
-        with pytest.raises(ValueError, match="training rows"):
-            stats.claim(one, other, train_rows=bad)
+    undecided = next(entry for entry in claims if entry.verdict == "undecided")
+    return dataclasses.replace(
+        undecided,
+        difference=mean["mean"],
+        limits=typical,
+        p=typical.p,
+        p_equivalent=typical.p_equivalent(undecided.margin),
+    )
 
 
 @pytest.mark.slow
-def test_as_many_rows_as_are_said_to_decide_do_about_every_second_time() -> None:
-    """Told of the variances and the difference that there are, not of what one experiment saw."""
-    num_seeds, trials = 7, 200
-    for scenario in (
-        {"shift": 0.12, "own": 0.5, "seeds": 0.05, "noise": 0.5},
-        {"shift": 0.0, "own": 0.1, "seeds": 0.0, "noise": 0.1},  # equivalence
-    ):
-        generator = np.random.default_rng(8)
-        seen = [
-            claim(*latent(generator, num_seeds, 400, **scenario)) for _ in range(400)
-        ]
-        limits = [found.limits for found in seen if isinstance(found.limits, Limits)]
-        mean = {
-            name: float(np.mean([getattr(one.effects, name) for one in limits]))
-            for name in ("mean", "seeds", "rows", "rest")
-        }
-        typical = dataclasses.replace(
-            limits[0],
-            effects=limits[0].effects._replace(**mean),
-            better=float(np.mean([one.better for one in limits])),
-            worse=float(np.mean([one.worse for one in limits])),
-            p_rows=0.0,
-        )
-        told = next(found for found in seen if found.verdict == "undecided")
-        told = dataclasses.replace(
-            told,
-            difference=mean["mean"],
-            limits=typical,
-            p=typical.p,
-            p_equivalent=typical.p_equivalent(told.margin),
-        )
-        size = told.rows_to_decide
-        assert size is not None
-        decided = [
-            claim(*latent(generator, num_seeds, size, **scenario)).verdict
-            for _ in range(trials)
-        ]
-        share = 1 - decided.count("undecided") / trials
-        assert 0.38 < share < 0.8, (size, share)
+@pytest.mark.parametrize(
+    "scenario", [DIFFERENT, EQUIVALENT], ids=["different", "equivalent"]
+)
+def test_as_many_rows_as_decide_do_so_about_every_second_time(
+    scenario: dict[str, float],
+) -> None:
+    """By the true variances and difference, not by what one experiment saw."""
+    num_seeds = 7
+    trials = 200
+    generator = np.random.default_rng(8)
+    claims = [
+        claim(*simulated_hits(generator, num_seeds, 400, **scenario))
+        for _ in range(400)
+    ]
+    size = with_true_effects(claims).rows_to_decide
+    assert size is not None
+    num_decided = 0
+    for _ in range(trials):
+        result = claim(*simulated_hits(generator, num_seeds, size, **scenario))
+        num_decided += result.verdict != "undecided"
+    assert 0.38 < num_decided / trials < 0.8, size
 
 
-def test_many_rows_that_count_little_do_not_outweigh_the_few_that_were_not_seen() -> (
-    None
-):
-    """Rare rows on which the one alone is right, and scattered errors of the same weight."""
-    generator = np.random.default_rng(1)
-    for num_seeds, num_rows in ((20, 1000), (100, 100), (6, 200)):
-        for expected in (1, 3):
-            found = 0
-            for _ in range(25):
-                hard_N = generator.random(num_rows) < expected / num_rows
-                hits = generator.random((num_seeds, num_rows)) >= expected / num_rows
-                found += claim(hits, np.repeat(~hard_N[None], num_seeds, 0)).significant
-            assert found <= 4, (num_seeds, num_rows, expected, found)  # 5% are 1
+@pytest.mark.parametrize("rare_rows", [1, 3])
+@pytest.mark.parametrize(("num_seeds", "num_rows"), [(20, 1000), (100, 100), (6, 200)])
+def test_many_rows_that_count_little_do_not_outweigh_the_few_that_were_not_seen(
+    num_seeds: int, num_rows: int, rare_rows: int
+) -> None:
+    """Rows on which one alone is right, and scattered errors that weigh as much."""
+    generator = np.random.default_rng([num_seeds, num_rows, rare_rows])
+    share = rare_rows / num_rows
+    num_significant = 0
+    for _ in range(25):
+        hard_N = generator.random(num_rows) < share
+        first_SN = generator.random((num_seeds, num_rows)) >= share
+        second_SN = np.tile(~hard_N, (num_seeds, 1))
+        num_significant += claim(first_SN, second_SN).significant
+    # 5% are 1
+    assert num_significant <= 4

@@ -1,12 +1,14 @@
-"""Every score that is listed: against scikit-learn, brute force, and what has to hold of any."""
+"""Every score: against scikit-learn, brute force, and what has to hold of any."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn import metrics
 
@@ -14,118 +16,151 @@ from gaam_decoder import stats
 from gaam_decoder.stats.scored import Scored, claim_by_score, interval_by_score
 from gaam_decoder.stats.scores import Answers
 from gaam_decoder.stats.scores.ece import BINS
-from tests.decoder.stats.scored_experiments import SCORES, scored
+from tests.decoder.stats.scored_experiments import (
+    SCORES,
+    score_named,
+    score_of_seeds,
+)
 
-Arrays = tuple[np.ndarray, np.ndarray]
-
-
-def drawn() -> Iterator[tuple[str, Arrays]]:
-    """Logits and labels: classes without rows, ties, one class, one row, and extremes."""
-    for classes, rows in ((2, 40), (3, 200), (12, 300), (30, 90)):
-        generator = np.random.default_rng([classes, rows])
-        labels = generator.integers(0, classes, rows)
-        logits = generator.normal(size=(rows, classes)).astype(np.float32)
-        logits[np.arange(rows), labels] += 1
-        yield f"{classes} classes", (logits, labels)
-        yield f"{classes} classes, ties", (np.round(logits), labels)
-        yield (
-            f"{classes} classes, one absent",
-            (logits, np.where(labels == 1, 0, labels)),
-        )
-        yield f"{classes} classes, one there", (logits, np.zeros_like(labels))
-        yield f"{classes} classes, sure", (logits * 1e4, labels)
-        yield f"{classes} classes, huge", (logits * np.float32(1e37), labels)
-        yield f"{classes} classes, equal", (np.zeros_like(logits), labels)
-        yield f"{classes} classes, one row", (logits[:1], labels[:1])
+Logits = NDArray[np.float32]
+Labels = NDArray[np.int64]
+SIZES = ((2, 40), (3, 200), (12, 300), (30, 90))
+"""Classes and rows."""
+KINDS = ("", "ties", "one absent", "one there", "sure", "huge", "equal", "one row")
 
 
-CASES = dict(drawn())
+class Rows(NamedTuple):
+    """Logits and labels."""
+
+    logits: Logits
+    labels: Labels
 
 
-def _auroc(logits: np.ndarray, labels: np.ndarray) -> float | None:
+@cache
+def rows_of(num_classes: int, num_rows: int, kind: str = "") -> Rows:
+    """Rows of which most are right: usual ones, or those of an extreme kind."""
+    generator = np.random.default_rng([num_classes, num_rows])
+    labels = generator.integers(0, num_classes, num_rows)
+    logits = generator.normal(size=(num_rows, num_classes)).astype(np.float32)
+    logits[np.arange(num_rows), labels] += 1
+    kinds = {
+        "": Rows(logits, labels),
+        "ties": Rows(np.round(logits), labels),
+        "one absent": Rows(logits, np.where(labels == 1, 0, labels)),
+        "one there": Rows(logits, np.zeros_like(labels)),
+        "sure": Rows(logits * 1e4, labels),
+        "huge": Rows(logits * np.float32(1e37), labels),
+        "equal": Rows(np.zeros_like(logits), labels),
+        "one row": Rows(logits[:1], labels[:1]),
+    }
+    return kinds[kind]
+
+
+def accuracy(logits: Logits, labels: Labels) -> float:
+    return float(metrics.accuracy_score(labels, logits.argmax(1)))
+
+
+def macro_f1(logits: Logits, labels: Labels) -> float:
+    return float(metrics.f1_score(labels, logits.argmax(1), average="macro"))
+
+
+def balanced_accuracy(logits: Logits, labels: Labels) -> float:
+    recall = metrics.recall_score(
+        labels, logits.argmax(1), labels=np.unique(labels), average="macro"
+    )
+    return float(recall)
+
+
+def log_odds(logits: Logits, label: int) -> NDArray[np.float64]:
+    """Of a class against all others, without differences of rounding."""
+    others = np.delete(logits.astype(np.float64), label, axis=1)
+    most = others.max(1)
+    odds = logits[:, label] - most - np.log(np.exp(others - most[:, None]).sum(1))
+    return np.round(odds, 9)
+
+
+def auroc(logits: Logits, labels: Labels) -> float | None:
     """Over all pairs of a row of a class and one of the rest."""
     areas = []
-    for of_class in np.unique(labels):
-        others = np.delete(logits.astype(np.float64), of_class, axis=1)
-        most = others.max(1)
-        odds = (
-            logits[:, of_class] - most - np.log(np.exp(others - most[:, None]).sum(1))
-        )
-        odds = np.round(odds, 9)
-        own, rest = odds[labels == of_class], odds[labels != of_class]
+    for label in np.unique(labels):
+        odds = log_odds(logits, label)
+        own = odds[labels == label][:, None]
+        rest = odds[labels != label]
         if len(rest):
-            above = (own[:, None] > rest) + 0.5 * (own[:, None] == rest)
+            above = (own > rest) + 0.5 * (own == rest)
             areas.append(above.mean())
     return float(np.mean(areas)) if areas else None
 
 
-def _log_loss(logits: np.ndarray, labels: np.ndarray) -> float:
+def log_loss(logits: Logits, labels: Labels) -> float:
     exact = logits.astype(np.longdouble)
     exact -= exact.max(1, keepdims=True)
     total = np.log(np.exp(exact).sum(1))
     return float(np.mean(total - exact[np.arange(len(labels)), labels]))
 
 
-def _ece(logits: np.ndarray, labels: np.ndarray) -> float:
-    sure, right = (
-        softmax(logits.astype(np.float64), -1).max(1),
-        logits.argmax(1) == labels,
-    )
+def calibration_error(logits: Logits, labels: Labels) -> float:
+    confidence = softmax(logits.astype(np.float64), -1).max(1)
+    is_right = logits.argmax(1) == labels
     total = 0.0
     for place in range(BINS):
-        inside = (sure > place / BINS) & (sure <= (place + 1) / BINS)
+        inside = (confidence > place / BINS) & (confidence <= (place + 1) / BINS)
         if inside.any():
-            total += inside.mean() * abs(right[inside].mean() - sure[inside].mean())
+            gap = abs(is_right[inside].mean() - confidence[inside].mean())
+            total += inside.mean() * gap
     return total
 
 
-def _brier(logits: np.ndarray, labels: np.ndarray) -> float:
+def brier(logits: Logits, labels: Labels) -> float:
     probabilities = softmax(logits.astype(np.float64), -1)
-    return float(
-        np.mean(((probabilities - np.eye(logits.shape[1])[labels]) ** 2).sum(1))
-    )
+    expected = np.eye(logits.shape[1])[labels]
+    return float(np.mean(((probabilities - expected) ** 2).sum(1)))
 
 
-def _top_5(logits: np.ndarray, labels: np.ndarray) -> float | None:
+def top_5(logits: Logits, labels: Labels) -> float | None:
     if logits.shape[1] < 11:
         return None
     first = np.argsort(-logits, axis=1, kind="stable")[:, :5]
     return float(np.mean((first == labels[:, None]).any(1)))
 
 
-REFERENCE: dict[str, Callable[[np.ndarray, np.ndarray], float | None]] = {
-    "accuracy": lambda logits, labels: metrics.accuracy_score(labels, logits.argmax(1)),
-    "macro-f1": lambda logits, labels: metrics.f1_score(
-        labels, logits.argmax(1), average="macro"
-    ),
-    "balanced-accuracy": lambda logits, labels: metrics.recall_score(
-        labels, logits.argmax(1), labels=np.unique(labels), average="macro"
-    ),
-    "auroc": _auroc,
-    "log-loss": _log_loss,
-    "brier": _brier,
-    "ece": _ece,
-    "top-5": _top_5,
+REFERENCES: dict[str, Callable[[Logits, Labels], float | None]] = {
+    "accuracy": accuracy,
+    "macro-f1": macro_f1,
+    "balanced-accuracy": balanced_accuracy,
+    "auroc": auroc,
+    "log-loss": log_loss,
+    "brier": brier,
+    "ece": calibration_error,
+    "top-5": top_5,
 }
 
 
-def test_a_score_is_what_others_say_and_the_mean_of_what_rows_add() -> None:
-    assert set(SCORES) == set(REFERENCE)
-    for (case, (logits, labels)), name in itertools.product(CASES.items(), SCORES):
-        score, value = SCORES[name], REFERENCE[name](logits, labels)
-        found, alone = (
-            score.of(Answers(logits, labels)),
-            score.value(Answers(logits, labels)),
-        )
-        if value is None:
-            assert found is alone is None
-            continue
-        assert found is not None
-        assert found.value == pytest.approx(value, rel=1e-9, abs=1e-12), (name, case)
-        assert alone == pytest.approx(found.value, rel=1e-12), (name, case)
-        if found.by_row is not None:
-            mean = np.mean(found.by_row, dtype=np.float64)
-            assert mean == pytest.approx(found.value, rel=1e-9, abs=1e-9), (name, case)
+def test_every_score_has_a_reference() -> None:
+    assert set(SCORES) == set(REFERENCES)
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind or "usual")
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]} classes")
+def test_a_score_is_its_reference_and_the_mean_of_what_rows_add(
+    size: tuple[int, int], kind: str, name: str
+) -> None:
+    rows = rows_of(*size, kind)
+    score = score_named(name)
+    expected = REFERENCES[name](*rows)
+    seed_score = score.of(Answers(*rows))
+    value = score.value(Answers(*rows))
+    if expected is None:
+        assert seed_score is None
+        assert value is None
+        return
+    assert seed_score is not None
+    assert seed_score.value == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert value == pytest.approx(seed_score.value, rel=1e-12)
+    if seed_score.by_row is not None:
+        mean = np.mean(seed_score.by_row, dtype=np.float64)
+        assert mean == pytest.approx(seed_score.value, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -133,129 +168,182 @@ def test_a_score_is_what_others_say_and_the_mean_of_what_rows_add() -> None:
 )
 def test_what_a_row_adds_is_how_the_score_changes_with_its_weight(name: str) -> None:
     """A row that is there once more, among many copies of all rows."""
-    logits, labels = (one[:60] for one in CASES["3 classes"])
-    found, copies = SCORES[name].of(Answers(logits, labels)), 400
-    assert found is not None
-    assert found.by_row is not None
-    every = np.tile(logits, (copies, 1)), np.tile(labels, copies)
+    copies = 400
+    usual = rows_of(3, 200)
+    logits = usual.logits[:60]
+    labels = usual.labels[:60]
+    seed_score = score_named(name).of(Answers(logits, labels))
+    assert seed_score is not None
+    assert seed_score.by_row is not None
+    many_logits = np.tile(logits, (copies, 1))
+    many_labels = np.tile(labels, copies)
     for row in range(0, 60, 7):
-        more = (
-            np.vstack([every[0], logits[row : row + 1]]),
-            np.append(every[1], labels[row]),
+        answers = Answers(
+            np.vstack([many_logits, logits[row : row + 1]]),
+            np.append(many_labels, labels[row]),
         )
-        value = SCORES[name].value(Answers(*more))
+        value = score_named(name).value(answers)
         assert value is not None
-        change = (value - found.value) * (len(labels) * copies + 1)
-        assert change == pytest.approx(found.by_row[row] - found.value, abs=2e-2)
+        change = (value - seed_score.value) * (len(labels) * copies + 1)
+        expected = seed_score.by_row[row] - seed_score.value
+        assert change == pytest.approx(expected, abs=2e-2), row
 
 
 def test_rows_of_several_folds_are_ranked_within_each() -> None:
-    logits, labels = CASES["3 classes"]
-    expected = np.mean(
-        [_auroc(logits[:100], labels[:100]), _auroc(logits[100:], labels[100:])]
-    )
+    logits, labels = rows_of(3, 200)
+    areas = [auroc(logits[:100], labels[:100]), auroc(logits[100:], labels[100:])]
+    assert None not in areas
+    expected = np.mean(np.array(areas, float))
     folds = Answers(logits, labels, (100, 100))
-    found = SCORES["auroc"].of(folds)
-    assert found is not None
-    assert found.value == pytest.approx(expected)
-    assert SCORES["auroc"].value(folds) == pytest.approx(expected)
+    seed_score = score_named("auroc").of(folds)
+    assert seed_score is not None
+    assert seed_score.value == pytest.approx(expected)
+    assert score_named("auroc").value(folds) == pytest.approx(expected)
 
 
-def test_the_order_of_nearly_constant_answers_is_their_order() -> None:
-    for size, offset in itertools.product((1.0, 1e-4, 1e-10), (0.0, 1.0)):
-        rng = np.random.default_rng(3)
-        labels, logits = rng.integers(0, 2, 60), rng.normal(size=(60, 2))
-        logits[np.arange(60), labels] += 0.5
-        logits = (logits * size + offset).astype(np.float32)
-        exact = metrics.roc_auc_score(
-            labels, logits[:, 1].astype(np.float64) - logits[:, 0]
-        )
-        assert SCORES["auroc"].value(Answers(logits, labels)) == pytest.approx(
-            exact, abs=1e-9
-        )
+@pytest.mark.parametrize("offset", [0.0, 1.0])
+@pytest.mark.parametrize("scale", [1.0, 1e-4, 1e-10])
+def test_the_order_of_nearly_constant_answers_is_their_order(
+    scale: float, offset: float
+) -> None:
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 2, 60)
+    logits = rng.normal(size=(60, 2))
+    logits[np.arange(60), labels] += 0.5
+    logits = (logits * scale + offset).astype(np.float32)
+    difference = logits[:, 1].astype(np.float64) - logits[:, 0]
+    exact = metrics.roc_auc_score(labels, difference)
+    area = score_named("auroc").value(Answers(logits, labels))
+    assert area == pytest.approx(exact, abs=1e-9)
 
 
-def both(name: str, *, seeds: int = 6, rows: int = 300) -> tuple[Scored, Scored]:
+def weak_and_strong(
+    name: str, *, num_seeds: int = 6, num_rows: int = 300
+) -> tuple[Scored, Scored]:
+    """Scores of a mechanism, and of one with larger logits of the right class."""
     generator = np.random.default_rng(5)
-    labels = generator.integers(0, 12, rows)
-    found = []
-    for strength in (1.5, 3.0):
-        logits = generator.normal(size=(seeds, rows, 12)).astype(np.float32)
-        logits[:, np.arange(rows), labels] += strength
-        one = scored(SCORES[name], [Answers(each, labels) for each in logits])
-        assert one is not None
-        found.append(one)
-    return found[0], found[1]
+    labels = generator.integers(0, 12, num_rows)
+
+    def score_of_strength(strength: float) -> Scored:
+        shape = (num_seeds, num_rows, 12)
+        logits_SNC = generator.normal(size=shape).astype(np.float32)
+        logits_SNC[:, np.arange(num_rows), labels] += strength
+        answers = [Answers(logits_NC, labels) for logits_NC in logits_SNC]
+        scored = score_of_seeds(score_named(name), answers)
+        assert scored is not None
+        return scored
+
+    weak = score_of_strength(1.5)
+    strong = score_of_strength(3.0)
+    return weak, strong
 
 
-@pytest.mark.parametrize("name", SCORES)
+CLAIMING = [name for name in SCORES if name != "ece"]
+
+
+def test_all_scores_but_the_calibration_error_allow_claims() -> None:
+    claiming = [name for name in SCORES if not score_named(name).no_claim]
+    assert claiming == CLAIMING
+
+
+def test_a_score_that_allows_no_claim_says_why() -> None:
+    score = score_named("ece")
+    weak, strong = weak_and_strong("ece")
+    claim = claim_by_score(score, strong, weak, margin=score.margin)
+    assert claim.p is None
+    assert claim.verdict == claim.on_these_rows.verdict == "no claim"
+    assert claim.no_claim == score.no_claim
+
+
+@pytest.mark.parametrize("name", CLAIMING)
 def test_what_is_better_is_called_better_whichever_way_the_score_points(
     name: str,
 ) -> None:
-    score, (weak, strong) = SCORES[name], both(name)
-    made = claim_by_score(score, strong, weak, margin=score.margin)
-    other = claim_by_score(score, weak, strong, margin=score.margin)
-    if score.no_claim:
-        assert made.p is None
-        assert made.verdict == made.on_these_rows.verdict == "no claim"
-        assert made.no_claim == score.no_claim
-        return
-    assert (made.verdict, other.verdict) == ("better", "worse")
-    assert (made.on_these_rows.verdict, other.on_these_rows.verdict) == (
-        "better",
-        "worse",
-    )
-    assert (made.difference > 0) == score.larger_is_better
-    assert (made.difference, made.p) == pytest.approx((-other.difference, other.p))
-    held = interval_by_score(score, weak)
-    assert held is not None
-    assert held[0] <= weak.values.mean() <= held[1]
-    for rows in (30, 100, 300):
-        weak, strong = both(name, rows=rows)
-        made = claim_by_score(score, strong, weak, margin=score.margin)
-        if made.p is not None and made.interval is not None:
-            outside = made.interval[0] > 0 or made.interval[1] < 0
-            assert outside == (made.p < stats.ALPHA), rows
+    score = score_named(name)
+    weak, strong = weak_and_strong(name)
+    better = claim_by_score(score, strong, weak, margin=score.margin)
+    worse = claim_by_score(score, weak, strong, margin=score.margin)
+    assert better.verdict == better.on_these_rows.verdict == "better"
+    assert worse.verdict == worse.on_these_rows.verdict == "worse"
+    assert (better.difference > 0) == score.larger_is_better
+    assert better.difference == pytest.approx(-worse.difference)
+    assert better.p == pytest.approx(worse.p)
+    interval = interval_by_score(score, weak)
+    assert interval is not None
+    low, high = interval
+    assert low <= weak.values.mean() <= high
+
+
+@pytest.mark.parametrize("num_rows", [30, 100, 300])
+@pytest.mark.parametrize("name", CLAIMING)
+def test_0_is_outside_the_interval_exactly_where_p_is_small(
+    name: str, num_rows: int
+) -> None:
+    score = score_named(name)
+    weak, strong = weak_and_strong(name, num_rows=num_rows)
+    claim = claim_by_score(score, strong, weak, margin=score.margin)
+    if claim.p is not None and claim.interval is not None:
+        low, high = claim.interval
+        assert (not low <= 0 <= high) == (claim.p < stats.ALPHA)
+
+
+@pytest.mark.parametrize("num_rows", [2, 50, 20_000])
+@pytest.mark.parametrize("name", SCORES)
+def test_the_same_answers_make_no_claim_of_a_difference(
+    name: str, num_rows: int
+) -> None:
+    """Few rows that agree do not show that all would."""
+    score = score_named(name)
+    weak, _ = weak_and_strong(name, num_rows=num_rows)
+    claim = claim_by_score(score, weak, weak, margin=score.margin)
+    assert claim.difference == 0
+    assert claim.p in (1, None)
+    verdicts = {"no claim" if claim.no_claim else "undecided"}
+    if num_rows > 100:
+        verdicts.add("equivalent")
+    assert claim.verdict in verdicts
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_the_same_answers_one_seed_and_few_rows_make_no_claim(name: str) -> None:
-    score = SCORES[name]
-    for rows in (2, 50, 20_000):
-        weak, _ = both(name, rows=rows)
-        made = claim_by_score(score, weak, weak, margin=score.margin)
-        assert (made.difference, made.p) in ((0, 1), (0, None))
-        # few rows that agree do not show that all would
-        open_ = "no claim" if made.no_claim else "undecided"
-        assert made.verdict in (open_, "equivalent" if rows > 100 else open_), rows
-    weak, strong = both(name, seeds=1)
-    made = claim_by_score(score, strong, weak, margin=score.margin)
-    assert made.verdict == ("no claim" if score.no_claim else "undecided")
-    for margin in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="margin"):
-            claim_by_score(score, strong, weak, margin=margin)
+def test_one_seed_makes_no_claim(name: str) -> None:
+    score = score_named(name)
+    weak, strong = weak_and_strong(name, num_seeds=1)
+    claim = claim_by_score(score, strong, weak, margin=score.margin)
+    assert claim.verdict == ("no claim" if score.no_claim else "undecided")
+
+
+@pytest.mark.parametrize("margin", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", SCORES)
+def test_an_impossible_margin_is_refused(name: str, margin: float) -> None:
+    weak, strong = weak_and_strong(name, num_seeds=1, num_rows=2)
+    with pytest.raises(ValueError, match="margin"):
+        claim_by_score(score_named(name), strong, weak, margin=margin)
 
 
 def test_no_claim_of_f1_where_a_class_without_rows_is_predicted() -> None:
-    logits, labels = CASES["3 classes, one absent"]
-    one = scored(SCORES["macro-f1"], [Answers(logits, labels)] * 6)
-    assert one is not None
-    made = claim_by_score(SCORES["macro-f1"], one, one, margin=0.005)
-    assert (made.p, made.verdict) == (None, "no claim")
-    assert made.no_claim
+    score = score_named("macro-f1")
+    answers = Answers(*rows_of(3, 200, "one absent"))
+    scored = score_of_seeds(score, [answers] * 6)
+    assert scored is not None
+    claim = claim_by_score(score, scored, scored, margin=0.005)
+    assert claim.p is None
+    assert claim.verdict == "no claim"
+    assert claim.no_claim
 
 
 def test_a_loss_that_few_rows_make_is_not_claimed_and_counts_as_a_test() -> None:
-    low = np.random.default_rng(3).normal(1, 0.1, (6, 300))
-    high = low.copy()
-    high[:, 0] += 1000
-    few, none = (Scored(values=rows.mean(1), by_row=rows) for rows in (high, low))
-    made = claim_by_score(SCORES["log-loss"], few, none, margin=0.01)
-    assert made.p is None
-    assert "skewed" in made.no_claim
-    weak, strong = both("log-loss")
-    other = claim_by_score(SCORES["log-loss"], strong, weak, margin=0.01)
-    alone, _ = stats.holm_corrected([other, made])
-    assert other.p is not None
-    assert alone.p_holm == pytest.approx(min(1, 2 * other.p))
-    assert alone.num_tests == 2
+    score = score_named("log-loss")
+    usual_SN = np.random.default_rng(3).normal(1, 0.1, (6, 300))
+    skewed_SN = usual_SN.copy()
+    skewed_SN[:, 0] += 1000
+    skewed = Scored(values=skewed_SN.mean(1), by_row=skewed_SN)
+    usual = Scored(values=usual_SN.mean(1), by_row=usual_SN)
+    silent = claim_by_score(score, skewed, usual, margin=0.01)
+    assert silent.p is None
+    assert "skewed" in silent.no_claim
+    weak, strong = weak_and_strong("log-loss")
+    claim = claim_by_score(score, strong, weak, margin=0.01)
+    assert claim.p is not None
+    corrected, _ = stats.holm_corrected([claim, silent])
+    assert corrected.p_holm == pytest.approx(min(1, 2 * claim.p))
+    assert corrected.num_tests == 2

@@ -1,8 +1,7 @@
-"""Which rows a budget is: nested, each class in its share, a function of labels, seed and size."""
+"""A budget of training rows: nested, and every class has its share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil, floor
@@ -11,85 +10,104 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaam_decoder import TrainConfig
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.experiments import recipes
 from gaam_decoder.training.partitions import Rows, draw
+from tests.decoder.training.seed_batches import decoder_recipe
 
 FRACTIONS = (0.01, 0.1, 0.5)
+RANDOM_SETS = 5
 
 
-BASE = recipes(TrainConfig(lr=3e-4, attn=("none",), pool="mean"), "float32")[0]
-
-
-def recipe(**options: Any) -> Recipe:
-    return replace(BASE, **options)
-
-
-def label_sets() -> Iterator[Rows]:
-    """Equal classes and skewed ones, one alone, many of one row; sorted, in turn and at random."""
+def label_sets() -> dict[str, Rows]:
+    """Equal and skewed classes, a class alone, a class of one row, in any order."""
+    label_sets = {
+        "in turn": np.arange(20) % 4,
+        "sorted": np.sort(np.arange(20) % 4),
+        "one class": np.zeros(9, np.int64),
+        "a class of one row": np.repeat([3, 1, 7], [30, 1, 9]),
+    }
     generator = np.random.default_rng(0)
-    yield np.arange(20) % 4
-    yield np.sort(np.arange(20) % 4)
-    yield np.zeros(9, np.int64)
-    yield np.repeat([3, 1, 7], [30, 1, 9])
-    for _ in range(5):
-        sizes = np.ceil(generator.pareto(1.0, generator.integers(2, 7)) * 3).clip(1, 25)
-        yield generator.permutation(
-            np.repeat(np.arange(len(sizes)) * 2, sizes.astype(int))
-        )
+    for number in range(RANDOM_SETS):
+        num_classes = generator.integers(2, 7)
+        sizes = np.ceil(generator.pareto(1.0, num_classes) * 3).clip(1, 25).astype(int)
+        label_N = np.repeat(np.arange(len(sizes)) * 2, sizes)
+        label_sets[f"random {number}"] = generator.permutation(label_N)
+    return label_sets
 
 
-def drawn_of(labels: Rows, **options: Any) -> dict[int, Any]:
-    """Every budget that there is, by its size."""
-    sizes = range(len(np.unique(labels)), len(labels) + 1)
-    return {size: draw(labels, recipe(train_rows=size, **options)) for size in sizes}
+LABEL_SETS = (
+    "in turn",
+    "sorted",
+    "one class",
+    "a class of one row",
+    *(f"random {number}" for number in range(RANDOM_SETS)),
+)
 
 
-@pytest.mark.parametrize("fraction", FRACTIONS)
+@pytest.fixture(params=LABEL_SETS)
+def label_N(request: pytest.FixtureRequest) -> Rows:
+    return label_sets()[request.param]
+
+
+def draw_budgets(label_N: Rows, **settings: Any) -> dict[int, tuple[Rows, Rows]]:
+    """Rows that learn and rows that choose, of every size from a row for each class."""
+    recipe: Recipe = decoder_recipe("none", "linear", **settings)
+    sizes = range(len(np.unique(label_N)), len(label_N) + 1)
+    return {size: draw(label_N, replace(recipe, train_rows=size)) for size in sizes}
+
+
+SELECTIONS = [
+    *(
+        pytest.param({"select": "val", "val_fraction": fraction}, id=f"val {fraction}")
+        for fraction in FRACTIONS
+    ),
+    pytest.param({"select": "last"}, id="last"),
+]
+
+
+@pytest.mark.parametrize("settings", SELECTIONS)
 def test_smaller_budgets_lie_in_larger_ones_and_so_do_their_parts(
-    fraction: float,
+    settings: dict[str, Any], label_N: Rows
 ) -> None:
-    for labels in label_sets():
-        for options in (
-            {"select": "val", "val_fraction": fraction},
-            {"select": "last"},
-        ):
-            before = (np.array([], np.int64), np.array([], np.int64))
-            for size, found in drawn_of(labels, **options).items():
-                both = np.concatenate(found)
-                assert len(both) == len(np.unique(both)) == size
-                for smaller, larger in zip(before, found, strict=True):
-                    assert set(smaller.tolist()) <= set(larger.tolist())
-                    assert (np.diff(larger) > 0).all()
-                before = found
+    nothing = np.array([], np.int64)
+    smaller_budget = (nothing, nothing)
+    for size, budget in draw_budgets(label_N, **settings).items():
+        all_rows = np.concatenate(budget)
+        assert len(all_rows) == len(np.unique(all_rows)) == size
+        for smaller, larger in zip(smaller_budget, budget, strict=True):
+            assert set(smaller.tolist()) <= set(larger.tolist())
+            assert (np.diff(larger) > 0).all()
+        smaller_budget = budget
 
 
 @pytest.mark.parametrize("fraction", FRACTIONS)
-def test_what_is_held_out_is_the_share_of_every_class_in_the_budget(
-    fraction: float,
+def test_validation_rows_are_the_share_of_every_class_in_the_budget(
+    fraction: float, label_N: Rows
 ) -> None:
-    """As of a whole split: at least one of a class that has two or more, and never all."""
-    for labels in label_sets():
-        for found in drawn_of(labels, select="val", val_fraction=fraction).values():
-            both = labels[np.concatenate(found)]
-            for label in np.unique(labels):
-                there = int((both == label).sum())
-                held = min(there - 1, max(1, round(fraction * there)))
-                assert (labels[found[1]] == label).sum() == held
+    """As of a whole split: at least one of a class of two or more, and never all."""
+    budgets = draw_budgets(label_N, select="val", val_fraction=fraction)
+    for train_N, validation_N in budgets.values():
+        budget_labels = label_N[np.concatenate([train_N, validation_N])]
+        for label in np.unique(label_N):
+            count = int((budget_labels == label).sum())
+            expected = min(count - 1, max(1, round(fraction * count)))
+            assert (label_N[validation_N] == label).sum() == expected
 
 
-def test_every_class_has_its_share_rounded_down_or_up_or_one_row() -> None:
-    """In whole numbers: never more than rounded up; less than rounded down only for rows that
-    classes have whose share is below one; none once the share of the smallest is one."""
-    for labels in label_sets():
-        classes, there_C = np.unique(labels, return_counts=True)
-        for size, (learn_N, _) in drawn_of(labels, select="last").items():
-            count_C = [int((labels[learn_N] == label).sum()) for label in classes]
-            share_C = [Fraction(size * int(there), len(labels)) for there in there_C]
-            pairs = list(zip(count_C, share_C, strict=True))
-            assert all(1 <= count <= max(1, ceil(share)) for count, share in pairs)
-            lacking = sum(max(0, floor(share) - count) for count, share in pairs)
-            assert lacking <= sum(share < 1 for share in share_C)
-            if min(share_C) >= 1:
-                assert not lacking
+def test_every_class_has_its_share_rounded_down_or_up_or_one_row(label_N: Rows) -> None:
+    """In whole numbers: never more than rounded up.
+
+    Less than rounded down only for rows of classes whose share is below one; so nowhere
+    once the share of the smallest class is one.
+    """
+    classes, total_C = np.unique(label_N, return_counts=True)
+    for size, (train_N, _) in draw_budgets(label_N, select="last").items():
+        lacking = 0
+        small_shares = 0
+        for label, total in zip(classes, total_C, strict=True):
+            count = int((label_N[train_N] == label).sum())
+            share = Fraction(size * int(total), len(label_N))
+            assert 1 <= count <= max(1, ceil(share))
+            lacking += max(0, floor(share) - count)
+            small_shares += share < 1
+        assert lacking <= small_shares

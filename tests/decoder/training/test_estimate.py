@@ -1,55 +1,57 @@
-"""``gaam train --dry-run`` lists what is then trained, with a time for every mechanism."""
+"""``gaam train --dry-run`` lists what is then trained, with the seconds of each."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gaam_decoder
-from gaam_decoder import TrainConfig
+from tests.decoder.configs import change, train_config
 
-SWEEPS: list[dict[str, Any]] = [
-    {"attn": ("gaam", "mha"), "probe": True, "final": True, "layers": ((1, 2), None)},
-    {
+SWEEPS: dict[str, dict[str, Any]] = {
+    "layers, with a probe and final models": {
+        "attn": ("gaam", "mha"),
+        "probe": True,
+        "final": True,
+        "layers": ((1, 2), None),
+    },
+    "rates by other seeds": {
         "attn": ("none",),
         "lr": (1e-3, 1e-2),
         "tune_seeds": (7,),
         "train_rows": (20, None),
     },
-    {"attn": ("none",), "head": ("linear", "lbfgs"), "folds": 2},
-]
+    "heads in folds": {"attn": ("none",), "head": ("linear", "lbfgs"), "folds": 2},
+}
 
 
-@pytest.fixture
-def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
-    return TrainConfig(
-        cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2, lr=1e-3, compile="off",
-        device="cpu", probe=False,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("sweep", SWEEPS)
+@pytest.mark.parametrize("sweep", SWEEPS.values(), ids=SWEEPS.keys())
 def test_what_is_listed_is_what_is_trained(
-    sweep: dict[str, Any], config: TrainConfig
+    sweep: dict[str, Any], tiny_cache: Path, tmp_path: Path
 ) -> None:
-    config = replace(config, **sweep)
-    listed = gaam_decoder.estimate(config)
+    settings = {"lr": 1e-3, "compile": "off", "device": "cpu"} | sweep
+    config = train_config(
+        tiny_cache, tmp_path / "runs", seeds=(0, 1), epochs=2, **settings
+    )
+    estimate = gaam_decoder.estimate(config)
     assert not config.runs.exists()
     runs = gaam_decoder.train(config)
-    alone = [(run.title, run.seeds) for run in listed.runs if run.candidates == 1]
-    chosen = sorted(
-        set(runs) - {run for run in runs if (run.title, run.seeds) in alone}, key=str
-    )
-    assert len(chosen) == sum(run.candidates > 1 for run in listed.runs)
-    assert {(run.title, run.seeds) for run in runs if run not in chosen} == set(alone)
-    assert listed.trainings == sum(len(run.seeds) for run in runs)
-    assert all(run.seconds and not run.done for run in listed.runs)
-    assert json.loads(json.dumps(listed.to_dict()))["trainings"] == listed.trainings
-    there = gaam_decoder.estimate(config)
-    assert (there.trainings, there.seconds) == (0, 0)
-    more = gaam_decoder.estimate(replace(config, seeds=(0, 1, 2)))
+    assert estimate.trainings == sum(len(run.seeds) for run in runs)
+    assert all(run.seconds and not run.done for run in estimate.runs)
+    assert json.loads(json.dumps(estimate.to_dict()))["trainings"] == estimate.trainings
+
+    # what is tuned has a title when its rate is chosen, what is not tuned before
+    certain = {(run.title, run.seeds) for run in estimate.runs if run.candidates == 1}
+    tuned = [run for run in estimate.runs if run.candidates > 1]
+    titles = [(run.title, run.seeds) for run in runs]
+    assert certain <= set(titles)
+    assert len([title for title in titles if title not in certain]) == len(tuned)
+
+    trained = gaam_decoder.estimate(config)
+    assert trained.trainings == 0
+    assert trained.seconds == 0
+    more = gaam_decoder.estimate(change(config, seeds=(0, 1, 2)))
     assert {run.seeds for run in more.runs if run.seeds} == {(2,)}

@@ -1,10 +1,8 @@
-"""Heads that are fitted at once, and the linear probe that stands beside every sweep."""
+"""Heads that are fitted at once, and the linear probe beside every sweep."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,69 +15,76 @@ from gaam_decoder import TrainConfig
 from gaam_decoder.heads import lbfgs
 from gaam_decoder.inspect import list_runs
 from gaam_decoder.training import probe
-from gaam_decoder.training.data import prepare_data
+from gaam_decoder.training.data import Subset, prepare_data
 from gaam_decoder.training.experiments import plan_experiments
+from tests.decoder.configs import change, train_config, train_single_run
+
+CPU = torch.device("cpu")
 
 
 @pytest.fixture
 def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
-    return TrainConfig(lr=3e-4,
-        attn=("none",), head="lbfgs", cache=tiny_cache, runs=tmp_path / "runs", seeds=(3, 5),
-        epochs=2, probe=False,
-    )  # fmt: skip
-
-
-def rows_that(config: TrainConfig) -> Any:
-    """Rows as the other heads have them."""
-    cache = open_cache(config.cache)
-    (experiment,) = plan_experiments(
-        replace(config, probe=False), cache, torch.device("cpu")
+    return train_config(
+        tiny_cache,
+        tmp_path / "runs",
+        lr=3e-4,
+        attn=("none",),
+        head="lbfgs",
+        seeds=(3, 5),
+        epochs=2,
     )
-    return prepare_data(cache, experiment.recipe, torch.device("cpu"))
 
 
-@pytest.mark.parametrize("attention", ["none", "gct"])
+@pytest.mark.parametrize(
+    ("attention", "has_map"), [("none", False), ("gct", True)], ids=["none", "gct"]
+)
 def test_every_mechanism_without_parameters_has_one_run_with_one_seed(
-    attention: str, config: TrainConfig
+    attention: str, has_map: bool, config: TrainConfig
 ) -> None:
-    config = replace(config, attn=(attention,))
-    (run,) = gaam_decoder.train(config)
+    run = train_single_run(config, attn=(attention,))
     assert run.seeds == (0,)
-    assert run.fit.tried == len(run.log) == 40
-    assert run.epochs[0] == run.fit.kept
-    assert run.log[run.fit.kept - 1]["C"] == run.fit.value
+    fit = run.fit
+    assert fit is not None
+    assert fit.tried == len(run.log) == 40
+    assert run.epochs[0] == fit.kept
+    assert run.log[fit.kept - 1]["C"] == fit.value
     assert "C " in run.summary()
     assert "seed" not in run.summary().replace(str(run.path), "")
-    assert gaam_decoder.train(config)[0].path == run.path
+    assert (run.attention_map is not None) == has_map
+    again = train_single_run(config, attn=(attention,))
+    assert again.path == run.path
     assert list_runs(config.runs, whole=True).good
-    assert (run.attention_map is not None) == (
-        attention == "gct"
-    )  # the only one that has one
 
 
 def test_it_learns_from_the_rows_of_the_other_heads(config: TrainConfig) -> None:
-    (run,) = gaam_decoder.train(config)
-    data = rows_that(config)
+    run = train_single_run(config)
     cache = open_cache(config.cache)
-    x = torch.from_numpy(cache["train"].embeddings[:]).float()
+    [experiment] = plan_experiments(config, cache, CPU)
+    data = prepare_data(cache, experiment.recipe, CPU)
+    assert data.selection is not None
+    x_NLD = torch.from_numpy(cache["train"].embeddings[:]).float()
+
+    def examples(rows: Subset) -> lbfgs.Examples:
+        return lbfgs.Examples(x_NLD[rows.rows].flatten(1), rows.label_N)
+
+    def ignore_progress(done: int, text: str) -> None:
+        pass
+
     head = lbfgs.LBFGSHead(6, 32, 2)
-    parts = [
-        lbfgs.Examples(x[one.rows].flatten(1), one.label_N)
-        for one in (data.train, data.selection)
-    ]
-    fit = head.fit(parts[0], parts[1], lambda done, text: None)
+    fit = head.fit(examples(data.train), examples(data.selection), ignore_progress)
+    assert run.fit is not None
     assert fit.to_dict() == run.fit.to_dict()
-    logits = head(torch.from_numpy(cache["test"].embeddings[:]).float()).detach()
-    np.testing.assert_allclose(run.logits[0], logits, atol=1e-5)
+    test_NLD = torch.from_numpy(cache["test"].embeddings[:]).float()
+    np.testing.assert_allclose(run.logits[0], head(test_NLD).detach(), atol=1e-5)
 
 
-def test_what_is_too_expensive_is_left_out_and_said_but_done_where_asked_for(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("limit", ["MOST_SECONDS", "MEMORY_SHARE"])
+def test_a_probe_that_is_too_expensive_is_left_out_with_a_warning(
+    limit: str, config: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = replace(config, head="linear", probe=True)
-    for name in ("MOST_SECONDS", "MEMORY_SHARE"):
-        with monkeypatch.context() as patch:
-            patch.setattr(probe, name, 0.0)
-            with pytest.warns(GaamWarning, match="--attn none --head lbfgs"):
-                assert len(gaam_decoder.train(both)) == 1
-            assert len(gaam_decoder.train(config)) == 1
+    """It is trained where it is asked for as a head."""
+    monkeypatch.setattr(probe, limit, 0.0)
+    beside = change(config, head="linear", probe=True)
+    with pytest.warns(GaamWarning, match="--attn none --head lbfgs"):
+        assert len(gaam_decoder.train(beside)) == 1
+    assert len(gaam_decoder.train(config)) == 1

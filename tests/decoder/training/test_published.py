@@ -1,4 +1,4 @@
-"""The published protocol: what it is, each part of it alone, and recipes that have none of it."""
+"""Recipes of earlier versions keep their keys."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ from gaam_decoder import TrainConfig
 from gaam_decoder.training.experiments import recipes
 from tests.conftest import GOLDEN
 
+RECORDS = sorted(GOLDEN.glob("v*/runs/*/run.json"))
+
 
 @pytest.mark.parametrize(
-    "run", sorted(GOLDEN.glob("v*/runs/*/run.json")), ids=lambda p: p.parent
+    "file", RECORDS, ids=lambda file: str(file.parent.relative_to(GOLDEN))
 )
-def test_recipes_of_earlier_versions_keep_their_keys(run: Path) -> None:
-    about = json.loads(run.read_text())
-    given = {k: v for k, v in about["recipe"].items() if k not in ("fold", "layers")}
-    [recipe] = recipes(TrainConfig(attn=(about["attention"],), **given), given["dtype"])
-    assert recipe.to_dict() == about["recipe"]
-    cache = open_cache(run.parents[2] / "cache")
-    assert recipe.key(cache.fingerprint) == about["key"]
+def test_recipes_of_earlier_versions_keep_their_keys(file: Path) -> None:
+    record = json.loads(file.read_text())
+    settings = dict(record["recipe"])
+    for name in ("fold", "layers"):
+        settings.pop(name, None)
+    config = TrainConfig(attn=(record["attention"],), **settings)
+    [recipe] = recipes(config, settings["dtype"])
+    assert recipe.to_dict() == record["recipe"]
+    cache = open_cache(file.parents[2] / "cache")
+    assert recipe.key(cache.fingerprint) == record["key"]

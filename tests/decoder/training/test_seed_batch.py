@@ -1,9 +1,8 @@
-"""A group of seeds is so many single trainings: against a plain loop of torch's own parts."""
+"""A seed batch is so many single trainings: against a loop of torch's own parts."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,188 +11,51 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from gaam_cache.common import plugins
-from gaam_decoder import TrainConfig
-from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
-from gaam_decoder.losses import Loss
-from gaam_decoder.losses.cross_entropy import CrossEntropy
+from gaam_decoder.decoder import build_decoder
 from gaam_decoder.optimizers import Optimizer
 from gaam_decoder.optimizers.adamw import AdamW
 from gaam_decoder.optimizers.base import Stacked, per_seed
-from gaam_decoder.recipe import Recipe
-from gaam_decoder.specs import parse_attention, parse_head, parse_spec
+from gaam_decoder.recipe import Dtype
+from gaam_decoder.specs import parse_spec
 from gaam_decoder.training.arithmetic import step as arithmetic_step
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
-from gaam_decoder.training.arithmetic.engine import LOWER, Engine
+from gaam_decoder.training.arithmetic.engine import LOWER
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
-from gaam_decoder.training.data import Features, Subset, TrainData
-from gaam_decoder.training.experiments import recipes
 from gaam_decoder.training.seed_batch import SeedBatch
 from gaam_decoder.training.seed_state import Plateau
-
-L, D, C, N, B = 6, 16, 3, 37, 8
-LR = 1e-3
-"""Not more: once the rows are learned by heart, gradients vanish and Adam follows rounding."""
-MECHANISMS = plugins.names("gaam_decoder.attention")
-VARIANTS = (
-    *MECHANISMS,
-    *("laplace:location=median", "mha:published=true", "mha-bn:published=true"),
-    *("gqa:published=true", "nadaraya-watson:kernel=boxcar", "gct:learn_scale=true"),
+from tests.decoder.training.seed_batches import (
+    EAGER,
+    VARIANTS,
+    C,
+    assert_equals_plain_loop,
+    decoder_spec,
+    rows_to_test,
+    seed_batch,
+    states_of,
+    train_data,
 )
-EAGER = Engine(device="cpu", dtype="float32", seed_batch=8, compiled=False, why="test")
 
 
-CPU = torch.device("cpu")
+def train_epochs(batch: SeedBatch, epochs: int) -> SeedBatch:
+    """Train so many epochs more."""
+    for _ in range(epochs):
+        batch.train_epoch()
+    return batch
 
 
-class Rows(Features):
-    """Features of an array in memory, of any type."""
-
-    def __init__(self, x_NLD: torch.Tensor) -> None:
-        self.device = x_NLD.device
-        self.shape = tuple(x_NLD.shape)
-        self.place = "memory"
-        self.dtype = x_NLD.dtype
-        self.resident = x_NLD
-        self._loaded_N = None
-
-
-def spec(attention: str, head: str = "linear") -> DecoderSpec:
-    return DecoderSpec(
-        attention=parse_attention(attention),
-        head=parse_head(head),
-        num_layers=L,
-        hidden_size=D,
-        num_classes=C,
-    )
-
-
-def data(dtype: torch.dtype = torch.float64, device: torch.device = CPU) -> TrainData:
-    generator = torch.Generator().manual_seed(3)
-    x_NLD = torch.randn(N, L, D, generator=generator, dtype=torch.float64)
-    features = Rows(x_NLD.to(device, dtype))
-    label_N = torch.randint(C, (N,), generator=generator).to(device)
-
-    def subset(first: int, last: int) -> Subset:
-        rows = np.arange(first, last)
-        return Subset(features=features, rows=rows, label_N=label_N[first:last])
-
-    return TrainData(train=subset(0, 29), selection=subset(29, 37), test=subset(29, 37))
-
-
-def recipe(attention: str, head: str, **options: Any) -> Recipe:
-    config = TrainConfig(pool="mean", epochs=13, batch_size=B, lr=LR, weight_decay=0.1)
-    [found] = recipes(config, "float32")
-    settings = {"attention": parse_attention(attention), "head": parse_head(head)}
-    return replace(found, **(settings | options))
-
-
-def group(
-    attention: str,
-    seeds: list[int],
-    head: str = "linear",
-    dtype: torch.dtype = torch.float64,
-    engine: Engine = EAGER,
-    steps: Steps | None = None,
-    device: torch.device = CPU,
-    loss: Loss | None = None,
-    rows: TrainData | None = None,
-    **options: object,
-) -> SeedBatch:
-    return SeedBatch(
-        spec(attention, head),
-        rows or data(device=device),
-        recipe(attention, head, **options),
-        seeds,
-        loss_function=loss or CrossEntropy(),
-        engine=replace(engine, device=str(device)),
-        dtype=dtype,
-        steps=steps,
-    )
-
-
-def plain_loop(
-    attention: str,
-    seed: int,
-    epochs: int,
-    head: str,
-    clip: float | None,
-    loss_of: Loss | None = None,
-    rows: Subset | None = None,
-    optim: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
-    schedule: Callable[..., Any] | None = None,
-) -> dict:
-    """One seed, written with ``nn.Module``, autograd and ``torch.optim``.
-
-    Of a loss that is given, row by row, with weights of the classes that are counted by hand.
-    """
-    rows = rows or data().train
-    labels = rows.label_N.tolist()
-    weight = {
-        c: len(labels) / (len(set(labels)) * labels.count(c)) for c in set(labels)
-    }
-    decoder = build_decoder(spec(attention, head), seed).double()
-    optimizer = optim(decoder.parameters(), lr=LR, weight_decay=0.1)
-    scheduler = schedule and schedule(optimizer)
-    for epoch in range(1, epochs + 1):
-        order = np.random.default_rng(stream_seed(seed, "order", epoch)).permutation(
-            len(rows)
-        )
-        noise = torch.Generator().manual_seed(stream_seed(seed, "noise", epoch))
-        for start in range(0, len(order), B):
-            batch = torch.from_numpy(order[start : start + B])
-            drawn = None
-            if decoder.head.num_noise:
-                drawn = torch.rand(len(batch), decoder.head.num_noise, generator=noise)
-            logits, label_B = (
-                decoder(rows.features.resident[batch], drawn),
-                rows.label_N[batch],
-            )
-            if loss_of is None:
-                loss = torch.nn.functional.cross_entropy(logits, label_B)
-            else:
-                each = [
-                    weight[int(label_B[n])]
-                    * loss_of(logits[n : n + 1], label_B[n : n + 1])
-                    for n in range(len(batch))
-                ]
-                loss = torch.stack(each).sum() / len(batch)
-            optimizer.zero_grad()
-            loss.backward()
-            if clip is not None:
-                clip_grad_norm_(decoder.parameters(), clip)
-            optimizer.step()
-            if scheduler:
-                scheduler.step()
-    return decoder.state_dict()
-
-
-def assert_equal(
-    ours: SeedBatch, attention: str, epochs: int, *about: Any, **options: Any
-) -> None:
-    tensors = {**ours.state.parameters, **ours.state.buffers}
-    for place, seed in enumerate(ours.seeds):
-        for name, value in plain_loop(
-            attention, seed, epochs, *about, **options
-        ).items():
-            found, said = tensors[name][place], f"{name} of {attention}, seed {seed}"
-            torch.testing.assert_close(found, value, atol=1e-9, rtol=0, msg=said)
-
-
-def test_stacked_seeds_equal_a_plain_loop_after_many_steps() -> None:
+@pytest.mark.parametrize("attention", VARIANTS)
+def test_stacked_seeds_equal_a_plain_loop_after_many_steps(attention: str) -> None:
     """Epochs of 4 steps, the last of them smaller; clipped so that the norm matters."""
-    for attention in VARIANTS:
-        if not build_decoder(spec(attention), 0).attention.stackable:
-            continue
-        epochs = 13 if attention == "gaam" else 2
-        together = group(attention, [3, 0], clip_grad_norm=0.5)
-        for _ in range(epochs):
-            together.train_epoch()
-        assert_equal(together, attention, epochs, "linear", 0.5)
+    if not build_decoder(decoder_spec(attention), 0).attention.stackable:
+        pytest.skip("seeds of this mechanism are trained one by one")
+    epochs = 13 if attention == "gaam" else 2
+    batch = seed_batch(attention, [3, 0], clip_grad_norm=0.5)
+    train_epochs(batch, epochs)
+    assert_equals_plain_loop(batch, attention, epochs, clip=0.5)
 
 
 def warm_up_and_cosine(optimizer: torch.optim.Optimizer) -> Any:
@@ -209,24 +71,34 @@ OPTIMIZERS = {
     "sgd:momentum=0.0": torch.optim.SGD,
     "sgd:nesterov=true": partial(torch.optim.SGD, momentum=0.9, nesterov=True),
 }
+SCHEDULES = {"constant": None, "cosine": warm_up_and_cosine}
+
+
+def test_every_optimizer_has_one_of_torch() -> None:
+    names = {text.partition(":")[0] for text in OPTIMIZERS}
+    assert names == set(plugins.names("gaam_decoder.optimizers"))
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_optimizer_equals_that_of_torch(name: str, schedule: str) -> None:
-    known = {text.partition(":")[0] for text in OPTIMIZERS}
-    assert known == set(plugins.names("gaam_decoder.optimizers"))
-    how = {
-        "optimizer": parse_spec(name, "optimizer"),
-        "schedule": schedule,
-        "clip_grad_norm": 0.5,
-    }
-    ours, epochs = group("gaam", [5, 2], **how), 13 if name == "sgd" else 3
-    for _ in range(epochs):
-        ours.train_epoch()
-    theirs = {"optim": OPTIMIZERS[name]}
-    theirs |= {"schedule": warm_up_and_cosine} if schedule == "cosine" else {}
-    assert_equal(ours, "gaam", epochs, "linear", 0.5, **theirs)
+    epochs = 13 if name == "sgd" else 3
+    batch = seed_batch(
+        "gaam",
+        [5, 2],
+        optimizer=parse_spec(name, "optimizer"),
+        schedule=schedule,
+        clip_grad_norm=0.5,
+    )
+    train_epochs(batch, epochs)
+    assert_equals_plain_loop(
+        batch,
+        "gaam",
+        epochs,
+        clip=0.5,
+        make_optimizer=OPTIMIZERS[name],
+        make_schedule=SCHEDULES[schedule],
+    )
 
 
 @pytest.mark.parametrize("layout", ["parameter", "gradient"])
@@ -234,23 +106,27 @@ def test_a_step_of_one_seed_pairs_numbers_by_place_however_they_lie(
     layout: str,
 ) -> None:
     """One kernel takes the step, which knows no strides."""
-    drawn = np.random.default_rng(0).normal(size=(4, 1, 5, 3, 4, 4))
-    parameter, *gradients = torch.from_numpy(drawn)
-    if layout == "parameter":  # as torch stacks that of a mechanism of one's own
+    numbers = np.random.default_rng(0).normal(size=(4, 1, 5, 3, 4, 4))
+    parameter, *gradients = torch.from_numpy(numbers)
+    if layout == "parameter":
+        # as torch stacks the parameter of a user's own mechanism
         parameter = torch.stack([parameter[0].to(memory_format=torch.channels_last)])
     else:
         gradients = [
-            g.transpose(-1, -2).contiguous().transpose(-1, -2) for g in gradients
+            gradient.transpose(-1, -2).contiguous().transpose(-1, -2)
+            for gradient in gradients
         ]
-    own, ours = torch.nn.Parameter(parameter.clone()), AdamW()
-    theirs = torch.optim.AdamW([own], lr=0.1, weight_decay=0.1, fused=False)
-    state = ours.initial_state(parameter)
+    expected = torch.nn.Parameter(parameter.clone())
+    torch_adamw = torch.optim.AdamW([expected], lr=0.1, weight_decay=0.1, fused=False)
+    adamw = AdamW()
+    state = adamw.initial_state(parameter)
     for step, gradient in enumerate(gradients, 1):
-        own.grad = gradient.clone()
-        theirs.step()
-        lr, *numbers = torch.tensor([0.1, *ours.numbers(step)], dtype=torch.float64)
-        ours.update(parameter, gradient, state, lr[None], torch.stack(numbers), 0.1)
-    torch.testing.assert_close(parameter, own.detach(), atol=1e-12, rtol=0)
+        expected.grad = gradient.clone()
+        torch_adamw.step()
+        lr_S = torch.tensor([0.1], dtype=torch.float64)
+        corrections = torch.tensor(adamw.numbers(step), dtype=torch.float64)
+        adamw.update(parameter, gradient, state, lr_S, corrections, 0.1)
+    torch.testing.assert_close(parameter, expected.detach(), atol=1e-12, rtol=0)
 
 
 class SignedMomentum(Optimizer):
@@ -287,129 +163,145 @@ def test_an_optimizer_may_keep_a_state_of_any_shape(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loss_scale: str
 ) -> None:
     """Its seeds stay apart, and a checkpoint holds its state."""
-    monkeypatch.setattr(arithmetic_step, "build", lambda spec, kind: SignedMomentum())
-    together = group("mha", [5, 2], loss_scale=loss_scale)
-    stopped = group("mha", [5, 2], loss_scale=loss_scale)
-    alone = [group("mha", [seed], loss_scale=loss_scale) for seed in (5, 2)]
-    for training in (together, stopped, *alone):
-        training.train_epoch()
+
+    def build_own(spec: object, kind: object) -> Optimizer:
+        return SignedMomentum()
+
+    monkeypatch.setattr(arithmetic_step, "build", build_own)
+    whole = seed_batch("mha", [5, 2], loss_scale=loss_scale)
+    stopped = seed_batch("mha", [5, 2], loss_scale=loss_scale)
+    alone = [seed_batch("mha", [seed], loss_scale=loss_scale) for seed in (5, 2)]
+    for batch in (whole, stopped, *alone):
+        batch.train_epoch()
     file = Checkpoint(tmp_path / "group-a.safetensors", {})
     stopped.save(file)
-    resumed = group("mha", [5, 2], loss_scale=loss_scale)
+    resumed = seed_batch("mha", [5, 2], loss_scale=loss_scale)
     resumed.resume(file)
-    for training in (together, resumed, *alone):
-        training.train_epoch()
-    for name, value in together.state.tensors().items():
-        assert torch.equal(resumed.state.tensors()[name], value), name
-        own = torch.cat([training.state.tensors()[name] for training in alone])
-        torch.testing.assert_close(value, own, atol=1e-9, rtol=0)
+    for batch in (whole, resumed, *alone):
+        batch.train_epoch()
+    resumed_tensors = resumed.state.tensors()
+    for name, tensor in whole.state.tensors().items():
+        assert torch.equal(resumed_tensors[name], tensor), name
+        single = torch.cat([batch.state.tensors()[name] for batch in alone])
+        torch.testing.assert_close(tensor, single, atol=1e-9, rtol=0)
+
+
+IMPOSSIBLE_STATES = {
+    "a taken name": {"kept": torch.zeros(2)},
+    "a name with a dot": {"a.b": torch.zeros(2)},
+    "another number of seeds": {"a": torch.zeros(3)},
+}
 
 
 @pytest.mark.parametrize(
-    "state", [{"kept": torch.zeros(2)}, {"a.b": torch.zeros(2)}, {"a": torch.zeros(3)}]
+    "state", IMPOSSIBLE_STATES.values(), ids=IMPOSSIBLE_STATES.keys()
 )
 def test_a_state_that_no_checkpoint_can_hold_is_refused(state: Stacked) -> None:
-    optimizer = AdamW()
-    optimizer.initial_state = lambda parameter: state  # type: ignore[method-assign]
+    class WithState(AdamW):
+        def initial_state(self, parameter: torch.Tensor) -> Stacked:
+            return state
+
     with pytest.raises(ValueError, match="state"):
-        optimizer.initial_states({"weight": torch.zeros(2, 4)})
+        WithState().initial_states({"weight": torch.zeros(2, 4)})
 
 
 @pytest.mark.parametrize("head", plugins.names("gaam_decoder.heads"))
-@pytest.mark.parametrize("seeds", [[5], [5, 2]])
+@pytest.mark.parametrize("seeds", [[5], [5, 2]], ids=["one seed", "two seeds"])
 def test_every_head_equals_a_plain_loop(head: str, seeds: list[int]) -> None:
-    ours = group("gaam", seeds, head)
-    for _ in range(3):
-        ours.train_epoch()
-    assert_equal(ours, "gaam", 3, head, None)
+    batch = seed_batch("gaam", seeds, head)
+    train_epochs(batch, 3)
+    assert_equals_plain_loop(batch, "gaam", 3, head)
 
 
 @pytest.mark.parametrize("name", plugins.names("gaam_decoder.losses"))
 def test_every_loss_with_weights_of_classes_equals_a_plain_loop(name: str) -> None:
-    """One class has two rows and one has none, among those that learn; none is weighted else."""
-    rows, loss = data(), plugins.load("gaam_decoder.losses", name, kind="loss")()
-    label_N = torch.full_like(rows.train.label_N, C - 1)
+    """Of the rows that learn, one class has two and one has none: it has no weight."""
+    loss = plugins.load("gaam_decoder.losses", name, kind="loss")()
+    data = train_data()
+    label_N = torch.full_like(data.train.label_N, C - 1)
     label_N[[3, 20]] = 0
-    rows = replace(rows, train=replace(rows.train, label_N=label_N))
-    ours = group("gaam", [5, 2, 9], loss=loss, rows=rows, class_weights="balanced")
-    for _ in range(3):
-        ours.train_epoch()
-    assert_equal(ours, "gaam", 3, "linear", None, loss_of=loss, rows=rows.train)
+    data = replace(data, train=replace(data.train, label_N=label_N))
+    batch = seed_batch(
+        "gaam", [5, 2, 9], loss=loss, data=data, class_weights="balanced"
+    )
+    train_epochs(batch, 3)
+    assert_equals_plain_loop(batch, "gaam", 3, weighted_loss=loss, rows=data.train)
 
 
-def test_what_is_logged_of_an_epoch_is_that_of_the_rows_when_they_were_learned() -> (
-    None
-):
-    ours = group("gaam", [5, 2], lr=1e-30, weight_decay=0.0)
-    ours.train_epoch()
-    rows = ours.data.train
-    for seed, member in zip(ours.seeds, ours.members, strict=True):
-        logits = build_decoder(spec("gaam"), seed).double()(
-            rows.features.resident[rows.rows]
-        )
-        hits = (logits.argmax(-1) == rows.label_N).double().mean()
-        loss = torch.nn.functional.cross_entropy(logits, rows.label_N)
-        said = [member.log[0]["train_accuracy"], member.log[0]["loss"]]
-        assert said == pytest.approx([hits.item(), loss.item()], abs=1e-6)
+def test_the_log_has_the_accuracy_of_rows_when_they_were_learned() -> None:
+    """At a rate of nothing, that is the accuracy of the decoder as it was built."""
+    batch = seed_batch("gaam", [5, 2], lr=1e-30, weight_decay=0.0)
+    batch.train_epoch()
+    rows = batch.data.train
+    for seed, member in zip(batch.seeds, batch.members, strict=True):
+        decoder = build_decoder(decoder_spec("gaam"), seed).double()
+        logits_NC = decoder(states_of(rows)[rows.rows])
+        accuracy = (logits_NC.argmax(-1) == rows.label_N).double().mean()
+        loss = torch.nn.functional.cross_entropy(logits_NC, rows.label_N)
+        entry = member.log[0]
+        assert entry["train_accuracy"] == pytest.approx(accuracy.item(), abs=1e-6)
+        assert entry["loss"] == pytest.approx(loss.item(), abs=1e-6)
 
 
 def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:
-    undisturbed, poisoned = (group("gaam", [0, 1, 2]) for _ in range(2))
+    undisturbed = seed_batch("gaam", [0, 1, 2])
+    poisoned = seed_batch("gaam", [0, 1, 2])
     poisoned.state.parameters["head.fc.weight"][1] = torch.nan
-    for one in (undisturbed, poisoned):
-        for _ in range(4):
-            one.train_epoch()
-    assert [m.failed and "nan" in m.failed for m in poisoned.members] == [
-        None,
-        True,
-        None,
-    ]
-    assert [len(m.log) for m in poisoned.members] == [4, 1, 4]
+    train_epochs(undisturbed, 4)
+    train_epochs(poisoned, 4)
+    first, second, third = poisoned.members
+    assert first.failed is None
+    assert second.failed is not None
+    assert "nan" in second.failed
+    assert third.failed is None
+    assert [len(member.log) for member in poisoned.members] == [4, 1, 4]
     for name, value in undisturbed.kept.parameters.items():
         assert torch.equal(value[[0, 2]], poisoned.kept.parameters[name][[0, 2]])
 
 
-@pytest.mark.parametrize("scale", ["none", "dynamic"])
+@pytest.mark.parametrize("loss_scale", ["none", "dynamic"])
 def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(
-    scale: str, tmp_path: Path
+    loss_scale: str, tmp_path: Path
 ) -> None:
-    options = {
-        "schedule": "plateau",
-        "attention": "mha-bn",
-        "head": "mlp",
-        "seeds": [1, 4],
-    }
-    options |= {"loss_scale": scale}
-    whole, first, second = (group(dtype=torch.float32, **options) for _ in range(3))  # type: ignore[arg-type]
-    for _ in range(5):
-        whole.train_epoch()
-    for _ in range(3):
-        first.train_epoch()
-    first.save(Checkpoint(tmp_path / "c.safetensors", {}))
-    second.resume(Checkpoint(tmp_path / "c.safetensors", {}))
-    assert second.epochs_done == 3
-    for _ in range(2):
-        second.train_epoch()
+    def new_batch() -> SeedBatch:
+        return seed_batch(
+            "mha-bn",
+            [1, 4],
+            "mlp",
+            torch.float32,
+            schedule="plateau",
+            loss_scale=loss_scale,
+        )
+
+    whole = train_epochs(new_batch(), 5)
+    stopped = train_epochs(new_batch(), 3)
+    resumed = new_batch()
+    stopped.save(Checkpoint(tmp_path / "c.safetensors", {}))
+    resumed.resume(Checkpoint(tmp_path / "c.safetensors", {}))
+    assert resumed.epochs_done == 3
+    train_epochs(resumed, 2)
+    resumed_tensors = resumed._tensors()
     for name, value in whole._tensors().items():
-        assert torch.equal(value, second._tensors()[name]), name
-    for ours, theirs in zip(second.members, whole.members, strict=True):
-        ours, theirs = copy.deepcopy(ours), copy.deepcopy(theirs)
-        for entry in ours.log + theirs.log:
+        assert torch.equal(value, resumed_tensors[name]), name
+    for member, expected in zip(
+        copy.deepcopy(resumed.members), copy.deepcopy(whole.members), strict=True
+    ):
+        for entry in member.log + expected.log:
             entry.pop("seconds")
-        assert ours == theirs
+        assert member == expected
 
 
 def test_the_plateau_is_torchs() -> None:
     values = np.random.default_rng(0).normal(size=200).cumsum() / 50
     parameter = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([parameter], lr=0.3)
-    theirs = ReduceLROnPlateau(optimizer, mode="max", factor=0.1, patience=10)
-    ours = Plateau(rate=0.3)
+    torch_plateau = ReduceLROnPlateau(optimizer, mode="max", factor=0.1, patience=10)
+    plateau = Plateau(rate=0.3)
     for value in values:
-        ours.watch(value)
-        theirs.step(value)
-        assert ours.rate == optimizer.param_groups[0]["lr"]
-    assert ours.rate < 0.3
+        plateau.watch(value)
+        torch_plateau.step(value)
+        assert plateau.rate == optimizer.param_groups[0]["lr"]
+    assert plateau.rate < 0.3
 
 
 needs_compiler = pytest.mark.skipif(
@@ -417,65 +309,80 @@ needs_compiler = pytest.mark.skipif(
 )
 
 
+# fmt: off
+COMPILED = [
+    ("gaam", [3, 0], "linear", None, 13),
+    # torch 2.13 cannot compile norms beside its gradients
+    ("gct", [3, 0], "linear", 0.5, 13),
+    ("mha-bn", [3, 0], "conv", 0.5, 3),
+    ("none", [5], "conv", 0.5, 3),
+]
+# fmt: on
+
+
 @needs_compiler
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("attention", "seeds", "head", "clip", "epochs"),
-    [
-        ("gaam", [3, 0], "linear", None, 13),
-        (
-            "gct",
-            [3, 0],
-            "linear",
-            0.5,
-            13,
-        ),  # torch 2.13 cannot compile norms beside its gradients
-        ("mha-bn", [3, 0], "conv", 0.5, 3),
-        ("none", [5], "conv", 0.5, 3),
-    ],
-)
+@pytest.mark.parametrize(("attention", "seeds", "head", "clip", "epochs"), COMPILED)
 def test_compiled_seeds_equal_the_plain_loop(
     attention: str, seeds: list[int], head: str, clip: float | None, epochs: int
 ) -> None:
-    how = replace(EAGER, compiled=True)
-    compiled = group(attention, seeds, head, engine=how, clip_grad_norm=clip)
+    engine = replace(EAGER, compiled=True)
+    compiled = seed_batch(attention, seeds, head, engine=engine, clip_grad_norm=clip)
     for epoch in range(1, epochs + 1):
         compiled._pass(epoch)
     assert compiled.compiler.works
-    assert_equal(compiled, attention, epochs, head, clip)
+    assert_equals_plain_loop(compiled, attention, epochs, head, clip)
     if head == "conv":
-        logits = compiled.logits(compiled.data.test, compiled.state.weights)
+        tested = rows_to_test(compiled.data)
+        logits = compiled.logits(tested, compiled.state.weights)
         compiled.compiler.works = False
-        expected = compiled.logits(compiled.data.test, compiled.state.weights)
+        expected = compiled.logits(tested, compiled.state.weights)
         torch.testing.assert_close(logits, expected, atol=1e-9, rtol=0)
 
 
+@pytest.mark.parametrize("attention", VARIANTS)
 @pytest.mark.parametrize("dtype", LOWER)
-def test_every_variant_trains_with_rounded_products(dtype: str) -> None:
-    scale = "dynamic" if dtype == "float16" else "none"
-    how = replace(EAGER, dtype=dtype)
-    for attention in VARIANTS:
-        ours = group(
-            attention, [1, 2], dtype=torch.float32, engine=how, loss_scale=scale
-        )
-        ours.train_epoch()
-        assert [member.failed for member in ours.members] == [None, None], attention
-        assert ours.logits(ours.data.test, ours.state.weights).dtype == torch.float32
+def test_every_variant_trains_with_rounded_products(
+    dtype: Dtype, attention: str
+) -> None:
+    batch = seed_batch(
+        attention,
+        [1, 2],
+        dtype=torch.float32,
+        engine=replace(EAGER, dtype=dtype),
+        loss_scale="dynamic" if dtype == "float16" else "none",
+    )
+    batch.train_epoch()
+    assert [member.failed for member in batch.members] == [None, None]
+    logits = batch.logits(rows_to_test(batch.data), batch.state.weights)
+    assert logits.dtype == torch.float32
 
 
 @needs_compiler
 @pytest.mark.slow
-def test_groups_of_other_numbers_of_rows_share_a_compiled_step() -> None:
-    """As the folds of a cross-validation do: what was compiled for one must not read another."""
-    steps, whole = Steps(), data()
+def test_seed_batches_of_other_numbers_of_rows_share_a_compiled_step() -> None:
+    """As the folds of a cross-validation: what was compiled for one reads no other."""
+    steps = Steps()
+    data = train_data()
     for last in (24, 28, 27):
-        train = whole.train
+        train = data.train
         few = replace(train, rows=train.rows[:last], label_N=train.label_N[:last])
-        found = []
-        for how, shared in ((replace(EAGER, compiled=True), steps), (EAGER, None)):
-            rows = replace(whole, train=few)
-            ours = group("gaam", [3, 0, 5], engine=how, steps=shared, rows=rows)
-            ours._pass(1)
-            assert ours.compiler.works == how.compiled
-            found.append(ours.state.parameters["head.fc.weight"])
-        torch.testing.assert_close(*found, atol=1e-9, rtol=0)
+        fold = replace(data, train=few)
+        compiled = seed_batch(
+            "gaam",
+            [3, 0, 5],
+            engine=replace(EAGER, compiled=True),
+            steps=steps,
+            data=fold,
+        )
+        eager = seed_batch("gaam", [3, 0, 5], data=fold)
+        compiled._pass(1)
+        eager._pass(1)
+        assert compiled.compiler.works
+        assert not eager.compiler.works
+        torch.testing.assert_close(
+            compiled.state.parameters["head.fc.weight"],
+            eager.state.parameters["head.fc.weight"],
+            atol=1e-9,
+            rtol=0,
+        )

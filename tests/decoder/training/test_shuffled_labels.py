@@ -1,70 +1,105 @@
-"""Shuffled labels: what learns from them must end at chance, and is compared with nothing."""
+"""Shuffled labels: every seed learns from a permutation of its own."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from gaam_cache.store.reader import open_cache
-from gaam_decoder import TrainConfig
-from gaam_decoder.training.data import TrainData, labels_by_seed, prepare_data
+from gaam_decoder.training.data import Subset, TrainData, labels_by_seed, prepare_data
 from gaam_decoder.training.experiments import plan_experiments
+from tests.decoder.configs import train_config
+
+CPU = torch.device("cpu")
 
 
-@pytest.fixture
-def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
-    return TrainConfig(lr=3e-4,
-        attn=("none",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2,
-        shuffle_labels=True, probe=False,
-    )  # fmt: skip
+def load_data(cache_folder: Path, **settings: Any) -> TrainData:
+    """The data of the first experiment with these settings."""
+    config = train_config(
+        cache_folder,
+        cache_folder,
+        lr=3e-4,
+        attn=("none",),
+        seeds=(0, 1),
+        epochs=2,
+        shuffle_labels=True,
+        **settings,
+    )
+    cache = open_cache(cache_folder)
+    experiment = plan_experiments(config, cache, CPU)[0]
+    return prepare_data(cache, experiment.recipe, CPU)
 
 
-def data_of(config: TrainConfig) -> TrainData:
-    cache = open_cache(config.cache)
-    experiment = plan_experiments(config, cache, torch.device("cpu"))[0]
-    return prepare_data(cache, experiment.recipe, torch.device("cpu"))
+def assert_permuted(label_SN: torch.Tensor, true_N: torch.Tensor) -> None:
+    """As many labels of each class, and in another order."""
+    for label_N in label_SN:
+        assert torch.equal(label_N.sort().values, true_N.sort().values)
+        assert not torch.equal(label_N, true_N)
+
+
+def existing(rows: Subset | None) -> Subset:
+    """The rows, of which there are some."""
+    assert rows is not None
+    return rows
 
 
 @pytest.mark.parametrize("select", ["val", "last", "test"])
-def test_labels_are_permuted_among_the_rows_that_learn_and_choose(
-    select: str, config: TrainConfig
+def test_labels_are_permuted_among_training_and_validation_rows(
+    select: str, tiny_cache: Path
 ) -> None:
-    data = data_of(replace(config, select=select, folds=3))
-    before = data.test.label_N.clone()
-    told, held = labels_by_seed(data, [4, 9], shuffle=True)
-    assert torch.equal(data.test.label_N, before)
-    true = [data.train.label_N]
-    if select == "val":
-        true.append(data.selection.label_N)
-    elif select == "test":
-        assert torch.equal(
-            held, data.test.label_N.expand(2, -1)
-        )  # tested rows keep theirs
-    else:
-        assert held is None
-    every = torch.cat([told, held], 1) if select == "val" else told
-    for label_N in every:
-        assert torch.equal(label_N.sort().values, torch.cat(true).sort().values)
-        assert not torch.equal(label_N, torch.cat(true))
-    assert not torch.equal(told[0], told[1])
+    data = load_data(tiny_cache, select=select, folds=3)
+    test_labels = existing(data.test).label_N
+    before = test_labels.clone()
+    train_SN, selection_SN = labels_by_seed(data, [4, 9], shuffle=True)
+    assert torch.equal(test_labels, before)
+    assert not torch.equal(train_SN[0], train_SN[1]), "every seed has its own"
+    if select == "last":
+        assert selection_SN is None
+        assert_permuted(train_SN, data.train.label_N)
+        return
+    assert selection_SN is not None
+    if select == "test":
+        assert torch.equal(selection_SN, test_labels.expand(2, -1))
+        assert_permuted(train_SN, data.train.label_N)
+        return
+    true_N = torch.cat([data.train.label_N, existing(data.selection).label_N])
+    assert_permuted(torch.cat([train_SN, selection_SN], 1), true_N)
 
 
-def test_a_seed_is_told_the_same_alone_and_whatever_is_held_out(
-    config: TrainConfig,
+def shuffled_label_by_row(
+    data: TrainData, seeds: list[int], seed: int
+) -> dict[int, int]:
+    """The label of every training and validation row, for one of these seeds."""
+    place = seeds.index(seed)
+    train_SN, selection_SN = labels_by_seed(data, seeds, shuffle=True)
+    rows = data.train.rows
+    labels = train_SN[place]
+    if selection_SN is not None:
+        rows = np.concatenate([rows, existing(data.selection).rows])
+        labels = torch.cat([labels, selection_SN[place]])
+    return dict(zip(rows.tolist(), labels.tolist(), strict=True))
+
+
+def test_a_seed_has_the_same_labels_alone_and_with_others(tiny_cache: Path) -> None:
+    data = load_data(tiny_cache)
+    alone = shuffled_label_by_row(data, [7], 7)
+    assert shuffled_label_by_row(data, [3, 7], 7) == alone
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"select": "last"}, id="without validation rows"),
+        pytest.param({"split_seed": 5}, id="other validation rows"),
+    ],
+)
+def test_a_seed_has_the_same_labels_whichever_rows_are_for_validation(
+    settings: dict[str, Any], tiny_cache: Path
 ) -> None:
-    def by_row(data: TrainData, seeds: list[int], place: int) -> dict[int, int]:
-        told, held = labels_by_seed(data, seeds, shuffle=True)
-        rows, labels = [data.train.rows], [told[place]]
-        if held is not None:
-            rows, labels = [*rows, data.selection.rows], [*labels, held[place]]
-        return dict(
-            zip(np.concatenate(rows).tolist(), torch.cat(labels).tolist(), strict=True)
-        )
-
-    val, last = data_of(config), data_of(replace(config, select="last"))
-    assert by_row(val, [7], 0) == by_row(val, [3, 7], 1) == by_row(last, [7], 0)
-    assert by_row(val, [7], 0) == by_row(data_of(replace(config, split_seed=5)), [7], 0)
+    labels = shuffled_label_by_row(load_data(tiny_cache), [7], 7)
+    others = shuffled_label_by_row(load_data(tiny_cache, **settings), [7], 7)
+    assert others == labels

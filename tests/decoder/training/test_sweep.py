@@ -1,4 +1,4 @@
-"""What a sweep consists of: products, folds, plans, data that do not fit, no compiler."""
+"""A compiler that fails, and a cache that is larger than the memory."""
 
 from __future__ import annotations
 
@@ -6,58 +6,63 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
-import gaam_decoder
 from gaam_cache.common.errors import GaamWarning
-from gaam_decoder import TrainConfig
+from gaam_cache.store.plan import ShardSpec
 from gaam_decoder.training.arithmetic import engine
 from tests.cache.published import write_cache
+from tests.decoder.configs import train_config, train_single_run
 
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture
-def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
-    return TrainConfig(
-        attn=("gaam",),
-        cache=tiny_cache,
-        runs=tmp_path / "runs",
-        seeds=(0, 1),
-        epochs=2,
-        lr=0.01,
-        probe=False,
-    )
-
-
 def test_a_compiler_that_fails_is_a_warning_and_the_training_goes_on(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+    tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from torch._inductor import cpp_builder
     from torch._inductor.exc import InvalidCxxCompiler
 
+    def no_missing_compiler(device_type: str) -> None:
+        return None
+
     def fail() -> str:
         raise InvalidCxxCompiler
 
-    expected = gaam_decoder.train(config)[0]
-    monkeypatch.setattr(engine, "missing_compiler", lambda device_type: None)
+    config = train_config(
+        tiny_cache,
+        tmp_path / "runs",
+        attn=("gaam",),
+        seeds=(0, 1),
+        epochs=2,
+        lr=0.01,
+    )
+    expected = train_single_run(config)
+    monkeypatch.setattr(engine, "missing_compiler", no_missing_compiler)
     monkeypatch.setattr(cpp_builder, "get_cpp_compiler", fail)
-    forced = replace(config, compile="on", runs=config.runs / "forced")
-    # not by monkeypatch: what that restores, torch has no more, and nothing compiles ever after
+    # The patch is torch's own: what monkeypatch would restore, torch has no more, and
+    # nothing would compile ever after.
+    compiler_settings: Any = torch.compiler.config
     with (
-        torch.compiler.config.patch(force_disable_caches=True),
+        compiler_settings.patch(force_disable_caches=True),
         pytest.warns(GaamWarning, match="cxx"),
     ):
-        run = gaam_decoder.train(forced)[0]
+        run = train_single_run(config, compile="on", runs=tmp_path / "forced")
     assert run.engine["compiled"] is False
     np.testing.assert_array_equal(run.logits, expected.logits)
 
 
+MEBIBYTE = 2**20
+ROOM = 280 * MEBIBYTE
+SPLIT_BYTES = 420 * MEBIBYTE
+NUM_LAYERS = 12
+HIDDEN_SIZE = 2048
 LIMITED = """
 import json, resource, sys
 from pathlib import Path
@@ -67,64 +72,75 @@ import gaam_decoder
 from gaam_decoder import TrainConfig
 from gaam_decoder.training import data as features
 from gaam_decoder.training.arithmetic import step
-step.keep_freed_memory = lambda: None
+
 def status(name):
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(x.split()[1]) for x in lines if x.startswith(name + ":")) * 1024
-cache, runs, room, big = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
-options = dict(attn=("layer-mean",), epochs=1, seeds=(0, 1), select="last", compile="off")
-gaam_decoder.train(TrainConfig(cache=cache, runs=runs / "warm", **options))
-used = status("VmData")
-resource.setrlimit(resource.RLIMIT_DATA, (used + room, used + room))
-features.free_on = lambda device: room
-before, most = status("RssAnon"), [0]
+    [line] = [line for line in lines if line.startswith(name + ":")]
+    return int(line.split()[1]) * 1024
+
 def watch(done, total, text):
-    most[0] = max(most[0], status("RssAnon") - before)
-options |= {"test_split": "train", "allow_train_as_test": True}
-run = gaam_decoder.train(TrainConfig(cache=big, runs=runs, **options), progress=watch)[0]
-print(json.dumps({"grown": most[0], "data": run.engine["data"]}))
+    global most
+    most = max(most, status("RssAnon") - before)
+
+step.keep_freed_memory = lambda: None
+tiny = Path(sys.argv[1])
+runs = Path(sys.argv[2])
+room = int(sys.argv[3])
+big = Path(sys.argv[4])
+options = dict(attn=("layer-mean",), epochs=1, seeds=(0, 1), select="last")
+options |= dict(compile="off")
+gaam_decoder.train(TrainConfig(cache=tiny, runs=runs / "warm", **options))
+limit = status("VmData") + room
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+features.free_on = lambda device: room
+before = status("RssAnon")
+most = 0
+options |= dict(test_split="train", allow_train_as_test=True)
+config = TrainConfig(cache=big, runs=runs, **options)
+run = gaam_decoder.train(config, progress=watch)[0]
+print(json.dumps({"growth": most, "data": run.engine["data"]}))
 """
+"""A program that trains on a tiny cache, and on a big one with little memory left."""
+
+
+def write_big_cache(folder: Path) -> None:
+    """A training split of 420 MiB, whose states are drawn once: any will do."""
+    generator = np.random.default_rng(0)
+    shape = (2048, NUM_LAYERS, HIDDEN_SIZE)
+    x_NLD = generator.standard_normal(shape, np.float32).astype(np.float16)
+
+    def states(shard: ShardSpec) -> NDArray[np.float16]:
+        return x_NLD[: shard.stop - shard.start]
+
+    row_bytes = NUM_LAYERS * HIDDEN_SIZE * 2
+    rows = {"train": SPLIT_BYTES // row_bytes}
+    write_cache(folder, rows, NUM_LAYERS, HIDDEN_SIZE, states)
 
 
 @pytest.mark.slow
 def test_a_cache_larger_than_memory_trains_at_flat_memory(
     tiny_cache: Path, tmp_path: Path
 ) -> None:
-    """280 MiB of room beside a split of 420 MiB: the rows stay on disk, and little is added.
+    """280 MiB of room beside a split of 420 MiB: rows stay on disk; little is added.
 
-    Large blocks have mappings of their own here, and go when they are freed: what is counted is
-    what is in use, not what the C library keeps, which depends on how threads take turns.
+    Large blocks have mappings of their own here, and go when they are freed: what is
+    counted is in use. What the C library keeps depends on how threads take turns.
     """
-    layers, hidden_size = 12, 2048
     big = tmp_path / "big"
-    count = 420 * 2**20 // (layers * hidden_size * 2)
-    # drawn once: what is measured does not depend on the numbers
-    generator = np.random.default_rng(0)
-    x_NLD = generator.standard_normal((2048, layers, hidden_size), np.float32).astype(
-        np.float16
+    write_big_cache(big)
+    arguments = [str(tiny_cache), str(tmp_path / "runs"), str(ROOM), str(big)]
+    process = subprocess.run(
+        [sys.executable, "-c", LIMITED, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "MALLOC_MMAP_THRESHOLD_": str(MEBIBYTE),
+        },
     )
-    write_cache(
-        big,
-        {"train": count},
-        layers,
-        hidden_size,
-        lambda shard: x_NLD[: shard.stop - shard.start],
-    )
-    room = 280 * 2**20
-    command = [
-        sys.executable,
-        "-c",
-        LIMITED,
-        tiny_cache,
-        tmp_path / "runs",
-        str(room),
-        big,
-    ]
-    done = subprocess.run(
-        list(map(str, command)), cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": str(2**20)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["data"] == "disk"
-    assert found["grown"] < 100 * 2**20
+    assert process.returncode == 0, process.stderr
+    answer = json.loads(process.stdout)
+    assert answer["data"] == "disk"
+    assert answer["growth"] < 100 * MEBIBYTE

@@ -1,12 +1,11 @@
-"""Some seeds train a grid, others what validation chose of it."""
+"""Tuning seeds train a grid; reporting seeds train what validation chose of it."""
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,156 +14,211 @@ import gaam_cache
 import gaam_decoder
 from gaam_decoder import RunResult, TrainConfig
 from tests.conftest import Outcome
+from tests.decoder.configs import change, train_config, train_single_run
 
+ATTENTIONS = ("gaam:heads=2", "none")
 RATES = (1e-4, 1e-2, 3e-2)
+TUNING = (7, 8)
+REPORTING = (0, 1, 2)
 
 
 @pytest.fixture
 def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
-    return TrainConfig(
-        attn=("gaam:heads=2", "none"),
-        cache=tiny_cache,
-        runs=tmp_path / "runs",
-        seeds=(0, 1, 2),
-        tune_seeds=(7, 8),
+    return train_config(
+        tiny_cache,
+        tmp_path / "runs",
+        attn=ATTENTIONS,
+        seeds=REPORTING,
+        tune_seeds=TUNING,
         epochs=2,
         lr=RATES,
         val_fraction=0.3,
-        probe=False,
     )
 
 
-def trained(runs: list[RunResult]) -> list[tuple[str, float, tuple[int, ...]]]:
-    return [(run.attention, run.recipe.lr, run.seeds) for run in runs]
+class Training(NamedTuple):
+    """What a run has trained."""
+
+    attention: str
+    rate: float
+    seeds: tuple[int, ...]
 
 
-def test_the_grid_is_trained_by_the_seeds_that_choose_and_the_winner_by_the_others(
+def trainings_of(runs: list[RunResult]) -> list[Training]:
+    return [Training(run.attention, run.recipe.lr, run.seeds) for run in runs]
+
+
+class Score(NamedTuple):
+    """Mean validation accuracy of a rate; of equal ones the smaller loss is better."""
+
+    accuracy: float
+    negative_loss: float
+
+
+def score(run: RunResult) -> Score:
+    """Over all seeds, in the epoch that each of them kept."""
+    kept_epochs = [
+        entry for entry in run.log if entry["epoch"] == run.epochs[entry["seed"]]
+    ]
+    assert len(kept_epochs) == len(run.seeds)
+    return Score(
+        float(np.mean([entry["accuracy"] for entry in kept_epochs])),
+        -float(np.mean([entry["selection_loss"] for entry in kept_epochs])),
+    )
+
+
+def best_rate(tuning_runs: list[RunResult], attention: str) -> float:
+    candidates = [run for run in tuning_runs if run.attention == attention]
+    return float(max(candidates, key=score).recipe.lr)
+
+
+def fail_to_train(run: RunResult) -> None:
+    pytest.fail(f"trained again: {run.path}")
+
+
+def test_tuning_seeds_train_the_grid_and_reporting_seeds_the_winner(
     config: TrainConfig,
 ) -> None:
     finished: list[RunResult] = []
-    reporting_first = gaam_decoder.train(config, on_run=finished.append)
-    runs = [*reporting_first[2:], *reporting_first[:2]]
-    assert trained(runs[:6]) == [
-        (name, lr, (7, 8))
-        for name, lr in itertools.product(map(str, config.attn), RATES)
+    runs = gaam_decoder.train(config, on_run=finished.append)
+    reporting_runs = runs[:2]
+    tuning_runs = runs[2:]
+    assert trainings_of(tuning_runs) == [
+        Training(attention, rate, TUNING) for attention in ATTENTIONS for rate in RATES
     ]
-    winners = {}
-    for run in runs[:6]:  # of equal accuracies the loss decides
-        kept = [
-            e for seed in (7, 8) for e in run.log
-            if (e["seed"], e["epoch"]) == (seed, run.epochs[seed])
-        ]  # fmt: skip
-        score = (
-            sum(e["accuracy"] for e in kept),
-            -sum(e["selection_loss"] for e in kept),
-        )
-        winners.setdefault(run.attention, {})[score] = run.recipe.lr
-    chosen = {name: of[max(of)] for name, of in winners.items()}
-    assert trained(runs[6:]) == [
-        (name, chosen[name], (0, 1, 2)) for name in map(str, config.attn)
+    winners = [
+        Training(attention, best_rate(tuning_runs, attention), REPORTING)
+        for attention in ATTENTIONS
     ]
-    assert [run.path for run in finished] == [run.path for run in runs]
-    assert all(run.tuning_seeds == (7, 8) for run in runs)
+    assert trainings_of(reporting_runs) == winners
+    in_order = [*tuning_runs, *reporting_runs]
+    assert [run.path for run in finished] == [run.path for run in in_order]
+    assert all(run.tuning_seeds == TUNING for run in runs)
     [table] = gaam_decoder.report(config.runs).tables
-    assert [(row.attention, row.recipe["lr"], row.seeds) for row in table.entries] == [
-        (name, chosen[name], (0, 1, 2)) for name in map(str, config.attn)
+    entries = [
+        Training(entry.attention, entry.recipe["lr"], entry.seeds)
+        for entry in table.entries
     ]
-    again = gaam_decoder.train(config, on_run=lambda run: pytest.fail("trained again"))
-    assert [run.path for run in again] == [run.path for run in reporting_first]
+    assert entries == winners
+    again = gaam_decoder.train(config, on_run=fail_to_train)
+    assert [run.path for run in again] == [run.path for run in runs]
+
+
+NUM_ROWS = 50
+LABELS = np.arange(NUM_ROWS) % 2
+SPEAKERS = np.array([f"speaker {row // 5}" for row in range(NUM_ROWS)])
+
+
+def write_cache_of_speakers(folder: Path) -> None:
+    """States that tell the classes apart, of ten speakers with five rows each."""
+    generator = np.random.default_rng(0)
+    x_NLD = generator.normal(size=(NUM_ROWS, 4, 6)) + LABELS[:, None, None]
+    x_NLD = x_NLD.astype(np.float32)
+    splits = {"train": (x_NLD, LABELS), "test": (x_NLD[:20] + 0.1, LABELS[:20])}
+    columns = {"speaker": {"train": SPEAKERS.tolist(), "test": ["tested"] * 20}}
+    gaam_cache.write(folder, splits, columns=columns)
 
 
 @pytest.mark.parametrize("groups", [None, "speaker"])
 def test_without_a_rate_three_more_seeds_choose_by_all_rows_of_train(
     groups: str | None, tmp_path: Path
 ) -> None:
-    generator = np.random.default_rng(0)
-    label_N = np.arange(50) % 2
-    state_NLD = (generator.normal(size=(50, 4, 6)) + label_N[:, None, None]).astype(
-        np.float32
+    write_cache_of_speakers(tmp_path / "cache")
+    config = train_config(
+        tmp_path / "cache",
+        tmp_path / "runs",
+        attn=("none",),
+        seeds=(0, 1),
+        epochs=2,
+        groups=groups,
     )
-    cache, names = tmp_path / "cache", [f"s{row // 5}" for row in range(50)]
-    parts = {
-        "train": (state_NLD, label_N),
-        "test": (state_NLD[:20] + 0.1, label_N[:20]),
-    }
-    gaam_cache.write(
-        cache, parts, columns={"speaker": {"train": names, "test": ["t"] * 20}}
-    )
-    config = TrainConfig(
-        attn=("none",), cache=cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2, groups=groups,
-        probe=False,
-    )  # fmt: skip
-    chosen, *tried = gaam_decoder.train(config)
-    assert [run.recipe.lr for run in tried] == list(config.rates)
-    for run in tried:
+    chosen, *candidates = gaam_decoder.train(config)
+    assert [run.recipe.lr for run in candidates] == list(config.rates)
+    for run in candidates:
         assert run.seeds == (1000, 1001, 1002)
-        assert run.validation is not None
-        held = [row_V[row_V >= 0].tolist() for row_V in run.validation.rows]
-        assert sorted(itertools.chain(*held)) == list(range(50)), (
-            "all rows choose, none twice"
-        )
-        for place, rows in enumerate(held):
-            logits_VC, label_V = run.validation.of_seed(place)
-            assert label_V.tolist() == label_N[rows].tolist()
-            kept = run.log[2 * place + run.epochs[run.seeds[place]] - 1]
-            assert kept["accuracy"] == (logits_VC.argmax(-1) == label_V).mean()
-            if groups is not None:
-                assert not {names[row] for row in rows} & {
-                    names[row] for row in set(range(50)) - set(rows)
-                }
-    scores = {
-        (
-            np.mean([e["accuracy"] for e in kept]),
-            -np.mean([e["selection_loss"] for e in kept]),
-        ): run
-        for run in tried
-        for kept in [[e for e in run.log if e["epoch"] == run.epochs[e["seed"]]]]
-    }
-    assert chosen.recipe.lr == scores[max(scores)].recipe.lr
+        check_validation_of_all_rows(run, by_speaker=groups is not None)
+    assert chosen.recipe.lr == max(candidates, key=score).recipe.lr
     assert chosen.seeds == (0, 1)
     [table] = gaam_decoder.report(config.runs).tables
-    assert [row.seeds for row in table.entries] == [(0, 1)]
-    [same] = gaam_decoder.train(replace(config, lr=chosen.recipe.lr))
+    assert [entry.seeds for entry in table.entries] == [(0, 1)]
+    same = train_single_run(config, lr=chosen.recipe.lr)
     assert same.path == chosen.path
 
 
-PROTOCOLS: dict[str, tuple[str, ...]] = {
-    "seeds that choose and report nothing": ("--tune-seeds", "7-8"),
-    "all seeds choose and report": (),
-    "of folds": ("--tune-seeds", "7-8", "--folds", "2"),
+def check_validation_of_all_rows(run: RunResult, *, by_speaker: bool) -> None:
+    """Every row is a validation row of one seed, and no speaker is on two sides."""
+    validation = run.validation
+    assert validation is not None
+    rows_by_seed = [row_V[row_V >= 0] for row_V in validation.rows]
+    all_rows = np.sort(np.concatenate(rows_by_seed))
+    np.testing.assert_array_equal(all_rows, np.arange(NUM_ROWS))
+    for place, rows in enumerate(rows_by_seed):
+        logits_VC, label_V = validation.of_seed(place)
+        np.testing.assert_array_equal(label_V, LABELS[rows])
+        epoch = run.epochs[run.seeds[place]]
+        # of every seed the log has an entry for each of the two epochs
+        entry = run.log[2 * place + epoch - 1]
+        assert entry["accuracy"] == (logits_VC.argmax(-1) == label_V).mean()
+        if by_speaker:
+            learned = np.delete(SPEAKERS, rows)
+            assert not set(SPEAKERS[rows]) & set(learned)
+
+
+class Protocol(NamedTuple):
+    """Options of the command, and how many runs report."""
+
+    options: tuple[str, ...]
+    num_reporting: int
+
+
+PROTOCOLS = {
+    "seeds that tune and report nothing": Protocol(("--tune-seeds", "7-8"), 2),
+    "all seeds tune and report": Protocol((), 2),
+    "folds": Protocol(("--tune-seeds", "7-8", "--folds", "2"), 4),
 }
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_command_says_of_candidates_what_validation_says_and_nothing_of_test_rows(
+def test_the_command_prints_the_validation_of_candidates_and_nothing_of_test_rows(
     protocol: str, config: TrainConfig, gaam: Callable[..., Outcome]
 ) -> None:
-    """A line a decoder; when all is there already, too."""
+    """A line for each decoder; when all is trained already, too."""
+    options, num_reporting = PROTOCOLS[protocol]
     command = (
         *("train", "--attn", "gaam:heads=2", "--attn", "none", "--cache", config.cache),
         *("--runs", config.runs, "--seeds", 3, "--epochs", 2, "--lr", "1e-4,1e-2,3e-2"),
-        *("--set", "val-fraction=0.3", "--no-probe", *PROTOCOLS[protocol]),
+        *("--set", "val-fraction=0.3", "--no-probe", *options),
     )
-    said = [gaam(*command).out.splitlines() for _ in range(2)]
-    for lines in said:
-        tuned = [line for line in lines if ", validation " in line]
-        value = r"learning rate \S+( in \d folds?)?"
-        assert len(tuned) == 2
-        for name, line in zip(("gaam:heads=2", "none"), sorted(tuned), strict=True):
-            words = rf"{re.escape(name)} \+ linear: {value}(, {value})? of 3, validation \d+\.\d%"
-            assert re.fullmatch(words, line), line
-        # of each decoder, and of each of its folds, what was chosen and nothing else
-        runs = [line for line in lines if str(config.runs) in line and "%" in line]
-        assert len(runs) == (4 if "--folds" in command else 2)
-        assert all("choose" not in line for line in runs)
-    assert sorted(said[0]) == sorted(said[1])
+    trained_lines = gaam(*command).out.splitlines()
+    existing_lines = gaam(*command).out.splitlines()
+    for lines in (trained_lines, existing_lines):
+        check_lines_of_tuning(lines)
+        # each decoder, and each of its folds, has a line of what was chosen, no other
+        run_lines = [line for line in lines if str(config.runs) in line and "%" in line]
+        assert len(run_lines) == num_reporting
+        assert all("choose" not in line for line in run_lines)
+    assert sorted(trained_lines) == sorted(existing_lines)
 
 
-def test_a_run_that_was_trained_to_choose_says_its_validation_accuracy(
+def check_lines_of_tuning(lines: list[str]) -> None:
+    """Every decoder has one, with its rates, or those of its folds."""
+    tuning_lines = sorted(line for line in lines if ", validation " in line)
+    rate = r"learning rate \S+( in \d folds?)?"
+    for attention, line in zip(ATTENTIONS, tuning_lines, strict=True):
+        decoder = rf"{re.escape(attention)} \+ linear"
+        expected = rf"{decoder}: {rate}(, {rate})? of 3, validation \d+\.\d%"
+        assert re.fullmatch(expected, line), line
+
+
+def test_the_summary_of_a_tuning_run_has_its_validation_accuracy(
     config: TrainConfig,
 ) -> None:
-    runs = gaam_decoder.train(replace(config, attn=("none",), probe=False))
-    for run in runs:
-        accuracy = f"{100 * run.validation_accuracy.mean():.1f}%"
-        assert (f"validation {accuracy}" in run.summary()) == run.tuning_only
-        assert run.tuning_only or f"{100 * run.accuracy.mean():.1f}%" in run.summary()
+    """The one of a reporting run has its accuracy."""
+    for run in gaam_decoder.train(change(config, attn=("none",))):
+        summary = run.summary()
+        validation = f"validation {100 * run.validation_accuracy.mean():.1f}%"
+        if run.tuning_only:
+            assert validation in summary
+        else:
+            assert validation not in summary
+            assert f"{100 * run.accuracy.mean():.1f}%" in summary
