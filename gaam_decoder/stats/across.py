@@ -27,7 +27,10 @@ LEAST_SETS = 5
 UPPER_QUARTILE = 0.75
 """Level of the limit of the variance between data sets that predicts another one."""
 SMALLEST_VARIANCE = 1e-10
-"""A standard error below a thousandth of a point counts as that: weights stay finite."""
+"""Smaller variances count as this one, so that weights stay finite.
+
+It is a standard error of a thousandth of a point.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
