@@ -35,7 +35,7 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.columns import choose, sheet
 from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.drawing import overviews, svg_files
-from gaam_decoder.reports.formats._templates import rendered
+from gaam_decoder.reports.rendering import render
 from gaam_decoder.reports.formats.csv import flat
 from gaam_decoder.reports.formats.markdown import pipe
 from gaam_decoder.reports.report import report
@@ -528,7 +528,7 @@ class _Reports:
             "answers": self.answers,
             "name": self.study.folder.name,
         }
-        page = rendered(
+        page = render(
             "study.md",
             self.tables,
             plain,

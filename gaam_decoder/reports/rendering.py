@@ -13,7 +13,7 @@ from gaam_decoder.reports.sections.base import Section, answers, sections_of, si
 from gaam_decoder.reports.table import SEPARATE, Table
 
 
-def rendered(
+def render(
     name: str,
     tables: Sequence[Table],
     harmless: Callable[[str], str],
