@@ -35,9 +35,9 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.columns import choose, sheet
 from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.drawing import overviews, svg_files
-from gaam_decoder.reports.rendering import render
 from gaam_decoder.reports.formats.csv import flat
 from gaam_decoder.reports.formats.markdown import pipe
+from gaam_decoder.reports.rendering import render
 from gaam_decoder.reports.report import report
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.loading import Runs, load_runs
