@@ -44,13 +44,6 @@ SETTINGS: dict[str, type] = {
     "plant": PlantConfig,
 }
 """Command -> its configuration."""
-COLUMNS = (
-    "decoder, verdict, accuracy (or the --score), 95% CI + rows, difference, "
-    "95% CI of it, p Holm, would decide, sd, seeds, 95% CI seeds, p training, "
-    "settings, validation, parameters, s/seed"
-)
-"""Columns of a report. Importing them would take too long for a help."""
-
 # headings of the list of commands
 THREE = "The three commands"
 CARE = "Look after caches and runs"
@@ -439,7 +432,8 @@ Score = Annotated[
     typer.Option(
         "--score",
         metavar="NAME",
-        help=f"Score to compare: {_list_names('gaam_decoder.stats.scores')}.",
+        help=f"Score to compare: {_list_names('gaam_decoder.stats.scores')}; or yours, "
+        "FILE.py:CLASS.",
         autocompletion=offer_scores,
     ),
 ]
@@ -498,7 +492,7 @@ Columns = Annotated[
     typer.Option(
         "--columns",
         metavar="NAMES",
-        help=f"Columns of the table, in this order, with commas: {COLUMNS}.",
+        help="Columns of the table, in this order, with commas; --explain lists them.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -583,9 +577,10 @@ def report(
     """Print accuracy tables of runs, and differences to a baseline with intervals."""
     from gaam_cache.store.files import check_writable
     from gaam_decoder.reports import report as reports
+    from gaam_decoder.reports.columns import explain as explain_columns
 
     if explain:
-        tell(reports.columns.explain())
+        tell(explain_columns())
         return
     if as_json and format not in (None, "json"):
         raise ConfigError(
@@ -595,7 +590,8 @@ def report(
     format = format or usual_format
 
     # refuse before the work what could not be written after it
-    reports.format_of(format, section, columns, score)
+    part: reports.ReportPart = {"section": section, "columns": columns}
+    reports.format_of(format, score, **part)
     if out:
         check_writable(out, option="--out", file=True)
     if figures:
@@ -616,9 +612,9 @@ def report(
     if figures:
         tell(f"{len(result.save_figures(figures))} files in {figures}", to=sys.stderr)
     if out:
-        result.save(out, format, section, columns)
+        result.save(out, format, **part)
     else:
-        result.show(format, section, columns)
+        result.show(format, **part)
 
 
 @app.command("import", cls=HelpCommand, rich_help_panel=CARE)

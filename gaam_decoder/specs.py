@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -92,7 +91,7 @@ def plugin_options(cls: type) -> OptionTypes:
     return options
 
 
-def own_spec(plugin: Any, kind: str) -> Spec:
+def own_spec(plugin: object, kind: str) -> Spec:
     """Read the spec of a plug-in, or of a user's own class.
 
     Args:
@@ -109,11 +108,10 @@ def own_spec(plugin: Any, kind: str) -> Spec:
 
     options = ""
     if isinstance(plugin, str):
-        match = re.fullmatch(r"(.+\.py(?::\w+)?)(:.*)?", plugin.strip())
-        if match is None:
+        file_class, options = plugins.split_file_class(plugin)
+        if not file_class:
             return parse_spec(plugin, kind)
-        plugin = match[1]
-        options = match[2] or ""
+        plugin = file_class
     elif not isinstance(plugin, type):
         raise ValueError("a string, or a list of strings")
     name, file = plugins.register_class(package, plugin, kind=kind)
@@ -238,9 +236,9 @@ parse_attention = functools.partial(parse_spec, kind="mechanism")
 parse_head = functools.partial(parse_spec, kind="head")
 
 
-def parse_built(text: Any, kind: str) -> Spec:
+def parse_built(plugin: object, kind: str) -> Spec:
     """Read the spec of a loss or an optimizer, and check the ranges of its options."""
-    spec = parse_spec(text, kind=kind)
+    spec = own_spec(plugin, kind)
     # The constructor checks the ranges.
     build(spec, kind)
     return spec

@@ -34,6 +34,19 @@ SCORES = "gaam_decoder.stats.scores"
 Part = Sequence[RunResult]
 
 
+def score_name(text: str) -> str:
+    """The name of a score that a person wrote as a name or as ``FILE.py:CLASS``.
+
+    Raises:
+        ConfigError: no such file or class, or the class is no score.
+    """
+    file_class, _ = plugins.split_file_class(text)
+    if not file_class:
+        return text
+    name, _ = plugins.register_class(SCORES, file_class, kind="score")
+    return name
+
+
 def score_of(name: str) -> Score:
     """Load a score by name.
 
