@@ -299,7 +299,7 @@ def _inspect_existing_split(
     )
 
 
-def _plan_to_dict(plan: Plan, splits: Mapping[str, object]) -> dict[str, Any]:
+def _plan_to_dict(plan: Plan, splits: Mapping[str, object]) -> dict[str, object]:
     """Properties of encoder, data set and states, in the order of the output."""
     identity = plan.identity
     return {

@@ -30,7 +30,7 @@ def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
     A mechanism that does not fit this encoder has ``parameters`` None. A plug-in of
     another distribution has its ``origin``, and a broken one the reason as ``summary``.
     """
-    listed: dict[str, Any] = {"layers": num_layers, "hidden_size": hidden_size}
+    listed: dict[str, object] = {"layers": num_layers, "hidden_size": hidden_size}
     for kind, (package, _) in KINDS.items():
         listed[kind] = [
             _describe_plugin(kind, name, num_layers, hidden_size)
@@ -41,10 +41,10 @@ def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
 
 def _describe_plugin(
     kind: str, name: str, num_layers: int, hidden_size: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The entry of a plug-in, as far as it can be described."""
     package = KINDS[kind][0]
-    entry: dict[str, Any] = {
+    entry: dict[str, object] = {
         "name": name,
         "origin": plugins.origin(package, name),
         "summary": "",
@@ -142,8 +142,8 @@ def _without_other_options(text: str, options: Collection[str]) -> str:
 
 
 def _describe_options(
-    attention: Attention, values: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+    attention: Attention, values: Mapping[str, object]
+) -> list[dict[str, object]]:
     """Name, type, default and value of every option of a mechanism."""
     described = []
     for name, (hint, default) in plugin_options(type(attention)).items():
@@ -160,7 +160,7 @@ def _describe_options(
     return described
 
 
-def _spell_type(hint: Any) -> str:
+def _spell_type(hint: object) -> str:
     """The types or values of a hint, without None: ``int|float``."""
     names = []
     for part in typing.get_args(hint) or (hint,):

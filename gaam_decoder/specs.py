@@ -142,7 +142,7 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
     cls = plugins.load(package, name, kind=kind, found=found)
     known = plugin_options(cls)
 
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for part in tail.split(",") if tail else ():
         key, _, value = part.partition("=")
         key = key.strip()
@@ -188,7 +188,7 @@ def _read_option(text: str) -> str | bool | int | float:
     return text
 
 
-def _parse_option(text: str, option_type: Any, *, label: str) -> Any:
+def _parse_option(text: str, option_type: object, *, label: str) -> Any:
     try:
         return settings.parse_value(text, option_type, {})
     except (TypeError, ValueError) as error:
@@ -198,10 +198,10 @@ def _parse_option(text: str, option_type: Any, *, label: str) -> Any:
 
 
 def _without_defaults(
-    values: Mapping[str, Any],
+    values: Mapping[str, object],
     known: OptionTypes,
-    presets: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Any]:
+    presets: Mapping[str, Mapping[str, object]],
+) -> dict[str, object]:
     """Leave out defaults, so that equal plug-ins have equal specs.
 
     An option of ``presets`` sets other options where it is true; ``values`` wins.
@@ -214,7 +214,7 @@ def _without_defaults(
     return options
 
 
-def parse_specs(value: Any, kind: str) -> tuple[Spec, ...]:
+def parse_specs(value: object, kind: str) -> tuple[Spec, ...]:
     """Read one spec or a list; a comma separates options, never specs."""
     values = value if isinstance(value, (list, tuple)) else [value]
     return tuple(own_spec(entry, kind) for entry in values)
@@ -247,7 +247,7 @@ def parse_built(plugin: object, kind: str) -> Spec:
 def decoder_title(
     attention: object,
     head: object,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     *,
     final: bool = False,
 ) -> str:

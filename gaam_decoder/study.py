@@ -192,7 +192,7 @@ def read_study(
     *,
     out: Path = Path("studies"),
     dataset: str | None = None,
-    machine: Mapping[str, Any] | None = None,
+    machine: Mapping[str, object] | None = None,
 ) -> Study:
     """Read a study and check its settings, so that few errors appear after hours.
 

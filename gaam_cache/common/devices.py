@@ -120,7 +120,7 @@ def has_bfloat16(device: torch.device) -> bool:
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type != "cpu":
         return False
-    features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    features: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(features.get("avx512_bf16") or features.get("amx_bf16"))
 
 

@@ -45,7 +45,7 @@ def visible(text: str, *, keep: str = "") -> str:
     return "".join(shown)
 
 
-def visible_values(value: Any) -> Any:
+def visible_values(value: object) -> Any:
     """JSON values in which every string is visible, keys too."""
     if isinstance(value, dict):
         return {

@@ -10,7 +10,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -209,7 +209,7 @@ def _compare_lengths(folder: Path, max_length: int) -> Iterator[str]:
 
 
 def _compare_poolings(
-    folder: Path, modules: list[dict[str, Any]], pool: Sequence[str]
+    folder: Path, modules: Sequence[Mapping[str, object]], pool: Sequence[str]
 ) -> Iterator[str]:
     """Yield the poolings of sentence-transformers that ``--pool`` does not name."""
     for module in modules:
@@ -224,7 +224,7 @@ def _compare_poolings(
                 yield f"pools {POOLED_TOKENS[pooling]} (--pool {pooling})"
 
 
-def _kind_of(module: dict[str, Any]) -> str:
+def _kind_of(module: Mapping[str, object]) -> str:
     """The name of a module's class."""
     return str(module.get("type", "")).split(".")[-1]
 
@@ -274,7 +274,7 @@ def _compare_prompts(folder: Path, prompt: str | None) -> Iterator[str]:
         yield f"has a prompt for each of: {names} (--prompt)"
 
 
-def _name_other_modules(modules: list[dict[str, Any]]) -> list[str]:
+def _name_other_modules(modules: Sequence[Mapping[str, object]]) -> list[str]:
     """Name the modules that sentence-transformers applies behind the pooling."""
     kinds = [_kind_of(module) for module in modules]
     unknown = [visible(shortened(kind)) for kind in kinds if kind not in KNOWN_MODULES]

@@ -132,7 +132,7 @@ def verify(
 
     faults = dict(checked.faults)
     # rows of bad shards would say nothing about the encoder
-    recomputed: dict[str, Any] | None = None
+    recomputed: dict[str, object] | None = None
     chosen_rows = random_rows(checked.good, recompute_rows, seed)
     if chosen_rows:
         recomputed, deviation_faults = recompute(

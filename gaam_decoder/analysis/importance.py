@@ -33,7 +33,7 @@ class Importance:
     factor: tuple[float, ...]  # in [0, 1], averaged over the features
     factor_sd: tuple[float, ...] | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """JSON values: one object per layer."""
         figures = {
             "contribution": self.contribution,

@@ -251,7 +251,7 @@ def _write_cache(
     )
 
 
-def _labels_rule(config: PlantConfig, states_origin: str) -> dict[str, Any]:
+def _labels_rule(config: PlantConfig, states_origin: str) -> dict[str, object]:
     """Everything that decides the labels, as the fingerprint covers it.
 
     Args:

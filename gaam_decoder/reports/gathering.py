@@ -117,9 +117,9 @@ def _whole_split_seeds(folds: Iterable[FoldRuns], numbers: range) -> list[int]:
 
 def _runs_by_single_test(
     runs: Sequence[RunResult], whole_splits: set[tuple[Partition, int]]
-) -> dict[tuple[Any, ...], dict[str, list[RunResult]]]:
+) -> dict[tuple[object, ...], dict[str, list[RunResult]]]:
     """Runs by the rows that test them and by key, without whole cross-validations."""
-    by_test: dict[tuple[Any, ...], dict[str, list[RunResult]]] = {}
+    by_test: dict[tuple[object, ...], dict[str, list[RunResult]]] = {}
     for run in runs:
         fold = run.recipe.fold
         partition = _partition(run)
@@ -218,7 +218,7 @@ class _TableMaker:
         return Tested(where, key, entries, incomplete, groups, label_N)
 
 
-def _rank(entry: Entry) -> tuple[Any, ...]:
+def _rank(entry: Entry) -> tuple[object, ...]:
     """Sort key of an entry in its table: the best mean first, then by name."""
     mean = math.inf if entry.chosen.mean is None else entry.chosen.mean
     if math.isfinite(mean) and entry.chosen.unit.larger_is_better:

@@ -18,7 +18,7 @@ def render(
     tables: Sequence[Table],
     harmless: Callable[[str], str],
     more: Callable[[Table], dict[str, Any]] = lambda table: {},
-    words: Mapping[str, Any] | None = None,
+    words: Mapping[str, object] | None = None,
     section: str | None = None,
     columns: Sequence[Column] = (),
     with_sections: bool = True,
@@ -40,7 +40,7 @@ def render(
     environment = _environment(harmless, filters)
     table_values = []
     for table, table_sections in zip(tables, sections_of(tables, section), strict=True):
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             "title": table.title(),
             "warnings": warnings(table),
             "sections": table_sections if with_sections else [],
@@ -63,7 +63,7 @@ def render(
 
 def _table_values(
     table: Table, table_sections: Sequence[Section], columns: Sequence[Column]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What a template shows of a table beside its sections."""
     return {
         "answers": answers(table, table_sections),

@@ -162,7 +162,7 @@ class Table:
             lines.append(f"final model {name}, {seeds}: not evaluated; in {folder}")
         return lines
 
-    def _groups_as_json(self) -> dict[str, Any] | None:
+    def _groups_as_json(self) -> dict[str, object] | None:
         if self.groups is None or self.num_groups is None:
             return None
         return {"number": self.num_groups, "columns": list(self.groups.names)}
@@ -295,7 +295,7 @@ class _TableBuilder:
         self, runs: Sequence[RunResult]
     ) -> list[Sequence[Entry]]:
         """For each table, its entries and those that filters left out; or nothing."""
-        entries_by_key: dict[tuple[Any, ...], list[Entry]] = {}
+        entries_by_key: dict[tuple[object, ...], list[Entry]] = {}
         if self.left_out_runs:
             _, all_tested = self._choose_and_group([*runs, *self.left_out_runs])
             entries_by_key = {test.key: test.entries for test in all_tested}
@@ -348,7 +348,7 @@ class _TableBuilder:
         self,
         entries: Sequence[Entry],
         all_entries: Sequence[Entry],
-        compared: Mapping[Any, Comparison],
+        compared: Mapping[object, Comparison],
     ) -> tuple[Entry, ...]:
         """The entries with their comparisons and names."""
         probed = compare.compare_all(
@@ -452,7 +452,7 @@ def _share_right(entries: Sequence[Entry]) -> NDArray[np.float64]:
     return np.nan_to_num(share_N)
 
 
-def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, Any]:
+def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, object]:
     """A final model as JSON values."""
     seeds = reported(run.seeds, tuning)
     failed_seeds = [

@@ -65,7 +65,7 @@ class Selection:
     def total(self) -> int:
         return self.chosen + sum(self.left_out.values())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "asked": list(self.asked),
             "runs": self.chosen,

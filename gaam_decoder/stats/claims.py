@@ -250,7 +250,7 @@ def claim(
     margin: float = MARGIN,
     choice: float = 0.0,
     train_rows: float = math.inf,
-    groups: RowGroups | Sequence[Any] | NDArray[Any] | None = None,
+    groups: RowGroups | Sequence[object] | NDArray[Any] | None = None,
 ) -> Claim:
     """Compare a mechanism with a baseline over S seeds and N test rows.
 
@@ -366,7 +366,7 @@ def _differences(hits_SN: NDArray[Any], baseline_SN: NDArray[Any]) -> NDArray[An
 
 
 def _checked_groups(
-    groups: RowGroups | Sequence[Any] | NDArray[Any] | None, num_rows: int
+    groups: RowGroups | Sequence[object] | NDArray[Any] | None, num_rows: int
 ) -> RowGroups | None:
     """Check that every row has a group; None if every row is a unit.
 

@@ -105,7 +105,7 @@ class RowGroups:
         return beyond_SG
 
 
-def row_groups(names: Sequence[Any] | NDArray[Any] | None) -> RowGroups | None:
+def row_groups(names: Sequence[object] | NDArray[Any] | None) -> RowGroups | None:
     """Group the rows by their names; None if no two rows share a name."""
     if names is None:
         return None

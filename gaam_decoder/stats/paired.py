@@ -243,7 +243,7 @@ class CorrectedT:
     interval: tuple[float, float]  # 95%
     p: float
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "splits": self.splits,
             "difference": self.difference,

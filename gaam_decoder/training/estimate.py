@@ -57,7 +57,7 @@ class TrainEstimate(NamedTuple):
     seconds: float  # of one worker
     runs: tuple[EstimatedRun, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return self._asdict() | {"runs": [run._asdict() for run in self.runs]}
 
     def in_words(self) -> str:

@@ -631,7 +631,7 @@ def _check_plans(cache_plan: Plan, run_plan: Plan | None, where: str) -> None:
         )
 
 
-def _encoding_of_rows(plan: Plan) -> dict[str, Any]:
+def _encoding_of_rows(plan: Plan) -> dict[str, object]:
     """Everything of a plan that decides the states of a row."""
     shape = {name: getattr(plan, name) for name in SHAPE_FIELDS}
     # further poolings beside that of the run decide no number

@@ -75,7 +75,7 @@ def _cells(table: Table) -> tuple[str, Cells]:
     return axis, {name: line for name, line in cells.items() if len(line) > 1}
 
 
-def _settings(entry: Entry) -> dict[str, Any]:
+def _settings(entry: Entry) -> dict[str, object]:
     """The settings of an entry that may be an axis, without tuned settings."""
     left_out = NO_AXES | {name for tuning in entry.tunings for name in tuning.names}
     recipe = {name: entry.recipe[name] for name in entry.recipe if name not in left_out}
@@ -84,23 +84,25 @@ def _settings(entry: Entry) -> dict[str, Any]:
 
 
 def _values_by_setting(
-    settings_of_entries: Iterable[Mapping[str, Any]],
-) -> dict[str, set[Any]]:
-    values: dict[str, set[Any]] = {}
+    settings_of_entries: Iterable[Mapping[str, object]],
+) -> dict[str, set[object]]:
+    values: dict[str, set[object]] = {}
     for settings in settings_of_entries:
         for name, value in settings.items():
             values.setdefault(name, set()).add(value)
     return values
 
 
-def _is_axis(name: str, values: Iterable[Any]) -> bool:
+def _is_axis(name: str, values: Iterable[object]) -> bool:
     """Whether the values are numbers, or the setting counts layers or rows."""
     if name in ("layers", "train_rows"):
         return True
     return all(type(value) in (int, float) for value in values)
 
 
-def _line_name(entry: Entry, settings: Mapping[str, Any], names: Sequence[str]) -> str:
+def _line_name(
+    entry: Entry, settings: Mapping[str, object], names: Sequence[str]
+) -> str:
     """Decoder and settings that all entries of a line share."""
     parts = [f"{brief(entry.attention)} + {brief(entry.head, 60)}"]
     for name in names:
@@ -120,7 +122,7 @@ def _number(value: Any) -> float:
     return float(layers[0]) if len(layers) == 1 else math.inf
 
 
-def _value_in_words(value: Any) -> str:
+def _value_in_words(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -154,7 +156,7 @@ def _parts(axis: str, cells: Cells) -> Parts:
     return (sheet,), (picture,) if lines else ()
 
 
-def _lines(cells: Cells, positions: Mapping[Any, float]) -> list[Line]:
+def _lines(cells: Cells, positions: Mapping[object, float]) -> list[Line]:
     """Every line with two points or more."""
     lines = []
     for name, accuracies in cells.items():

@@ -5,7 +5,6 @@ The section says which entry is best, and how sure that is.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
@@ -115,7 +114,7 @@ def _lines(table: Table, pairs: Pairs) -> list[str]:
     return lines
 
 
-def _values(group: Group) -> dict[str, Any]:
+def _values(group: Group) -> dict[str, object]:
     pairs = []
     for (first, second), comparison in group.pairs.items():
         pair = {
