@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -36,6 +36,9 @@ from gaam_cache.common.settings import data_path
 from gaam_cache.common.terminal import show_progress
 from gaam_cache.config import ExtractConfig, ImportConfig
 from gaam_decoder.config import PlantConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from gaam_decoder.runs.loading import Runs
 
 SETTINGS: dict[str, type] = {
     "extract": ExtractConfig,
@@ -242,8 +245,8 @@ def _print_json(value: object) -> None:
 
 def _filters(attn: Strings, head: Strings, where: Strings) -> dict[str, Any]:
     """Which runs are meant, as ``gaam_decoder.report`` takes it."""
-    known = ("layers", "lr", "cache")
-    filters = settings.parse_pairs(where or (), "--where", known)
+    names = ("layers", "lr", "cache")
+    filters = settings.parse_pairs(where or (), "--where", names)
     return {"attn": attn, "head": head, **filters}
 
 
@@ -380,7 +383,7 @@ def train(
     Runs that exist already are not trained again. No encoder is loaded.
     """
     import gaam_decoder
-    from gaam_decoder.training.sweep import is_candidate, what_came_of_it, what_next
+    from gaam_decoder.training.sweep import is_candidate
 
     config = read_options(TrainConfig, context)
     if dry_run:
@@ -400,12 +403,24 @@ def train(
         "train", "seed-epochs", quiet=quiet, say=config.tuning
     ) as progress:
         results = gaam_decoder.train(config, progress=progress, on_run=show_run)
-    if as_json:
-        _print_json([run.to_dict() for run in results])
-    else:
-        lines = what_came_of_it(config, results, shown_runs)
-        tell("\n".join([*lines, *what_next(config, results)]))
+    _show_runs(config, results, shown_runs, as_json)
     gaam_decoder.check_failures(results, config.seeds)
+
+
+def _show_runs(
+    config: TrainConfig,
+    runs: "Runs",
+    shown_runs: list[Path],
+    as_json: bool,
+) -> None:
+    """Show what a training ends with; a person has seen ``shown_runs`` before."""
+    from gaam_decoder.training.sweep import what_came_of_it, what_next
+
+    if as_json:
+        _print_json([run.to_dict() for run in runs])
+        return
+    lines = what_came_of_it(config, runs, shown_runs)
+    tell("\n".join([*lines, *what_next(config, runs)]))
 
 
 # arguments and options of gaam report
@@ -671,14 +686,14 @@ def inspect(
     import gaam_cache.inspect
     import gaam_decoder.inspect
 
-    place = absolute_path(path)
-    if not os.path.lexists(place):
-        raise NotFoundError(f"nothing at '{path}'", where=str(place))
+    folder = absolute_path(path)
+    if not os.path.lexists(folder):
+        raise NotFoundError(f"nothing at '{path}'", where=str(folder))
     while True:
         # a folder may become a cache while somebody watches it
-        is_cache = gaam_cache.inspect.is_cache(place)
+        is_cache = gaam_cache.inspect.is_cache(folder)
         package: Any = gaam_cache if is_cache else gaam_decoder
-        inspection = package.inspect.inspect(place)
+        inspection = package.inspect.inspect(folder)
         if watch and sys.stdout.isatty():
             typer.echo("\x1b[H\x1b[2J", nl=False)
         _show(inspection, as_json)

@@ -134,30 +134,30 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
     package = KINDS[kind][0]
     option = option or KINDS[kind][1]
     name, _, tail = text.strip().partition(":")
-    found = f"{option} {shortened(text)}"
+    written = f"{option} {shortened(text)}"
     if "," in name:
         raise ConfigError(
-            f"{option} takes one {kind}", found=found, hint=f"{option} A {option} B"
+            f"{option} takes one {kind}", found=written, hint=f"{option} A {option} B"
         )
-    cls = plugins.load(package, name, kind=kind, found=found)
-    known = plugin_options(cls)
+    cls = plugins.load(package, name, kind=kind, found=written)
+    types = plugin_options(cls)
 
     values: dict[str, object] = {}
     for part in tail.split(",") if tail else ():
         key, _, value = part.partition("=")
         key = key.strip()
-        if key not in known:
+        if key not in types:
             raise plugins.unknown(
                 f"option of {kind} '{name}'",
                 part,
-                known,
-                found=found,
-                hint=did_you_mean(key, known),
+                types,
+                found=written,
+                hint=did_you_mean(key, types),
             )
         values[key] = _parse_option(
-            value.strip(), known[key][0], label=f"{option} {name}:{key}"
+            value.strip(), types[key][0], label=f"{option} {name}:{key}"
         )
-    options = _without_defaults(values, known, getattr(cls, "brings", {}))
+    options = _without_defaults(values, types, getattr(cls, "brings", {}))
     return Spec(name, tuple(sorted(options.items())))
 
 
@@ -199,14 +199,14 @@ def _parse_option(text: str, option_type: object, *, label: str) -> Any:
 
 def _without_defaults(
     values: Mapping[str, object],
-    known: OptionTypes,
+    types: OptionTypes,
     presets: Mapping[str, Mapping[str, object]],
 ) -> dict[str, object]:
     """Leave out defaults, so that equal plug-ins have equal specs.
 
     An option of ``presets`` sets other options where it is true; ``values`` wins.
     """
-    options = {key: value for key, value in values.items() if value != known[key][1]}
+    options = {key: value for key, value in values.items() if value != types[key][1]}
     for key, preset in presets.items():
         if options.get(key) is True:
             for preset_key, value in preset.items():

@@ -411,13 +411,22 @@ def carry_out(
         *values["answers"],
         f"{len(files)} files are in {shown_path(results_folder)}",
     ]
+    outcome = Outcome({"folder": str(results_folder), **values}, lines)
     if check:
-        differences, num_rows = _compare_with_record(study, results_folder)
-        values["differences"] = differences
-        lines += [f"differs: {line}" for line in differences]
-        lines.append(f"of {num_rows} rows {len(differences)} values differ")
-    exit_code = int(bool(values.get("differences")))
-    return Outcome({"folder": str(results_folder), **values}, lines, exit_code)
+        return _with_check(outcome, study, results_folder)
+    return outcome
+
+
+def _with_check(outcome: Outcome, study: Study, results_folder: Path) -> Outcome:
+    """Add the differences from the recorded rows to the result of a study."""
+    differences, num_rows = _compare_with_record(study, results_folder)
+    lines = [
+        *outcome.lines,
+        *(f"differs: {line}" for line in differences),
+        f"of {num_rows} rows {len(differences)} values differ",
+    ]
+    values = outcome.values | {"differences": differences}
+    return Outcome(values, lines, exit_code=int(bool(differences)))
 
 
 def _run_steps(

@@ -198,8 +198,8 @@ class Entry(EntryScores):
         rows_each = len(groups.group_N) / len(groups)
         limits: list[float] = []
         for run in self.runs:
-            known = [name for name in self.grouped_by if name in run.learned_groups]
-            limits += [rows_each * run.learned_groups[name] for name in known]
+            names = [name for name in self.grouped_by if name in run.learned_groups]
+            limits += [rows_each * run.learned_groups[name] for name in names]
         return min([rows, *limits])
 
     @property

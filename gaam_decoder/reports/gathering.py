@@ -107,12 +107,12 @@ def _whole_split_seeds(folds: Iterable[FoldRuns], numbers: range) -> list[int]:
     seeds_of_entries: list[set[int]] = []
     for runs_by_fold in folds:
         seeds = {seed for seed, _ in runs_by_fold}
-        whole: set[int] = {
+        complete_seeds: set[int] = {
             seed for seed in seeds if all((seed, n) in runs_by_fold for n in numbers)
         }
-        seeds_of_entries.append(whole)
-    most: set[int] = max(seeds_of_entries, key=lambda seeds: len(seeds))
-    return sorted(most)
+        seeds_of_entries.append(complete_seeds)
+    largest: set[int] = max(seeds_of_entries, key=lambda seeds: len(seeds))
+    return sorted(largest)
 
 
 def _runs_by_single_test(

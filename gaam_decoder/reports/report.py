@@ -91,14 +91,14 @@ class Report:
         pictures, and each table has at least one.
         """
         paths: list[Path] = []
-        most = max(1, MOST_SAVED // len(self.tables))
+        pictures_per_table = max(1, MOST_SAVED // len(self.tables))
         for number, table in enumerate(self.tables, 1):
             prefix = f"table{number}-" if len(self.tables) > 1 else ""
             pictures = [*overviews(table)]
             for section in sections(table):
                 _, section_pictures = section.parts
                 pictures += section_pictures[:1]
-            for picture in pictures[:most]:
+            for picture in pictures[:pictures_per_table]:
                 for suffix, content in image_files(picture).items():
                     name = f"{prefix}{picture.name}.{suffix}"
                     path = absolute_path(folder) / name

@@ -387,15 +387,15 @@ class _TableBuilder:
 
         result = list(tables)
         for states, runs in runs_by_states.items():
-            place = _place_of_states(result, states)
-            if place == len(result):
+            index = _place_of_states(result, states)
+            if index == len(result):
                 where = "final models, which are not evaluated"
                 result.append(self._empty_table(runs[0].cache, where))
             models = [
                 _final_model(run, self.choice.tunings.get(run.key)) for run in runs
             ]
-            result[place] = replace(
-                result[place], finals=tuple(models), runs=(*result[place].runs, *runs)
+            result[index] = replace(
+                result[index], finals=tuple(models), runs=(*result[index].runs, *runs)
             )
         return result
 
@@ -415,9 +415,9 @@ def _margin_of_score(unit: Score, margin: float | None) -> float:
 
 def _place_of_states(tables: Sequence[Table], states: str) -> int:
     """The place of the first table of these states; else the end."""
-    for place, table in enumerate(tables):
+    for index, table in enumerate(tables):
         if table.runs and table.runs[0].states == states:
-            return place
+            return index
     return len(tables)
 
 

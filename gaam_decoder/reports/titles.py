@@ -114,12 +114,12 @@ def _additions(
 ) -> list[str]:
     """The words of every cache about some settings, as far as they are unusual."""
     additions = []
-    for place in range(num_caches):
-        words = [words_by_name[name][place] for name in names]
+    for index in range(num_caches):
+        words = [words_by_name[name][index] for name in names]
         unusual = [
-            words_by_name[name][place]
+            words_by_name[name][index]
             for name in names
-            if not _is_usual(words_by_name[name][place], words_by_name[name])
+            if not _is_usual(words_by_name[name][index], words_by_name[name])
         ]
         # a cache that is usual in every setting says them all
         additions.append(", ".join(unusual or words))

@@ -91,11 +91,11 @@ class Runs(list[RunResult]):
     others: Sequence[RunResult] = ()
     """Runs that filters left out: corrections for many comparisons count them."""
 
-    def selected(self, **asked: Any) -> Runs:
+    def selected(self, **filters_by_name: Any) -> Runs:
         """The runs that pass all filters, which are those of ``load_runs``."""
         filter_values = {
             name: list(value) if isinstance(value, (list, tuple)) else [value]
-            for name, value in asked.items()
+            for name, value in filters_by_name.items()
             if value not in (None, (), [])
         }
         if not filter_values:

@@ -76,8 +76,8 @@ def _parse(
 
 def _other_fields(content: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of run.json that are read as fields of the same names."""
-    known = {entry.name for entry in fields(RunResult)}
-    unknown = sorted(content.keys() - known)
+    field_names = {entry.name for entry in fields(RunResult)}
+    unknown = sorted(content.keys() - field_names)
     if unknown:
         raise ValueError(f"unknown key '{unknown[0]}'")
     return {

@@ -304,25 +304,9 @@ def claim(
             "a margin is a fraction above 0 and below 1, "
             "and the number of training rows is above 0"
         )
-    num_seeds, num_rows = difference_SN.shape
-    units = _checked_groups(groups, num_rows)
-
-    # without a test the claim holds the difference alone
-    difference_S = difference_SN.mean(1, dtype=np.float64)
-    reason = too_few(units)
-    untested = Claim(
-        num_seeds=num_seeds,
-        num_rows=num_rows,
-        margin=margin,
-        difference=float(difference_S.mean()),
-        interval=None,
-        p=None,
-        p_equivalent=None,
-        on_these_rows=on_these_rows(difference_S, margin),
-        num_groups=None if units is None else len(units),
-        no_claim=reason,
-    )
-    if reason or num_seeds < 2 or num_rows < 2:
+    units = _checked_groups(groups, difference_SN.shape[1])
+    untested = _untested_claim(difference_SN, units, margin)
+    if untested.no_claim or min(difference_SN.shape) < 2:
         return untested
 
     effects = crossed(difference_SN, units)
@@ -334,6 +318,26 @@ def claim(
         p=limits.p,
         p_equivalent=limits.p_equivalent(margin),
         limits=limits,
+    )
+
+
+def _untested_claim(
+    difference_SN: NDArray[Any], units: RowGroups | None, margin: float
+) -> Claim:
+    """A claim without a test, which holds the difference alone."""
+    num_seeds, num_rows = difference_SN.shape
+    difference_S = difference_SN.mean(1, dtype=np.float64)
+    return Claim(
+        num_seeds=num_seeds,
+        num_rows=num_rows,
+        margin=margin,
+        difference=float(difference_S.mean()),
+        interval=None,
+        p=None,
+        p_equivalent=None,
+        on_these_rows=on_these_rows(difference_S, margin),
+        num_groups=None if units is None else len(units),
+        no_claim=too_few(units),
     )
 
 

@@ -65,9 +65,9 @@ def _lines_of_section(tables: Sequence[Table], name: str) -> Iterator[dict[str, 
         for section in sections:
             sheets, _ = section.parts
             for sheet in sheets:
-                place = {TITLE: table.title(), "caption": sheet.caption}
+                caption_values = {TITLE: table.title(), "caption": sheet.caption}
                 for cells in sheet.lines:
-                    yield place | dict(zip(sheet.header, cells, strict=True))
+                    yield caption_values | dict(zip(sheet.header, cells, strict=True))
 
 
 def _lines(table: Table) -> Iterator[dict[str, Any]]:
@@ -78,8 +78,8 @@ def _lines(table: Table) -> Iterator[dict[str, Any]]:
         name: content[name] for name in ("tested_on", "test_rows", "majority_accuracy")
     }
     for entry, values in zip(table.shown, content["entries"], strict=True):
-        own = {"settings": entry.settings, "evaluated": True}
-        yield shared | flat(values) | tested | own
+        evaluated = {"settings": entry.settings, "evaluated": True}
+        yield shared | flat(values) | tested | evaluated
     for final in content["final_models"]:
         yield shared | flat(final)
 

@@ -28,9 +28,9 @@ class Json(Format):
                 objects.append(_values(table, sections))
             else:
                 objects += [_alone(table, section) for section in sections]
-        first, *others = objects
-        if others:
-            first["other_caches"] = others
+        first, *other_objects = objects
+        if other_objects:
+            first["other_caches"] = other_objects
 
         # NaN becomes null, such as in the attention map of a lost seed.
         finite = json.loads(json.dumps(first), parse_constant=_null)

@@ -23,7 +23,7 @@ FEWEST = 5
 class Calibration(Writer):
     """The expected calibration error, and a reliability diagram."""
 
-    place = 21
+    position = 21
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no seed finished."""

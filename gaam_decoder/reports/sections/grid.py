@@ -32,7 +32,7 @@ Cells = dict[str, Accuracies]  # by all other settings: a line of the table
 class Grid(Writer):
     """A column for every value of the most varied setting, a line for all else."""
 
-    place = 10
+    position = 10
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing if no entries differ in a number alone."""
@@ -66,10 +66,10 @@ def _cells(table: Table) -> tuple[str, Cells]:
     axis = max(axes, key=lambda name: len(values[name]), default="")
 
     cells: Cells = {}
-    others = [name for name in varied if name != axis]
+    other_axes = [name for name in varied if name != axis]
     for entry, settings in zip(entries, settings_of_entries, strict=True):
         if axis in settings:
-            line = cells.setdefault(_line_name(entry, settings, others), {})
+            line = cells.setdefault(_line_name(entry, settings, other_axes), {})
             line[settings[axis]] = entry.accuracy.mean or 0.0
     # A line with one value shows nothing along the axis.
     return axis, {name: line for name, line in cells.items() if len(line) > 1}

@@ -35,7 +35,7 @@ IMPORTANCE = (
 class ImportanceOfLayers(Writer):
     """Shares of layers in attention, beside the accuracy of each layer alone."""
 
-    place = 12
+    position = 12
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no mechanism has an attention map over several layers."""
