@@ -399,9 +399,8 @@ def train(
         if not (quiet and as_json):
             tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
 
-    with show_progress(
-        "train", "seed-epochs", quiet=quiet, say=config.tuning
-    ) as progress:
+    showing = show_progress("train", "seed-epochs", quiet=quiet, say=config.tuning)
+    with showing as progress:
         results = gaam_decoder.train(config, progress=progress, on_run=show_run)
     _show_runs(config, results, shown_runs, as_json)
     gaam_decoder.check_failures(results, config.seeds)

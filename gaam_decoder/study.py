@@ -152,7 +152,7 @@ class Step:
     """One command."""
 
     command: str
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     """All options, with folders and settings of the machine."""
     config: Any
     """The configuration that the command makes of them."""
@@ -251,7 +251,7 @@ def _find_folder(study: str | Path) -> Path:
 
 
 def _read_steps(
-    recipe: Mapping[str, Any], out: Path, runs: Path, overrides: Mapping[str, Any]
+    recipe: Mapping[str, Any], out: Path, runs: Path, overrides: Mapping[str, object]
 ) -> Iterator[Step]:
     """The commands of a recipe: first the caches, then the trainings.
 
@@ -294,7 +294,7 @@ def _take_folders(
     command: str,
     name: str,
     options: dict[str, Any],
-    caches: Mapping[str, Any],
+    caches: Mapping[str, object],
     out: Path,
 ) -> dict[str, Path]:
     """Remove the names of caches from the options, and return their folders."""
@@ -464,9 +464,9 @@ class _Reports:
     study: Study
     tables: list[Table] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[dict[str, object]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
-    page_values: dict[int, dict[str, Any]] = field(default_factory=dict)
+    page_values: dict[int, dict[str, object]] = field(default_factory=dict)
     """Values for the template of the page, by the id of a table."""
 
     def add_report(self, runs: Runs, report_table: Mapping[str, Any]) -> None:
@@ -518,7 +518,7 @@ class _Reports:
             values = flat(entry_values) | table.cache.to_dict()
             values["seeds"] = spell_numbers(entry_values["seeds"])
             values["failed"] = values["failed_seeds"]
-            row: dict[str, Any] = {
+            row: dict[str, object] = {
                 "report": report_name,
                 "cache": table.cache.fingerprint[:12],
                 "tested_on": table.where,

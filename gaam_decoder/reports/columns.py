@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from gaam_cache.common import plugins
 from gaam_cache.common.messages import brief
@@ -84,7 +83,7 @@ class Column:
         """Its header without units, where ``score`` is compared."""
         return self.header.format(score=score).partition(" (")[0].removesuffix(" %")
 
-    def values(self, entry: Entry, score: str) -> dict[str, Any]:
+    def values(self, entry: Entry, score: str) -> dict[str, object]:
         """Values for programs by name, or nothing; fractions instead of percent."""
         if self.is_comparison and entry.compared is None:
             return {}

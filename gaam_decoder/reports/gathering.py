@@ -42,7 +42,7 @@ class Tested(NamedTuple):
     """The entries of a future table: all are tested on the same rows of the data."""
 
     where: str  # the test rows in words
-    key: tuple[Any, ...]  # identity of the test rows, whichever runs are there
+    key: tuple[object, ...]  # identity of the test rows, whichever runs are there
     entries: list[Entry]  # the best first
     incomplete: list[str]  # decoders left out because they lack folds
     groups: TableGroups
@@ -185,7 +185,7 @@ class _TableMaker:
     def _tested(
         self,
         where: str,
-        key: tuple[Any, ...],
+        key: tuple[object, ...],
         decoders: Sequence[Sequence[Part]],
         incomplete: list[str],
     ) -> Tested:

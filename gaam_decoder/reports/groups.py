@@ -114,7 +114,7 @@ def table_groups(
 
 def _numbers_by_name(
     tests: Tests, names: Iterable[str], repeats: int
-) -> tuple[dict[str, NDArray[np.int64]], set[str]]:
+) -> tuple[dict[str, Numbers], set[str]]:
     """The group numbers of each relation, columns first, and the unknown relations."""
     order_N = _order_without_repeats(tests, repeats)
     numbers = {}

@@ -1,7 +1,6 @@
 """Render the templates of Markdown, HTML, LaTeX, and of the page of a study."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -17,7 +16,7 @@ def render(
     name: str,
     tables: Sequence[Table],
     harmless: Callable[[str], str],
-    more: Callable[[Table], dict[str, Any]] = lambda table: {},
+    more: Callable[[Table], Mapping[str, object]] = lambda table: {},
     words: Mapping[str, object] | None = None,
     section: str | None = None,
     columns: Sequence[Column] = (),
@@ -50,7 +49,7 @@ def render(
             values |= _table_values(table, table_sections, columns)
         # A table without the requested section is left out.
         if section is None or table_sections:
-            table_values.append(values | more(table))
+            table_values.append({**values, **more(table)})
 
     template = environment.get_template(f"{name}.jinja")
     return template.render(

@@ -33,7 +33,7 @@ MARGIN = 0.005
 """Half a point: tables of papers rarely call a smaller difference better."""
 MOST_SEEDS = 1000  # the largest number of seeds that is worth proposing
 MOST_TESTS = 64  # of one row, in repeated cross-validations
-Hits = NDArray[np.bool_] | NDArray[np.floating[Any]]
+Hits = NDArray[np.bool_] | NDArray[np.floating]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
