@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -37,6 +37,9 @@ from gaam_cache.common.terminal import show_progress
 from gaam_cache.config import ExtractConfig, ImportConfig
 from gaam_decoder.config import PlantConfig, TrainConfig
 
+if TYPE_CHECKING:
+    from gaam_decoder.runs.loading import Runs
+
 SETTINGS: dict[str, type] = {
     "extract": ExtractConfig,
     "import": ImportConfig,
@@ -44,13 +47,6 @@ SETTINGS: dict[str, type] = {
     "plant": PlantConfig,
 }
 """Command -> its configuration."""
-COLUMNS = (
-    "decoder, verdict, accuracy (or the --score), 95% CI + rows, difference, "
-    "95% CI of it, p Holm, would decide, sd, seeds, 95% CI seeds, p training, "
-    "settings, validation, parameters, s/seed"
-)
-"""Columns of a report. Importing them would take too long for a help."""
-
 # headings of the list of commands
 THREE = "The three commands"
 CARE = "Look after caches and runs"
@@ -231,7 +227,7 @@ AnyPath = Annotated[
 class Answer(Protocol):
     """What a library call returns: it can be printed as text and as JSON."""
 
-    def to_dict(self) -> dict[str, Any]: ...
+    def to_dict(self) -> dict[str, object]: ...
 
     def in_words(self) -> str: ...
 
@@ -249,8 +245,8 @@ def _print_json(value: object) -> None:
 
 def _filters(attn: Strings, head: Strings, where: Strings) -> dict[str, Any]:
     """Which runs are meant, as ``gaam_decoder.report`` takes it."""
-    known = ("layers", "lr", "cache")
-    filters = settings.parse_pairs(where or (), "--where", known)
+    names = ("layers", "lr", "cache")
+    filters = settings.parse_pairs(where or (), "--where", names)
     return {"attn": attn, "head": head, **filters}
 
 
@@ -387,7 +383,7 @@ def train(
     Runs that exist already are not trained again. No encoder is loaded.
     """
     import gaam_decoder
-    from gaam_decoder.training.sweep import is_candidate, what_came_of_it, what_next
+    from gaam_decoder.training.sweep import is_candidate
 
     config = read_options(TrainConfig, context)
     if dry_run:
@@ -403,16 +399,27 @@ def train(
         if not (quiet and as_json):
             tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
 
-    with show_progress(
-        "train", "seed-epochs", quiet=quiet, say=config.tuning
-    ) as progress:
+    showing = show_progress("train", "seed-epochs", quiet=quiet, say=config.tuning)
+    with showing as progress:
         results = gaam_decoder.train(config, progress=progress, on_run=show_run)
-    if as_json:
-        _print_json([run.to_dict() for run in results])
-    else:
-        lines = what_came_of_it(config, results, shown_runs)
-        tell("\n".join([*lines, *what_next(config, results)]))
+    _show_runs(config, results, shown_runs, as_json)
     gaam_decoder.check_failures(results, config.seeds)
+
+
+def _show_runs(
+    config: TrainConfig,
+    runs: "Runs",
+    shown_runs: list[Path],
+    as_json: bool,
+) -> None:
+    """Show what a training ends with; a person has seen ``shown_runs`` before."""
+    from gaam_decoder.training.sweep import what_came_of_it, what_next
+
+    if as_json:
+        _print_json([run.to_dict() for run in runs])
+        return
+    lines = what_came_of_it(config, runs, shown_runs)
+    tell("\n".join([*lines, *what_next(config, runs)]))
 
 
 # arguments and options of gaam report
@@ -439,7 +446,8 @@ Score = Annotated[
     typer.Option(
         "--score",
         metavar="NAME",
-        help=f"Score to compare: {_list_names('gaam_decoder.stats.scores')}.",
+        help=f"Score to compare: {_list_names('gaam_decoder.stats.scores')}; or yours, "
+        "FILE.py:CLASS.",
         autocompletion=offer_scores,
     ),
 ]
@@ -498,7 +506,7 @@ Columns = Annotated[
     typer.Option(
         "--columns",
         metavar="NAMES",
-        help=f"Columns of the table, in this order, with commas: {COLUMNS}.",
+        help="Columns of the table, in this order, with commas; --explain lists them.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -583,9 +591,10 @@ def report(
     """Print accuracy tables of runs, and differences to a baseline with intervals."""
     from gaam_cache.store.files import check_writable
     from gaam_decoder.reports import report as reports
+    from gaam_decoder.reports.columns import explain as explain_columns
 
     if explain:
-        tell(reports.columns.explain())
+        tell(explain_columns())
         return
     if as_json and format not in (None, "json"):
         raise ConfigError(
@@ -595,7 +604,8 @@ def report(
     format = format or usual_format
 
     # refuse before the work what could not be written after it
-    reports.format_of(format, section, columns, score)
+    part: reports.ReportPart = {"section": section, "columns": columns}
+    reports.format_of(format, score, **part)
     if out:
         check_writable(out, option="--out", file=True)
     if figures:
@@ -616,9 +626,9 @@ def report(
     if figures:
         tell(f"{len(result.save_figures(figures))} files in {figures}", to=sys.stderr)
     if out:
-        result.save(out, format, section, columns)
+        result.save(out, format, **part)
     else:
-        result.show(format, section, columns)
+        result.show(format, **part)
 
 
 @app.command("import", cls=HelpCommand, rich_help_panel=CARE)
@@ -675,14 +685,14 @@ def inspect(
     import gaam_cache.inspect
     import gaam_decoder.inspect
 
-    place = absolute_path(path)
-    if not os.path.lexists(place):
-        raise NotFoundError(f"nothing at '{path}'", where=str(place))
+    folder = absolute_path(path)
+    if not os.path.lexists(folder):
+        raise NotFoundError(f"nothing at '{path}'", where=str(folder))
     while True:
         # a folder may become a cache while somebody watches it
-        is_cache = gaam_cache.inspect.is_cache(place)
+        is_cache = gaam_cache.inspect.is_cache(folder)
         package: Any = gaam_cache if is_cache else gaam_decoder
-        inspection = package.inspect.inspect(place)
+        inspection = package.inspect.inspect(folder)
         if watch and sys.stdout.isatty():
             typer.echo("\x1b[H\x1b[2J", nl=False)
         _show(inspection, as_json)

@@ -76,7 +76,7 @@ def budget_of(batch_tokens: int | None, device_type: str) -> int:
     return GPU_BATCH_TOKENS
 
 
-def parse_devices(value: Any) -> str:
+def parse_devices(value: object) -> str:
     """Check the setting ``devices`` and return it as text without spaces.
 
     A valid value is a number of workers ('2'), 'all', or the numbers of some GPUs with
@@ -188,7 +188,7 @@ def parse_rank(text: str) -> tuple[int, int]:
     raise ConfigError("bad rank", expected=expected, found=shortened(text))
 
 
-def parse_range(value: Any) -> str:
+def parse_range(value: object) -> str:
     """Check a range of layers, ``20-40``, or one layer, ``7``; return it as text.
 
     Raises:
@@ -683,7 +683,7 @@ def delimiter_of(config: ExtractConfig) -> str:
     return DELIMITERS.get(delimiter, delimiter)
 
 
-def parse_words(value: Any) -> tuple[str, ...]:
+def parse_words(value: object) -> tuple[str, ...]:
     """The texts of a list, or a single text, as a tuple; commas do not split them."""
     words = value if isinstance(value, (list, tuple)) else [value]
     return tuple(map(str, words))

@@ -8,7 +8,7 @@ import inspect
 import re
 import textwrap
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from gaam_cache.common import plugins
@@ -20,6 +20,9 @@ from gaam_decoder.specs import KINDS, own_spec, plugin_options
 
 SECTION = re.compile(r"^(Formula|Args|Source|Numerics|Shape|Raises):", re.MULTILINE)
 
+OPTION = re.compile(r"    (\w+): ")
+"""The first line of an option in the section ``Args``."""
+
 
 def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
     """All plug-ins by kind; each has its summary, and mechanisms have their size.
@@ -27,7 +30,7 @@ def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
     A mechanism that does not fit this encoder has ``parameters`` None. A plug-in of
     another distribution has its ``origin``, and a broken one the reason as ``summary``.
     """
-    listed: dict[str, Any] = {"layers": num_layers, "hidden_size": hidden_size}
+    listed: dict[str, object] = {"layers": num_layers, "hidden_size": hidden_size}
     for kind, (package, _) in KINDS.items():
         listed[kind] = [
             _describe_plugin(kind, name, num_layers, hidden_size)
@@ -38,10 +41,10 @@ def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
 
 def _describe_plugin(
     kind: str, name: str, num_layers: int, hidden_size: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The entry of a plug-in, as far as it can be described."""
     package = KINDS[kind][0]
-    entry: dict[str, Any] = {
+    entry: dict[str, object] = {
         "name": name,
         "origin": plugins.origin(package, name),
         "summary": "",
@@ -108,18 +111,39 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
 def _full_text(cls: type[Attention]) -> str:
     """The docstring of a mechanism, and of the base classes that explain it."""
     text: str = _split_docstring(cls)["text"]
+    options = plugin_options(cls)
     for base in cls.__mro__[1:]:
         # Base classes such as DensityGate explain options and symbols too.
         is_frame = issubclass(base, Attention) and base not in (Attention, Projected)
         if is_frame:
-            base_text = _split_docstring(base)["text"]
+            base_text = _without_other_options(_split_docstring(base)["text"], options)
             text += f"\n\nIt extends {base.__name__}:\n\n{base_text}"
     return text
 
 
+def _without_other_options(text: str, options: Collection[str]) -> str:
+    """The docstring of a base class without the options that a mechanism lacks.
+
+    A mechanism may fix an option of its base class, as ``mqa`` fixes ``kv_heads``.
+    """
+    lines = []
+    is_args = False
+    is_own = True
+    for line in text.splitlines():
+        if SECTION.match(line):
+            is_args = line == "Args:"
+            is_own = True
+        option = OPTION.match(line)
+        if is_args and option:
+            is_own = option[1] in options
+        if is_own:
+            lines.append(line)
+    return "\n".join(lines)
+
+
 def _describe_options(
-    attention: Attention, values: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+    attention: Attention, values: Mapping[str, object]
+) -> list[dict[str, object]]:
     """Name, type, default and value of every option of a mechanism."""
     described = []
     for name, (hint, default) in plugin_options(type(attention)).items():
@@ -136,7 +160,7 @@ def _describe_options(
     return described
 
 
-def _spell_type(hint: Any) -> str:
+def _spell_type(hint: object) -> str:
     """The types or values of a hint, without None: ``int|float``."""
     names = []
     for part in typing.get_args(hint) or (hint,):

@@ -23,10 +23,10 @@ Sizes = tuple[int | str | None, ...]
 _NUMBER = r"(0|[1-9]\d{0,8})"
 
 
-def _split_commas(value: Any) -> list[Any]:
+def _split_commas(value: object) -> list[object]:
     """The parts of one text or of several, separated by commas; other values as is."""
     values = value if isinstance(value, (list, tuple)) else [value]
-    parts: list[Any] = []
+    parts: list[object] = []
     for entry in values:
         if isinstance(entry, str):
             parts += entry.replace(" ", "").split(",")
@@ -81,7 +81,7 @@ def parse_seeds(value: Any) -> tuple[int, ...]:
     return parse_numbers(value)
 
 
-def parse_layer_sets(value: Any) -> LayerSets:
+def parse_layer_sets(value: object) -> LayerSets:
     """Read sets of layers: ``19-21`` is one, ``["1-20", "21-40", "all"]`` are three.
 
     A list of numbers is one set: ``[19, 20, 21]``. ``each`` is every layer by itself.
@@ -102,12 +102,12 @@ def parse_layer_sets(value: Any) -> LayerSets:
         raise ValueError(f"{error}; or all, or each") from None
 
 
-def parse_sizes(value: Any) -> Sizes:
+def parse_sizes(value: object) -> Sizes:
     """Read numbers of rows, each from 1: ``100,1k,all,5/class``; None is all rows."""
     return tuple(_parse_size(part) for part in _split_commas(value))
 
 
-def _parse_size(part: Any) -> int | str | None:
+def _parse_size(part: object) -> int | str | None:
     match = re.fullmatch(rf"([1-9]\d{{0,8}})(k?)({PER_CLASS})?", str(part), re.ASCII)
     if match is None:
         if part in (None, "all"):
@@ -118,7 +118,7 @@ def _parse_size(part: Any) -> int | str | None:
     return f"{rows}{PER_CLASS}" if match[3] else rows
 
 
-def parse_rates(value: Any) -> tuple[float, ...]:
+def parse_rates(value: object) -> tuple[float, ...]:
     """Read one number or several: ``1e-4,3e-4``."""
     try:
         return tuple(float(str(part)) for part in _split_commas(value))
@@ -126,7 +126,7 @@ def parse_rates(value: Any) -> tuple[float, ...]:
         raise ValueError("a number, or several: 1e-4,3e-4") from None
 
 
-def parse_shuffle(value: Any) -> str:
+def parse_shuffle(value: object) -> str:
     """Read ``full``, or ``window:ROWS``."""
     if not re.fullmatch("full|window:[1-9][0-9]{,14}", str(value)):
         raise ValueError("full, or window:ROWS, such as window:100000")

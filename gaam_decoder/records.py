@@ -33,15 +33,15 @@ def read_record(cls: type[Record], values: object, name: str) -> Record:
     return cls(**arguments)
 
 
-def check_names(cls: type, values: Mapping[str, Any], name: str) -> None:
+def check_names(cls: type, values: Mapping[str, object], name: str) -> None:
     """Refuse keys that are no fields of a dataclass, and a lack of keys."""
     required = set()
-    known = set()
+    field_names = set()
     for entry in fields(cls):
-        known.add(entry.name)
+        field_names.add(entry.name)
         if entry.default is MISSING and entry.default_factory is MISSING:
             required.add(entry.name)
-    unknown = sorted(values.keys() - known)
+    unknown = sorted(values.keys() - field_names)
     if unknown:
         raise ValueError(f"'{name}' has an unknown key '{unknown[0]}'")
     missing = sorted(required - values.keys())
@@ -107,6 +107,6 @@ def _type_in_words(hint: Any) -> str:
 
 
 @cache
-def _hints_of(cls: type) -> dict[str, Any]:
-    hints: dict[str, Any] = typing.get_type_hints(cls)
+def _hints_of(cls: type) -> dict[str, object]:
+    hints: dict[str, object] = typing.get_type_hints(cls)
     return hints

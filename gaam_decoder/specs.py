@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -92,7 +91,7 @@ def plugin_options(cls: type) -> OptionTypes:
     return options
 
 
-def own_spec(plugin: Any, kind: str) -> Spec:
+def own_spec(plugin: object, kind: str) -> Spec:
     """Read the spec of a plug-in, or of a user's own class.
 
     Args:
@@ -109,11 +108,10 @@ def own_spec(plugin: Any, kind: str) -> Spec:
 
     options = ""
     if isinstance(plugin, str):
-        match = re.fullmatch(r"(.+\.py(?::\w+)?)(:.*)?", plugin.strip())
-        if match is None:
+        file_class, options = plugins.split_file_class(plugin)
+        if not file_class:
             return parse_spec(plugin, kind)
-        plugin = match[1]
-        options = match[2] or ""
+        plugin = file_class
     elif not isinstance(plugin, type):
         raise ValueError("a string, or a list of strings")
     name, file = plugins.register_class(package, plugin, kind=kind)
@@ -136,30 +134,30 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
     package = KINDS[kind][0]
     option = option or KINDS[kind][1]
     name, _, tail = text.strip().partition(":")
-    found = f"{option} {shortened(text)}"
+    written = f"{option} {shortened(text)}"
     if "," in name:
         raise ConfigError(
-            f"{option} takes one {kind}", found=found, hint=f"{option} A {option} B"
+            f"{option} takes one {kind}", found=written, hint=f"{option} A {option} B"
         )
-    cls = plugins.load(package, name, kind=kind, found=found)
-    known = plugin_options(cls)
+    cls = plugins.load(package, name, kind=kind, found=written)
+    types = plugin_options(cls)
 
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for part in tail.split(",") if tail else ():
         key, _, value = part.partition("=")
         key = key.strip()
-        if key not in known:
+        if key not in types:
             raise plugins.unknown(
                 f"option of {kind} '{name}'",
                 part,
-                known,
-                found=found,
-                hint=did_you_mean(key, known),
+                types,
+                found=written,
+                hint=did_you_mean(key, types),
             )
         values[key] = _parse_option(
-            value.strip(), known[key][0], label=f"{option} {name}:{key}"
+            value.strip(), types[key][0], label=f"{option} {name}:{key}"
         )
-    options = _without_defaults(values, known, getattr(cls, "brings", {}))
+    options = _without_defaults(values, types, getattr(cls, "brings", {}))
     return Spec(name, tuple(sorted(options.items())))
 
 
@@ -190,7 +188,7 @@ def _read_option(text: str) -> str | bool | int | float:
     return text
 
 
-def _parse_option(text: str, option_type: Any, *, label: str) -> Any:
+def _parse_option(text: str, option_type: object, *, label: str) -> Any:
     try:
         return settings.parse_value(text, option_type, {})
     except (TypeError, ValueError) as error:
@@ -200,15 +198,15 @@ def _parse_option(text: str, option_type: Any, *, label: str) -> Any:
 
 
 def _without_defaults(
-    values: Mapping[str, Any],
-    known: OptionTypes,
-    presets: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Any]:
+    values: Mapping[str, object],
+    types: OptionTypes,
+    presets: Mapping[str, Mapping[str, object]],
+) -> dict[str, object]:
     """Leave out defaults, so that equal plug-ins have equal specs.
 
     An option of ``presets`` sets other options where it is true; ``values`` wins.
     """
-    options = {key: value for key, value in values.items() if value != known[key][1]}
+    options = {key: value for key, value in values.items() if value != types[key][1]}
     for key, preset in presets.items():
         if options.get(key) is True:
             for preset_key, value in preset.items():
@@ -216,7 +214,7 @@ def _without_defaults(
     return options
 
 
-def parse_specs(value: Any, kind: str) -> tuple[Spec, ...]:
+def parse_specs(value: object, kind: str) -> tuple[Spec, ...]:
     """Read one spec or a list; a comma separates options, never specs."""
     values = value if isinstance(value, (list, tuple)) else [value]
     return tuple(own_spec(entry, kind) for entry in values)
@@ -238,9 +236,9 @@ parse_attention = functools.partial(parse_spec, kind="mechanism")
 parse_head = functools.partial(parse_spec, kind="head")
 
 
-def parse_built(text: Any, kind: str) -> Spec:
+def parse_built(plugin: object, kind: str) -> Spec:
     """Read the spec of a loss or an optimizer, and check the ranges of its options."""
-    spec = parse_spec(text, kind=kind)
+    spec = own_spec(plugin, kind)
     # The constructor checks the ranges.
     build(spec, kind)
     return spec
@@ -249,7 +247,7 @@ def parse_built(text: Any, kind: str) -> Spec:
 def decoder_title(
     attention: object,
     head: object,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     *,
     final: bool = False,
 ) -> str:

@@ -35,9 +35,9 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.columns import choose, sheet
 from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.drawing import overviews, svg_files
-from gaam_decoder.reports.formats._templates import rendered
 from gaam_decoder.reports.formats.csv import flat
 from gaam_decoder.reports.formats.markdown import pipe
+from gaam_decoder.reports.rendering import render
 from gaam_decoder.reports.report import report
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.loading import Runs, load_runs
@@ -152,7 +152,7 @@ class Step:
     """One command."""
 
     command: str
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     """All options, with folders and settings of the machine."""
     config: Any
     """The configuration that the command makes of them."""
@@ -192,7 +192,7 @@ def read_study(
     *,
     out: Path = Path("studies"),
     dataset: str | None = None,
-    machine: Mapping[str, Any] | None = None,
+    machine: Mapping[str, object] | None = None,
 ) -> Study:
     """Read a study and check its settings, so that few errors appear after hours.
 
@@ -251,7 +251,7 @@ def _find_folder(study: str | Path) -> Path:
 
 
 def _read_steps(
-    recipe: Mapping[str, Any], out: Path, runs: Path, overrides: Mapping[str, Any]
+    recipe: Mapping[str, Any], out: Path, runs: Path, overrides: Mapping[str, object]
 ) -> Iterator[Step]:
     """The commands of a recipe: first the caches, then the trainings.
 
@@ -294,7 +294,7 @@ def _take_folders(
     command: str,
     name: str,
     options: dict[str, Any],
-    caches: Mapping[str, Any],
+    caches: Mapping[str, object],
     out: Path,
 ) -> dict[str, Path]:
     """Remove the names of caches from the options, and return their folders."""
@@ -411,13 +411,22 @@ def carry_out(
         *values["answers"],
         f"{len(files)} files are in {shown_path(results_folder)}",
     ]
+    outcome = Outcome({"folder": str(results_folder), **values}, lines)
     if check:
-        differences, num_rows = _compare_with_record(study, results_folder)
-        values["differences"] = differences
-        lines += [f"differs: {line}" for line in differences]
-        lines.append(f"of {num_rows} rows {len(differences)} values differ")
-    exit_code = int(bool(values.get("differences")))
-    return Outcome({"folder": str(results_folder), **values}, lines, exit_code)
+        return _with_check(outcome, study, results_folder)
+    return outcome
+
+
+def _with_check(outcome: Outcome, study: Study, results_folder: Path) -> Outcome:
+    """Add the differences from the recorded rows to the result of a study."""
+    differences, num_rows = _compare_with_record(study, results_folder)
+    lines = [
+        *outcome.lines,
+        *(f"differs: {line}" for line in differences),
+        f"of {num_rows} rows {len(differences)} values differ",
+    ]
+    values = outcome.values | {"differences": differences}
+    return Outcome(values, lines, exit_code=int(bool(differences)))
 
 
 def _run_steps(
@@ -455,9 +464,9 @@ class _Reports:
     study: Study
     tables: list[Table] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[dict[str, object]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
-    page_values: dict[int, dict[str, Any]] = field(default_factory=dict)
+    page_values: dict[int, dict[str, object]] = field(default_factory=dict)
     """Values for the template of the page, by the id of a table."""
 
     def add_report(self, runs: Runs, report_table: Mapping[str, Any]) -> None:
@@ -509,7 +518,7 @@ class _Reports:
             values = flat(entry_values) | table.cache.to_dict()
             values["seeds"] = spell_numbers(entry_values["seeds"])
             values["failed"] = values["failed_seeds"]
-            row: dict[str, Any] = {
+            row: dict[str, object] = {
                 "report": report_name,
                 "cache": table.cache.fingerprint[:12],
                 "tested_on": table.where,
@@ -528,7 +537,7 @@ class _Reports:
             "answers": self.answers,
             "name": self.study.folder.name,
         }
-        page = rendered(
+        page = render(
             "study.md",
             self.tables,
             plain,

@@ -81,14 +81,14 @@ def read_options(config: type[Config], context: typer.Context) -> Config:
 class HelpCommand(TyperCommand):
     """A command whose help has its options under their headings, in plain text."""
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: object, formatter: object) -> None:
         _write_entries(_parameters_by_heading(self, ctx), formatter)
 
 
 class HelpGroup(TyperGroup):
     """The program, whose help has the commands under their headings."""
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: object, formatter: object) -> None:
         _write_entries(_parameters_by_heading(self, ctx), formatter)
         _write_entries(_commands_by_heading(self.commands.values()), formatter)
 

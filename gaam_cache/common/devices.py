@@ -136,7 +136,7 @@ def has_bfloat16(device: torch.device) -> bool:
     if device.type != "cpu":
         return False
     # an older torch does not tell what the processor can: then the answer is no
-    features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    features: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(features.get("avx512_bf16") or features.get("amx_bf16"))
 
 

@@ -51,7 +51,7 @@ def visible(text: str, *, keep: str = "") -> str:
     return "".join(shown)
 
 
-def visible_values(value: Any) -> Any:
+def visible_values(value: object) -> Any:
     """A copy of JSON values in which ``visible`` has changed every string, keys too."""
     if isinstance(value, dict):
         return {

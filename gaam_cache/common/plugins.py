@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """Names that another distribution may use; other entry points are ignored."""
+OF_A_FILE = re.compile(r"(.+\.py(?::\w+)?)(:.*)?")
+"""``FILE.py:CLASS``, and what follows: options, after another colon."""
 BASE_MODULE = "base"
 """Module with the base class of a folder's plug-ins; it is not a plug-in."""
 
@@ -147,6 +149,17 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
         source=source,
     )
     return name, str(source) if is_file else ""
+
+
+def split_file_class(text: str) -> tuple[str, str]:
+    """Split ``FILE.py:CLASS:OPTIONS`` into the class and ``:OPTIONS``.
+
+    The class is empty where the text names no file: it is the name of a plug-in then.
+    """
+    match = OF_A_FILE.fullmatch(text.strip())
+    if match is None:
+        return "", ""
+    return match[1], match[2] or ""
 
 
 def _class_of_file(text: str) -> type:

@@ -80,7 +80,7 @@ class Setting:
     meaning: str
     shown_default: str | None  # in place of a default that says nothing to people
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The setting as JSON values, without the name of its field."""
         values = dataclasses.asdict(self)
         del values["name"]
@@ -335,7 +335,7 @@ def resolve(
     sources.append(("the command line", parse_pairs(sets or ()) | set_options))
 
     # an error names the source of the value that it refuses
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     source_by_field: dict[str | None, str] = {}
     for source, values_by_key in sources:
         for name, value in _by_field_name(cls, values_by_key, source).items():
@@ -380,7 +380,7 @@ def _by_field_name(
     return values
 
 
-def _read_section(path: Path, section: str) -> dict[str, Any]:
+def _read_section(path: Path, section: str) -> dict[str, object]:
     """One table of a TOML file; empty where the file has none."""
     try:
         content = tomllib.loads(path.read_text("utf-8"))

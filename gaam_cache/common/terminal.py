@@ -176,7 +176,7 @@ def _on_signals(handler: Any) -> None:
             signal.signal(number, handler)
 
 
-def _stop(number: int, frame: Any) -> None:
+def _stop(number: int, frame: object) -> None:
     """Raise KeyboardInterrupt; from now on a signal ends the process at once."""
     _on_signals(signal.SIG_DFL)
     raise KeyboardInterrupt

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -478,7 +478,7 @@ def _locate_lone_adapter(folder: Path, needs_weights: bool) -> LocatedEncoder:
     return replace(located_base, adapter=adapter)
 
 
-def _read_base_name(folder: Path, settings: dict[str, Any]) -> str:
+def _read_base_name(folder: Path, settings: Mapping[str, object]) -> str:
     """Read the folder or id of the base model from an adapter's configuration."""
     base = settings.get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
@@ -491,7 +491,7 @@ def _read_base_name(folder: Path, settings: dict[str, Any]) -> str:
     return base
 
 
-def _read_adapter_settings(folder: Path, needs_weights: bool) -> dict[str, Any]:
+def _read_adapter_settings(folder: Path, needs_weights: bool) -> dict[str, object]:
     """Read the configuration of a peft adapter.
 
     If weights are needed, an adapter without its weights is refused.

@@ -10,7 +10,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -232,7 +232,7 @@ def _compare_lengths(folder: Path, max_length: int) -> Iterator[str]:
 
 
 def _compare_poolings(
-    folder: Path, modules: list[dict[str, Any]], pool: Sequence[str]
+    folder: Path, modules: Sequence[Mapping[str, object]], pool: Sequence[str]
 ) -> Iterator[str]:
     """Yield the poolings of sentence-transformers that ``--pool`` does not name.
 
@@ -254,7 +254,7 @@ def _compare_poolings(
                 yield f"pools {POOLED_TOKENS[pooling]} (--pool {pooling})"
 
 
-def _kind_of(module: dict[str, Any]) -> str:
+def _kind_of(module: Mapping[str, object]) -> str:
     """The name of a module's class, without that of its package."""
     return str(module.get("type", "")).split(".")[-1]
 

@@ -62,14 +62,14 @@ class HigherPrecisionModel:
             raise RuntimeError("too little memory")
 
     @torch.inference_mode()
-    def states_in_batch(self, items: Sequence[Any]) -> dict[str, Tensor]:
+    def states_in_batch(self, items: Sequence[object]) -> dict[str, Tensor]:
         """Pooled states of a batch of rows: (B, L, D) for every pooling."""
         # Models ask for float32 in some operations: the copy computes these higher too.
         with _AtLeastPrecision(self.dtype):
             return self._forward(items)
 
     @torch.inference_mode()
-    def states_alone(self, item: Any) -> dict[str, Tensor]:
+    def states_alone(self, item: object) -> dict[str, Tensor]:
         """Pooled states of a row alone: (1, L, D) for every pooling."""
         with _AtLeastPrecision(self.dtype):
             return self._forward.reference(item)
@@ -97,7 +97,7 @@ def copy_in_dtype(model: nn.Module, dtype: torch.dtype) -> Any:
     Other tensors, such as those of integers, keep their type. Each tensor is copied
     straight into its new type, so that memory holds one copy and not two.
     """
-    copies: dict[int, Any] = {}
+    copies: dict[int, object] = {}
     for parameter in model.parameters():
         if parameter.is_floating_point():
             tensor = parameter.detach().to(dtype, copy=True)

@@ -342,7 +342,7 @@ class _Probe:
         row = self._short_rows[-1]
         batch = forward.batch([row, row[::-1]])
         for name, stack in self._module_lists_of_length(num_layers).items():
-            outputs: dict[int, Any] = {}
+            outputs: dict[int, object] = {}
             try:
                 with layer_hooks(
                     stack, outputs.__setitem__, first_layer=forward.first_layer

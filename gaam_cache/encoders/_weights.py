@@ -60,7 +60,7 @@ def load_trained(
         ConfigError: a file is damaged, a parameter lacks its tensor, or the files hold
             unused tensors that may change the states.
     """
-    options: dict[str, Any] = {"dtype": getattr(torch, dtype)}
+    options: dict[str, object] = {"dtype": getattr(torch, dtype)}
     if device_map is not None:
         options["device_map"] = device_map
 
@@ -346,14 +346,14 @@ def entry_device(model: nn.Module) -> torch.device:
     return torch.device("cpu")
 
 
-def _hooks(module: nn.Module) -> Sequence[Any]:
+def _hooks(module: nn.Module) -> Sequence[object]:
     """The hooks with which accelerate runs a module.
 
     Without accelerate, the only entry is None, which has no attribute of a hook.
     """
     hook = getattr(module, "_hf_hook", None)
     # A hook may hold several others.
-    hooks: Sequence[Any] = getattr(hook, "hooks", (hook,))
+    hooks: Sequence[object] = getattr(hook, "hooks", (hook,))
     return hooks
 
 

@@ -5,7 +5,6 @@ It reads the rows, and encodes a sample for a few seconds.
 
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,14 +128,14 @@ def estimate(
     return _summarise(job, inputs, tokens, seconds)
 
 
-def _sample(job: Job) -> list[Any]:
+def _sample(job: Job) -> list[object]:
     """Choose rows of all splits at equal distances, about ``MAX_SAMPLE_ROWS`` at most.
 
     These are all rows if there are not more.
     """
     # -(-a // b) is a / b, rounded up
     step = -(-job.num_rows // MAX_SAMPLE_ROWS)
-    sample: list[Any] = []
+    sample: list[object] = []
     for rows in job.rows.values():
         sample.extend(rows.inputs[::step])
     return sample

@@ -118,7 +118,7 @@ def recompute(
     return comparison.figures(len(chosen_rows)), comparison.faults
 
 
-def _check_unchanged(root: Path, plan: Plan, fields: Mapping[str, Any]) -> None:
+def _check_unchanged(root: Path, plan: Plan, fields: Mapping[str, object]) -> None:
     """Refuse an encoder or a data set that has changed since the cache was made.
 
     ``fields`` are the fields of the fingerprint that a new cache would have now.
@@ -179,7 +179,7 @@ class _Comparison:
     def _compare_states(
         self,
         shard_row: ShardRow,
-        item: Any,
+        item: object,
         pooling: str,
         stored_LD: NDArray[Any],
         alone_LD: NDArray[Any],
@@ -212,7 +212,7 @@ class _Comparison:
 
     def _is_rounding(
         self,
-        item: Any,
+        item: object,
         pooling: str,
         stored_LD: NDArray[Any],
         alone_LD: NDArray[Any],

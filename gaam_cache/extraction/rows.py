@@ -208,7 +208,7 @@ def _locate(chunks: Iterable[Sequence[str] | LocatedRows]) -> Iterator[LocatedRo
         yield located
 
 
-def _table_cell(row: Any, kind: str, where: str) -> Any:
+def _table_cell(row: object, kind: str, where: str) -> Any:
     """Turn a row into the cell of a table: a text, a path, or the bytes of a file.
 
     A picture of Pillow becomes the bytes of a PNG or TIFF file; samples with their rate

@@ -75,7 +75,7 @@ class StateExtractor:
 
     def prepare(
         self,
-        rows: Sequence[Any],
+        rows: Sequence[object],
         essences: Iterable[bytes],
         *,
         origin: str,
@@ -277,7 +277,7 @@ class StateExtractor:
 
     def _encode_batch(
         self,
-        items: Sequence[Any],
+        items: Sequence[object],
         batch: NDArray[np.int64],
         proof_rows: Sequence[int],
         distinct_B: NDArray[np.bool_],

@@ -138,7 +138,7 @@ def verify(
 
     faults = dict(checked.faults)
     # rows are chosen from good shards: those of bad ones show nothing new
-    recomputed: dict[str, Any] | None = None
+    recomputed: dict[str, object] | None = None
     chosen_rows = random_rows(checked.good, recompute_rows, seed)
     if chosen_rows:
         recomputed, deviation_faults = recompute(

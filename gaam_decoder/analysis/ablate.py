@@ -65,7 +65,7 @@ class LayerSet:
         accuracies = list(self.accuracy.values())
         return float(np.mean(accuracies)) if accuracies else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """JSON values."""
         accuracy_S = np.array(list(self.accuracy.values()))
         return {
@@ -172,7 +172,7 @@ class Ablation:
                     hint="train the run again with a lower --lr and ablate that",
                 )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """JSON values; accuracies are fractions."""
         differences = [
             _claim_values(first, second, claim)
@@ -256,7 +256,7 @@ def _stack(
     return np.stack([hits[seed] for seed in seeds]).astype(np.float64)
 
 
-def _claim_values(first: str, second: str, claim: stats.Claim) -> dict[str, Any]:
+def _claim_values(first: str, second: str, claim: stats.Claim) -> dict[str, object]:
     """The difference of two layer sets as JSON values."""
     return {
         "first": first,

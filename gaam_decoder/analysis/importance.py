@@ -9,7 +9,6 @@ seed has its own factor, and their mean and standard deviation are reported.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import by_seed
 
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.floating]
 FLAT = 4 * float(np.finfo(np.float32).eps)
 """Relative range of a map up to which rounding explains it."""
 
@@ -33,7 +32,7 @@ class Importance:
     factor: tuple[float, ...]  # in [0, 1], averaged over the features
     factor_sd: tuple[float, ...] | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """JSON values: one object per layer."""
         figures = {
             "contribution": self.contribution,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from gaam_decoder.attention.frames.density import DensityGate
 
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.floating]
 RESIDUALS: Floats = np.linspace(-4, 4, 161)
 """Points of a curve. Over G layers, no standardised value is beyond sqrt(G - 1)."""
 MOST_CELLS = 1024

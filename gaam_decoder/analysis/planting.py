@@ -203,7 +203,7 @@ class _Accuracies(NamedTuple):
 
 
 def _accuracies(train: _Split, test: _Split) -> _Accuracies:
-    """Accuracies of the teacher and of a linear map that is fitted to its probabilities.
+    """Accuracies of the teacher and of a linear map that learned its probabilities.
 
     The expected accuracy of the teacher is the mean of its largest probabilities: the
     labels are drawn from these.
@@ -256,7 +256,7 @@ def _write_cache(
     )
 
 
-def _labels_rule(config: PlantConfig, states_origin: str) -> dict[str, Any]:
+def _labels_rule(config: PlantConfig, states_origin: str) -> dict[str, object]:
     """Everything that decides the labels, as the fingerprint covers it.
 
     Args:

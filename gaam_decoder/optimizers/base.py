@@ -60,7 +60,7 @@ class Optimizer(ABC):
             Tensors by name, on the device of the parameter, with S as their first axis.
         """
 
-    def numbers(self, step: Any) -> tuple[Any, ...]:  # noqa: ARG002
+    def numbers(self, step: object) -> tuple[Any, ...]:  # noqa: ARG002
         """K numbers that depend on the step alone, such as corrections of a bias.
 
         Args:

@@ -1,7 +1,6 @@
 """What the cells of a report's table say of an entry: as text, and for programs."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import ON_TRAINING_ROWS
 from gaam_decoder.stats.scores.base import Interval, percent
 
-Numbers = Callable[[Entry], Mapping[str, Any]]
+Numbers = Callable[[Entry], Mapping[str, object]]
 
 
 def p_value(p: float | None) -> str:
@@ -41,7 +40,7 @@ def verdict(claim: stats.Claim) -> str:
     return claim.verdict
 
 
-def one_number(value: Callable[[Entry], Any]) -> Numbers:
+def one_number(value: Callable[[Entry], object]) -> Numbers:
     """One value for programs, under the header alone."""
     return lambda entry: {"": value(entry)}
 
@@ -49,7 +48,7 @@ def one_number(value: Callable[[Entry], Any]) -> Numbers:
 def both_bounds(interval_of: Callable[[Entry], Interval]) -> Numbers:
     """Both ends of an interval for programs."""
 
-    def numbers(entry: Entry) -> dict[str, Any]:
+    def numbers(entry: Entry) -> dict[str, object]:
         low, high = interval_of(entry) or (None, None)
         return {" low": low, " high": high}
 

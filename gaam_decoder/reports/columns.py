@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from gaam_cache.common import plugins
 from gaam_cache.common.messages import brief
@@ -46,7 +45,7 @@ class Screen:
     # its header, which may have two lines
     header: str
     # columns stand in this order, behind the decoder
-    place: int
+    position: int
     # a narrow terminal leaves out the lowest number first; None: never
     left_out: int | None = None
 
@@ -84,7 +83,7 @@ class Column:
         """Its header without units, where ``score`` is compared."""
         return self.header.format(score=score).partition(" (")[0].removesuffix(" %")
 
-    def values(self, entry: Entry, score: str) -> dict[str, Any]:
+    def values(self, entry: Entry, score: str) -> dict[str, object]:
         """Values for programs by name, or nothing; fractions instead of percent."""
         if self.is_comparison and entry.compared is None:
             return {}
@@ -136,7 +135,7 @@ VERDICT = Column(
         "--margin"
     ),
     is_comparison=True,
-    screen=Screen("verdict", place=9),
+    screen=Screen("verdict", position=9),
     is_key=True,
 )
 SCORE = Column(
@@ -144,7 +143,7 @@ SCORE = Column(
     cell=lambda entry: entry.chosen.unit.text(entry.chosen.mean),
     note="mean over the finished seeds, on the test rows",
     numbers=one_number(lambda entry: entry.chosen.mean),
-    screen=Screen("{score}", place=1),
+    screen=Screen("{score}", position=1),
     is_key=True,
 )
 ROWS_CI = Column(
@@ -156,7 +155,7 @@ ROWS_CI = Column(
         "more"
     ),
     numbers=both_bounds(lambda entry: entry.chosen.two_level),
-    screen=Screen("95% CI", place=4),
+    screen=Screen("95% CI", position=4),
     is_key_alone=True,
 )
 DIFFERENCE = Column(
@@ -168,7 +167,7 @@ DIFFERENCE = Column(
     ),
     is_comparison=True,
     numbers=one_number(lambda entry: claim_of(entry).difference),
-    screen=Screen("diff", place=6),
+    screen=Screen("diff", position=6),
     is_key=True,
 )
 DIFFERENCE_CI = Column(
@@ -182,7 +181,7 @@ DIFFERENCE_CI = Column(
     is_comparison=True,
     numbers=both_bounds(lambda entry: claim_of(entry).interval_corrected),
     aliases=("ci", "interval"),
-    screen=Screen("95% CI", place=7),
+    screen=Screen("95% CI", position=7),
     is_key=True,
 )
 P_HOLM = Column(
@@ -195,7 +194,7 @@ P_HOLM = Column(
     ),
     is_comparison=True,
     numbers=one_number(lambda entry: claim_of(entry).p_holm),
-    screen=Screen("p\nHolm", place=8, left_out=3),
+    screen=Screen("p\nHolm", position=8, left_out=3),
 )
 DECIDE = Column(
     header="would decide",
@@ -212,14 +211,14 @@ SD = Column(
     note="standard deviation over seeds",
     numbers=one_number(lambda entry: entry.chosen.std),
     aliases=("std",),
-    screen=Screen("sd", place=3, left_out=5),
+    screen=Screen("sd", position=3, left_out=5),
 )
 SEEDS = Column(
     header="seeds",
     cell=seeds_text,
     note="number of trained seeds; failed seeds count in no mean and in no pair",
     numbers=lambda entry: {"": len(entry.seeds), " failed": len(entry.failed)},
-    screen=Screen("seeds", place=5, left_out=4),
+    screen=Screen("seeds", position=5, left_out=4),
 )
 SEEDS_CI = Column(
     header="95% CI seeds",
@@ -258,7 +257,7 @@ VALIDATION = Column(
         "with --all: mean validation accuracy of the candidate; the choice rests on it"
     ),
     numbers=one_number(validation_accuracy),
-    screen=Screen("val %", place=2),
+    screen=Screen("val %", position=2),
 )
 PARAMETERS = Column(
     header="parameters (attn / total)",
@@ -268,7 +267,7 @@ PARAMETERS = Column(
         " attn": entry.parameters["attention"],
         " total": entry.parameters["total"],
     },
-    screen=Screen("parameters\nattn / total", place=10, left_out=1),
+    screen=Screen("parameters\nattn / total", position=10, left_out=1),
 )
 SECONDS = Column(
     header="s/seed",
@@ -276,7 +275,7 @@ SECONDS = Column(
     note="seconds of training, mean over seeds",
     numbers=one_number(mean_seconds),
     aliases=("seconds",),
-    screen=Screen("s per\nseed", place=11, left_out=2),
+    screen=Screen("s per\nseed", position=11, left_out=2),
 )
 # all columns, in the order of a page, a paper and a model card
 COLUMNS = (
@@ -346,7 +345,7 @@ def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
 def on_screen() -> list[tuple[Column, Screen]]:
     """The columns of a terminal in their order, each with how it is shown there."""
     shown = [(column, column.screen) for column in COLUMNS if column.screen]
-    return sorted(shown, key=lambda pair: pair[1].place)
+    return sorted(shown, key=lambda pair: pair[1].position)
 
 
 def choose(names: str | Sequence[str], score: str) -> tuple[Column, ...]:
@@ -373,7 +372,7 @@ def choose(names: str | Sequence[str], score: str) -> tuple[Column, ...]:
             raise plugins.unknown(
                 "column",
                 name.strip(),
-                [known.name(title) for known in COLUMNS],
+                [column.name(title) for column in COLUMNS],
                 aliases=_names_by_alias(title),
                 where="--columns",
             )

@@ -101,7 +101,7 @@ def _clauses_on_decoders(
 
 
 def _clauses(
-    table: Table, claims: Mapping[str, stats.Claim], other: str, noun: str
+    table: Table, claims: Mapping[str, stats.Claim], rival: str, noun: str
 ) -> list[str]:
     """What is shown of decoders against another, a clause for each verdict."""
     labels: dict[str, list[str]] = {}
@@ -109,17 +109,17 @@ def _clauses(
         labels.setdefault(claim.verdict, []).append(label)
 
     parts = [
-        f"{_with_verb(labels[verdict])} {verdict} than {other}"
+        f"{_with_verb(labels[verdict])} {verdict} than {rival}"
         for verdict in ("better", "worse")
         if verdict in labels
     ]
     if not parts and ("equivalent" in labels or "undecided" in labels):
         spread = _spread(table, claims.values())
-        parts.append(f"no {noun} is shown to differ from {other}: {spread}")
+        parts.append(f"no {noun} is shown to differ from {rival}: {spread}")
     if "equivalent" in labels:
         subject = _with_verb(labels["equivalent"])
         margin = table.unit.size(table.margin)
-        parts.append(f"{subject} equivalent to {other} within {margin}")
+        parts.append(f"{subject} equivalent to {rival} within {margin}")
     if 0 < len(labels.get("undecided", ())) < len(claims):
         parts.append(f"{_with_verb(labels['undecided'])} undecided")
     if stats.NO_CLAIM in labels:

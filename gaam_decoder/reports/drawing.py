@@ -115,12 +115,7 @@ def line_panels(
             _draw_line(axes, line, name_of[line.label], labels.index(line.label))
         panel_labels = [line.label for line in lines]
         if panel_labels != labels_above:
-            axes.legend(
-                loc="lower left",
-                bbox_to_anchor=(0, 1),
-                borderaxespad=0,
-                handlelength=2.6,
-            )
+            _draw_legend_above(axes)
         labels_above = panel_labels
         axes.set_ylabel(title)
         axes.set_ylim(bottom=bottom)
@@ -133,14 +128,20 @@ def line_panels(
     return figure
 
 
+def _draw_legend_above(axes: Axes) -> None:
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0, handlelength=2.6
+    )
+
+
 def _draw_beside(axes: Axes, line: Line) -> None:
     axes.plot(line.x, line.y, "--", color=PALETTE["ink"], label=line.label, zorder=3)
 
 
-def _draw_line(axes: Axes, line: Line, name: str, place: int) -> None:
+def _draw_line(axes: Axes, line: Line, name: str, index: int) -> None:
     """Draw a line in the colour and dashes of its place among all labels."""
-    color = PALETTE[f"c{place % 8}"]
-    dash = DASHES[place % len(DASHES)]
+    color = PALETTE[f"c{index % 8}"]
+    dash = DASHES[index % len(DASHES)]
     if line.band:
         low, high = line.band
         axes.fill_between(line.x, low, high, color=color, alpha=0.15, lw=0)
@@ -269,10 +270,10 @@ def _name_entries(entries: Sequence[Entry], x: str) -> tuple[Figure, Axes]:
 
 
 def _intervals(
-    axes: Axes, y: float, factor: int, seeds: Interval, both: Interval
+    axes: Axes, y: float, factor: int, seeds: Interval, seeds_and_rows: Interval
 ) -> None:
     """Draw the interval over seeds on top of the interval over seeds and rows."""
-    _interval(axes, y, factor, both, "seeds and rows", PALETTE["muted"], 1.2)
+    _interval(axes, y, factor, seeds_and_rows, "seeds and rows", PALETTE["muted"], 1.2)
     _interval(axes, y, factor, seeds, "seeds", PALETTE["accent"], 3.2)
 
 
@@ -338,13 +339,13 @@ def inline_svg(picture: Picture, key: str) -> str:
 
     # Only tags change: the text between them has names of decoders.
     text = re.sub("<[^>]+>", lambda match: _tag_of_page(match[0], key), text)
-    head, rest = text.split(">", 1)
+    head, body = text.split(">", 1)
     box = re.findall(r'viewBox="[^"]+"', head)[0]
     alternative = escape(visible(f"{picture.title}. {picture.caption}"))
     return (
         f'<svg role="img" aria-label="{alternative}" {box} '
         'xmlns="http://www.w3.org/2000/svg" '
-        f'xmlns:xlink="http://www.w3.org/1999/xlink">{rest}'
+        f'xmlns:xlink="http://www.w3.org/1999/xlink">{body}'
     )
 
 
@@ -368,9 +369,9 @@ def svg_files(name: str, picture: Picture) -> dict[str, bytes]:
         text = svg
         for variable, colour in colours.items():
             text = text.replace(f"var(--{variable})", colour)
-        head, rest = text.split(">", 1)
+        head, body = text.split(">", 1)
         paper = f'<rect width="100%" height="100%" fill="{colours["paper"]}"/>'
-        themed = f"{head}><style>{style}</style>{paper}{rest}\n"
+        themed = f"{head}><style>{style}</style>{paper}{body}\n"
         files[f"{name}-{theme}.svg"] = themed.encode()
     return files
 

@@ -56,7 +56,7 @@ class Comparison:
     other_grid: bool
     """Whether the two entries were tuned over different candidates."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         other_training = self.other_training
         return {
             "baseline": self.baseline,
@@ -198,8 +198,8 @@ class Entry(EntryScores):
         rows_each = len(groups.group_N) / len(groups)
         limits: list[float] = []
         for run in self.runs:
-            known = [name for name in self.grouped_by if name in run.learned_groups]
-            limits += [rows_each * run.learned_groups[name] for name in known]
+            names = [name for name in self.grouped_by if name in run.learned_groups]
+            limits += [rows_each * run.learned_groups[name] for name in names]
         return min([rows, *limits])
 
     @property
@@ -255,7 +255,7 @@ class Entry(EntryScores):
             "per_seed": self.temperatures.tolist(),
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """JSON values; statistics are over the finished seeds."""
         identity = {
             "attention": self.attention,
@@ -274,7 +274,7 @@ class Entry(EntryScores):
         }
         return identity | self._score_values() | self._training_values()
 
-    def _score_values(self) -> dict[str, Any]:
+    def _score_values(self) -> dict[str, object]:
         accuracy_S = self.accuracy.scored.values
         return {
             "accuracy": {
@@ -291,7 +291,7 @@ class Entry(EntryScores):
             "confusion": self.confusion.tolist(),
         }
 
-    def _training_values(self) -> dict[str, Any]:
+    def _training_values(self) -> dict[str, object]:
         seconds = [self.seconds[seed] for seed in self.finished]
         failed = sorted(self.failed.items())
         importance = self.importance
@@ -310,7 +310,7 @@ class Entry(EntryScores):
             "runs": [_run_values(run) for run in self.runs],
         }
 
-    def _summary(self, value_S: Floats) -> dict[str, Any]:
+    def _summary(self, value_S: Floats) -> dict[str, object]:
         return _mean_and_std(value_S) | {"per_seed": self._per_seed(value_S)}
 
     def _per_seed(self, value_S: Floats) -> list[float | None]:
@@ -319,15 +319,15 @@ class Entry(EntryScores):
         return [value_by_seed.get(seed) for seed in self.seeds]
 
 
-def _mean_and_std(value_S: Floats) -> dict[str, Any]:
+def _mean_and_std(value_S: Floats) -> dict[str, object]:
     return {
         "mean": float(value_S.mean()) if len(value_S) else None,
         "std": stats.standard_deviation(value_S),
     }
 
 
-def _run_values(run: RunResult) -> dict[str, Any]:
-    values: dict[str, Any] = {
+def _run_values(run: RunResult) -> dict[str, object]:
+    values: dict[str, object] = {
         "path": run.path.name,
         "key": run.key,
         "environment": run.environment,

@@ -42,7 +42,7 @@ class Tested(NamedTuple):
     """The entries of a future table: all are tested on the same rows of the data."""
 
     where: str  # the test rows in words
-    key: tuple[Any, ...]  # identity of the test rows, whichever runs are there
+    key: tuple[object, ...]  # identity of the test rows, whichever runs are there
     entries: list[Entry]  # the best first
     incomplete: list[str]  # decoders left out because they lack folds
     groups: TableGroups
@@ -107,19 +107,19 @@ def _whole_split_seeds(folds: Iterable[FoldRuns], numbers: range) -> list[int]:
     seeds_of_entries: list[set[int]] = []
     for runs_by_fold in folds:
         seeds = {seed for seed, _ in runs_by_fold}
-        whole: set[int] = {
+        complete_seeds: set[int] = {
             seed for seed in seeds if all((seed, n) in runs_by_fold for n in numbers)
         }
-        seeds_of_entries.append(whole)
-    most: set[int] = max(seeds_of_entries, key=lambda seeds: len(seeds))
-    return sorted(most)
+        seeds_of_entries.append(complete_seeds)
+    largest: set[int] = max(seeds_of_entries, key=lambda seeds: len(seeds))
+    return sorted(largest)
 
 
 def _runs_by_single_test(
     runs: Sequence[RunResult], whole_splits: set[tuple[Partition, int]]
-) -> dict[tuple[Any, ...], dict[str, list[RunResult]]]:
+) -> dict[tuple[object, ...], dict[str, list[RunResult]]]:
     """Runs by the rows that test them and by key, without whole cross-validations."""
-    by_test: dict[tuple[Any, ...], dict[str, list[RunResult]]] = {}
+    by_test: dict[tuple[object, ...], dict[str, list[RunResult]]] = {}
     for run in runs:
         fold = run.recipe.fold
         partition = _partition(run)
@@ -185,7 +185,7 @@ class _TableMaker:
     def _tested(
         self,
         where: str,
-        key: tuple[Any, ...],
+        key: tuple[object, ...],
         decoders: Sequence[Sequence[Part]],
         incomplete: list[str],
     ) -> Tested:
@@ -218,7 +218,7 @@ class _TableMaker:
         return Tested(where, key, entries, incomplete, groups, label_N)
 
 
-def _rank(entry: Entry) -> tuple[Any, ...]:
+def _rank(entry: Entry) -> tuple[object, ...]:
     """Sort key of an entry in its table: the best mean first, then by name."""
     mean = math.inf if entry.chosen.mean is None else entry.chosen.mean
     if math.isfinite(mean) and entry.chosen.unit.larger_is_better:

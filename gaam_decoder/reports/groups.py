@@ -7,7 +7,7 @@ G groups; U units, which are test rows or groups of them; V values of a column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,20 +91,9 @@ def table_groups(
         *({name for run in runs for name in run.same} for runs in tests)
     )
 
-    # the numbers of each relation, columns first
-    order_N = _order_without_repeats(tests, repeats)
-    names = sorted(
-        relations | (recorded - NO_COLUMNS),
-        key=lambda name: (name in NO_COLUMNS, name),
+    numbers, unknown = _numbers_by_name(
+        tests, relations | (recorded - NO_COLUMNS), repeats
     )
-    numbers = {}
-    unknown = set()
-    for name in names:
-        number_N = _numbers(tests, name, order_N)
-        if number_N is None:
-            unknown.add(name)
-        else:
-            numbers[name] = number_N
     if requested_column is not None and requested_column in unknown:
         raise _unknown_column(requested_column, tests[0][0])
 
@@ -121,6 +110,22 @@ def table_groups(
         unknown=tuple(sorted(unknown & relations)),
         columns={name: numbers[name] for name in numbers if name in recorded},
     )
+
+
+def _numbers_by_name(
+    tests: Tests, names: Iterable[str], repeats: int
+) -> tuple[dict[str, Numbers], set[str]]:
+    """The group numbers of each relation, columns first, and the unknown relations."""
+    order_N = _order_without_repeats(tests, repeats)
+    numbers = {}
+    unknown = set()
+    for name in sorted(names, key=lambda name: (name in NO_COLUMNS, name)):
+        number_N = _numbers(tests, name, order_N)
+        if number_N is None:
+            unknown.add(name)
+        else:
+            numbers[name] = number_N
+    return numbers, unknown
 
 
 def _relations(tests: Tests, runs_of_cache: Sequence[RunResult]) -> set[str]:

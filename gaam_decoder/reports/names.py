@@ -44,8 +44,10 @@ def _settings_to_show(entries: Sequence[Entry]) -> list[str]:
     tuned = {
         name for entry in entries for tuning in entry.tunings for name in tuning.names
     }
-    known = {name for entry in entries for name in entry.recipe} - SPELLED_IN_NAME
-    return [name for name in sorted(known) if name in tuned or _varies(name, entries)]
+    known_names = {name for entry in entries for name in entry.recipe} - SPELLED_IN_NAME
+    return [
+        name for name in sorted(known_names) if name in tuned or _varies(name, entries)
+    ]
 
 
 def _varies(setting: str, entries: Sequence[Entry]) -> bool:
@@ -80,7 +82,11 @@ def _spell_settings(
         value = entry.recipe.get(name)
         if value is not None:
             spelled[name] = brief(f"{name}={value}")
-    codes = {other.code for other in entries if other.attention == entry.attention}
+    codes = {
+        other_entry.code
+        for other_entry in entries
+        if other_entry.attention == entry.attention
+    }
     if len(codes) > 1:
         spelled["code"] = entry.code
     return spelled

@@ -256,10 +256,13 @@ def _leaks(table: Table) -> str | None:
         num_shared = shared_texts.get(test, {}).get(train, 0)
         if not num_shared:
             continue
-        other = "another of these rows" if train == test else f"'{brief(train)}'"
+        training_rows = (
+            "another of these rows" if train == test else f"'{brief(train)}'"
+        )
         leaks.append(
             f"{num_shared:,} of the {table.cache.rows[test]:,} rows of "
-            f"'{brief(test)}' have a text that {other} has, too; this inflates accuracy"
+            f"'{brief(test)}' have a text that {training_rows} has, too; "
+            "this inflates accuracy"
         )
     if table.cache.fitted_on in {test for _, test in split_pairs}:
         leaks.append("the states were fitted on the test texts (not on their labels)")

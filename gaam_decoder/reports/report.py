@@ -8,14 +8,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.paths import absolute_path
 from gaam_cache.store.files import write_file
-from gaam_decoder.reports import columns as columns
+from gaam_decoder.reports.columns import choose
 from gaam_decoder.reports.drawing import image_files, overviews
 from gaam_decoder.reports.entries import DEFAULT
+from gaam_decoder.reports.scoring import score_name
 from gaam_decoder.reports.sections.base import sections
 from gaam_decoder.reports.table import Format, Table, build_tables
 from gaam_decoder.runs.loading import Texts, load_runs, one_form
@@ -26,13 +28,22 @@ Names = str | Sequence[str] | None  # of columns; None: the usual ones
 MOST_SAVED = 6  # pictures to write, each as PDF and PNG: a dozen files
 
 
+class ReportPart(TypedDict, total=False):
+    """The part of a report to write; the whole report without any of these keys."""
+
+    section: str | None
+    """The section to write alone."""
+    columns: Names
+    """Columns of the table of accuracies, in their order."""
+
+
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Report:
     """A table of accuracies over seeds for each cache and set of test rows.
 
-    The methods take ``format``, ``section`` and ``columns`` as ``gaam report`` takes
-    ``--format``, ``--section`` and ``--columns``. They raise a ConfigError for an
-    unknown name.
+    ``text``, ``show`` and ``save`` take ``format``, and the keywords ``section`` and
+    ``columns``, as ``gaam report`` takes ``--format``, ``--section`` and ``--columns``.
+    They raise a ConfigError for an unknown name.
 
     >>> "| gaam:heads=1" in gaam_decoder.report("runs").text("markdown")
     True
@@ -40,23 +51,13 @@ class Report:
 
     tables: tuple[Table, ...]
 
-    def text(
-        self,
-        format: str = "markdown",
-        section: str | None = None,
-        columns: Names = None,
-    ) -> str:
+    def text(self, format: str = "markdown", **part: Unpack[ReportPart]) -> str:
         """The report as text, or one section of it."""
         stream = io.StringIO()
-        self._format(format, section, columns).write(self.tables, stream)
+        self._format(format, part).write(self.tables, stream)
         return stream.getvalue()
 
-    def show(
-        self,
-        format: str = "terminal",
-        section: str | None = None,
-        columns: Names = None,
-    ) -> None:
+    def show(self, format: str = "terminal", **part: Unpack[ReportPart]) -> None:
         """Print the report, or one section of it.
 
         Every format but ``terminal`` is printed in UTF-8.
@@ -65,29 +66,23 @@ class Report:
             sys.stdout.reconfigure(encoding="utf-8")
         if format == "terminal" and sys.stdout.isatty():
             # the format asks the screen for its width, colours and encoding
-            self._format(format, section, columns).write(self.tables, sys.stdout)
+            self._format(format, part).write(self.tables, sys.stdout)
         else:
             # a notebook shows every write by itself, so there is one
-            sys.stdout.write(self.text(format, section, columns))
+            sys.stdout.write(self.text(format, **part))
 
-    def save(
-        self,
-        file: str | Path,
-        format: str,
-        section: str | None = None,
-        columns: Names = None,
-    ) -> None:
+    def save(self, file: str | Path, format: str, **part: Unpack[ReportPart]) -> None:
         """Write the report, or one section of it, to a file.
 
         Readers see the whole file or none.
         """
-        text = self.text(format, section, columns)
+        text = self.text(format, **part)
         # a link stays, and the file behind it is replaced
         write_file(absolute_path(file).resolve(), text.encode())
 
-    def _format(self, name: str, section: str | None, columns: Names) -> Format:
+    def _format(self, name: str, part: ReportPart) -> Format:
         score = self.tables[0].score if self.tables else DEFAULT
-        return format_of(name, section, columns, score)
+        return format_of(name, score, **part)
 
     def save_figures(self, folder: str | Path) -> list[Path]:
         """Write the first pictures, one of each section, and return their paths.
@@ -96,14 +91,14 @@ class Report:
         pictures, and each table has at least one.
         """
         paths: list[Path] = []
-        most = max(1, MOST_SAVED // len(self.tables))
+        pictures_per_table = max(1, MOST_SAVED // len(self.tables))
         for number, table in enumerate(self.tables, 1):
             prefix = f"table{number}-" if len(self.tables) > 1 else ""
             pictures = [*overviews(table)]
             for section in sections(table):
                 _, section_pictures = section.parts
                 pictures += section_pictures[:1]
-            for picture in pictures[:most]:
+            for picture in pictures[:pictures_per_table]:
                 for suffix, content in image_files(picture).items():
                     name = f"{prefix}{picture.name}.{suffix}"
                     path = absolute_path(folder) / name
@@ -121,15 +116,19 @@ class Report:
 
 
 def format_of(
-    name: str, section: str | None = None, names: Names = None, score: str = DEFAULT
+    name: str,
+    score: str = DEFAULT,
+    *,
+    section: str | None = None,
+    columns: Names = None,
 ) -> Format:
     """The format of that name, for the whole report or one section.
 
     Args:
         name: what ``--format`` takes.
+        score: the score in the table of accuracies.
         section: the section to show alone.
-        names: columns of the table of accuracies.
-        score: the score in that table.
+        columns: columns of that table.
 
     Raises:
         ConfigError: no such format or column, or columns of a format or section that
@@ -140,7 +139,7 @@ def format_of(
     )
     format = format_class()
     format.section = section
-    if names is None:
+    if columns is None:
         return format
     if section is not None:
         raise ConfigError(
@@ -154,7 +153,7 @@ def format_of(
             expected="another format: this one holds everything",
             found=f"--format {name}",
         )
-    format.columns = columns.choose(names, score)
+    format.columns = choose(columns, score_name(score))
     return format
 
 
@@ -193,7 +192,8 @@ def report(
             run has it.
         margin: largest difference that does not matter, in points of the score, or in
             its unit; default: 0.5 points, for log loss 0.01, for the Brier score 0.005.
-        score: the score to compare, as ``gaam report --score`` takes it.
+        score: the score to compare, as ``gaam report --score`` takes it: a name, or
+            ``FILE.py:CLASS``.
         temperature: fit a temperature for every seed and fold by the log loss of its
             validation rows. Log loss, Brier score and ECE divide the logits by it.
         every_candidate: show every learning rate and weight decay; default: only what
@@ -218,6 +218,7 @@ def report(
         raise ConfigError(
             "--top is out of range", expected="a number from 1 on", found=str(top)
         )
+    score = score_name(score)
     loaded = load_runs(runs, attn=attn, head=head, layers=layers, lr=lr, cache=cache)
     if spec is not None:
         spec = one_form(spec, {run.attention for run in loaded}, "--baseline")

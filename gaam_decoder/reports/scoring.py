@@ -34,6 +34,19 @@ SCORES = "gaam_decoder.stats.scores"
 Part = Sequence[RunResult]
 
 
+def score_name(text: str) -> str:
+    """The name of a score that a person wrote as a name or as ``FILE.py:CLASS``.
+
+    Raises:
+        ConfigError: no such file or class, or the class is no score.
+    """
+    file_class, _ = plugins.split_file_class(text)
+    if not file_class:
+        return text
+    name, _ = plugins.register_class(SCORES, file_class, kind="score")
+    return name
+
+
 def score_of(name: str) -> Score:
     """Load a score by name.
 
@@ -106,11 +119,11 @@ def score_entry(
 def _tally_seeds(predictions: "_Predictions", score: Score) -> "_Tally":
     """Score one seed after the other."""
     tally = _Tally(score)
-    for place in range(len(predictions.finished)):
-        raw = predictions.answers(place)
+    for index in range(len(predictions.finished)):
+        raw = predictions.answers(index)
         scaled = raw
         if predictions.temperature_SP is not None:
-            scaled = predictions.scaled_answers(place, predictions.temperature_SP)
+            scaled = predictions.scaled_answers(index, predictions.temperature_SP)
         tally.add(raw, scaled)
     return tally
 
@@ -149,17 +162,17 @@ class _Predictions:
     repeats: int
     temperature_SP: Floats | None
 
-    def answers(self, place: int) -> Answers:
+    def answers(self, index: int) -> Answers:
         """The logits of one seed."""
-        logits_NC = self.logits_SNC[place]
+        logits_NC = self.logits_SNC[index]
         return Answers(logits_NC, self.label_N, self.sizes, self.repeats)
 
-    def scaled_answers(self, place: int, temperature_SP: Floats) -> Answers:
+    def scaled_answers(self, index: int, temperature_SP: Floats) -> Answers:
         """The logits of one seed, in each part divided by its temperature."""
         # In float64: in float32 two logits might become equal, and another class
         # the first.
-        logits_NC = self.logits_SNC[place].astype(np.float64)
-        temperature_N = np.repeat(temperature_SP[place], self.sizes)
+        logits_NC = self.logits_SNC[index].astype(np.float64)
+        temperature_N = np.repeat(temperature_SP[index], self.sizes)
         scaled_NC = logits_NC / temperature_N[:, None]
         return Answers(scaled_NC, self.label_N, self.sizes, self.repeats)
 
@@ -177,9 +190,9 @@ def _read_predictions(
 
     shape = (len(finished), len(label_N), num_classes)
     logits_SNC = np.empty(shape, np.float32)
-    for place, seed in enumerate(finished):
+    for index, seed in enumerate(finished):
         seed_logits = [logits[seed] for logits in logits_by_part]
-        np.concatenate(seed_logits, out=logits_SNC[place])
+        np.concatenate(seed_logits, out=logits_SNC[index])
     return _Predictions(
         finished=tuple(finished),
         logits_SNC=logits_SNC,
@@ -300,7 +313,7 @@ def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Floats | None:
     if not seeds:
         return None
     value_SP = np.ones((len(seeds), len(parts)))
-    for place, part in enumerate(parts):
+    for part_index, part in enumerate(parts):
         counting_run = first_runs(part)
         runs = {counting_run[seed] for seed in seeds}
         validation_of = {run: run.validation for run in runs}
@@ -312,5 +325,5 @@ def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Floats | None:
             value = validation.temperature(run.seeds.index(seed))
             if value is None:
                 return None
-            value_SP[index, place] = value
+            value_SP[index, part_index] = value
     return value_SP

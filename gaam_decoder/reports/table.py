@@ -162,7 +162,7 @@ class Table:
             lines.append(f"final model {name}, {seeds}: not evaluated; in {folder}")
         return lines
 
-    def _groups_as_json(self) -> dict[str, Any] | None:
+    def _groups_as_json(self) -> dict[str, object] | None:
         if self.groups is None or self.num_groups is None:
             return None
         return {"number": self.num_groups, "columns": list(self.groups.names)}
@@ -295,7 +295,7 @@ class _TableBuilder:
         self, runs: Sequence[RunResult]
     ) -> list[Sequence[Entry]]:
         """For each table, its entries and those that filters left out; or nothing."""
-        entries_by_key: dict[tuple[Any, ...], list[Entry]] = {}
+        entries_by_key: dict[tuple[object, ...], list[Entry]] = {}
         if self.left_out_runs:
             _, all_tested = self._choose_and_group([*runs, *self.left_out_runs])
             entries_by_key = {test.key: test.entries for test in all_tested}
@@ -348,7 +348,7 @@ class _TableBuilder:
         self,
         entries: Sequence[Entry],
         all_entries: Sequence[Entry],
-        compared: Mapping[Any, Comparison],
+        compared: Mapping[object, Comparison],
     ) -> tuple[Entry, ...]:
         """The entries with their comparisons and names."""
         probed = compare.compare_all(
@@ -387,15 +387,15 @@ class _TableBuilder:
 
         result = list(tables)
         for states, runs in runs_by_states.items():
-            place = _place_of_states(result, states)
-            if place == len(result):
+            index = _place_of_states(result, states)
+            if index == len(result):
                 where = "final models, which are not evaluated"
                 result.append(self._empty_table(runs[0].cache, where))
             models = [
                 _final_model(run, self.choice.tunings.get(run.key)) for run in runs
             ]
-            result[place] = replace(
-                result[place], finals=tuple(models), runs=(*result[place].runs, *runs)
+            result[index] = replace(
+                result[index], finals=tuple(models), runs=(*result[index].runs, *runs)
             )
         return result
 
@@ -415,9 +415,9 @@ def _margin_of_score(unit: Score, margin: float | None) -> float:
 
 def _place_of_states(tables: Sequence[Table], states: str) -> int:
     """The place of the first table of these states; else the end."""
-    for place, table in enumerate(tables):
+    for index, table in enumerate(tables):
         if table.runs and table.runs[0].states == states:
-            return place
+            return index
     return len(tables)
 
 
@@ -452,7 +452,7 @@ def _share_right(entries: Sequence[Entry]) -> NDArray[np.float64]:
     return np.nan_to_num(share_N)
 
 
-def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, Any]:
+def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, object]:
     """A final model as JSON values."""
     seeds = reported(run.seeds, tuning)
     failed_seeds = [

@@ -78,7 +78,7 @@ def apart(caches: Sequence[CacheRecord]) -> list[str]:
     return additions
 
 
-def _differing_words(settings: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+def _differing_words(settings: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
     """The settings in which caches differ: by name, the words of every cache."""
     # a dictionary keeps the order of the names
     names = dict.fromkeys(name for values in settings for name in values)
@@ -114,12 +114,12 @@ def _additions(
 ) -> list[str]:
     """The words of every cache about some settings, as far as they are unusual."""
     additions = []
-    for place in range(num_caches):
-        words = [words_by_name[name][place] for name in names]
+    for index in range(num_caches):
+        words = [words_by_name[name][index] for name in names]
         unusual = [
-            words_by_name[name][place]
+            words_by_name[name][index]
             for name in names
-            if not _is_usual(words_by_name[name][place], words_by_name[name])
+            if not _is_usual(words_by_name[name][index], words_by_name[name])
         ]
         # a cache that is usual in every setting says them all
         additions.append(", ".join(unusual or words))
@@ -171,7 +171,7 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def _in_words(name: str, value: Any) -> str:
+def _in_words(name: str, value: object) -> str:
     """A setting and its value as a title spells them."""
     group, _, last_part = name.rpartition(".")
     if value is None:

@@ -10,7 +10,6 @@ Shapes: N rows of a split, or N test rows.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +56,7 @@ def _numbers_of_column(split: Split, name: str) -> Numbers:
     return _number_names(split.column(name))
 
 
-def _number_names(names: Any) -> Numbers:
+def _number_names(names: object) -> Numbers:
     """A number for each row, equal where the names are equal."""
     _, index_N = np.unique(np.asarray(names), return_inverse=True)
     numbers: Numbers = index_N.astype(np.int32)

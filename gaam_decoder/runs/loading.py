@@ -65,7 +65,7 @@ class Selection:
     def total(self) -> int:
         return self.chosen + sum(self.left_out.values())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "asked": list(self.asked),
             "runs": self.chosen,
@@ -91,11 +91,11 @@ class Runs(list[RunResult]):
     others: Sequence[RunResult] = ()
     """Runs that filters left out: corrections for many comparisons count them."""
 
-    def selected(self, **asked: Any) -> Runs:
+    def selected(self, **filters_by_name: Any) -> Runs:
         """The runs that pass all filters, which are those of ``load_runs``."""
         filter_values = {
             name: list(value) if isinstance(value, (list, tuple)) else [value]
-            for name, value in asked.items()
+            for name, value in filters_by_name.items()
             if value not in (None, (), [])
         }
         if not filter_values:

@@ -28,7 +28,7 @@ def read_run(path: Path) -> RunResult:
     # The other files are read later, perhaps from another working folder.
     path = absolute_path(path)
     with reading(path / RUN_FILE):
-        content: dict[str, Any] = unsealed(disk.read_json(path / RUN_FILE))
+        content: dict[str, object] = unsealed(disk.read_json(path / RUN_FILE))
         _check_version(path, content.pop("run_version", None))
         files = read_value(content.pop("files"), dict[str, Any], "files")
         file_records = {
@@ -76,8 +76,8 @@ def _parse(
 
 def _other_fields(content: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of run.json that are read as fields of the same names."""
-    known = {entry.name for entry in fields(RunResult)}
-    unknown = sorted(content.keys() - known)
+    field_names = {entry.name for entry in fields(RunResult)}
+    unknown = sorted(content.keys() - field_names)
     if unknown:
         raise ValueError(f"unknown key '{unknown[0]}'")
     return {

@@ -25,7 +25,10 @@ LEAST_SETS = 5
 UPPER_QUARTILE = 0.75
 """Level of the limit of the variance between data sets that predicts another one."""
 SMALLEST_VARIANCE = 1e-10
-"""A standard error below a thousandth of a point counts as that: weights stay finite."""
+"""Smaller variances count as this one, so that weights stay finite.
+
+It is a standard error of a thousandth of a point.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,8 +146,8 @@ def across(
     """
     sets: list[SetDifference] = []
     left_out: list[str] = []
-    for name, given in claims.items():
-        of_set = [given] if isinstance(given, Claim) else list(given)
+    for name, set_claims in claims.items():
+        of_set = [set_claims] if isinstance(set_claims, Claim) else list(set_claims)
         tested = [difference_of_claim(name, claim) for claim in of_set]
         differences = [entry for entry in tested if entry is not None]
         if not differences or len(differences) < len(tested):
@@ -163,13 +166,7 @@ def combine(
     """The answer of ``across`` from differences and their variances."""
     if not margin > 0:
         raise ValueError("a margin is above 0")
-    if not sets:
-        raise ValueError("no data set has a difference with a standard error")
-    difference_K = np.array([entry.difference for entry in sets], dtype=np.float64)
-    variance_K = np.array([entry.variance for entry in sets], dtype=np.float64)
-    if not (np.isfinite(difference_K).all() and np.isfinite(variance_K).all()):
-        raise ValueError("differences and variances are finite")
-    variance_K = np.maximum(variance_K, SMALLEST_VARIANCE)
+    difference_K, variance_K = _differences_and_variances(sets)
     between = between_variance(difference_K, variance_K)
 
     # The estimate may be 0 by chance. A few data sets with small standard errors would
@@ -189,12 +186,35 @@ def combine(
         p_equivalent=None,
         p_of_these_sets=_signed_rank(difference_K),
     )
-    num_sets = len(sets)
-    if num_sets < 2:
+    if len(sets) < 2:
         return result
+    return _with_intervals(result, difference_K, variance_K, weight_K)
+
+
+def _differences_and_variances(sets: Sequence[SetDifference]) -> tuple[Floats, Floats]:
+    """Difference and variance of every data set, each (K,).
+
+    Raises:
+        ValueError: no data set, or a number that is not finite.
+    """
+    if not sets:
+        raise ValueError("no data set has a difference with a standard error")
+    difference_K = np.array([entry.difference for entry in sets], dtype=np.float64)
+    variance_K = np.array([entry.variance for entry in sets], dtype=np.float64)
+    if not (np.isfinite(difference_K).all() and np.isfinite(variance_K).all()):
+        raise ValueError("differences and variances are finite")
+    return difference_K, np.maximum(variance_K, SMALLEST_VARIANCE)
+
+
+def _with_intervals(
+    result: Across, difference_K: Floats, variance_K: Floats, weight_K: Floats
+) -> Across:
+    """Add standard error, intervals and tests to the mean of two or more data sets."""
+    mean = result.difference
+    margin = result.margin
 
     # Hartung and Knapp's standard error follows from the weighted residuals
-    freedom = num_sets - 1
+    freedom = len(difference_K) - 1
     quantile = float(stdtrit(freedom, 1 - ALPHA / 2))
     spread = float(weight_K @ (difference_K - mean) ** 2) / freedom
     half = quantile * math.sqrt(spread / weight_K.sum())
@@ -251,10 +271,10 @@ def between_variance(
     # Every report would wait for this import, and few ask for many data sets.
     from scipy.optimize import brentq
 
-    most = float(np.ptp(difference_K)) ** 2
-    while excess(most) > 0:
-        most *= 2
-    return float(brentq(excess, 0.0, most, xtol=1e-16))
+    upper = float(np.ptp(difference_K)) ** 2
+    while excess(upper) > 0:
+        upper *= 2
+    return float(brentq(excess, 0.0, upper, xtol=1e-16))
 
 
 def _signed_rank(difference_K: Floats) -> float | None:

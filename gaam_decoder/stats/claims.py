@@ -33,7 +33,7 @@ MARGIN = 0.005
 """Half a point: tables of papers rarely call a smaller difference better."""
 MOST_SEEDS = 1000  # the largest number of seeds that is worth proposing
 MOST_TESTS = 64  # of one row, in repeated cross-validations
-Hits = NDArray[np.bool_] | NDArray[np.floating[Any]]
+Hits = NDArray[np.bool_] | NDArray[np.floating]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -253,7 +253,7 @@ def claim(
     margin: float = MARGIN,
     choice: float = 0.0,
     train_rows: float = math.inf,
-    groups: RowGroups | Sequence[Any] | NDArray[Any] | None = None,
+    groups: RowGroups | Sequence[object] | NDArray[Any] | None = None,
 ) -> Claim:
     """Compare a mechanism with a baseline over S seeds and N test rows.
 
@@ -307,25 +307,9 @@ def claim(
             "a margin is a fraction above 0 and below 1, "
             "and the number of training rows is above 0"
         )
-    num_seeds, num_rows = difference_SN.shape
-    units = _checked_groups(groups, num_rows)
-
-    # without a test the claim holds the difference alone
-    difference_S = difference_SN.mean(1, dtype=np.float64)
-    reason = too_few(units)
-    untested = Claim(
-        num_seeds=num_seeds,
-        num_rows=num_rows,
-        margin=margin,
-        difference=float(difference_S.mean()),
-        interval=None,
-        p=None,
-        p_equivalent=None,
-        on_these_rows=on_these_rows(difference_S, margin),
-        num_groups=None if units is None else len(units),
-        no_claim=reason,
-    )
-    if reason or num_seeds < 2 or num_rows < 2:
+    units = _checked_groups(groups, difference_SN.shape[1])
+    untested = _untested_claim(difference_SN, units, margin)
+    if untested.no_claim or min(difference_SN.shape) < 2:
         return untested
 
     effects = crossed(difference_SN, units)
@@ -337,6 +321,26 @@ def claim(
         p=limits.p,
         p_equivalent=limits.p_equivalent(margin),
         limits=limits,
+    )
+
+
+def _untested_claim(
+    difference_SN: NDArray[Any], units: RowGroups | None, margin: float
+) -> Claim:
+    """A claim without a test, which holds the difference alone."""
+    num_seeds, num_rows = difference_SN.shape
+    difference_S = difference_SN.mean(1, dtype=np.float64)
+    return Claim(
+        num_seeds=num_seeds,
+        num_rows=num_rows,
+        margin=margin,
+        difference=float(difference_S.mean()),
+        interval=None,
+        p=None,
+        p_equivalent=None,
+        on_these_rows=on_these_rows(difference_S, margin),
+        num_groups=None if units is None else len(units),
+        no_claim=too_few(units),
     )
 
 
@@ -369,7 +373,7 @@ def _differences(hits_SN: NDArray[Any], baseline_SN: NDArray[Any]) -> NDArray[An
 
 
 def _checked_groups(
-    groups: RowGroups | Sequence[Any] | NDArray[Any] | None, num_rows: int
+    groups: RowGroups | Sequence[object] | NDArray[Any] | None, num_rows: int
 ) -> RowGroups | None:
     """Check that every row has a group; None if every row is a unit.
 

@@ -12,7 +12,7 @@ S seeds, N test rows, G groups of them.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from gaam_decoder.stats.seeds import checked
 SMALLEST = 1e-100  # lower bound of p
 BISECTIONS = 50
 ROUNDING = 1e-12  # share of a sum of squares that only rounding makes
-Values = NDArray[np.bool_] | NDArray[np.integer[Any]] | NDArray[np.floating[Any]]
+Values = NDArray[np.bool_] | NDArray[np.integer] | NDArray[np.floating]
 
 
 class Crossed(NamedTuple):

@@ -105,7 +105,7 @@ class RowGroups:
         return beyond_SG
 
 
-def row_groups(names: Sequence[Any] | NDArray[Any] | None) -> RowGroups | None:
+def row_groups(names: Sequence[object] | NDArray[Any] | None) -> RowGroups | None:
     """Group the rows by their names; None if no two rows share a name."""
     if names is None:
         return None
@@ -139,8 +139,8 @@ def joined(relations: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
 
     # rows that any path of links connects belong together
     ends = (np.concatenate(row_ends), np.concatenate(group_ends))
-    ones = np.ones(len(ends[0]), np.int8)
-    links = coo_array((ones, ends), shape=(num_nodes, num_nodes))
+    link_values = np.ones(len(ends[0]), np.int8)
+    links = coo_array((link_values, ends), shape=(num_nodes, num_nodes))
     _, component_of_nodes = connected_components(links, directed=False)
     component_N: NDArray[np.int64] = component_of_nodes[:num_rows].astype(np.int64)
     return component_N

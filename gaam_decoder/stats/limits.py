@@ -157,15 +157,15 @@ class Limits(MeanLimits):
 
     def _limit(self, end: float, level: float) -> float:
         """The last theta between the mean and ``end`` that is not rejected."""
-        near = self.effects.mean
-        far = end
+        inner = self.effects.mean
+        outer = end
         for _ in range(50):
-            theta = (near + far) / 2
+            theta = (inner + outer) / 2
             if abs(theta - self.effects.mean) < self._distance(theta, level / 2):
-                near = theta
+                inner = theta
             else:
-                far = theta
-        return (near + far) / 2
+                outer = theta
+        return (inner + outer) / 2
 
     def _unseen_variance(self, theta: float) -> float:
         """Additional variance of the mean, if theta were true.

@@ -74,13 +74,15 @@ def _count_patterns(size_S: Floats, threshold: float) -> int:
     ``2 * 2**(S / 2)`` sums instead of ``2**S``.
     """
     half = len(size_S) // 2
-    left = _signed_sums(size_S[:half])
-    right = np.sort(_signed_sums(size_S[half:]))
+    first_half = _signed_sums(size_S[:half])
+    second_half = np.sort(_signed_sums(size_S[half:]))
     # for a threshold of zero or less the two counts below would overlap
     if threshold <= 0:
-        return len(left) * len(right)
-    above = len(right) - np.searchsorted(right, threshold - left, "left")
-    below = np.searchsorted(right, -threshold - left, "right")
+        return len(first_half) * len(second_half)
+    above = len(second_half) - np.searchsorted(
+        second_half, threshold - first_half, "left"
+    )
+    below = np.searchsorted(second_half, -threshold - first_half, "right")
     return int(above.sum() + below.sum())
 
 
@@ -243,7 +245,7 @@ class CorrectedT:
     interval: tuple[float, float]  # 95%
     p: float
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "splits": self.splits,
             "difference": self.difference,

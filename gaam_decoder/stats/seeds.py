@@ -6,7 +6,6 @@ S seeds.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ OF_A_PLATEAU = 0.2
 """Error rate of the warning on a plateau: a false warning is the cheaper mistake."""
 
 
-def checked(values: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+def checked(values: NDArray[np.floating]) -> NDArray[np.floating]:
     """Check that all values are finite, and give them back.
 
     Raises:

@@ -45,7 +45,7 @@ DAMAGED = (*DAMAGE, SafetensorError)
 class Checkpoint:
     """The file of one seed batch; ``work`` describes the work in it."""
 
-    def __init__(self, path: Path, work: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, work: Mapping[str, object]) -> None:
         self.path = path
         self.work = dict(work)
         self._next = time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
@@ -60,7 +60,9 @@ class Checkpoint:
         """Whether the file holds the results of its seeds."""
         return bool(_read_description(self.path).get("done"))
 
-    def save(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
+    def save(
+        self, tensors: Mapping[str, Tensor], progress: Mapping[str, object]
+    ) -> None:
         """Replace the content by the state after an epoch."""
         start = time.monotonic()
         arrays = {
@@ -80,7 +82,7 @@ class Checkpoint:
     def finish(self, results: Sequence[SeedResult]) -> None:
         """Replace the content by the results of the seeds."""
         tensors: dict[str, Tensor] = {}
-        entries: list[dict[str, Any]] = []
+        entries: list[dict[str, object]] = []
         for result in results:
             entries.append({name: getattr(result, name) for name in OF_A_SEED})
             for name in TENSORS:
@@ -119,7 +121,7 @@ class Unfinished:
 
     def __init__(self, runs: Path, experiment: Work) -> None:
         self.folder = runs / f".{experiment.name}.partial"
-        self._work: dict[str, Any] = {
+        self._work: dict[str, object] = {
             "version": VERSION,
             "key": experiment.key,
             "title": str(experiment),
@@ -210,7 +212,7 @@ def _seed_result(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> See
     )
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
     """Tensors and description of a file.
 
     Raises:
@@ -241,7 +243,7 @@ def _digest(
 def _read_description(path: Path) -> dict[str, Any]:
     """The description in a file, unchecked; empty if it cannot be read."""
     with suppress(OSError, *DAMAGED), safe_open(path, "np") as file:
-        description: dict[str, Any] = json.loads(file.metadata()["about"])
+        description: dict[str, object] = json.loads(file.metadata()["about"])
         return description
     return {}
 

@@ -57,7 +57,7 @@ class TrainEstimate(NamedTuple):
     seconds: float  # of one worker
     runs: tuple[EstimatedRun, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return self._asdict() | {"runs": [run._asdict() for run in self.runs]}
 
     def in_words(self) -> str:
@@ -162,11 +162,11 @@ class _Timer:
         seed_batches = divide_seeds(lacking, engine.seed_batch)
 
         # each decoder is timed once for a number of seeds
-        few = min(rows, experiment.recipe.batch_size * TIMED_STEPS)
-        shape = (experiment.spec, len(seed_batches[0]), few)
+        timed_rows = min(rows, experiment.recipe.batch_size * TIMED_STEPS)
+        shape = (experiment.spec, len(seed_batches[0]), timed_rows)
         if shape not in self._seconds_per_row:
             self._seconds_per_row[shape] = _time_row(
-                experiment, data, few, seed_batches[0], engine
+                experiment, data, timed_rows, seed_batches[0], engine
             )
         per_row = self._seconds_per_row[shape]
         seconds = per_row * rows * experiment.epochs * len(seed_batches)
@@ -178,13 +178,15 @@ class _Timer:
 def _time_row(
     experiment: Experiment,
     data: TrainData,
-    few: int,
+    timed_rows: int,
     seeds: Sequence[int],
     engine: Engine,
 ) -> float:
     """Seconds that a batch of seeds takes for a row, without a compiler."""
     train = data.train
-    subset = replace(train, rows=train.rows[:few], label_N=train.label_N[:few])
+    subset = replace(
+        train, rows=train.rows[:timed_rows], label_N=train.label_N[:timed_rows]
+    )
     training = SeedBatch(
         experiment.spec,
         replace(data, train=subset, selection=None),
@@ -197,4 +199,4 @@ def _time_row(
     training.train_epoch()
     warm_up = training.seconds
     training.train_epoch()
-    return (training.seconds - warm_up) / few
+    return (training.seconds - warm_up) / timed_rows

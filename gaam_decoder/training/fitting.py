@@ -117,5 +117,5 @@ def _over_rows(
 
 def _batch_size(subset: Subset) -> int:
     """Rows of a batch; no fitted mechanism depends on the other rows of it."""
-    most = 2**26 // prod(subset.features.shape[1:])
-    return max(1, min(EVAL_BATCH_SIZE, most, len(subset)))
+    largest = 2**26 // prod(subset.features.shape[1:])
+    return max(1, min(EVAL_BATCH_SIZE, largest, len(subset)))

@@ -119,15 +119,15 @@ def divide_into_folds(
         ConfigError: fewer rows, or groups, than folds.
     """
     if names is None:
-        most = len(labels)
+        largest = len(labels)
         kind = "rows"
     else:
-        most = len(set(names))
+        largest = len(set(names))
         kind = "groups"
-    if count > most:
+    if count > largest:
         raise ConfigError(
             "too many parts of train",
-            expected=f"at most {most}, the number of {kind}",
+            expected=f"at most {largest}, the number of {kind}",
             found=str(count),
         )
     if names is None:

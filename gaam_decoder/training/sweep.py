@@ -252,18 +252,18 @@ class _Sweep:
             _warn_of_other_code(experiment, runs_by_key[experiment.key])
 
         # count the seed-epochs that no run has
-        left: dict[str, int] = {}
+        remaining: dict[str, int] = {}
         for experiment in experiments:
             lacking = experiment.lacking(seeds, runs_by_key[experiment.key])
-            left[experiment.key] = len(lacking) * experiment.epochs
-        self._total += sum(left.values())
-        self._left |= left
+            remaining[experiment.key] = len(lacking) * experiment.epochs
+        self._total += sum(remaining.values())
+        self._left |= remaining
 
         # a trainer that was killed after it published leaves a folder to tidy up
         open_experiments = [
             experiment
             for experiment in experiments
-            if left[experiment.key]
+            if remaining[experiment.key]
             or Unfinished(self._runs, experiment).folder.exists()
         ]
         if open_experiments:
@@ -276,9 +276,9 @@ class _Sweep:
             runs_by_key[experiment.key] = self._runs_of(experiment)
         published: list[RunResult] = []
         for experiment in experiments:
-            wanted = set(experiment.seeds(seeds))
+            requested_seeds = set(experiment.seeds(seeds))
             runs = runs_by_key[experiment.key]
-            published += [run for run in runs if wanted & set(run.seeds)]
+            published += [run for run in runs if requested_seeds & set(run.seeds)]
         return published
 
     def _train_until_published(
@@ -404,8 +404,8 @@ class _Sweep:
             lease = self._leases.take(experiment.name)
             if isinstance(lease, Holder):
                 return lease
-            others = self._leases.others_at_work(f"{experiment.name}-")
-            unfinished.remove(self._published_seeds(experiment), others=others)
+            other_leases = self._leases.others_at_work(f"{experiment.name}-")
+            unfinished.remove(self._published_seeds(experiment), others=other_leases)
             lease.release()
         self._left[experiment.key] = 0
         return None
@@ -428,17 +428,17 @@ class _Sweep:
         engine = _engine_of_begun_work(chosen, files)
 
         # publish where no seed is left to train
-        left = set(lacking) - results.keys()
+        remaining = set(lacking) - results.keys()
         self._left[experiment.key] = min(
-            self._left[experiment.key], len(left) * experiment.epochs
+            self._left[experiment.key], len(remaining) * experiment.epochs
         )
-        if not left:
+        if not remaining:
             self._publish(experiment, results, data, engine)
             return engine, []
 
         # write the planned seed batches down for other trainers, too
         most = min(chosen.seed_batch, engine.seed_batch)
-        seed_batches = self._seed_batches(left, files, most)
+        seed_batches = self._seed_batches(remaining, files, most)
         for batch in seed_batches:
             planned = unfinished.checkpoint(batch, engine)
             if not planned.path.exists():
@@ -469,7 +469,10 @@ class _Sweep:
         # tuning seeds with rows of their own share the compiled step across candidates
         sharing = 1
         if experiment.recipe.val_folds:
-            sharing = sum(other.spec == experiment.spec for other in experiments)
+            sharing = sum(
+                other_experiment.spec == experiment.spec
+                for other_experiment in experiments
+            )
         return choose_engine(
             experiment.spec,
             experiment.recipe,
@@ -497,10 +500,10 @@ class _Sweep:
         return None
 
     def _seed_batches(
-        self, left: set[int], files: Sequence[dict[str, Any]], most: int
+        self, remaining: set[int], files: Sequence[dict[str, Any]], most: int
     ) -> list[list[int]]:
         """The seed batches of begun work, and new ones for the other seeds."""
-        remaining = set(left)
+        remaining = set(remaining)
         seed_batches: list[list[int]] = []
         for file in files:
             batch: list[int] = file["seeds"]
@@ -644,13 +647,14 @@ def is_candidate(config: TrainConfig, run: RunResult) -> bool:
 
 
 def what_came_of_it(
-    config: TrainConfig, runs: Sequence[RunResult], told: Collection[Path]
+    config: TrainConfig, runs: Sequence[RunResult], published_paths: Collection[Path]
 ) -> list[str]:
     """The lines that a training ends with.
 
     They name the settings that validation chose for every decoder over all folds, and
-    summarise the runs outside ``told``, which were reported when they finished. Other
-    candidates get no accuracy: a reader of all test accuracies would choose by them.
+    summarise the runs outside ``published_paths``, which were reported when they
+    finished. Other candidates get no accuracy: a reader of all test accuracies would
+    choose by them.
     """
     choice = choose(runs, config.choosing_seeds)
     tuned = [run for run in choice.runs if run.key in choice.tunings]
@@ -674,7 +678,10 @@ def what_came_of_it(
         f"{decoder}: {tuning_in_words([*tuning_by_key.values()])}"
         for decoder, tuning_by_key in tunings.items()
     ]
-    return [*lines, *(run.summary() for run in choice.runs if run.path not in told)]
+    return [
+        *lines,
+        *(run.summary() for run in choice.runs if run.path not in published_paths),
+    ]
 
 
 def what_next(config: TrainConfig, runs: Sequence[RunResult]) -> list[str]:

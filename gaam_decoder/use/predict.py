@@ -484,12 +484,12 @@ def _rows_of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Ro
         while chunk := list(islice(located_rows, CHUNK_ROWS)):
             inputs = []
             records = []
-            for place, row in chunk:
-                inputs.append(_input_of_row(place, row, input_columns, path))
+            for row_name, row in chunk:
+                inputs.append(_input_of_row(row_name, row, input_columns, path))
                 names = row if has_objects else table.names
                 records.append({name: row[name] for name in names})
-            places = [place for place, _ in chunk]
-            yield records, LocatedRows(inputs, places)
+            row_names = [row_name for row_name, _ in chunk]
+            yield records, LocatedRows(inputs, row_names)
 
     types = pq.read_schema(path) if kind_of(path) == ".parquet" else None
     return Rows(str(path), chunks, types)
@@ -515,7 +515,7 @@ def _reading_of_file(
     )
 
 
-def _input_of_row(place: str, row: Any, columns: Columns, path: Path) -> str:
+def _input_of_row(row_name: str, row: Any, columns: Columns, path: Path) -> str:
     """The text of a row, or the path of its sound or picture.
 
     Raises:
@@ -527,7 +527,7 @@ def _input_of_row(place: str, row: Any, columns: Columns, path: Path) -> str:
             expected = f"something in {' + '.join(columns.inputs)}"
             raise DataError("a row is empty", expected=expected)
     except DataError as error:
-        error.details["where"] = f"{path}, {place}"
+        error.details["where"] = f"{path}, {row_name}"
         raise
     if columns.of_files:
         return str(path.absolute().parent / text)
@@ -632,7 +632,7 @@ def _check_plans(cache_plan: Plan, run_plan: Plan | None, where: str) -> None:
         )
 
 
-def _encoding_of_rows(plan: Plan) -> dict[str, Any]:
+def _encoding_of_rows(plan: Plan) -> dict[str, object]:
     """Everything of a plan that decides the states of a row."""
     shape = {name: getattr(plan, name) for name in SHAPE_FIELDS}
     # further poolings beside that of the run decide no number

@@ -29,6 +29,13 @@ def test_a_mechanism_is_described_with_its_options() -> None:
     assert values == [4, "median", "peak"]
 
 
+def test_only_options_of_a_mechanism_are_explained() -> None:
+    """``mqa`` fixes the number of key-value heads of its base class."""
+    assert "    kv_heads: " not in describe_mechanism("mqa", 6, 32)["text"]
+    assert "    query_heads: " in describe_mechanism("mqa", 6, 32)["text"]
+    assert "    kv_heads: " in describe_mechanism("gqa", 6, 32)["text"]
+
+
 def test_a_mechanism_that_does_not_load_is_listed_with_its_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,6 +13,7 @@ import torch
 
 import gaam_cache
 import gaam_decoder
+from gaam_cache.common import plugins
 
 PAGE = Path(__file__).parents[2] / "docs/contributing/parts.md"
 EXAMPLE = re.compile(r"^`(\w+\.py)`[^\n]*:\n\n```python\n(.*?)```", re.M | re.S)
@@ -46,6 +47,50 @@ def test_the_mechanism_and_the_head_of_the_page_train(examples: list[str]) -> No
     [run] = gaam_decoder.train(gaam_decoder.TrainConfig(**settings))
     assert not run.failed
     assert "s" in run.learned
+
+
+OPTIMIZER = """
+from gaam_decoder.optimizers.sgd import SGD
+
+class Halved(SGD):
+    rates = (0.1, 0.2)
+"""
+SCORE = """
+from gaam_decoder.stats.scores.accuracy import Accuracy
+
+class Again(Accuracy):
+    title = "accuracy again"
+"""
+
+
+def test_a_loss_an_optimizer_and_a_score_may_be_from_a_file(
+    examples: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    Path("halved.py").write_text(OPTIMIZER, "utf-8")
+    Path("again.py").write_text(SCORE, "utf-8")
+    states = np.random.default_rng(0).normal(size=(40, 6, 8)).astype(np.float32)
+    labels = np.arange(40) % 2
+    splits = {"train": (states, labels), "test": (states + 1, labels)}
+    gaam_cache.write("cache", splits)
+    config = gaam_decoder.TrainConfig(
+        attn="none",
+        loss="brier.py:BrierLoss",
+        optimizer="halved.py:Halved:momentum=0.5",
+        cache="cache",
+        seeds=2,
+        epochs=1,
+        tune_seeds="7,8",
+        probe=False,
+    )
+    assert config.rates == (0.1, 0.2)
+    run = gaam_decoder.train(config)[-1]
+    assert str(run.recipe.loss) == "BrierLoss"
+    assert str(run.recipe.optimizer) == "Halved:momentum=0.5"
+    (table,) = gaam_decoder.report(run, score="again.py:Again").tables
+    (usual,) = gaam_decoder.report(run).tables
+    assert table.score == "Again"
+    assert table.entries[0].chosen.mean == usual.entries[0].chosen.mean
 
 
 def test_the_loss_of_the_page_is_its_formula(examples: list[str]) -> None:

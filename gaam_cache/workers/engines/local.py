@@ -213,7 +213,7 @@ def _make_send(connection: Connection) -> Callable[[str, Any], None]:
     """Make the function that sends messages (kind, value); it is safe in threads."""
     lock = threading.Lock()
 
-    def send(kind: str, value: Any) -> None:
+    def send(kind: str, value: object) -> None:
         # a parent that has died receives nothing
         with suppress(OSError), lock:
             connection.send((kind, value))

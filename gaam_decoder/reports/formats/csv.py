@@ -37,7 +37,7 @@ class Csv(Format):
         frame = pandas.DataFrame(lines, dtype=object)
         frame.to_csv(stream, index=False, lineterminator="\n")
 
-    def _lines(self, tables: Sequence[Table]) -> list[dict[str, Any]]:
+    def _lines(self, tables: Sequence[Table]) -> list[dict[str, object]]:
         if self.section is not None:
             lines = list(_lines_of_section(tables, self.section))
         elif self.columns:
@@ -50,27 +50,30 @@ class Csv(Format):
         return lines
 
 
-def _chosen(table: Table, columns: Sequence[Column]) -> Iterator[dict[str, Any]]:
+def _chosen(table: Table, columns: Sequence[Column]) -> Iterator[dict[str, object]]:
     """The requested columns of every shown entry; accuracies are fractions."""
     for entry in table.shown:
-        line: dict[str, Any] = {TITLE: table.title()}
+        line: dict[str, object] = {TITLE: table.title()}
         for column in columns:
             line |= column.values(entry, table.unit.title)
         yield line
 
 
-def _lines_of_section(tables: Sequence[Table], name: str) -> Iterator[dict[str, Any]]:
+def _lines_of_section(
+    tables: Sequence[Table], name: str
+) -> Iterator[dict[str, object]]:
     """The lines of all tables of a section."""
     for table, sections in zip(tables, sections_of(tables, name), strict=True):
         for section in sections:
             sheets, _ = section.parts
             for sheet in sheets:
-                place = {TITLE: table.title(), "caption": sheet.caption}
+                caption_values = {TITLE: table.title(), "caption": sheet.caption}
                 for cells in sheet.lines:
-                    yield place | dict(zip(sheet.header, cells, strict=True))
+                    cell_by_header = dict(zip(sheet.header, cells, strict=True))
+                    yield {**caption_values, **cell_by_header}
 
 
-def _lines(table: Table) -> Iterator[dict[str, Any]]:
+def _lines(table: Table) -> Iterator[dict[str, object]]:
     """All values of every shown entry, and of every final model."""
     content = table.to_dict()
     shared = _shared_values(table, content)
@@ -78,13 +81,13 @@ def _lines(table: Table) -> Iterator[dict[str, Any]]:
         name: content[name] for name in ("tested_on", "test_rows", "majority_accuracy")
     }
     for entry, values in zip(table.shown, content["entries"], strict=True):
-        own = {"settings": entry.settings, "evaluated": True}
-        yield shared | flat(values) | tested | own
+        evaluated = {"settings": entry.settings, "evaluated": True}
+        yield shared | flat(values) | tested | evaluated
     for final in content["final_models"]:
         yield shared | flat(final)
 
 
-def _shared_values(table: Table, content: Mapping[str, Any]) -> dict[str, Any]:
+def _shared_values(table: Table, content: Mapping[str, Any]) -> dict[str, object]:
     """Values that every line of a table has."""
     cache = content["cache"]
     shared = {name: cache[name] for name in ("fingerprint", "encoder", "dataset")}
@@ -102,19 +105,19 @@ def _shared_values(table: Table, content: Mapping[str, Any]) -> dict[str, Any]:
     return shared
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(values: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """Turn JSON values into columns: ``accuracy.mean`` becomes ``accuracy_mean``.
 
     An interval becomes ``low`` and ``high``, a list of seeds their number; no column
     has another list.
     """
-    columns: dict[str, Any] = {}
+    columns: dict[str, object] = {}
     for key, value in values.items():
         name = f"{prefix}{key}".replace("-", "_")
         if isinstance(value, Mapping):
             short = key.replace("on_these_test_rows", "these_rows")
             columns |= flat(value, "" if key in UNNAMED else f"{prefix}{short}_")
-        elif "ci95" in key and value is not None:
+        elif "ci95" in key and isinstance(value, (list, tuple)):
             columns[f"{name}_low"] = value[0]
             columns[f"{name}_high"] = value[1]
         elif isinstance(value, (list, tuple)):
@@ -125,7 +128,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return columns
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     """Keep numbers, and mark a text that begins like a formula as text."""
     if not isinstance(value, str):
         return value

@@ -7,7 +7,7 @@ from typing import TextIO
 
 from gaam_cache.common.messages import visible
 from gaam_decoder.reports.drawing import COLOURS, Picture, inline_svg
-from gaam_decoder.reports.formats._templates import rendered
+from gaam_decoder.reports.rendering import render
 from gaam_decoder.reports.table import Format, Table
 
 ALIASES = ("htm", "web")
@@ -30,7 +30,7 @@ class Html(Format):
         def svg(picture: Picture) -> str:
             return inline_svg(picture, f"p{next(picture_numbers)}")
 
-        page = rendered(
+        page = render(
             "report.html",
             tables,
             escape,

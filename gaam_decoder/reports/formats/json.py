@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, ClassVar, TextIO
+from typing import ClassVar, TextIO
 
 from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.notes import notes, warnings
@@ -28,9 +28,9 @@ class Json(Format):
                 objects.append(_values(table, sections))
             else:
                 objects += [_alone(table, section) for section in sections]
-        first, *others = objects
-        if others:
-            first["other_caches"] = others
+        first, *other_objects = objects
+        if other_objects:
+            first["other_caches"] = other_objects
 
         # NaN becomes null, such as in the attention map of a lost seed.
         finite = json.loads(json.dumps(first), parse_constant=_null)
@@ -42,7 +42,7 @@ def _null(constant: str) -> None:  # noqa: ARG001
     """Stand for NaN and infinity, which JSON does not have."""
 
 
-def _alone(table: Table, section: Section) -> dict[str, Any]:
+def _alone(table: Table, section: Section) -> dict[str, object]:
     """One section of a table, with its tables as people read them."""
     sheets, _ = section.parts
     return {
@@ -61,7 +61,7 @@ def _alone(table: Table, section: Section) -> dict[str, Any]:
     }
 
 
-def _values(table: Table, sections: Sequence[Section]) -> dict[str, Any]:
+def _values(table: Table, sections: Sequence[Section]) -> dict[str, object]:
     """All of a table, with the sections that have a lead."""
     section_values = {
         section.name: {

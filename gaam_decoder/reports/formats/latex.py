@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gaam_cache.common.messages import visible
-from gaam_decoder.reports.formats._templates import rendered
+from gaam_decoder.reports.rendering import render
 from gaam_decoder.reports.table import Format, Table
 
 ALIASES = ("tex",)
@@ -28,7 +28,7 @@ class Latex(Format):
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the tables, with all commands of LaTeX escaped."""
-        page = rendered(
+        page = render(
             "report.tex",
             tables,
             escape,

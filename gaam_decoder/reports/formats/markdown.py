@@ -5,7 +5,7 @@ from typing import TextIO
 
 from gaam_cache.common.markdown import pipe_table, plain
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.formats._templates import rendered
+from gaam_decoder.reports.rendering import render
 from gaam_decoder.reports.table import Format, Table
 
 ALIASES = ("md",)
@@ -16,7 +16,7 @@ class Markdown(Format):
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the tables, each under its title."""
-        page = rendered(
+        page = render(
             "report.md",
             tables,
             plain,

@@ -106,8 +106,8 @@ def _write(
         if section.answers:
             _write_section(section, console)
     if len(notes) > MOST_NOTES:
-        more = len(notes) - MOST_NOTES
-        _say(console, f"{more} more notes in --format html, markdown and json")
+        num_more = len(notes) - MOST_NOTES
+        _say(console, f"{num_more} more notes in --format html, markdown and json")
     if sections:
         names = ", ".join(section.name for section in sections)
         _say(console, f"more by --section NAME: {names}")

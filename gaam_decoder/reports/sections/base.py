@@ -52,7 +52,7 @@ class Section:
 class Writer(ABC):
     """Makes sections of a table."""
 
-    place: ClassVar[int]  # sections stand in this order
+    position: ClassVar[int]  # sections stand in this order
 
     @abstractmethod
     def of(self, table: Table) -> Iterator[Section]:
@@ -66,7 +66,7 @@ def sections(table: Table) -> list[Section]:
     ]
     if not table.entries:
         return []
-    writers.sort(key=lambda writer: writer.place)
+    writers.sort(key=lambda writer: writer.position)
     return [section for writer in writers for section in writer.of(table)]
 
 

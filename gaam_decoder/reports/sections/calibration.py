@@ -4,7 +4,6 @@ B bins of probability.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
@@ -24,7 +23,7 @@ FEWEST = 5
 class Calibration(Writer):
     """The expected calibration error, and a reliability diagram."""
 
-    place = 21
+    position = 21
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no seed finished."""
@@ -85,7 +84,7 @@ def _calibration_sheet(
     return Sheet(caption, header, lines)
 
 
-def _calibration_values(entry: Entry) -> dict[str, Any]:
+def _calibration_values(entry: Entry) -> dict[str, object]:
     count_B, right_B, probability_B = entry.bins.tolist()
     return {
         "decoder": entry.label,

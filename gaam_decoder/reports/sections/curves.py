@@ -22,7 +22,7 @@ HELD_OUT = {"val": "validation accuracy, %", "test": "TEST accuracy, %"}
 class Curves(Writer):
     """Loss and accuracies of every epoch."""
 
-    place = 13
+    position = 13
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no decoder was trained by steps, and for folds."""

@@ -29,7 +29,7 @@ GATE = (
 class Gates(Writer):
     """The weight of a feature by its distance from the centre of the gate."""
 
-    place = 15
+    position = 15
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing without an entry whose gate has a centre for every feature."""

@@ -32,7 +32,7 @@ Cells = dict[str, Accuracies]  # by all other settings: a line of the table
 class Grid(Writer):
     """A column for every value of the most varied setting, a line for all else."""
 
-    place = 10
+    position = 10
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing if no entries differ in a number alone."""
@@ -66,16 +66,16 @@ def _cells(table: Table) -> tuple[str, Cells]:
     axis = max(axes, key=lambda name: len(values[name]), default="")
 
     cells: Cells = {}
-    others = [name for name in varied if name != axis]
+    other_axes = [name for name in varied if name != axis]
     for entry, settings in zip(entries, settings_of_entries, strict=True):
         if axis in settings:
-            line = cells.setdefault(_line_name(entry, settings, others), {})
+            line = cells.setdefault(_line_name(entry, settings, other_axes), {})
             line[settings[axis]] = entry.accuracy.mean or 0.0
     # A line with one value shows nothing along the axis.
     return axis, {name: line for name, line in cells.items() if len(line) > 1}
 
 
-def _settings(entry: Entry) -> dict[str, Any]:
+def _settings(entry: Entry) -> dict[str, object]:
     """The settings of an entry that may be an axis, without tuned settings."""
     left_out = NO_AXES | {name for tuning in entry.tunings for name in tuning.names}
     recipe = {name: entry.recipe[name] for name in entry.recipe if name not in left_out}
@@ -84,23 +84,25 @@ def _settings(entry: Entry) -> dict[str, Any]:
 
 
 def _values_by_setting(
-    settings_of_entries: Iterable[Mapping[str, Any]],
-) -> dict[str, set[Any]]:
-    values: dict[str, set[Any]] = {}
+    settings_of_entries: Iterable[Mapping[str, object]],
+) -> dict[str, set[object]]:
+    values: dict[str, set[object]] = {}
     for settings in settings_of_entries:
         for name, value in settings.items():
             values.setdefault(name, set()).add(value)
     return values
 
 
-def _is_axis(name: str, values: Iterable[Any]) -> bool:
+def _is_axis(name: str, values: Iterable[object]) -> bool:
     """Whether the values are numbers, or the setting counts layers or rows."""
     if name in ("layers", "train_rows"):
         return True
     return all(type(value) in (int, float) for value in values)
 
 
-def _line_name(entry: Entry, settings: Mapping[str, Any], names: Sequence[str]) -> str:
+def _line_name(
+    entry: Entry, settings: Mapping[str, object], names: Sequence[str]
+) -> str:
     """Decoder and settings that all entries of a line share."""
     parts = [f"{brief(entry.attention)} + {brief(entry.head, 60)}"]
     for name in names:
@@ -120,7 +122,7 @@ def _number(value: Any) -> float:
     return float(layers[0]) if len(layers) == 1 else math.inf
 
 
-def _value_in_words(value: Any) -> str:
+def _value_in_words(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -154,7 +156,7 @@ def _parts(axis: str, cells: Cells) -> Parts:
     return (sheet,), (picture,) if lines else ()
 
 
-def _lines(cells: Cells, positions: Mapping[Any, float]) -> list[Line]:
+def _lines(cells: Cells, positions: Mapping[object, float]) -> list[Line]:
     """Every line with two points or more."""
     lines = []
     for name, accuracies in cells.items():

@@ -35,7 +35,7 @@ IMPORTANCE = (
 class ImportanceOfLayers(Writer):
     """Shares of layers in attention, beside the accuracy of each layer alone."""
 
-    place = 12
+    position = 12
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no mechanism has an attention map over several layers."""
@@ -105,7 +105,7 @@ def _entries_alone(entry: Entry, singles: Sequence[Entry]) -> dict[str, EntryOfL
 
 def _correlate(
     entry: Entry, factor_SL: NDArray[Any], mechanism: str, entry_of_layer: EntryOfLayer
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """Importance and accuracy of every layer; None if no seed finished on all."""
     numbers = sorted(entry_of_layer)
     singles = [entry_of_layer[layer] for layer in numbers]

@@ -22,7 +22,7 @@ HEADER = [
 class Learned(Writer):
     """Ranges of the learned parameters after training."""
 
-    place = 14
+    position = 14
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no mechanism has parameters to show."""

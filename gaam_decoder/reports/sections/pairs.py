@@ -5,7 +5,6 @@ The section says which entry is best, and how sure that is.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
@@ -48,7 +47,7 @@ VERDICTS = {
 class EveryPair(Writer):
     """For each group of entries that differ in one setting: pairs, and a matrix."""
 
-    place = 30
+    position = 30
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing without pairs, or if the only one is the baseline comparison."""
@@ -115,7 +114,7 @@ def _lines(table: Table, pairs: Pairs) -> list[str]:
     return lines
 
 
-def _values(group: Group) -> dict[str, Any]:
+def _values(group: Group) -> dict[str, object]:
     pairs = []
     for (first, second), comparison in group.pairs.items():
         pair = {
@@ -132,9 +131,10 @@ def _answers(table: Table, pairs: Pairs, axis: str) -> list[str]:
     groups = [group for group in pairs.groups if group.pairs]
     answers = [_answer(group, axis, table) for group in groups[:MOST_ANSWERS]]
     if len(groups) > MOST_ANSWERS:
-        more = len(groups) - MOST_ANSWERS
+        num_more = len(groups) - MOST_ANSWERS
         answers.append(
-            f"{more} more groups of decoders differ in {axis} alone: --section pairs"
+            f"{num_more} more groups of decoders differ in {axis} alone: "
+            "--section pairs"
         )
     return answers
 
@@ -228,8 +228,8 @@ def _layers_in_words(labels: Sequence[str]) -> list[str]:
     return names
 
 
-def _pair(group: Group, axis: str, places: Places) -> str:
-    return " - ".join(in_words(axis, [group.labels[place]]) for place in places)
+def _pair(group: Group, axis: str, pair: Places) -> str:
+    return " - ".join(in_words(axis, [group.labels[index]]) for index in pair)
 
 
 def _sheets(groups: Sequence[Group], axis: str, unit: Score) -> Iterator[Sheet]:
@@ -242,10 +242,10 @@ def _sheets(groups: Sequence[Group], axis: str, unit: Score) -> Iterator[Sheet]:
 def _list(group: Group, axis: str, unit: Score) -> Sheet:
     """List pairs with interval and p."""
     lines = []
-    for places in _listed_places(group):
-        claim = group.pairs[places].claim
+    for pair in _listed_places(group):
+        claim = group.pairs[pair].claim
         cells = [
-            _pair(group, axis, places),
+            _pair(group, axis, pair),
             unit.difference(claim.difference),
             unit.span(claim.interval_corrected, signed=True),
             p_value(claim.p_holm),
@@ -261,12 +261,12 @@ def _list(group: Group, axis: str, unit: Score) -> Sheet:
 
 def _listed_places(group: Group) -> list[Places]:
     """All pairs if they are few, else those of the best entry and of all."""
-    places = sorted(group.pairs)
-    if len(places) <= MOST_LISTED:
-        return places
+    pairs = sorted(group.pairs)
+    if len(pairs) <= MOST_LISTED:
+        return pairs
     references = {*group.references}
     listed = {*range(MOST_VALUES)} | references
-    of_references = [pair for pair in places if references & {*pair}]
+    of_references = [pair for pair in pairs if references & {*pair}]
     return [pair for pair in of_references if {*pair} <= listed][:MOST_LISTED]
 
 
@@ -279,7 +279,7 @@ def _matrix(group: Group, axis: str, unit: Score) -> Sheet:
             mark = MARKS.get(claim.verdict, "")
             cells[first][second] = unit.difference(claim.difference) + mark
             cells[second][first] = unit.difference(-claim.difference) + mark
-    header = [axis, *(str(place) for place in range(1, count + 1))]
+    header = [axis, *(str(number) for number in range(1, count + 1))]
     lines = [[f"{i + 1} {group.labels[i]}", *cells[i]] for i in range(count)]
     return Sheet(_caption("line minus column", group, axis, unit), header, lines)
 

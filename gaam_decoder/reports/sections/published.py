@@ -21,7 +21,7 @@ FILE = Path(__file__).with_name("published.json")
 class Published(Writer):
     """What a paper has of these mechanisms on the data set of the cache."""
 
-    place = 24
+    position = 24
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing without a published result for an entry on all layers and rows."""

@@ -23,7 +23,7 @@ MOST_DECODERS = 8
 class Scores(Writer):
     """Balanced accuracy, AUROC, log loss and the others."""
 
-    place = 20
+    position = 20
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no seed finished."""

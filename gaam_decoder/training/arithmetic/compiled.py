@@ -5,11 +5,14 @@ import importlib.util
 import types
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
 from gaam_cache.common.errors import GaamWarning
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class Compiler:
@@ -20,7 +23,7 @@ class Compiler:
 
     def __init__(self, *, asked: bool, device_type: str) -> None:
         self.works = asked
-        self._compiled: dict[Any, Callable[..., Any]] = {}
+        self._compiled: dict[tuple[str, object], Callable[..., Any]] = {}
         self._options: dict[str, Any] = {}
         if not asked:
             return
@@ -41,23 +44,31 @@ class Compiler:
         for message in ("bf16 and fp16 are mixed", "TensorFloat32 tensor cores"):
             warnings.filterwarnings("ignore", message=message)
 
-    def run(self, method: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
+    def run(
+        self,
+        method: Callable[Arguments, Result],
+        shapes: object,
+        *arguments: Arguments.args,
+        **keywords: Arguments.kwargs,
+    ) -> Result:
         """Call a method whose object does not change between calls.
 
         ``shapes`` is all that may change beside the numbers in tensors.
         """
         if self.works:
             try:
-                return self._compile(method, shapes)(*arguments)
+                return self._compile(method, shapes)(*arguments, **keywords)
             except _errors() as error:
                 # nothing has been computed yet, so that the plain method can run
                 reason = str(error).strip().splitlines()[0]
                 text = f"not compiled, so slower: {reason}"
                 warnings.warn(text, GaamWarning, stacklevel=2)
                 self.works = False
-        return method(*arguments)
+        return method(*arguments, **keywords)
 
-    def _compile(self, method: Callable[..., Any], shapes: Any) -> Callable[..., Any]:
+    def _compile(
+        self, method: Callable[Arguments, Result], shapes: object
+    ) -> Callable[Arguments, Result]:
         """A method compiled for inputs of these shapes, which torch does not check."""
         key = (method.__name__, shapes)
         if key not in self._compiled:

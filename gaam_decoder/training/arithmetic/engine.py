@@ -54,12 +54,12 @@ class Engine:
         return self.device.partition(":")[0]
 
 
-def divide_seeds(seeds: Sequence[int], most: int) -> list[list[int]]:
-    """Divide seeds in order into batches of at most ``most``, of nearly equal sizes.
+def divide_seeds(seeds: Sequence[int], largest: int) -> list[list[int]]:
+    """Divide seeds in order into batches of at most ``largest``, of nearly equal sizes.
 
     Without the seeds of the first batches, the others are divided as before.
     """
-    count = -(-len(seeds) // most)
+    count = -(-len(seeds) // largest)
     small, larger = divmod(len(seeds), count) if count else (0, 0)
     batches: list[list[int]] = []
     start = 0
@@ -71,12 +71,12 @@ def divide_seeds(seeds: Sequence[int], most: int) -> list[list[int]]:
     return batches
 
 
-def resolve_dtype(asked: Dtype | Literal["auto"], device: torch.device) -> Dtype:
+def resolve_dtype(requested: Dtype | Literal["auto"], device: torch.device) -> Dtype:
     """The type of matrix products; ``auto`` is bfloat16 if the device has it."""
-    devices.check_arithmetic(asked, device)
-    if asked == "auto":
+    devices.check_arithmetic(requested, device)
+    if requested == "auto":
         return "bfloat16" if devices.has_bfloat16(device) else "float32"
-    return asked
+    return requested
 
 
 def choose_engine(
@@ -112,22 +112,22 @@ def choose_engine(
     parts = (decoder.attention, spec.attention.name), (decoder.head, spec.head.name)
     unstackable = [name for part, name in parts if not part.stackable]
     if unstackable:
-        together = 1
+        seed_batch_size = 1
         why_together = f"{unstackable[0]} is not stacked"
     elif seed_batch is not None:
-        together = seed_batch
+        seed_batch_size = seed_batch
         why_together = "as asked"
     else:
-        together, why_together = _choose_seed_batch(
+        seed_batch_size, why_together = _choose_seed_batch(
             decoder, spec, recipe, device, compiled=compiled
         )
-    if most is not None and most < together:
-        together = most
+    if most is not None and most < seed_batch_size:
+        seed_batch_size = most
         why_together = "others have rows or workers of their own"
     return Engine(
         device=str(device),
         dtype=recipe.dtype,
-        seed_batch=together,
+        seed_batch=seed_batch_size,
         compiled=compiled,
         why=f"{why_together}; {why_compiled}",
     )
@@ -138,18 +138,18 @@ def _choose_compiler(
 ) -> tuple[bool, str]:
     """Whether to compile a training over so many numbers, and why."""
     compiled = True
-    why = "enough work for a compiler"
+    reason = "enough work for a compiler"
     if requested != "auto":
         compiled = requested == "on"
-        why = "as asked"
+        reason = "as asked"
     elif numbers * EAGER_SECONDS_PER_NUMBER < COMPILER_SECONDS and device.type == "cpu":
         compiled = False
-        why = "too little work for a compiler"
+        reason = "too little work for a compiler"
     if compiled:
         missing = missing_compiler(device.type)
         if missing is not None:
             return False, missing
-    return compiled, why
+    return compiled, reason
 
 
 def _choose_seed_batch(
@@ -179,12 +179,12 @@ def _choose_seed_batch(
 
 def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> int:
     """Bytes that autograd keeps of one batch of one seed."""
-    kept = 0
+    num_bytes = 0
 
     # returns nothing: a tensor kept by the result of its own step is never freed
     def count(tensor: Tensor) -> None:
-        nonlocal kept
-        kept += tensor.numel() * tensor.element_size()
+        nonlocal num_bytes
+        num_bytes += tensor.numel() * tensor.element_size()
 
     width = decoder.head.num_noise
     device = next(decoder.parameters()).device
@@ -193,7 +193,7 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
     decoder.train()
     with torch.autograd.graph.saved_tensors_hooks(count, lambda nothing: nothing):
         decoder(x_BLD, noise)
-    return max(kept, x_BLD.numel() * x_BLD.element_size())
+    return max(num_bytes, x_BLD.numel() * x_BLD.element_size())
 
 
 def rows_at_once(device_type: str, numbers: int) -> int:

@@ -64,7 +64,7 @@ def test_a_new_column_is_one_object(
         header="number of folds",
         cell=lambda entry: str(entry.folds),
         note="the last one",
-        screen=columns.Screen("folds", place=99),
+        screen=columns.Screen("folds", position=99),
     )
     monkeypatch.setattr(columns, "COLUMNS", (*columns.COLUMNS, new))
     report = gaam_decoder.report(runs)

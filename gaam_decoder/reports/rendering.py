@@ -1,7 +1,6 @@
 """Render the templates of Markdown, HTML, LaTeX, and of the page of a study."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -13,12 +12,12 @@ from gaam_decoder.reports.sections.base import Section, answers, sections_of, si
 from gaam_decoder.reports.table import SEPARATE, Table
 
 
-def rendered(
+def render(
     name: str,
     tables: Sequence[Table],
     harmless: Callable[[str], str],
-    more: Callable[[Table], dict[str, Any]] = lambda table: {},
-    words: Mapping[str, Any] | None = None,
+    more: Callable[[Table], Mapping[str, object]] = lambda table: {},
+    words: Mapping[str, object] | None = None,
     section: str | None = None,
     columns: Sequence[Column] = (),
     with_sections: bool = True,
@@ -40,7 +39,7 @@ def rendered(
     environment = _environment(harmless, filters)
     table_values = []
     for table, table_sections in zip(tables, sections_of(tables, section), strict=True):
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             "title": table.title(),
             "warnings": warnings(table),
             "sections": table_sections if with_sections else [],
@@ -50,7 +49,7 @@ def rendered(
             values |= _table_values(table, table_sections, columns)
         # A table without the requested section is left out.
         if section is None or table_sections:
-            table_values.append(values | more(table))
+            table_values.append({**values, **more(table)})
 
     template = environment.get_template(f"{name}.jinja")
     return template.render(
@@ -63,7 +62,7 @@ def rendered(
 
 def _table_values(
     table: Table, table_sections: Sequence[Section], columns: Sequence[Column]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What a template shows of a table beside its sections."""
     return {
         "answers": answers(table, table_sections),
