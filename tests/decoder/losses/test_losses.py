@@ -5,12 +5,11 @@ import pytest
 import torch
 from scipy.special import log_softmax
 
-from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.losses import Loss
 from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.losses.focal import Focal
+from tests.decoder.losses.examples import EXAMPLES, Example
 
 
 def batch() -> tuple[torch.Tensor, torch.Tensor]:
@@ -39,15 +38,42 @@ def test_smoothed_cross_entropy_equals_numpy() -> None:
     )
 
 
-@pytest.mark.parametrize("name", plugins.names("gaam_decoder.losses"))
-def test_losses_are_finite_with_finite_gradients(name: str) -> None:
-    loss_of: Loss = plugins.load("gaam_decoder.losses", name, kind="loss")()
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_losses_are_finite_with_finite_gradients(example: Example) -> None:
     for scale in (0.0, 1.0, 1e4):
-        logits = (scale * batch()[0].float()).requires_grad_()
-        loss = loss_of(logits, batch()[1])
+        logits, label = example.batch()
+        logits = (scale * logits.float()).requires_grad_()
+        loss = example.loss()(logits, label)
         loss.backward()
         assert loss.isfinite()
+        assert logits.grad is not None
         assert logits.grad.isfinite().all()
+
+
+REFERENCES: dict[str, torch.nn.Module] = {
+    "mse": torch.nn.MSELoss(),
+    "huber": torch.nn.HuberLoss(),
+    "huber:delta=0.3": torch.nn.HuberLoss(delta=0.3),
+    "binary-cross-entropy": torch.nn.BCEWithLogitsLoss(),
+    "focal:gamma=0,alpha=1": torch.nn.BCEWithLogitsLoss(),
+}
+
+
+@pytest.mark.parametrize("text", REFERENCES)
+def test_losses_of_numbers_and_label_sets_equal_those_of_torch(text: str) -> None:
+    numbers = text.startswith(("mse", "huber"))
+    example = Example(text, "regression" if numbers else "multi-label")
+    logits, target = example.batch()
+    expected = REFERENCES[text](logits, target.to(logits.dtype))
+    torch.testing.assert_close(example.loss()(logits, target), expected)
+
+
+def test_focal_loss_of_label_sets_equals_numpy() -> None:
+    logits, target = Example("focal", "multi-label").batch()
+    p = 1 / (1 + np.exp(-logits.numpy()))
+    p_right = np.where(target.numpy(), p, 1 - p)
+    expected = (-0.25 * (1 - p_right) ** 2.5 * np.log(p_right)).mean()
+    np.testing.assert_allclose(Focal()(logits, target), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +83,7 @@ def test_losses_are_finite_with_finite_gradients(name: str) -> None:
         "focal:gamma=-1",
         "focal:alpha=0",
         "focal:x=1",
+        "huber:delta=0",
         "hinge",
     ],
 )
