@@ -88,7 +88,8 @@ def _over_folds(
         first = entry.runs[0]
         split_rows = first.cache.rows[first.recipe.train_split]
         ratio = split_rows / entry.folds / entry.drawn
-    return stats.corrected_resampled_t(by_part, ratio, most=entry.chosen.unit.highest)
+    most = entry.chosen.unit.largest_difference
+    return stats.corrected_resampled_t(by_part, ratio, most=most)
 
 
 def _tuning_grids(entry: Entry) -> list[list[Any]]:

@@ -80,9 +80,16 @@ SCENARIOS = {
 }
 
 
-SCORES: dict[str, Score] = {
-    name: plugins.load(PACKAGE, name, kind="score")() for name in plugins.names(PACKAGE)
-}
+def scores_of(task: str) -> dict[str, Score]:
+    """Every score of a task, by name."""
+    scores = {
+        name: plugins.load(PACKAGE, name, kind="score")()
+        for name in plugins.names(PACKAGE)
+    }
+    return {name: score for name, score in scores.items() if task in score.tasks}
+
+
+SCORES = scores_of("classification")
 
 
 def scored(score: Score, answers: list[Answers]) -> Scored | None:

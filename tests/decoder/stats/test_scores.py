@@ -93,6 +93,34 @@ def _top_5(logits: np.ndarray, labels: np.ndarray) -> float | None:
     return float(np.mean((first == labels[:, None]).any(1)))
 
 
+def _mcc(logits: np.ndarray, labels: np.ndarray) -> float | None:
+    if len(np.unique(labels)) == 1:
+        return None
+    return float(metrics.matthews_corrcoef(labels, logits.argmax(1)))
+
+
+def _quadratic_kappa(logits: np.ndarray, labels: np.ndarray) -> float | None:
+    predicted = logits.argmax(1)
+    both = np.unique([labels, predicted])
+    if len(both) == 1:
+        return None
+    every = np.arange(logits.shape[1])
+    return float(
+        metrics.cohen_kappa_score(labels, predicted, weights="quadratic", labels=every)
+    )
+
+
+def _average_precision(logits: np.ndarray, labels: np.ndarray) -> float:
+    precisions = []
+    for of_class in np.unique(labels):
+        others = np.delete(logits.astype(np.float64), of_class, axis=1)
+        most = others.max(1)
+        total = np.log(np.exp(others - most[:, None]).sum(1))
+        odds = np.round(logits[:, of_class] - most - total, 9)
+        precisions.append(metrics.average_precision_score(labels == of_class, odds))
+    return float(np.mean(precisions))
+
+
 REFERENCE: dict[str, Callable[[np.ndarray, np.ndarray], float | None]] = {
     "accuracy": lambda logits, labels: metrics.accuracy_score(labels, logits.argmax(1)),
     "macro-f1": lambda logits, labels: metrics.f1_score(
@@ -106,6 +134,12 @@ REFERENCE: dict[str, Callable[[np.ndarray, np.ndarray], float | None]] = {
     "brier": _brier,
     "ece": _ece,
     "top-5": _top_5,
+    "mcc": _mcc,
+    "quadratic-kappa": _quadratic_kappa,
+    "ordinal-mae": lambda logits, labels: metrics.mean_absolute_error(
+        labels, logits.argmax(1)
+    ),
+    "average-precision": _average_precision,
 }
 
 
@@ -129,11 +163,13 @@ def test_a_score_is_what_others_say_and_the_mean_of_what_rows_add() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["macro-f1", "balanced-accuracy", "auroc", "log-loss", "brier"]
+    "name", [name for name, score in SCORES.items() if not score.no_claim]
 )
 def test_what_a_row_adds_is_how_the_score_changes_with_its_weight(name: str) -> None:
     """A row that is there once more, among many copies of all rows."""
     logits, labels = (one[:60] for one in CASES["3 classes"])
+    if name == "top-5":
+        logits, labels = (one[:60] for one in CASES["12 classes"])
     found, copies = SCORES[name].of(Answers(logits, labels)), 400
     assert found is not None
     assert found.by_row is not None
