@@ -280,7 +280,7 @@ def probe_of(entry: Entry, entries: Sequence[Entry]) -> Entry | None:
         is_same = all(
             entry.recipe.get(name) == value for name, value in required.items()
         )
-        if probe.fitted and not probe.shuffled and is_same:
+        if probe.is_logistic and not probe.shuffled and is_same:
             return probe
     return None
 
