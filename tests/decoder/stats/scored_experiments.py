@@ -40,6 +40,24 @@ class Scenario:
     sharper: float = 1.3
     """How many times as sharp the first is, where they differ."""
 
+    @property
+    def task(self) -> str:
+        """Whose scores it has."""
+        return "classification"
+
+    def targets(self, generator: np.random.Generator, num_rows: int) -> np.ndarray:
+        """Classes of rows, drawn by their shares."""
+        return generator.choice(len(self.shares), num_rows, p=self.shares)
+
+    def labels(self, label_N: np.ndarray) -> np.ndarray:
+        """Targets as scores take them."""
+        return label_N
+
+    def many_targets(self, generator: np.random.Generator) -> np.ndarray:  # noqa: ARG002
+        """Classes of ``TRUTH_ROWS`` rows, in exact shares."""
+        count_C = np.round(TRUTH_ROWS * np.array(self.shares)).astype(int)
+        return np.repeat(np.arange(len(count_C)), count_C)
+
     def logits(
         self,
         generator: np.random.Generator,
@@ -67,7 +85,64 @@ class Scenario:
         return found[0], found[1]
 
 
-SCENARIOS = {
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Columns:
+    """Numbers or label sets: an error of the row for both, one of each, of seed and noise.
+
+    Numbers are ``y``, a chi-squared and a normal column; the output is ``y + error``. A
+    label is there where a normal number is above its threshold; its logit is that number
+    minus the threshold plus the error.
+    """
+
+    task: str
+    shift: float = 0.15
+    """By how much the errors of the first are smaller, where they differ."""
+    own: float = 0.3
+    seed: float = 0.05
+    noise: float = 0.15
+    thresholds: tuple[float, ...] = (-0.5, 0.0, 1.0)
+
+    def targets(self, generator: np.random.Generator, num_rows: int) -> np.ndarray:
+        """Numbers (N, 2) or labels (N, K), with the number behind every label."""
+        if self.task == "regression":
+            skewed_N = generator.chisquare(4, num_rows)
+            return np.stack([skewed_N, generator.standard_normal(num_rows)], axis=1)
+        shared_N1 = generator.standard_normal((num_rows, 1))
+        shape = (num_rows, len(self.thresholds))
+        number_NK = (shared_N1 + generator.standard_normal(shape)) / 2**0.5
+        return number_NK - np.array(self.thresholds)
+
+    def many_targets(self, generator: np.random.Generator) -> np.ndarray:
+        """The same for ``TRUTH_ROWS`` rows."""
+        return self.targets(generator, TRUTH_ROWS)
+
+    def logits(
+        self,
+        generator: np.random.Generator,
+        number_NK: np.ndarray,
+        seed_ZS: np.ndarray,
+        differ: bool,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Of both, (S, N, K)."""
+        normal = generator.standard_normal
+        row_NK = 0.5 * normal(number_NK.shape)
+        found = []
+        for first, seed_S in zip((True, False), seed_ZS, strict=True):
+            size_S = np.exp(self.seed * seed_S)
+            if first and differ:
+                size_S = size_S * (1 - self.shift)
+            error_NK = row_NK + self.own * normal(number_NK.shape)
+            noise_SNK = self.noise * normal((len(seed_S), *number_NK.shape))
+            error_SNK = size_S[:, None, None] * (error_NK + noise_SNK)
+            found.append((number_NK + error_SNK).astype(np.float32))
+        return found[0], found[1]
+
+    def labels(self, number_NK: np.ndarray) -> np.ndarray:
+        """Targets as scores take them."""
+        return number_NK if self.task == "regression" else number_NK > 0
+
+
+SCENARIOS: dict[str, Scenario | Columns] = {
     "four classes": Scenario(shares=(0.25,) * 4),
     "imbalanced": Scenario(shares=(0.8, 0.14, 0.04, 0.02)),
     "rare of two": Scenario(shares=(0.95, 0.05), strength=4.0),
@@ -77,6 +152,8 @@ SCENARIOS = {
         shares=(0.5, 0.3, 0.2), strength=7.0, own=0.3, shift=0.5
     ),
     "seeds matter": Scenario(shares=(0.6, 0.3, 0.1), seed=1.0, own=0.2),
+    "two numbers": Columns(task="regression"),
+    "three labels": Columns(task="multi-label", shift=0.3),
 }
 
 
@@ -111,13 +188,14 @@ def truth(name: str) -> dict[str, tuple[float, float]]:
     scenario = SCENARIOS[name]
     generator = np.random.default_rng([*name.encode()])
     quantile_S = ndtri((np.arange(TRUTH_SEEDS) + 0.5) / TRUTH_SEEDS)
-    sums = {score: np.zeros(2) for score in SCORES}
-    count_C = np.round(TRUTH_ROWS * np.array(scenario.shares)).astype(int)
-    label_N = np.repeat(np.arange(len(count_C)), count_C)
+    scores = scores_of(scenario.task)
+    sums = {score: np.zeros(2) for score in scores}
+    target_N = scenario.many_targets(generator)
+    label_N = scenario.labels(target_N)
     for quantile in quantile_S:
-        both = scenario.logits(generator, label_N, np.full((2, 1), quantile), True)
+        both = scenario.logits(generator, target_N, np.full((2, 1), quantile), True)
         answers = [Answers(logits[0], label_N) for logits in both]
-        for key, score in SCORES.items():
+        for key, score in scores.items():
             values = [score.value(one) for one in answers]
             if values[0] is not None:
                 sums[key] += np.array(values) / TRUTH_SEEDS
@@ -148,15 +226,17 @@ def simulate(
     """Repeat an experiment, always the same ones."""
     scenario, (num_seeds, num_rows) = SCENARIOS[name], size
     generator = np.random.default_rng([*name.encode(), *size, int(differ)])
-    rates = {key: Rates() for key in SCORES}
+    scores = scores_of(scenario.task)
+    rates = {key: Rates() for key in scores}
     for _ in range(repetitions):
-        label_N = generator.choice(len(scenario.shares), num_rows, p=scenario.shares)
+        target_N = scenario.targets(generator, num_rows)
+        label_N = scenario.labels(target_N)
         seed_ZS = generator.standard_normal((2, num_seeds))
         both = [
             [Answers(logits_NC, label_N) for logits_NC in logits_SNC]
-            for logits_SNC in scenario.logits(generator, label_N, seed_ZS, differ)
+            for logits_SNC in scenario.logits(generator, target_N, seed_ZS, differ)
         ]
-        for key, score in SCORES.items():
+        for key, score in scores.items():
             mine, theirs = (scored(score, answers) for answers in both)
             if mine is None or theirs is None:
                 continue

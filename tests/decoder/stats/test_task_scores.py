@@ -70,8 +70,7 @@ def _varying(outputs: Array, targets: Array) -> Arrays:
 
 
 def _r2(outputs: Array, targets: Array) -> float:
-    outputs, targets = _varying(outputs, targets)
-    return float(metrics.r2_score(targets, outputs))
+    return float(metrics.r2_score(targets, outputs.astype(np.float64)))
 
 
 def _spearman(outputs: Array, targets: Array) -> float:
@@ -248,11 +247,18 @@ def test_targets_that_never_vary_have_no_value() -> None:
     same = np.full((9, 2), 0.1)
     outputs = np.random.default_rng(0).normal(size=(9, 2))
     for task, names, value in (
-        ("regression", ("r2", "spearman"), same),
-        ("multi-label", ("micro-f1", "macro-f1", "mean-average-precision"), same > 1),
+        ("regression", ("spearman",), same),
+        ("multi-label", ("macro-f1", "mean-average-precision"), same > 1),
     ):
         for name in names:
             assert SCORES[task][name].value(Answers(-abs(outputs), value)) is None, name
+    nothing = Answers(-abs(outputs), same > 1)
+    micro_f1 = SCORES["multi-label"]["micro-f1"]
+    assert micro_f1.value(nothing) == 0
+    assert "no row" in micro_f1.why_no_claim(nothing)
+    r2 = SCORES["regression"]["r2"]
+    assert r2.value(Answers(outputs, same)) == 0
+    assert r2.value(Answers(same, same)) == 1
     varying = np.arange(18.0).reshape(9, 2)
     assert SCORES["regression"]["spearman"].value(Answers(same, varying)) is None
 
