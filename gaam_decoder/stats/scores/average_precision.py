@@ -1,5 +1,7 @@
 """Average precision of classes."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,7 +45,7 @@ class AveragePrecision(Score):
 
 
 def mean_precision(
-    odds_NK: NDArray[np.floating], label_NK: NDArray[np.bool_]
+    odds_NK: NDArray[np.floating[Any]], label_NK: NDArray[np.bool_]
 ) -> float | None:
     """Mean average precision of the columns with a true label; None without any."""
     precisions = [
@@ -55,7 +57,7 @@ def mean_precision(
 
 
 def _average_precision(
-    odds_N: NDArray[np.floating], label_N: NDArray[np.bool_]
+    odds_N: NDArray[np.floating[Any]], label_N: NDArray[np.bool_]
 ) -> float:
     """Average precision of one column; equal odds share a threshold."""
     order_N = np.argsort(-odds_N, kind="stable")

@@ -28,8 +28,8 @@ class Mcc(Score):
     def of(self, answers: Answers) -> SeedScore | None:
         """The value plus its derivative in the weight of every row."""
         share_C = answers.count_C / answers.num_rows
-        predicted_C = np.bincount(answers.predicted_N, minlength=answers.num_classes)
-        predicted_C = predicted_C / answers.num_rows
+        count_C = np.bincount(answers.predicted_N, minlength=answers.num_classes)
+        predicted_C = count_C / answers.num_rows
         if share_C.max() == 1:
             return None
         if predicted_C.max() == 1:

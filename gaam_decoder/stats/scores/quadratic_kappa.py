@@ -32,8 +32,8 @@ class QuadraticKappa(Score):
         """None if all labels and predictions are one class."""
         place_C = np.arange(answers.num_classes, dtype=np.float64)
         share_C = answers.count_C / answers.num_rows
-        predicted_C = np.bincount(answers.predicted_N, minlength=answers.num_classes)
-        predicted_C = predicted_C / answers.num_rows
+        count_C = np.bincount(answers.predicted_N, minlength=answers.num_classes)
+        predicted_C = count_C / answers.num_rows
         mean_y = float(share_C @ place_C)
         mean_z = float(predicted_C @ place_C)
         observed = float(np.square(answers.labels - answers.predicted_N).mean())

@@ -1,6 +1,9 @@
 """Rank correlation."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from gaam_decoder.stats.scores.base import (
     Answers,
@@ -9,6 +12,8 @@ from gaam_decoder.stats.scores.base import (
     SeedScore,
     over_folds,
 )
+
+Numbers = NDArray[np.floating[Any]]
 
 
 class Spearman(Score):
@@ -41,7 +46,7 @@ class Spearman(Score):
         return None if value is None else SeedScore(value=value, by_row=None)
 
 
-def _mean_correlation(output_NK: Floats, target_NK: Floats) -> float | None:
+def _mean_correlation(output_NK: Numbers, target_NK: Numbers) -> float | None:
     """Mean over the numbers that vary."""
     correlations = []
     for output_N, target_N in zip(output_NK.T, target_NK.T, strict=True):
@@ -54,7 +59,7 @@ def _mean_correlation(output_NK: Floats, target_NK: Floats) -> float | None:
     return float(np.mean(correlations)) if correlations else None
 
 
-def _ranks(value_N: Floats) -> Floats:
+def _ranks(value_N: Numbers) -> Floats:
     """Ranks from 1 on; equal values share their mean rank."""
     sorted_N = np.sort(value_N)
     below_N = np.searchsorted(sorted_N, value_N, "left")
