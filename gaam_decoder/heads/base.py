@@ -5,7 +5,7 @@ numbers of a row, E features before a mechanism's final map; N rows, F = L D fea
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -24,13 +24,15 @@ class Head(nn.Module, ABC):
     Args:
         num_layers: L of the mechanism's output.
         hidden_size: D of the mechanism's output.
-        num_classes: C.
+        num_classes: C; of other tasks the number of columns, or of labels.
     """
 
     trained_by: ClassVar[Literal["steps", "fit"]] = "steps"
     """steps: by gradients, over epochs, each seed by itself; fit: a ``FittedHead``."""
     tries: ClassVar[int] = 0
     """Number of values of its setting that a fit compares."""
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "regression", "multi-label")
+    """Names of the tasks that it serves."""
     stackable: bool = True
     """Whether ``torch.func.vmap`` can run several seeds at once; else a loop does."""
     num_noise: int = 0
@@ -46,6 +48,12 @@ class Head(nn.Module, ABC):
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
         """(B, L, D) -> logits (B, C); without ``noise_BK`` it is an evaluation."""
 
+    def resize(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take the sizes of these tensors, by name, before their values are loaded.
+
+        A head that keeps its training rows has buffers with as many rows.
+        """
+
     @property
     def joins_final_map(self) -> bool:
         """Whether ``after_final_map`` takes the place of a mechanism's final map."""
@@ -57,11 +65,13 @@ class Head(nn.Module, ABC):
 
 
 class Examples(NamedTuple):
-    """Rows with their classes, on one device."""
+    """Rows with their targets, on one device."""
 
     x_NF: Tensor
     """float32."""
     label_N: Tensor
+    """Classes (N,) int64, numbers (N, K), or labels (N, K) of 0 and 1."""
+    task: str = "classification"
 
     def __len__(self) -> int:
         return len(self.label_N)
@@ -107,6 +117,7 @@ class FittedHead(Head):
     trained_by: ClassVar[Literal["steps", "fit"]] = "fit"
     tries: ClassVar[int] = 1
     """Number of values of its setting that validation rows compare."""
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
 
     @abstractmethod
     def fit(

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gaam_decoder.heads.base import Examples, Fit, FittedHead
+from gaam_decoder.heads.frames.scale import Scale
 from gaam_decoder.heads.linear import LinearHead
 from gaam_decoder.tasks import CLASSIFICATION
 
@@ -77,7 +78,7 @@ class LBFGSHead(FittedHead, LinearHead):
         on_value: Callable[[int, str], None],
     ) -> Fit:
         """Set weight and bias: see ``FittedHead.fit``."""
-        scale = _Scale.of_rows(training.x_NF)
+        scale = Scale.of_rows(training.x_NF)
         z_NF = scale.standardised(training.x_NF)
         z_VF = scale.standardised(validation.x_NF)
         problem = _Problem(z_NF, training.label_N, self.num_classes)
@@ -175,32 +176,6 @@ def _fit_of(log: Sequence[dict[str, Any]]) -> Fit:
         unconverged=tuple(entry["C"] for entry in log if not entry["converged"]),
         log=tuple(log),
     )
-
-
-class _Scale(NamedTuple):
-    """Standardises features: ``z = (x - mean) * factor``."""
-
-    mean_F: Tensor
-    factor_F: Tensor
-
-    @classmethod
-    def of_rows(cls, x_NF: Tensor) -> _Scale:
-        """The scale that standardises these rows; a constant feature has factor 0."""
-        variance_F, mean_F = torch.var_mean(x_NF.double(), dim=0, correction=0)
-        # rounding leaves a constant some variance
-        varies_F = variance_F > 1e-12 * (variance_F + mean_F.square())
-        num_varying = max(1, int(varies_F.sum()))
-        inverse_F = variance_F.clamp_min(1e-300).rsqrt() / num_varying**0.5
-        return cls(mean_F, torch.where(varies_F, inverse_F, 0.0))
-
-    def standardised(self, x_NF: Tensor) -> Tensor:
-        """z, (N, F), float64."""
-        return x_NF.double().sub_(self.mean_F).mul_(self.factor_F)
-
-    def folded(self, weight_CF1: Tensor) -> tuple[Tensor, Tensor]:
-        """Weight (C, F) and bias (C,) of the same map, for features as they are."""
-        weight_CF = weight_CF1[:, :-1] * self.factor_F
-        return weight_CF, weight_CF1[:, -1] - weight_CF @ self.mean_F
 
 
 class _Solution(NamedTuple):

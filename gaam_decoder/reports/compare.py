@@ -88,7 +88,8 @@ def _over_folds(
         first = entry.runs[0]
         split_rows = first.cache.rows[first.recipe.train_split]
         ratio = split_rows / entry.folds / entry.drawn
-    return stats.corrected_resampled_t(by_part, ratio, most=entry.chosen.unit.highest)
+    most = entry.chosen.unit.largest_difference
+    return stats.corrected_resampled_t(by_part, ratio, most=most)
 
 
 def _tuning_grids(entry: Entry) -> list[list[Any]]:
@@ -282,7 +283,7 @@ def probe_of(entry: Entry, entries: Sequence[Entry]) -> Entry | None:
         is_same = all(
             entry.recipe.get(name) == value for name, value in required.items()
         )
-        if probe.fitted and not probe.shuffled and is_same:
+        if probe.is_logistic and not probe.shuffled and is_same:
             return probe
     return None
 

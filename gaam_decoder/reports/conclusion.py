@@ -60,7 +60,7 @@ def _clauses_on_mechanisms(
     claims = {entry.label: comparison.claim for entry, comparison in table.compared}
     behind = [entry.label for entry, _ in table.compared if is_behind_probe(entry)]
     all_behind = len(behind) == len(claims)
-    advised = bool(choice and choice.entry.fitted and behind and all_behind)
+    advised = bool(choice and choice.entry.is_logistic and behind and all_behind)
     worse_than_probe = f"worse than {PROBE}"
     if advised:
         worse_than_probe += ", which is the one to use"
@@ -95,7 +95,7 @@ def _clauses_on_decoders(
     }
     parts = _clauses(table, claims, PROBE, "decoder")
     all_worse = len(parts) == 1 and " worse than " in parts[0]
-    if choice and choice.entry.fitted and all_worse:
+    if choice and choice.entry.is_logistic and all_worse:
         return [f"{parts[0]}, which is the one to use"], True
     return parts, False
 

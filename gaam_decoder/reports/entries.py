@@ -208,6 +208,11 @@ class Entry(EntryScores):
         return any(choice.share < SURE for choice in self.choices)
 
     @property
+    def is_logistic(self) -> bool:
+        """Whether it is logistic regression; other heads are fitted at once, too."""
+        return self.fitted and self.head.partition(":")[0] == "lbfgs"
+
+    @property
     def penalty_at_edge(self) -> bool:
         """Whether a fit selected the smallest or largest penalty of its grid."""
         return any(run.fit and run.fit.edge for run in self.runs)

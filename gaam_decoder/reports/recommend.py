@@ -45,7 +45,7 @@ def recommended(table: Table) -> Recommendation | None:
     if reference is None:
         return None
     probed = [entry for entry in table.entries if entry.probed]
-    if reference.fitted and all(is_behind_probe(entry) for entry in probed):
+    if reference.is_logistic and all(is_behind_probe(entry) for entry in probed):
         return _recommend(reference, "shown to be better than every other decoder")
 
     reasons = []
@@ -72,7 +72,10 @@ def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
     probed = [entry for entry in table.entries if entry.probed]
     best = entries[0]
     if best.fitted:
-        if not probed or any(_is_ahead_of_probe(entry) for entry in probed):
+        # other fits are compared with nothing
+        if not best.is_logistic or not probed:
+            return None
+        if any(_is_ahead_of_probe(entry) for entry in probed):
             return None
         return best
 

@@ -57,9 +57,17 @@ def score_of(name: str) -> Score:
     return score
 
 
-def all_scores() -> dict[str, Score]:
-    """Load every score, the default score first."""
-    return {name: score_of(name) for name in [DEFAULT, *plugins.names(SCORES)]}
+def all_scores(task: str = "classification") -> dict[str, Score]:
+    """Load every score of a task, the default score first.
+
+    Scores of ordered classes are left out: not every task has such classes.
+    """
+    scores = {name: score_of(name) for name in [DEFAULT, *plugins.names(SCORES)]}
+    return {
+        name: score
+        for name, score in scores.items()
+        if task in score.tasks and not score.of_order
+    }
 
 
 def score_entry(
@@ -146,7 +154,8 @@ def _measure(score: Score, scored: Scored, fitted: bool) -> Measured:
     if len(value_S) and np.isfinite(value_S).all():
         mean = float(value_S.mean())
         std = stats.standard_deviation(value_S)
-        interval = stats.within(stats.t_interval(value_S), 0, score.highest)
+        over_seeds = stats.t_interval(value_S)
+        interval = stats.within(over_seeds, score.lowest, score.highest)
     two_level = interval_by_score(score, scored, without_seeds=fitted)
     return Measured(score, scored, mean, std, interval, two_level)
 

@@ -403,8 +403,8 @@ class _TableBuilder:
 def _margin_of_score(unit: Score, margin: float | None) -> float:
     """The margin as a fraction or in the score's own unit; a person gives points."""
     value = unit.margin if margin is None else margin / unit.factor
-    if not 0 < value < unit.highest:
-        highest = unit.factor * unit.highest
+    if not 0 < value < unit.largest_difference:
+        highest = unit.factor * unit.largest_difference
         raise ConfigError(
             "--margin is out of range",
             expected=f"{unit.of_differences} above 0 and below {highest:g}",

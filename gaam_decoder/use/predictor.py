@@ -205,6 +205,7 @@ class Predictor:
         # the module of one seed: its weights are replaced at every call
         with LOADING_LOCK:
             self._decoder = build_decoder(spec, seed=0).eval().to(self._device)
+        self._decoder.head.resize(_of_head(weights))
         parameters = self._decoder.state_dict()
         if _shapes(weights) != _stacked_shapes(parameters, len(self.seeds)):
             decoder = f"{spec.attention} + {spec.head}"
@@ -376,6 +377,16 @@ def _decoder_spec(config: DecoderConfig) -> DecoderSpec:
         hidden_size=config.plan.hidden_size,
         num_classes=len(config.plan.class_names),
     )
+
+
+def _of_head(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of the head of one seed, by their names in the head."""
+    prefix = "head."
+    return {
+        name.removeprefix(prefix): tensor[0]
+        for name, tensor in weights.items()
+        if name.startswith(prefix) and tensor.ndim > 0 and len(tensor)
+    }
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:

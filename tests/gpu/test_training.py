@@ -15,7 +15,6 @@ import pytest
 import torch
 
 import gaam_decoder
-from gaam_cache.common import plugins
 from gaam_cache.encoders import ROUNDING
 from gaam_decoder import TrainConfig
 from gaam_decoder.decoder import build_decoder
@@ -24,6 +23,7 @@ from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, choose_engine
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.seed_batch import SeedBatch
+from tests.decoder.heads.stepped import STEPPED
 from tests.decoder.training.seed_batches import (
     EAGER,
     VARIANTS,
@@ -34,7 +34,7 @@ from tests.decoder.training.seed_batches import (
 )
 from tests.gpu.conftest import needs_gpu, on
 
-HEADS = plugins.names("gaam_decoder.heads")
+HEADS = STEPPED
 PAIRS = [(attention, "linear") for attention in VARIANTS] + [
     ("gaam", head) for head in HEADS
 ]

@@ -9,6 +9,7 @@ from torch.nn import functional
 from gaam_cache.common import plugins
 from gaam_decoder.heads.conv import ConvHead, grid
 from gaam_decoder.heads.mlp import MLPHead
+from tests.decoder.heads.stepped import STEPPED
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_the_grid_is_the_most_nearly_square(
     assert grid(hidden_size) == expected
 
 
-@pytest.mark.parametrize("name", plugins.names("gaam_decoder.heads"))
+@pytest.mark.parametrize("name", STEPPED)
 @pytest.mark.parametrize("num_layers", [1, 6])
 def test_heads_give_finite_logits_and_gradients(name: str, num_layers: int) -> None:
     with torch.random.fork_rng():

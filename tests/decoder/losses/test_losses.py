@@ -1,60 +1,79 @@
-"""Losses against their formulas, and what has to hold of any loss."""
-
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.special import log_softmax
 
-from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.losses import Loss
 from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.losses.focal import Focal
+from tests.decoder.losses.examples import EXAMPLES, Example
 
 
 def batch() -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits and labels."""
     generator = torch.Generator().manual_seed(0)
-    logits_BC = 3 * torch.randn(7, 4, generator=generator, dtype=torch.float64)
-    label_B = torch.randint(4, (7,), generator=generator)
-    return logits_BC, label_B
+    logits = 3 * torch.randn(7, 4, generator=generator, dtype=torch.float64)
+    return logits, torch.randint(4, (7,), generator=generator)
 
 
 @pytest.mark.parametrize(("gamma", "alpha"), [(2.5, 0.25), (0.5, 1.0), (0.0, 2.0)])
 def test_focal_loss_equals_numpy(gamma: float, alpha: float) -> None:
-    logits_BC, label_B = batch()
-    log_p_BC = log_softmax(logits_BC.numpy(), axis=1)
-    log_p_B = log_p_BC[np.arange(7), label_B.numpy()]
-    expected = (-alpha * (1 - np.exp(log_p_B)) ** gamma * log_p_B).mean()
-    loss = Focal(gamma=gamma, alpha=alpha)(logits_BC, label_B)
-    np.testing.assert_allclose(loss, expected, rtol=1e-9)
+    logits, label = batch()
+    log_p = log_softmax(logits.numpy(), axis=1)[np.arange(7), label.numpy()]
+    expected = (-alpha * (1 - np.exp(log_p)) ** gamma * log_p).mean()
+    np.testing.assert_allclose(
+        Focal(gamma=gamma, alpha=alpha)(logits, label), expected, rtol=1e-9
+    )
 
 
 def test_smoothed_cross_entropy_equals_numpy() -> None:
-    logits_BC, label_B = batch()
-    log_p_BC = log_softmax(logits_BC.numpy(), axis=1)
-    target_BC = 0.9 * np.eye(4)[label_B.numpy()] + 0.1 / 4
-    expected = -(target_BC * log_p_BC).sum(1).mean()
-    loss = CrossEntropy(smoothing=0.1)(logits_BC, label_B)
-    np.testing.assert_allclose(loss, expected, rtol=1e-9)
+    logits, label = batch()
+    log_p = log_softmax(logits.numpy(), axis=1)
+    target = 0.9 * np.eye(4)[label.numpy()] + 0.1 / 4
+    expected = -(target * log_p).sum(1).mean()
+    np.testing.assert_allclose(
+        CrossEntropy(smoothing=0.1)(logits, label), expected, rtol=1e-9
+    )
 
 
-@pytest.mark.parametrize("name", plugins.names("gaam_decoder.losses"))
-@pytest.mark.parametrize("scale", [0.0, 1.0, 1e4])
-def test_losses_are_finite_with_finite_gradients(scale: float, name: str) -> None:
-    loss_function: Loss = plugins.load("gaam_decoder.losses", name, kind="loss")()
-    logits_BC, label_B = batch()
-    logits_BC = (scale * logits_BC.float()).requires_grad_()
-    loss = loss_function(logits_BC, label_B)
-    loss.backward()
-    assert loss.isfinite()
-    assert logits_BC.grad is not None
-    assert logits_BC.grad.isfinite().all()
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_losses_are_finite_with_finite_gradients(example: Example) -> None:
+    for scale in (0.0, 1.0, 1e4):
+        logits, label = example.batch()
+        logits = (scale * logits.float()).requires_grad_()
+        loss = example.loss()(logits, label)
+        loss.backward()
+        assert loss.isfinite()
+        assert logits.grad is not None
+        assert logits.grad.isfinite().all()
+
+
+REFERENCES: dict[str, torch.nn.Module] = {
+    "mse": torch.nn.MSELoss(),
+    "huber": torch.nn.HuberLoss(),
+    "huber:delta=0.3": torch.nn.HuberLoss(delta=0.3),
+    "binary-cross-entropy": torch.nn.BCEWithLogitsLoss(),
+    "focal:gamma=0,alpha=1": torch.nn.BCEWithLogitsLoss(),
+}
+
+
+@pytest.mark.parametrize("text", REFERENCES)
+def test_losses_of_numbers_and_label_sets_equal_those_of_torch(text: str) -> None:
+    numbers = text.startswith(("mse", "huber"))
+    example = Example(text, "regression" if numbers else "multi-label")
+    logits, target = example.batch()
+    expected = REFERENCES[text](logits, target.to(logits.dtype))
+    torch.testing.assert_close(example.loss()(logits, target), expected)
+
+
+def test_focal_loss_of_label_sets_equals_numpy() -> None:
+    logits, target = Example("focal", "multi-label").batch()
+    p = 1 / (1 + np.exp(-logits.numpy()))
+    p_right = np.where(target.numpy(), p, 1 - p)
+    expected = (-0.25 * (1 - p_right) ** 2.5 * np.log(p_right)).mean()
+    np.testing.assert_allclose(Focal()(logits, target), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -64,10 +83,10 @@ def test_losses_are_finite_with_finite_gradients(scale: float, name: str) -> Non
         "focal:gamma=-1",
         "focal:alpha=0",
         "focal:x=1",
+        "huber:delta=0",
         "hinge",
     ],
 )
 def test_bad_losses_are_refused_at_once(text: str) -> None:
-    settings: dict[str, Any] = {"loss": text}
     with pytest.raises(ConfigError):
-        TrainConfig(**settings)
+        TrainConfig(loss=text)

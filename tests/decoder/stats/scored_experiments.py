@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,6 @@ Floats = NDArray[np.float64]
 Logits = NDArray[np.float32]
 Labels = NDArray[np.int64]
 PACKAGE = "gaam_decoder.stats.scores"
-SCORES = tuple(plugins.names(PACKAGE))
 SIZES = ((2, 50), (3, 300), (6, 50), (6, 300), (6, 2000), (20, 300))
 """Seeds and test rows."""
 TRUTH_SEEDS = 16
@@ -46,6 +46,25 @@ class Scenario:
     """Strength that the first has more."""
     sharper: float = 1.3
     """How many times as sharp the first is, where they differ."""
+
+    @property
+    def task(self) -> str:
+        """The task whose scores it has."""
+        return "classification"
+
+    def targets(self, generator: np.random.Generator, num_rows: int) -> Labels:
+        """Classes of rows, drawn by their shares."""
+        label_N: Labels = generator.choice(len(self.shares), num_rows, p=self.shares)
+        return label_N
+
+    def labels(self, label_N: Labels) -> Labels:
+        """Targets as scores take them."""
+        return label_N
+
+    def many_targets(self, generator: np.random.Generator) -> Labels:  # noqa: ARG002
+        """Classes of ``TRUTH_ROWS`` rows, in exact shares."""
+        count_C = np.round(TRUTH_ROWS * np.array(self.shares)).astype(int)
+        return np.repeat(np.arange(len(count_C)), count_C)
 
     def logits(
         self,
@@ -74,7 +93,66 @@ class Scenario:
         return first_SNC, second_SNC
 
 
-SCENARIOS = {
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Columns:
+    """Numbers or label sets, and the errors of two mechanisms.
+
+    The error of an output has a part of the row for both mechanisms, one for each, one
+    of the seed and noise. Numbers are ``y``, a chi-squared and a normal column; the
+    output is ``y + error``. A row has a label if a normal number is above its
+    threshold; its logit is that number minus the threshold plus the error.
+    """
+
+    task: str
+    shift: float = 0.15
+    """By how much the errors of the first are smaller, where they differ."""
+    own: float = 0.3
+    seed: float = 0.05
+    noise: float = 0.15
+    thresholds: tuple[float, ...] = (-0.5, 0.0, 1.0)
+
+    def targets(self, generator: np.random.Generator, num_rows: int) -> Floats:
+        """Numbers (N, 2), or the numbers behind labels (N, K)."""
+        if self.task == "regression":
+            skewed_N = generator.chisquare(4, num_rows)
+            return np.stack([skewed_N, generator.standard_normal(num_rows)], axis=1)
+        shared_N1 = generator.standard_normal((num_rows, 1))
+        shape = (num_rows, len(self.thresholds))
+        number_NK = (shared_N1 + generator.standard_normal(shape)) / 2**0.5
+        return number_NK - np.array(self.thresholds)
+
+    def labels(self, number_NK: Floats) -> NDArray[Any]:
+        """Targets as scores take them."""
+        return number_NK if self.task == "regression" else number_NK > 0
+
+    def many_targets(self, generator: np.random.Generator) -> Floats:
+        """The same for ``TRUTH_ROWS`` rows."""
+        return self.targets(generator, TRUTH_ROWS)
+
+    def logits(
+        self,
+        generator: np.random.Generator,
+        number_NK: Floats,
+        seed_ZS: Floats,
+        differ: bool,
+    ) -> tuple[Logits, Logits]:
+        """Of both, (S, N, K)."""
+        normal = generator.standard_normal
+        row_NK = 0.5 * normal(number_NK.shape)
+
+        def logits_of_one(seed_S: Floats, factor: float) -> Logits:
+            size_S = np.exp(self.seed * seed_S) * factor
+            error_NK = row_NK + self.own * normal(number_NK.shape)
+            noise_SNK = self.noise * normal((len(seed_S), *number_NK.shape))
+            error_SNK = size_S[:, None, None] * (error_NK + noise_SNK)
+            return (number_NK + error_SNK).astype(np.float32)
+
+        first_SNK = logits_of_one(seed_ZS[0], 1 - self.shift if differ else 1.0)
+        second_SNK = logits_of_one(seed_ZS[1], 1.0)
+        return first_SNK, second_SNK
+
+
+SCENARIOS: dict[str, Scenario | Columns] = {
     "four classes": Scenario(shares=(0.25,) * 4),
     "imbalanced": Scenario(shares=(0.8, 0.14, 0.04, 0.02)),
     "rare of two": Scenario(shares=(0.95, 0.05), strength=4.0),
@@ -84,6 +162,8 @@ SCENARIOS = {
         shares=(0.5, 0.3, 0.2), strength=7.0, own=0.3, shift=0.5
     ),
     "seeds matter": Scenario(shares=(0.6, 0.3, 0.1), seed=1.0, own=0.2),
+    "two numbers": Columns(task="regression"),
+    "three labels": Columns(task="multi-label", shift=0.3),
 }
 
 
@@ -92,6 +172,15 @@ def score_named(name: str) -> Score:
     """The score with this name."""
     score: Score = plugins.load(PACKAGE, name, kind="score")()
     return score
+
+
+def scores_of_task(task: str) -> tuple[str, ...]:
+    """The names of all scores of a task."""
+    names = plugins.names(PACKAGE)
+    return tuple(name for name in names if task in score_named(name).tasks)
+
+
+SCORES = scores_of_task("classification")
 
 
 def score_of_seeds(score: Score, answers_by_seed: list[Answers]) -> Scored | None:
@@ -121,12 +210,12 @@ def truth(name: str) -> dict[str, tuple[float, float]]:
     scenario = SCENARIOS[name]
     generator = np.random.default_rng([*name.encode()])
     quantile_S = ndtri((np.arange(TRUTH_SEEDS) + 0.5) / TRUTH_SEEDS)
-    count_C = np.round(TRUTH_ROWS * np.array(scenario.shares)).astype(int)
-    label_N = np.repeat(np.arange(len(count_C)), count_C)
-    sums = {score: np.zeros(2) for score in SCORES}
+    target_N: Any = scenario.many_targets(generator)
+    label_N = scenario.labels(target_N)
+    sums = {score: np.zeros(2) for score in scores_of_task(scenario.task)}
     for quantile in quantile_S:
         seed_ZS = np.full((2, 1), quantile)
-        first_SNC, second_SNC = scenario.logits(generator, label_N, seed_ZS, True)
+        first_SNC, second_SNC = scenario.logits(generator, target_N, seed_ZS, True)
         for score, sum_Z in sums.items():
             first = score_named(score).value(Answers(first_SNC[0], label_N))
             second = score_named(score).value(Answers(second_SNC[0], label_N))
@@ -184,14 +273,16 @@ def simulate(
     scenario = SCENARIOS[name]
     num_seeds, num_rows = size
     generator = np.random.default_rng([*name.encode(), *size, int(differ)])
-    rates = {score: Rates() for score in SCORES}
+    names = scores_of_task(scenario.task)
+    rates = {score: Rates() for score in names}
     for _ in range(repetitions):
-        label_N = generator.choice(len(scenario.shares), num_rows, p=scenario.shares)
+        target_N: Any = scenario.targets(generator, num_rows)
+        label_N = scenario.labels(target_N)
         seed_ZS = generator.standard_normal((2, num_seeds))
-        first_SNC, second_SNC = scenario.logits(generator, label_N, seed_ZS, differ)
+        first_SNC, second_SNC = scenario.logits(generator, target_N, seed_ZS, differ)
         first_answers = [Answers(logits_NC, label_N) for logits_NC in first_SNC]
         second_answers = [Answers(logits_NC, label_N) for logits_NC in second_SNC]
-        for name_of_score in SCORES:
+        for name_of_score in names:
             score = score_named(name_of_score)
             first = score_of_seeds(score, first_answers)
             second = score_of_seeds(score, second_answers)

@@ -1,0 +1,63 @@
+"""The nearest training rows vote.
+
+B batch, N training rows, K outputs.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from torch import Tensor
+
+from gaam_cache.common.errors import check_option
+from gaam_decoder.heads.frames.kept_rows import KeptRows, Values
+
+ALIASES = ("nearest-neighbours", "nearest-neighbors", "k-nearest-neighbours")
+
+
+class KNNHead(KeptRows):
+    """The mean target of the k nearest training rows; nothing is trained.
+
+    Formula: ``p = 1/k sum_i y_i`` over the k training rows i with the smallest
+    ``|z - z_i|``; y is 1 for the class or labels of a row and else 0, or its numbers.
+
+    z are the features, standardised on the training rows. Logits are ``log(p + 0.001)``
+    of classes, and ``log(p + 0.001) - log(1 - p + 0.001)`` of labels. The head keeps
+    every training row: 4 bytes a feature, in memory and in the run.
+
+    Args:
+        k: number of rows that vote; of fewer training rows, all.
+
+    Source: Cover and Hart 1967, "Nearest neighbor pattern classification"; 20 rows:
+    Caron et al. 2021, arXiv 2104.14294 (DINO), with votes of equal weight.
+    """
+
+    setting: ClassVar[str] = "k"
+
+    def __init__(
+        self, num_layers: int, hidden_size: int, num_classes: int, *, k: int = 20
+    ) -> None:
+        super().__init__(num_layers, hidden_size, num_classes)
+        check_option(k >= 1, "k", k, ">= 1")
+        self.k = k
+
+    @property
+    def candidates(self) -> Sequence[float]:
+        """The number that was asked for."""
+        return (float(self.k),)
+
+    @property
+    def chosen(self) -> Values:
+        """The number that was asked for."""
+        return (float(self.k),)
+
+    def choose(self, value: float) -> None:
+        """There is one value."""
+
+    def means(self, square_BN: Tensor, values: Values) -> list[Tensor]:
+        """Mean target of the nearest rows."""
+        most = square_BN.shape[1]
+        means = []
+        for value in values:
+            nearest_BM = square_BN.topk(min(int(value), most), largest=False).indices
+            means.append(self.value_NK[nearest_BM].mean(1))
+        return means
