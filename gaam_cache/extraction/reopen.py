@@ -54,7 +54,7 @@ def settings_of(plan: Plan) -> dict[str, object]:
         # before gaam 0.3 a limit took the first rows, and plans did not record the rule
         "limit_rule": reading.get("limit_rule", "first"),
         "odd_classes": [
-            name for name in plan.class_names if is_odd(name) or is_number(name)
+            name for name in plan.target_names if is_odd(name) or is_number(name)
         ],
         "max_length": identity.get("max_length"),
         "dtype": identity.get("dtype"),
