@@ -88,6 +88,7 @@ class MatrixArrays(LabelArrays):
                 expected=f"{self._num_columns:,}: {', '.join(self.target.names)}",
                 found=f"{array.dtype} {array.shape}",
                 where=array.where,
+                hint="give all splits the columns of the training rows, in their order",
             )
         return self.target.decode(self.target.check_matrix(values_NK, array.where))
 
@@ -153,6 +154,7 @@ def _read_matrix(array: Array, wanted_class: type[MatrixTarget]) -> NDArray[Any]
             expected=wanted_class.array_words,
             found=f"{array.dtype} {array.shape}",
             where=array.where,
+            hint="name another array with --labels, or another task with --task",
         )
     values: NDArray[Any] = array.read()
     if array.dtype == "bfloat16":

@@ -84,7 +84,7 @@ class ImportSummary:
         for name, choice in self.splits.items():
             lines.append(f"  {name:<12} {self.rows[name]:,} rows")
             for role, value in choice.items():
-                text = re.sub(r"[][{}']", "", str(value))
+                text = re.sub(r"[][{}']", "", str(_rounded(value)))
                 if text:
                     lines.append(f"    {role:<14} {brief(text, 200)}")
         lines.append(
@@ -94,6 +94,16 @@ class ImportSummary:
         )
         lines += [f"  not taken    {array}" for array in self.left]
         return visible("\n".join(lines), keep="\n")
+
+
+def _rounded(value: object) -> object:
+    """A value whose fractions are rounded to six decimals, for people."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: round(entry, 6) if isinstance(entry, float) else entry
+        for key, entry in value.items()
+    }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

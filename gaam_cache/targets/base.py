@@ -126,7 +126,7 @@ class Target(ABC):
         return columns.declared
 
     @classmethod
-    def claims_cell(cls, cell: object) -> bool:  # noqa: ARG003 most targets claim none
+    def claims_cell(cls, cell: object, columns: LabelColumns) -> bool:  # noqa: ARG003 most claim none
         """Whether a cell of a single label column can only be such a label."""
         return False
 
@@ -144,9 +144,8 @@ class MatrixTarget(Target):
     array_words: ClassVar[str]
     """What such a matrix is, for messages."""
 
-    @classmethod
     @abstractmethod
-    def check_matrix(cls, values_NK: NDArray[Any], where: str) -> NDArray[Any]:
+    def check_matrix(self, values_NK: NDArray[Any], where: str) -> NDArray[Any]:
         """The values in the stored type.
 
         Args:
@@ -156,6 +155,11 @@ class MatrixTarget(Target):
         Raises:
             DataError: a value cannot be stored; the message names its row.
         """
+
+    def place(self, index_of_bad: tuple[int, ...]) -> str:
+        """Row and column of a value, for messages."""
+        row, column = index_of_bad
+        return f"row {row + 1}, column '{self.names[column]}'"
 
     @classmethod
     def of_matrix(cls, num_columns: int, given_names: tuple[str, ...]) -> Self:
@@ -182,7 +186,7 @@ def check_names(names: Sequence[str], num_columns: int) -> None:
         "target names must be one for each column of the labels, distinct, none empty",
         expected=f"{num_columns:,} names",
         found=f"{len(names):,}: {', '.join(names)}",
-        hint="--set target-name=A,B,...; in Python target_names=(...)",
+        hint="--set target-name=NAME once for each column; in Python target_names=",
     )
 
 

@@ -158,29 +158,29 @@ class LabelSets(MatrixTarget):
         return columns.declared
 
     @classmethod
-    def claims_cell(cls, cell: object) -> bool:
-        """A list of texts, or its JSON."""
+    def claims_cell(cls, cell: object, columns: LabelColumns) -> bool:
+        """A list of texts, or its JSON; or a list of numbers of declared labels."""
         entries = _parse_list(cell) if isinstance(cell, str) else cell
         if not isinstance(entries, list | tuple):
             return False
-        return all(isinstance(entry, str) for entry in entries)
+        types = str if columns.declared is None else (str, int)
+        return all(isinstance(entry, types) for entry in entries)
 
     @classmethod
     def claims_array(cls, dtype: str, num_axes: int) -> bool:
         """Truth values, several a row."""
         return dtype == "bool" and num_axes == 2
 
-    @classmethod
-    def check_matrix(cls, values_NK: NDArray[Any], where: str) -> NDArray[np.uint8]:
+    def check_matrix(self, values_NK: NDArray[Any], where: str) -> NDArray[np.uint8]:
         """The numbers as uint8; DataError for a number that is neither 0 nor 1."""
         is_bad_NK = (values_NK != 0) & (values_NK != 1)
         if is_bad_NK.any():
-            row, column = np.argwhere(is_bad_NK)[0].tolist()
+            index = tuple(np.argwhere(is_bad_NK)[0].tolist())
             raise DataError(
                 "a label is neither 0 nor 1",
                 expected="0 or 1 for every row and label (multi-label)",
-                found=str(values_NK[row, column]),
-                where=f"{where}, row {row + 1}, column {column}",
+                found=str(values_NK[index]),
+                where=f"{where}, {self.place(index)}",
                 hint="numbers are for --task regression",
             )
         return values_NK.astype(np.uint8)

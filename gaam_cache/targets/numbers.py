@@ -113,18 +113,17 @@ class Numbers(MatrixTarget):
         """Floating-point numbers, one or several a row."""
         return dtype.startswith(("float", "bfloat")) and num_axes in (1, 2)
 
-    @classmethod
-    def check_matrix(cls, values_NK: NDArray[Any], where: str) -> NDArray[np.float32]:
+    def check_matrix(self, values_NK: NDArray[Any], where: str) -> NDArray[np.float32]:
         """The numbers in float32; DataError for NaN, infinity and what is too large."""
         # a comparison with NaN is false
         is_bad_NK = ~(np.abs(values_NK.astype(np.float64)) <= LARGEST)
         if is_bad_NK.any():
-            row, column = np.argwhere(is_bad_NK)[0].tolist()
+            index = tuple(np.argwhere(is_bad_NK)[0].tolist())
             raise DataError(
                 "a label is not a finite number",
                 expected=EXPECTED,
-                found=str(values_NK[row, column]),
-                where=f"{where}, row {row + 1}, column {column}",
+                found=str(values_NK[index]),
+                where=f"{where}, {self.place(index)}",
                 hint="correct or remove the row",
             )
         return values_NK.astype(np.float32)
@@ -134,7 +133,16 @@ def _to_json(value_K: NDArray[np.float32]) -> str:
     """A JSON array of numbers, each with the shortest digits that float32 needs."""
     # -0.0 and 0.0 are one number
     positive_zero_K = value_K + np.float32(0)
-    return f"[{','.join(map(str, positive_zero_K))}]"
+    return f"[{','.join(map(_shortest, positive_zero_K))}]"
+
+
+def _shortest(value: np.float32) -> str:
+    """The shortest digits that float32 rounds to this number, as Python writes them.
+
+    The text is hashed. Versions of NumPy agree about the digits, but one writes
+    16777216.0 and another 1.6777216e+07.
+    """
+    return repr(float(np.format_float_scientific(value, unique=True)))
 
 
 def _number_of(cell: object, column: str) -> float:

@@ -83,5 +83,5 @@ class LabelReader:
             return
         self._target_class = target_class(CLASSIFICATION)
         for known_class in target_classes().values():
-            if known_class.claims_cell(cell):
+            if known_class.claims_cell(cell, self.columns):
                 self._target_class = known_class
