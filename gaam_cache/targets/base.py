@@ -126,12 +126,12 @@ class Target(ABC):
         return columns.declared
 
     @classmethod
-    def claims_cell(cls, cell: object, columns: LabelColumns) -> bool:  # noqa: ARG003 most claim none
+    def claims_cell(cls, cell: object, columns: LabelColumns) -> bool:  # noqa: ARG003
         """Whether a cell of a single label column can only be such a label."""
         return False
 
     @classmethod
-    def claims_array(cls, dtype: str, num_axes: int) -> bool:  # noqa: ARG003 the same
+    def claims_array(cls, dtype: str, num_axes: int) -> bool:  # noqa: ARG003
         """Whether an array of this type can only be such labels."""
         return False
 
