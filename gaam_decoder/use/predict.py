@@ -38,7 +38,6 @@ from gaam_cache.store.plan import (
     differences,
 )
 from gaam_cache.store.reader import open_cache
-from gaam_cache.targets.classes import Classes
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import (
     CHUNK_ROWS,
@@ -587,7 +586,7 @@ def _rows_of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
     columns: dict[str, Any] = {"row": range(len(split))}
     columns |= {name: split.column(name) for name in cache.columns}
     if split.labelled:
-        columns["label"] = Classes(split.class_names).decode(split.labels)
+        columns["label"] = split.target.decode(split.labels)
 
     def chunks() -> Iterator[tuple[Records, slice]]:
         for start in range(0, len(split), CHUNK_ROWS):

@@ -135,7 +135,7 @@ class RowProblems:
         ]
         return DataError(
             f"'{self._split}' has no labels",
-            expected="a class for each of its rows, or --set unlabelled for the split",
+            expected="a label for each of its rows, or --set unlabelled for the split",
             found=f"of {num_rows:,} rows: {', '.join(bad_labels)}",
             where=f"{self.origin}, {first_location}",
             hint=self._no_labels_hint(),
@@ -151,7 +151,7 @@ class RowProblems:
         training_split = "train" if "train" in splits else splits[0]
         if self._split == training_split or self._config.test_fraction is not None:
             return (
-                "--label-column names the column of the classes; rows without classes "
+                "--label-column names the column of the labels; rows without labels "
                 "are for gaam predict"
             )
         remaining = [f"--split {name}" for name in splits if name != self._split]
