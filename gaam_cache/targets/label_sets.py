@@ -163,7 +163,9 @@ class LabelSets(MatrixTarget):
         entries = _parse_list(cell) if isinstance(cell, str) else cell
         if not isinstance(entries, list | tuple):
             return False
-        types = str if columns.declared is None else (str, int)
+        types: tuple[type, ...] = (str,)
+        if columns.declared is not None:
+            types = (str, int)
         return all(isinstance(entry, types) for entry in entries)
 
     @classmethod
