@@ -474,7 +474,7 @@ def _rows_of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Ro
     has_objects = kind_of(path) in JSON_OBJECTS
 
     def chunks() -> Iterator[tuple[Records, LocatedRows]]:
-        input_columns = choose_columns(table, reading, None, str(path))
+        input_columns = choose_columns(table, reading, (), str(path))
         columns = input_columns
         if not has_objects:
             columns = input_columns._replace(kept=tuple(table.names))
