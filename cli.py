@@ -289,7 +289,10 @@ def extract(
     text_columns: list[str] = extract_option(
         "text_columns", metavar="NAME", panel=DATA
     ),
-    label_column: str = extract_option("label_column", metavar="NAME", panel=DATA),
+    label_column: list[str] = extract_option(
+        "label_column", metavar="NAME", panel=DATA
+    ),
+    task: str = extract_option("task", metavar="NAME", panel=DATA),
     file_column: str | None = extract_option("file_column", metavar="NAME", panel=DATA),
     keep_columns: list[str] = extract_option(
         "keep_columns", metavar="NAME", panel=DATA
@@ -645,6 +648,7 @@ def import_(
     out: Path = import_option("out", "--out", "-o", metavar="FOLDER"),
     arrays: list[str] = import_option("arrays", metavar="SPLIT=NAME"),
     labels: list[str] = import_option("labels", metavar="SPLIT=NAME"),
+    task: str = import_option("task", metavar="NAME"),
     storage_dtype: str | None = import_option("storage_dtype", metavar="TYPE"),
     sets: Sets = None,
     dry_run: Annotated[

@@ -31,6 +31,8 @@ DEFAULT_DATASET = "news-sample"
 ENGINES = "gaam_cache.workers.engines"
 IMPORTED = "imported"
 """Kind of the encoder in the plan of a cache of imported states."""
+AUTO = "auto"
+"""The task that the labels themselves decide."""
 SHARD_ROWS = 2048
 """Most rows of a shard by default."""
 CPU_BATCH_TOKENS = 2048  # more is slower on a CPU: the activations leave its cache
@@ -253,7 +255,23 @@ class ExtractConfig(WorkerConfig):
         shown_default="text",
         flag="--text-column",
     )
-    label_column: str = option("label", "Column of the class.")
+    label_column: tuple[str, ...] = option(
+        ("label",),
+        "Column of the class; several of numbers, or of 0 and 1 for every label.",
+    )
+    task: Literal["auto", "classification", "regression", "multi-label"] = option(
+        AUTO,
+        "What the labels are: classes, numbers or sets of labels. auto: words and "
+        "whole numbers are classes, lists are sets.",
+        recorded="dataset",
+    )
+    label_separator: str | None = key(
+        None,
+        "Separator of the labels in a text, for sets of labels.",
+        shown_default="JSON lists",
+        unchecked=True,
+        recorded="dataset",
+    )
     file_column: str | None = option(
         None,
         "Column of sounds or pictures.",
@@ -451,6 +469,7 @@ class ExtractConfig(WorkerConfig):
         yield from self._rules_of_numbers()
         yield from self._rules_of_words()
         yield from self._rules_of_names()
+        yield from self._rules_of_labels()
         yield from self._rules_of_layers()
         yield from self._rules_of_device_map()
         yield from self._rules_of_splits()
@@ -532,6 +551,37 @@ class ExtractConfig(WorkerConfig):
             holds=all(map(COLUMN_PATTERN.fullmatch, self.keep_columns)),
             problem="becomes the name of an array: rename the column in the data",
             expected=EXPECTED_COLUMN_NAME,
+        )
+
+    def _rules_of_labels(self) -> Iterator[Rule]:
+        """Several label columns, and a separator, are for the tasks that have them."""
+        columns = self.label_column
+        yield setting_rule(
+            "label_column",
+            holds=len(set(columns)) == len(columns),
+            problem="names a column twice",
+            expected="every column once",
+        )
+        yield setting_rule(
+            "label_column",
+            "task",
+            holds=len(columns) == 1 or self.task in ("regression", "multi-label"),
+            problem="names several columns",
+            expected="--task regression (numbers) or --task multi-label (0 and 1)",
+        )
+        yield setting_rule(
+            "label_separator",
+            "task",
+            holds=self.label_separator is None
+            or (self.task == "multi-label" and len(columns) == 1),
+            problem="separates the labels of one column",
+            expected="--task multi-label, and one --label-column",
+        )
+        yield setting_rule(
+            "label_separator",
+            holds=self.label_separator != "",
+            problem="is empty",
+            expected="one or several characters, such as ;",
         )
 
     def _rules_of_layers(self) -> Iterator[Rule]:
@@ -713,8 +763,14 @@ class ImportConfig:
     )
     labels: tuple[str, ...] = option(
         (),
-        "Labels of a split: whole numbers from 0, or strings; repeatable.",
+        "Labels of a split: whole numbers from 0, or strings; fractions, or 0 and 1 "
+        "for every label; repeatable.",
         parse=parse_words,
+    )
+    task: Literal["auto", "classification", "regression", "multi-label"] = option(
+        AUTO,
+        "What the labels are: classes, numbers or sets of labels. auto: fractions are "
+        "numbers, several truth values a row are sets.",
     )
     # what the arrays mean
     axes: Literal["nld", "lnd", "nd"] | None = key(
@@ -726,6 +782,13 @@ class ImportConfig:
         (),
         "Names of the classes in order, where labels are numbers.",
         flag="--class-name",
+        parse=parse_words,
+    )
+    target_names: tuple[str, ...] = key(
+        (),
+        "Names of the columns of the labels in order: of numbers, or of 0 and 1.",
+        shown_default="0, 1, 2 and so on",
+        flag="--target-name",
         parse=parse_words,
     )
     keep_columns: tuple[str, ...] = key(
@@ -768,6 +831,13 @@ class ImportConfig:
 
     def _rules(self) -> Iterator[Rule]:
         """The names of kept columns and of the pooling must suit names of arrays."""
+        yield setting_rule(
+            "target_names",
+            "class_names",
+            holds=not (self.target_names and self.class_names),
+            problem="and class-name exclude each other",
+            expected="class-name of classes, target-name of numbers and sets of labels",
+        )
         yield setting_rule(
             "keep_columns",
             holds=all(map(COLUMN_PATTERN.fullmatch, self.keep_columns)),

@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from gaam_cache.common.errors import CacheError, OutOfReachError
 from gaam_cache.common.messages import excerpt, visible, visible_values
 from gaam_cache.common.paths import absolute_path
@@ -15,6 +13,7 @@ from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, read_plan
 from gaam_cache.store.reader import Split
 from gaam_cache.store.shard import missing_shards, read_receipt
+from gaam_cache.targets.base import CLASSIFICATION
 from gaam_cache.workers.leases import LEASE_FOLDER, Holding, holdings
 
 # Workers, and faults of a kind, that are listed for people.
@@ -73,7 +72,10 @@ class SplitInspection:
     labelled: bool | None = None  # whether the rows have labels
     truncated_rows: int | None = None  # rows that were cut at the maximum length
     bytes: int | None = None
-    rows_per_class: dict[str, int] | None = None  # all 0 if the rows have no labels
+    rows_per_class: dict[str, int] | None = None
+    """Rows of every class, all 0 without labels; None for another task."""
+    target_figures: dict[str, Any] | None = None
+    """Figures of numbers or of sets of labels, where classes would be counted."""
     mean_tokens: float | None = None
 
     def to_dict(self) -> dict[str, object]:
@@ -89,10 +91,11 @@ class SplitInspection:
             return text
         if not self.labelled:
             text += " without labels"
-        # classes and tokens are counted together, or not at all
-        if self.rows_per_class is not None:
-            if self.labelled:
-                text += f" ({_classes_in_words(self.rows_per_class)})"
+        if self.rows_per_class is not None and self.labelled:
+            text += f" ({_classes_in_words(self.rows_per_class)})"
+        if self.target_figures is not None:
+            text += f" ({_figures_in_words(self.target_figures)})"
+        if self.mean_tokens is not None:
             text += f", {self.mean_tokens} tokens on average"
         megabytes = self.bytes / 1e6
         return text + f", {self.truncated_rows:,} truncated, {megabytes:,.1f} MB"
@@ -104,6 +107,26 @@ def _classes_in_words(rows_per_class: dict[str, int]) -> str:
     if len(classes) > MOST_CLASSES:
         classes = [*classes[:MOST_CLASSES], "..."]
     return ", ".join(classes)
+
+
+def _figures_in_words(figures: dict[str, Any]) -> str:
+    """Figures of labels: '120 rows with a, 30 with b' or 'mean of x 2.98'."""
+    texts = []
+    for key, value in figures.items():
+        noun = key.replace("_", " ")
+        if not isinstance(value, dict):
+            texts.append(f"{noun} {value:,}")
+            continue
+        entries = [
+            f"{visible(name)} {number:,}"
+            if isinstance(number, int)
+            else f"{visible(name)} {number:.4g}"
+            for name, number in value.items()
+        ]
+        if len(entries) > MOST_CLASSES:
+            entries = [*entries[:MOST_CLASSES], "..."]
+        texts.append(f"{noun}: {', '.join(entries)}")
+    return "; ".join(texts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -315,15 +338,12 @@ def _inspect_existing_split(
 ) -> SplitInspection:
     """Describe a split whose shards all exist.
 
-    Classes and tokens are counted only in a complete cache, and if the split is not too
+    Labels and tokens are counted only in a complete cache, and if the split is not too
     large.
     """
-    rows_per_class = mean_tokens = None
+    rows_per_class = target_figures = mean_tokens = None
     if not has_missing_shards and split.nbytes <= COUNTED_BYTES:
-        # without labels every class has 0 rows
-        labels = split.labels if split.labelled else np.zeros(0, np.int64)
-        counts = np.bincount(labels, minlength=len(split.class_names)).tolist()
-        rows_per_class = dict(zip(split.class_names, counts, strict=True))
+        rows_per_class, target_figures = _label_figures(split)
         mean_tokens = round(float(split.num_tokens.mean()), 1)
     return SplitInspection(
         rows=len(split),
@@ -331,8 +351,22 @@ def _inspect_existing_split(
         truncated_rows=split.truncated,
         bytes=split.nbytes,
         rows_per_class=rows_per_class,
+        target_figures=target_figures,
         mean_tokens=mean_tokens,
     )
+
+
+def _label_figures(
+    split: Split,
+) -> tuple[dict[str, int] | None, dict[str, Any] | None]:
+    """The rows of every class; or the figures of other labels, if there are labels."""
+    if split.task != CLASSIFICATION:
+        figures = split.target.summary(split.labels) if split.labelled else None
+        return None, figures
+    # no row of a split without labels is of a class
+    labels = split.labels if split.labelled else split.labels[:0]
+    counts: dict[str, int] = split.target.summary(labels)["rows_per_class"]
+    return counts, None
 
 
 def _plan_to_dict(plan: Plan, splits: Mapping[str, object]) -> dict[str, Any]:
@@ -364,7 +398,9 @@ def _plan_to_dict(plan: Plan, splits: Mapping[str, object]) -> dict[str, Any]:
         "hidden_size": plan.hidden_size,
         "pooling": plan.pooling,
         "storage_dtype": plan.storage_dtype,
+        "task": plan.task,
         "class_names": plan.class_names,
+        "target_names": plan.target_names,
         "created_with": plan.created_with,
     }
 
@@ -385,6 +421,11 @@ def _plan_in_words(plan: dict[str, Any]) -> list[tuple[str, str]]:
     else:
         encoder += ", computed elsewhere"
 
+    task = ""
+    if plan["task"] != CLASSIFICATION:
+        names = [visible(name) for name in plan["target_names"][:MOST_CLASSES]]
+        more = ", ..." if len(plan["target_names"]) > MOST_CLASSES else ""
+        task = f"{plan['task']}: {', '.join(names)}{more}"
     # labels are described only if they were planted: a known teacher drew them
     labels = ""
     if plan["planted"]:
@@ -400,6 +441,7 @@ def _plan_in_words(plan: dict[str, Any]) -> list[tuple[str, str]]:
         ("states", _states_in_words(plan)),
         ("fingerprint", short_digest(plan["fingerprint"])),
         ("prompt", excerpt(plan["prompt"]) if plan["prompt"] else ""),
+        ("task", task),
         ("labels", labels),
         ("columns", ", ".join(plan["columns"])),
     ]

@@ -30,11 +30,12 @@ from gaam_cache.sources.rows.checks import (
 from gaam_cache.store.dtypes import pack_strings, utf8_width
 from gaam_cache.store.files import fingerprint, hash_parts
 from gaam_cache.store.plan import (
-    FORMAT_VERSION,
     LIBRARIES,
     Plan,
     ShardSpec,
     rows_per_shard,
+    target_fields,
+    version_of_target,
 )
 from gaam_cache.store.records import DatasetRecord, EncoderRecord
 from gaam_cache.store.shard import (
@@ -44,7 +45,7 @@ from gaam_cache.store.shard import (
     read_receipt,
     receipt_path,
 )
-from gaam_cache.targets.classes import Classes, class_order
+from gaam_cache.targets.base import Target, target_class
 
 MAX_LISTED_CLASSES = 20  # class names that a message lists
 
@@ -53,7 +54,7 @@ class CheckedRows(NamedTuple):
     """The rows of all splits, read and checked."""
 
     rows: dict[str, Rows]  # by split
-    class_names: tuple[str, ...]
+    target: Target
     content: dict[str, str]  # split -> hash of its rows and labels
     shared_texts: dict[str, dict[str, int]]
     """Split -> split -> number of rows of the first whose text the second has, too."""
@@ -66,6 +67,7 @@ class Job(NamedTuple):
 
     config: ExtractConfig
     rows: dict[str, Rows]  # by split
+    target: Target
     encoder: Encoder
     fields: dict[str, Any]  # what the fingerprint of its cache covers
     dataset: DatasetRecord  # how to read the same rows again, from any folder
@@ -102,7 +104,7 @@ def prepare_job(
     warn(encoder.notices())
     fields = plan_fields(
         rows,
-        checked.class_names,
+        checked.target,
         checked.content,
         encoder.identity(),
         config.storage_dtype,
@@ -110,6 +112,7 @@ def prepare_job(
     return Job(
         config=config,
         rows=rows,
+        target=checked.target,
         encoder=encoder,
         fields=fields,
         dataset=_dataset_record(config, checked),
@@ -120,7 +123,7 @@ def _dataset_record(config: ExtractConfig, checked: CheckedRows) -> DatasetRecor
     """What a plan records of the data set."""
     settings: dict[str, object] = {
         "text_columns": list(config.text_columns),
-        "label_column": config.label_column,
+        "label_column": _label_column(config),
         "limit": config.limit,
         **recorded_settings(config, "dataset"),
     }
@@ -150,12 +153,12 @@ def read_rows(
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
     _check_kinds(rows)
-    class_names = _class_names(rows, config)
+    target = _target(rows, config)
     groups = list(repeated_texts(rows, report))
-    warn(check_rows(rows, class_names, groups, known=config.odd_classes))
+    warn(check_rows(rows, target, groups, known=config.odd_classes))
     return CheckedRows(
         rows=rows,
-        class_names=class_names,
+        target=target,
         content=content_of(rows, report),
         shared_texts=shared_texts(groups),
         equal_rows=equal_rows(groups),
@@ -191,7 +194,7 @@ def content_of(
 
 def plan_fields(
     rows: Mapping[str, Rows],
-    class_names: tuple[str, ...],
+    target: Target,
     content: dict[str, str],
     identity: Mapping[str, object],
     storage_dtype: str,
@@ -200,16 +203,16 @@ def plan_fields(
 
     Args:
         rows: of every split.
-        class_names: in the order of their numbers.
+        target: what is predicted.
         content: split -> hash of its rows and labels.
         identity: everything of the encoder that decides the numbers.
         storage_dtype: type to which states are rounded.
     """
     fields = {
-        "format_version": FORMAT_VERSION,
+        "format_version": version_of_target(target),
         "encoder": identity,
         "storage_dtype": storage_dtype,
-        "class_names": list(class_names),
+        **target_fields(target),
         "rows": {split: len(split_rows) for split, split_rows in rows.items()},
         "content": content,
     }
@@ -242,6 +245,7 @@ def new_plan(
     fields: dict[str, Any],
     rows: Mapping[str, Rows],
     *,
+    target: Target,
     encoder: EncoderRecord,
     dataset: DatasetRecord,
     num_layers: int,
@@ -254,6 +258,7 @@ def new_plan(
     Args:
         fields: what the fingerprint covers, from ``plan_fields``.
         rows: of every split.
+        target: what is predicted.
         encoder: what the plan records of the encoder.
         dataset: what the plan records of the data set.
         num_layers: layers of the states.
@@ -275,7 +280,7 @@ def new_plan(
         hidden_size=hidden_size,
         pooling=tuple(fields["encoder"]["pooling"]),
         storage_dtype=fields["storage_dtype"],
-        class_names=tuple(fields["class_names"]),
+        target=target,
         rows=fields["rows"],
         columns=column_widths,
         unlabelled=tuple(fields.get("unlabelled", ())),
@@ -307,6 +312,7 @@ def make_plan(job: Job) -> Plan:
     return new_plan(
         covered_fields(job.fields, encoder),
         job.rows,
+        target=job.target,
         encoder=encoder_record,
         dataset=job.dataset,
         num_layers=encoder.num_layers,
@@ -333,39 +339,49 @@ def _local_path(name: str) -> str | None:
     return str(path.absolute()) if path.exists() else None
 
 
-def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...]:
-    """Names of the classes, in the order of their numbers.
+def _label_column(config: ExtractConfig) -> str | list[str]:
+    """The label column as a plan records it; a list where there are several."""
+    if len(config.label_column) == 1:
+        return config.label_column[0]
+    return list(config.label_column)
 
-    They are the classes that the source declares, else those of the labels in the split
-    'train', or in the first split if there is no 'train'.
+
+def _target(rows: dict[str, Rows], config: ExtractConfig) -> Target:
+    """What is predicted: the names that the source declares, else those of the labels.
+
+    The labels in the split 'train' decide, or those in the first split if there is no
+    'train'.
 
     Raises:
-        DataError: another split has a class that these rows lack.
+        DataError: another split has another kind of labels, or a name that these rows
+            lack.
     """
     # a decoder can predict only the classes of its training rows
     reference_split = next(iter(rows))
     if "train" in rows:
         reference_split = "train"
-    class_names = rows[reference_split].class_names
-    if not class_names:
-        class_names = class_order(set(rows[reference_split].labels))
-    classes = Classes(class_names)
-
+    reference_rows = rows[reference_split]
+    target = target_class(reference_rows.task).of(
+        reference_rows.labels, reference_rows.class_names
+    )
     for split, split_rows in rows.items():
         # rows without labels have no class
         if not split_rows.labelled:
             continue
-        unknown_labels = classes.unknown(split_rows.labels)
+        if split_rows.task != reference_rows.task:
+            raise DataError(
+                "splits have labels of several kinds",
+                expected=f"{reference_rows.task}, as in '{reference_split}'",
+                found=f"{split_rows.task} in '{split}'",
+                where=split_rows.origin,
+                hint="--task says what the labels of all splits are",
+            )
+        unknown_labels = target.unknown(split_rows.labels)
         if unknown_labels:
             raise _unknown_label_error(
-                min(unknown_labels),
-                split,
-                split_rows,
-                reference_split,
-                class_names,
-                config,
+                min(unknown_labels), split, split_rows, reference_split, target, config
             )
-    return class_names
+    return target
 
 
 def _unknown_label_error(
@@ -373,7 +389,7 @@ def _unknown_label_error(
     split: str,
     rows: Rows,
     reference_split: str,
-    class_names: Sequence[str],
+    target: Target,
     config: ExtractConfig,
 ) -> DataError:
     """The error for a label that the reference split lacks.
@@ -383,9 +399,10 @@ def _unknown_label_error(
         split: name of the split that has the label.
         rows: of this split.
         reference_split: name of the split whose labels are the classes.
-        class_names: names of these classes.
+        target: what these labels make.
         config: the extraction.
     """
+    class_names = target.names
     shown_names = ", ".join(
         shortened(name) for name in class_names[:MAX_LISTED_CLASSES]
     )
@@ -399,11 +416,16 @@ def _unknown_label_error(
         remedy = f"raise --limit: {limit:,} rows hold at most so many classes"
     elif limit is not None and config.limit_rule == "first":
         remedy += f" (only the first {limit:,} rows of each split are read)"
+    row = next(
+        row
+        for row, row_label in enumerate(rows.labels)
+        if label in target.unknown([row_label])
+    )
     return DataError(
         f"the label {excerpt(label)} occurs in '{split}' but not in "
         f"'{reference_split}'",
         expected=f"one of: {shown_names}",
-        where=f"{rows.origin}, row {rows.labels.index(label) + 1}",
+        where=f"{rows.origin}, row {row + 1}",
         hint=remedy,
     )
 

@@ -56,7 +56,7 @@ def settings_of(plan: Plan) -> dict[str, object]:
         "limit_rule": reading.get("limit_rule", "first"),
         # class names that an extraction refuses unless the user has accepted them
         "odd_classes": [
-            name for name in plan.class_names if is_odd(name) or is_number(name)
+            name for name in plan.target_names if is_odd(name) or is_number(name)
         ],
         "max_length": identity.get("max_length"),
         "dtype": identity.get("dtype"),

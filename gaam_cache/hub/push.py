@@ -186,7 +186,7 @@ def card(plan: Plan) -> str:
     data_files = [
         {"split": split, "path": f"shards/{split}-*.h5"} for split in plan.rows
     ]
-    class_names = plan.class_names[:MOST_CLASSES]
+    target_names = plan.target_names[:MOST_CLASSES]
     cache_card = Card(
         kind="dataset",
         metadata={
@@ -198,18 +198,28 @@ def card(plan: Plan) -> str:
         title=f"States of {plain(brief(plan.dataset_label))}",
         summary=SUMMARY.format(rows=NOUNS.get(plan.kind, "rows")),
         facts=_fact_lines(plan),
-        classes_title=(
-            f"{len(plan.class_names):,} classes; a label is the number of one, from 0 "
-            "(all are in `cache.json`):"
-        ),
+        classes_title=_targets_title(plan),
         classes=[
-            f"{number}. {plain(brief(name))}" for number, name in enumerate(class_names)
+            f"{number}. {plain(brief(name))}"
+            for number, name in enumerate(target_names)
         ],
         usage=USAGE.format(split=next(iter(plan.rows))),
         limits=_limitation_lines(plan),
         licences=("the data", "the encoder"),
     )
     return cache_card.to_markdown()
+
+
+def _targets_title(plan: Plan) -> str:
+    """The line of a card above the names of the classes, numbers or labels."""
+    meanings = {
+        "classes": "classes; a label is the number of one, from 0",
+        "numbers": "columns of numbers (regression); a label is a row of them",
+        "label-sets": "labels; a row has a 0 or 1 for each (multi-label)",
+    }
+    target = plan.target
+    meaning = meanings.get(target.kind, f"targets of the task {target.task}")
+    return f"{len(target.names):,} {meaning} (all are in `cache.json`):"
 
 
 def _fact_lines(plan: Plan) -> list[str]:

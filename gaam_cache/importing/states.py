@@ -5,7 +5,6 @@ Shapes: N rows, L layers, D features; n rows of one shard.
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -26,12 +25,12 @@ from gaam_cache.extraction.reopen import settings_of_import
 from gaam_cache.importing.arrays import (
     LABELS,
     STATES,
-    STRINGS,
     Array,
     Roles,
     choose_arrays,
     open_file,
 )
+from gaam_cache.importing.labels import LabelArrays, read_target
 from gaam_cache.sources.base import Rows
 from gaam_cache.sources.rows import checks as row_checks
 from gaam_cache.store import dtypes
@@ -45,12 +44,7 @@ from gaam_cache.store.shard import (
     write_shard,
 )
 from gaam_cache.store.spread import FEWEST_ROWS, Spread, SpreadSums
-from gaam_cache.targets.classes import (
-    NO_LABEL,
-    names_of_array,
-    refuse_fractions,
-    refuse_quantities,
-)
+from gaam_cache.targets.base import CLASSIFICATION, NO_LABEL, Target
 
 IMPORTABLE_DTYPES = (*dtypes.ITEM_BYTES, "float64")
 EXPECTED_COLUMN_VALUES = (
@@ -90,7 +84,7 @@ class ImportSummary:
         for name, choice in self.splits.items():
             lines.append(f"  {name:<12} {self.rows[name]:,} rows")
             for role, value in choice.items():
-                text = re.sub(r"[][{}']", "", str(value))
+                text = re.sub(r"[][{}']", "", str(_rounded(value)))
                 if text:
                     lines.append(f"    {role:<14} {brief(text, 200)}")
         lines.append(
@@ -100,6 +94,16 @@ class ImportSummary:
         )
         lines += [f"  not taken    {array}" for array in self.left]
         return visible("\n".join(lines), keep="\n")
+
+
+def _rounded(value: object) -> object:
+    """A value whose fractions are rounded to six decimals, for people."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: round(entry, 6) if isinstance(entry, float) else entry
+        for key, entry in value.items()
+    }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +134,7 @@ class ImportedRows(Rows):
         split: str,
         roles: Roles,
         axes: str | None,
-        class_by_label: Mapping[Any, str],
+        label_arrays: LabelArrays,
     ) -> Self:
         """The rows of a split; the values of the states are not read yet.
 
@@ -138,16 +142,16 @@ class ImportedRows(Rows):
             split: name of the split.
             roles: role -> arrays of the split.
             axes: the axes of the states; None if no option says them.
-            class_by_label: label -> name of its class.
+            label_arrays: reads the labels.
 
         Raises:
-            DataError: a label has no class, or the arrays do not fit together.
+            DataError: a label is unusable, or the arrays do not fit together.
         """
         state_arrays = roles[STATES]
         first_array = state_arrays[0]
         labels = None
         if LABELS in roles:
-            labels = _read_labels(split, roles[LABELS][0], class_by_label)
+            labels = label_arrays.read(split, roles[LABELS][0])
         usual_axes = "nld" if len(first_array.shape) == 3 else "nd"
         known_axes = axes or usual_axes
         _check_shapes(
@@ -177,6 +181,7 @@ class ImportedRows(Rows):
             class_names=None,
             origin=origin,
             kept=kept,
+            task=label_arrays.target.task,
             labelled=labels is not None,
             arrays=state_arrays,
             axes=known_axes,
@@ -271,17 +276,6 @@ class ImportedRows(Rows):
             where=f"{array.where}, {place}",
             hint="of a finite value: --storage-dtype bfloat16 or float32",
         )
-
-
-def _read_labels(
-    split: str, array: Array, class_by_label: Mapping[Any, str]
-) -> list[str]:
-    """The class of every row of a split; DataError for a label without a class."""
-    expected = brief(f"one of {', '.join(map(repr, class_by_label))}", 200)
-    labels = array.values(
-        f"labels of '{split}'", None, class_by_label.__contains__, expected
-    )
-    return [class_by_label[label] for label in labels]
 
 
 def _read_column(array: Array, num_rows: int) -> list[str]:
@@ -424,21 +418,22 @@ def write(
     Shape:
         states: (N, L, D); or a list of L arrays (N, D), one for each layer; or (N, D),
             which is one layer; or (L, N, D) with ``axes="lnd"``.
-        labels: (N,).
+        labels: (N,); of several numbers, or of 0 and 1 for every label, (N, K).
 
     Args:
         out: folder of the cache.
         splits: name -> states and labels. States are float16, bfloat16, float32 or
             float64, of NumPy, torch or h5py. Labels are whole numbers from 0, or
-            strings; None for a split without labels, to predict on.
+            strings (classification); fractions (regression); truth values, or 0 and 1
+            with ``task="multi-label"``; None for a split without labels, to predict on.
         columns: name of a kept column -> split -> a string for every row.
         planted: for labels that ``gaam plant`` drew, two mappings of JSON values with
             fractions as text. The first says what decides the labels, and the
             fingerprint covers it. The second describes the teacher that drew them.
         progress: called with (rows done, rows in all, current work).
-        settings: of ``ImportConfig``: ``class_names``, ``axes``, ``storage_dtype``,
-            ``shard_rows``, and the names for reports: ``encoder_name``,
-            ``dataset_name``, ``pool``.
+        settings: of ``ImportConfig``: ``task``, ``class_names``, ``target_names``,
+            ``axes``, ``storage_dtype``, ``shard_rows``, and the names for reports:
+            ``encoder_name``, ``dataset_name``, ``pool``.
 
     Raises:
         ConfigError: an argument is wrong, or the folder holds another cache.
@@ -532,24 +527,22 @@ def _make_cache(
             expected="names that every file system tells apart",
             found=", ".join(roles_by_split),
         )
-    class_names, class_by_label = _read_classes(roles_by_split, config.class_names)
+    label_arrays = read_target(roles_by_split, config)
+    target = label_arrays.target
     rows = {
-        split: ImportedRows.from_arrays(split, roles, config.axes, class_by_label)
+        split: ImportedRows.from_arrays(split, roles, config.axes, label_arrays)
         for split, roles in roles_by_split.items()
     }
     _check_equal_sizes(rows)
     dataset = _dataset_record(config, rows, imported, planted)
-    plan = _new_plan(config, rows, class_names, dataset, fingerprint_extras)
+    plan = _new_plan(config, rows, target, dataset, fingerprint_extras)
     shards_made = 0
     if report is not None:
         plan = _finish_plan(config, plan, rows, report)
         shards_made = _write_shards(config, plan, rows, report)
 
     splits = {
-        split: {
-            "rows_per_class": _rows_per_class(split_rows, class_names),
-            **split_rows.array_names,
-        }
+        split: {**_label_figures(split_rows, target), **split_rows.array_names}
         for split, split_rows in rows.items()
     }
     return ImportSummary(
@@ -568,12 +561,11 @@ def _make_cache(
     )
 
 
-def _rows_per_class(rows: ImportedRows, class_names: Sequence[str]) -> dict[str, int]:
-    """The number of rows of every class; empty without labels."""
-    if not rows.labelled or not rows.labels:
-        return {}
-    counts = Counter(rows.labels)
-    return {name: counts[name] for name in class_names}
+def _label_figures(rows: ImportedRows, target: Target) -> dict[str, Any]:
+    """Figures of the labels of a split; none where it has no labels."""
+    if rows.labelled and rows.labels:
+        return target.summary(target.encode(rows.labels))
+    return {"rows_per_class": {}} if target.task == CLASSIFICATION else {}
 
 
 def _check_equal_sizes(rows: Mapping[str, ImportedRows]) -> None:
@@ -593,7 +585,7 @@ def _check_equal_sizes(rows: Mapping[str, ImportedRows]) -> None:
 def _new_plan(
     config: ImportConfig,
     rows: Mapping[str, ImportedRows],
-    class_names: tuple[str, ...],
+    target: Target,
     dataset: DatasetRecord,
     fingerprint_extras: Mapping[str, Any],
 ) -> Plan:
@@ -602,7 +594,7 @@ def _new_plan(
     Args:
         config: the settings.
         rows: the rows of every split.
-        class_names: all classes, in order.
+        target: what is predicted.
         dataset: what the plan records of the data set.
         fingerprint_extras: what the fingerprint covers beside the arrays.
     """
@@ -614,8 +606,9 @@ def _new_plan(
     )
     storage_dtype = config.storage_dtype or _lossless_dtype(rows)
     return job.new_plan(
-        job.plan_fields(rows, class_names, {}, identity, storage_dtype),
+        job.plan_fields(rows, target, {}, identity, storage_dtype),
         rows,
+        target=target,
         encoder=encoder,
         dataset=dataset,
         num_layers=first_rows.num_layers,
@@ -704,7 +697,7 @@ def _finish_plan(
 
     # rows with equal states in two splits are a leak, as rows with equal texts are
     copy_groups = list(row_checks.repeated_texts(rows, report))
-    job.warn(row_checks.check_rows(rows, plan.class_names, copy_groups))
+    job.warn(row_checks.check_rows(rows, plan.target, copy_groups))
     dataset = replace(
         plan.dataset,
         shared_texts=row_checks.shared_texts(copy_groups),
@@ -767,45 +760,3 @@ def _rounding_warnings(
             f"{storage_dtype} rounds away part of what tells rows of '{split}' apart "
             f"in layer {layer}: {loss}; --storage-dtype float32 and a new --out keep it"
         )
-
-
-def _read_classes(
-    roles_by_split: Mapping[str, Roles], given_names: tuple[str, ...]
-) -> tuple[tuple[str, ...], dict[Any, str]]:
-    """The names of the classes in order, and label -> name of its class.
-
-    The labels of 'train' decide, or those of the first split with labels. A row of
-    another split with a label of no class is an error later.
-
-    Args:
-        roles_by_split: split -> role -> arrays.
-        given_names: the names that the user gives to the classes; may be empty.
-    """
-    labels_by_split = {
-        split: roles[LABELS][0]
-        for split, roles in roles_by_split.items()
-        if LABELS in roles
-    }
-    if not labels_by_split:
-        raise ConfigError(
-            "no split has labels", expected="at least one split with labels"
-        )
-    first_array = next(iter(labels_by_split.values()))
-    deciding_array = labels_by_split.get("train", first_array)
-    refuse_fractions(
-        deciding_array.name,
-        deciding_array.dtype,
-        deciding_array.shape,
-        deciding_array.where,
-    )
-    # any whole number or string may be the label of a class
-    expected = "whole numbers or strings"
-    labels = deciding_array.values("labels", None, lambda label: True, expected)
-
-    has_strings = deciding_array.dtype == STRINGS
-    if has_strings:
-        refuse_quantities(labels, deciding_array.where)
-    names = names_of_array(labels, given_names, are_texts=has_strings)
-    if has_strings:
-        return names, {name: name for name in names}
-    return names, dict(enumerate(names))

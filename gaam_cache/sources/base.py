@@ -24,7 +24,7 @@ from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.rows.holdout import held_out, held_out_groups
 from gaam_cache.sources.rows.limit import limited
-from gaam_cache.targets.classes import strata
+from gaam_cache.targets.base import CLASSIFICATION, target_class
 
 Record = tuple[str, Mapping[str, Any]]
 """The location of a record in its table ('line 7'), and its values by column."""
@@ -47,9 +47,9 @@ class Rows(ABC):
     inputs: Sequence[Any]
     """One input a row, as the data set has it."""
     labels: Sequence[str]
-    """The class name of every row."""
+    """The class name of every row; of other tasks the JSON of its numbers or labels."""
     class_names: tuple[str, ...] | None
-    """All classes in order, where the source declares them."""
+    """All classes, columns of numbers or labels, where the source declares them."""
     origin: str
     """Where the rows came from, for messages and provenance."""
     revision: str | None = None
@@ -58,6 +58,8 @@ class Rows(ABC):
     """Columns that the cache keeps."""
     skipped: int = 0
     """Number of rows that ``skip_empty`` left out."""
+    task: str = CLASSIFICATION
+    """What the labels are: classification, regression or multi-label."""
     labelled: bool = True
     """False for a split without labels; all its labels are ``NO_LABEL``."""
     units: Sequence[int] = ()
@@ -263,7 +265,8 @@ def _choose_test_groups(
         ConfigError: no group can be held out.
     """
     group_names = rows.kept[column]
-    is_test_N = held_out_groups(strata(rows.labels), group_names, fraction, seed)
+    row_strata = target_class(rows.task).strata(rows.labels)
+    is_test_N = held_out_groups(row_strata, group_names, fraction, seed)
     num_groups = len(set(group_names))
     if not is_test_N.any():
         plural = "" if num_groups == 1 else "s"
@@ -319,7 +322,10 @@ def _unit_strata(rows: Rows) -> tuple[Sequence[str], NDArray[np.int64]]:
     number_N = np.asarray(rows.units or range(len(rows)), np.int64)
     _, first_row_U, unit_N = np.unique(number_N, return_index=True, return_inverse=True)
     labels = [rows.labels[row] for row in first_row_U.tolist()]
-    return strata(labels), unit_N
+    # rows without labels are one stratum
+    if not rows.labelled:
+        return labels, unit_N
+    return target_class(rows.task).strata(labels), unit_N
 
 
 def _select_rows(rows: Rows, is_selected_N: NDArray[np.bool_]) -> Rows:

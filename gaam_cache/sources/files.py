@@ -129,8 +129,8 @@ def _read_split(config: ExtractConfig, split: str, report: ReportProgress) -> Ro
         folder = files.paths[0].parent
         opened = _OpenedSplit(table, str(folder / files.label), folder)
 
-    label = None if split in config.unlabelled else config.label_column
-    columns = choose_columns(opened.table, config, label, opened.origin)
+    labels = () if split in config.unlabelled else config.label_column
+    columns = choose_columns(opened.table, config, labels, opened.origin)
     return collect(
         opened.table,
         columns,

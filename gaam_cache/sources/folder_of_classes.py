@@ -8,15 +8,16 @@ from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
-from gaam_cache.common.errors import DataError, NotFoundError
+from gaam_cache.common.errors import ConfigError, DataError, NotFoundError
 from gaam_cache.common.messages import excerpt
 from gaam_cache.common.terminal import ReportProgress
-from gaam_cache.config import ExtractConfig
+from gaam_cache.config import AUTO, ExtractConfig
 from gaam_cache.sources.base import Record, Rows, Source
 from gaam_cache.sources.files import is_saved
 from gaam_cache.sources.media.base import media
 from gaam_cache.sources.rows.collect import Columns, Table, choose_columns, collect
 from gaam_cache.sources.rows.layout import candidates, holds_tables, warn_of_synonym
+from gaam_cache.targets.base import CLASSIFICATION
 
 FILE = "file"  # the column with the path of a file in the folder of the data set
 LITTER = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
@@ -49,11 +50,18 @@ class FolderOfClasses(Source):
         root = Path(config.dataset).expanduser()
         folder = _find_folder(config, root, split)
         table = Table(
-            [FILE, config.label_column],
+            [FILE, *config.label_column],
             lambda columns: _read_records(root, folder, columns),
         )
-        label = None if split in config.unlabelled else config.label_column
-        columns = choose_columns(table, config, label, str(root))
+        if config.task not in (AUTO, CLASSIFICATION):
+            raise ConfigError(
+                "a folder of classes has classes",
+                expected="--task classification; or a table with --file-column",
+                found=f"--task {config.task}",
+                where=str(root),
+            )
+        labels = () if split in config.unlabelled else config.label_column
+        columns = choose_columns(table, config, labels, str(root))
         rows = collect(
             table,
             columns,
@@ -138,7 +146,7 @@ def _read_records(root: Path, folder: Path, columns: Columns) -> Iterator[Record
     Raises:
         DataError: there is a file of another kind, or one in no folder of a class.
     """
-    has_labels = columns.label is not None
+    has_labels = bool(columns.labels)
     paths = list[Path]()
     for parent, folders, names in os.walk(folder, followlinks=True):
         # os.walk enters only the folders that stay in its own list, so the list itself
@@ -168,6 +176,6 @@ def _read_records(root: Path, folder: Path, columns: Columns) -> Iterator[Record
             )
         location = path.relative_to(root).as_posix()
         record = {FILE: location}
-        if columns.label is not None:
-            record[columns.label] = parents[0]
+        if has_labels:
+            record[columns.labels[0]] = parents[0]
         yield location, record

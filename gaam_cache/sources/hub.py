@@ -69,8 +69,8 @@ class HubSource(Source):
         origin = f"{name}{subset}@{commit}, {hub_split}"
 
         table = dataset_table(data, config)
-        label = None if split in config.unlabelled else config.label_column
-        columns = choose_columns(table, config, label, origin)
+        labels = () if split in config.unlabelled else config.label_column
+        columns = choose_columns(table, config, labels, origin)
         # paths in the data lead to the cache of the library, outside of any folder
         trusted = replace(config, allow_outside=True)
         rows = collect(

@@ -23,6 +23,7 @@ NUMPY_DTYPES = {
     "float32": "<f4",
     "int64": "<i8",
     "int32": "<i4",
+    "uint8": "|u1",
     "utf8": "|u1",
 }
 """NumPy types of the items in a file; strings have a fixed width in bytes."""

@@ -41,10 +41,17 @@ from gaam_cache.store.records import (
 )
 from gaam_cache.store.reference import decode_sketch, largest_deviation, states_digest
 from gaam_cache.store.rounding import ROUNDING, recompute_limit
+from gaam_cache.targets.base import CLASSIFICATION, Target, target_of_kind
 from gaam_cache.targets.classes import Classes
 
 FORMAT = "gaam-cache"
 FORMAT_VERSION = 1
+"""The version of caches of classes."""
+TARGET_VERSION = 2
+"""The version of caches of numbers and of sets of labels."""
+FORMAT_VERSIONS = (FORMAT_VERSION, TARGET_VERSION)
+KNOWN_VERSIONS = " or ".join(map(str, FORMAT_VERSIONS))
+"""The versions that this gaam reads, in words."""
 PLAN_FILE = "cache.json"
 SHARD_FOLDER = "shards"
 MAX_SHARD_BYTES = 512 * 10**6
@@ -52,7 +59,6 @@ OPTIONAL_FIELDS = ("columns", "unlabelled")
 """Fields that a plan lacks if they are empty, as in the plans of gaam 0.1."""
 COVERED_FIELDS = (
     "pooling",
-    "class_names",
     "unlabelled",
     "columns",
     "rows",
@@ -113,7 +119,8 @@ class Plan:
     hidden_size: int
     pooling: tuple[str, ...]
     storage_dtype: str
-    class_names: tuple[str, ...]
+    target: Target
+    """What is predicted, and how its labels are stored."""
     rows: dict[str, int]
     """Number of rows of every split."""
     shard_rows: int
@@ -172,9 +179,26 @@ class Plan:
         return 0 if layers == CONVENTIONS[0] else 1
 
     @property
-    def target(self) -> Classes:
-        """What is predicted, and how its labels are stored."""
-        return Classes(self.class_names)
+    def task(self) -> str:
+        """Name of the task: classification, regression, multi-label."""
+        return self.target.task
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes; empty where the task is not classification."""
+        if self.task != CLASSIFICATION:
+            return ()
+        return self.target.names
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """Names of the classes, of the numbers or of the labels."""
+        return self.target.names
+
+    @property
+    def format_version(self) -> int:
+        """Version of the format on disk."""
+        return version_of_target(self.target)
 
     @property
     def batching(self) -> Batching:
@@ -227,8 +251,16 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values for ``cache.json``, and for every run on the cache."""
-        content: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION}
-        content |= asdict(self)
+        content: dict[str, Any] = {
+            "format": FORMAT,
+            "format_version": self.format_version,
+        }
+        for name, value in asdict(self).items():
+            # the fields of a target stand in its place
+            values = {name: value}
+            if name == "target":
+                values = target_fields(self.target)
+            content |= values
         content["encoder"] = self.encoder.to_dict()
         content["dataset"] = self.dataset.to_dict()
         for name in OPTIONAL_FIELDS:
@@ -246,12 +278,13 @@ class Plan:
         if content.pop("format") != FORMAT:
             raise ValueError("not a gaam cache")
         format_version = content.pop("format_version")
-        if format_version != FORMAT_VERSION:
+        if format_version not in FORMAT_VERSIONS:
             raise ValueError(
-                f"format version {format_version!r}, this gaam reads {FORMAT_VERSION}"
+                f"format version {format_version!r}, this gaam reads {KNOWN_VERSIONS}"
             )
+        content["target"] = _read_target(content, format_version)
         # JSON has arrays where the plan has tuples.
-        for name in ("pooling", "class_names", "unlabelled"):
+        for name in ("pooling", "unlabelled"):
             content[name] = tuple(content.get(name, ()))
         content["encoder"] = EncoderRecord.from_dict(content["encoder"])
         content["dataset"] = DatasetRecord.from_dict(content["dataset"])
@@ -273,6 +306,9 @@ class Plan:
             raise ValueError("the fingerprint does not match its fields")
         for name in COVERED_FIELDS:
             if not _is_covered(name, getattr(self, name), covered[name]):
+                raise ValueError(f"'{name}' is not what the fingerprint covers")
+        for name, value in target_fields(self.target).items():
+            if covered.get(name) != value:
                 raise ValueError(f"'{name}' is not what the fingerprint covers")
 
     def with_content(self, content: dict[str, str], dataset: DatasetRecord) -> Self:
@@ -309,6 +345,32 @@ class Plan:
             imported=None,
         )
         return replace(self, encoder=encoder, dataset=dataset)
+
+
+def version_of_target(target: Target) -> int:
+    """Version of the format of a cache with such labels."""
+    return FORMAT_VERSION if target.task == CLASSIFICATION else TARGET_VERSION
+
+
+def target_fields(target: Target) -> dict[str, Any]:
+    """The JSON values that describe a target in a plan and in its fingerprint."""
+    names = list(target.names)
+    if version_of_target(target) == FORMAT_VERSION:
+        return {"class_names": names}
+    return {"target": {"kind": target.kind, "names": names}}
+
+
+def _read_target(content: dict[str, Any], format_version: int) -> Target:
+    """Take the target out of the JSON values of a plan; else one of ``DAMAGE``."""
+    if format_version == FORMAT_VERSION:
+        return Classes(tuple(content.pop("class_names")))
+    fields = content.pop("target")
+    if set(fields) != {"kind", "names"}:
+        raise ValueError("bad keys in 'target'")
+    target = target_of_kind(fields["kind"], fields["names"])
+    if version_of_target(target) != format_version:
+        raise ValueError("classes in a plan of another format version")
+    return target
 
 
 def _is_covered(name: str, planned: Any, covered: Any) -> bool:
@@ -356,12 +418,12 @@ def _check_format_version(root: Path, content: Mapping[str, object]) -> None:
     """Refuse the plan of a gaam that writes another version of the format."""
     if content.get("format") != FORMAT:
         return
-    if content["format_version"] == FORMAT_VERSION:
+    if content["format_version"] in FORMAT_VERSIONS:
         return
     created_with = brief(str(content.get("created_with")))
     raise OutOfReachError(
         f"the cache '{shown_path(root)}' is in another version of the format",
-        expected=f"version {FORMAT_VERSION}, which this gaam reads",
+        expected=f"version {KNOWN_VERSIONS}, which this gaam reads",
         found=f"version {content['format_version']!r}",
         where=str((root / PLAN_FILE).absolute()),
         hint=f"use the gaam that made it: {created_with}",

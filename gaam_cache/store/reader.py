@@ -249,11 +249,13 @@ class Split:
     ) -> None:
         """Use ``EmbeddingCache[name]``."""
         self.name = name
+        self.task = plan.task
         self.class_names = plan.class_names
+        self.target = plan.target
         self.first_layer = plan.first_layer
         """Number of the first layer of its states: 0 is the encoder's input."""
         self.labelled = name not in plan.unlabelled
-        """Whether its rows have labels; else every label is -1."""
+        """Whether its rows have labels; else every label is -1, NaN or 255."""
         self.truncated = sum(receipt.truncated for receipt in receipts)
         """Number of rows that were cut at the maximum length."""
         self.nbytes = sum(receipt.bytes for receipt in receipts)
@@ -323,8 +325,13 @@ class Split:
         return ShardedArray(self, embeddings_key(self._plan, pooling))
 
     @cached_property
-    def labels(self) -> NDArray[np.int64]:
-        """Class number of every row, (rows,); ``class_names`` has their names."""
+    def labels(self) -> NDArray[Any]:
+        """The label of every row, as the task of the cache has it.
+
+        classification: class number, (rows,) int64; ``class_names`` has their names.
+        regression: K numbers, (rows, K) float32. multi-label: 1 for every label that
+        the row has and else 0, (rows, K) uint8. ``target_names`` has their names.
+        """
         return ShardedArray(self, self._plan.target.key)[:]
 
     @cached_property
@@ -357,8 +364,12 @@ class EmbeddingCache(Mapping[str, Split]):
         self.plan = read_plan(root)
         self.fingerprint = self.plan.fingerprint
         """Hash of everything that decides the numbers."""
+        self.task = self.plan.task
+        """Name of the task: classification, regression, multi-label."""
         self.class_names = self.plan.class_names
-        """Names of the classes; a label is an index into them."""
+        """Names of the classes; a label is an index into them. Else empty."""
+        self.target_names = self.plan.target_names
+        """Names of the classes, of the numbers or of the labels."""
         self.num_layers = self.plan.num_layers
         """Number of kept layers of the encoder."""
         self.hidden_size = self.plan.hidden_size

@@ -21,7 +21,6 @@ from gaam_cache.common.errors import CacheError, OutOfReachError, StorageError
 from gaam_cache.store import files as disk
 from gaam_cache.store.dtypes import NUMPY_DTYPES
 from gaam_cache.store.plan import (
-    FORMAT_VERSION,
     PLAN_FILE,
     SHARD_FOLDER,
     Plan,
@@ -86,7 +85,7 @@ def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, object]:
     """Attributes of the root group of a shard's HDF5 file, in the order of writing."""
     return {
         "format": "gaam-shard",
-        "format_version": FORMAT_VERSION,
+        "format_version": plan.format_version,
         "fingerprint": plan.fingerprint,
         "split": shard.split,
         "start": shard.start,

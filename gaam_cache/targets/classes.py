@@ -10,10 +10,11 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +27,14 @@ from gaam_cache.common.cells import (
     value_with_type,
 )
 from gaam_cache.common.errors import ConfigError, DataError
+from gaam_cache.common.messages import excerpt
+from gaam_cache.targets.base import (
+    CLASSIFICATION,
+    LabelColumns,
+    NoLabelError,
+    Target,
+)
 
-NO_LABEL = ""
-"""Label of every row of a split without labels; no class has this name."""
 UNLABELLED = -1
 """Label of such a row on disk."""
 MAX_NUM_CLASSES = 10**6  # a plan names every class: a larger label is no class
@@ -50,7 +56,9 @@ NEGATIVE_NUMBER = re.compile(r"-0*[1-9]\d{0,17}(\.0*)?", re.ASCII)
 DECIMAL_NUMBER = re.compile(
     r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE
 )
-NO_REGRESSION = "gaam classifies, and regression does not exist yet"
+LOOKS_LIKE_NUMBERS = "the column looks like numbers"
+TASKS_OF_NUMBERS = "--task regression, or --task classification"
+MAX_NAMES_SHOWN = 10  # names in one message
 MIN_DISTINCT_SHARE = 0.9
 """Whole numbers are quantities if there are more distinct ones than this share of the
 rows. Classes have several rows each."""
@@ -58,26 +66,14 @@ MIN_ROWS_OF_QUANTITIES = 50
 """With fewer rows, distinct whole numbers do not prove that labels are quantities."""
 
 
-class NoLabelError(DataError):
-    """A label is missing, or is a word that often stands for a missing one."""
+class Classes(Target):
+    """The classes of a data set: ``names``, in the order of their numbers."""
 
+    kind = "classes"
+    task = CLASSIFICATION
+    dtype = "int64"
 
-@dataclass(frozen=True)
-class Classes:
-    """The classes of a data set: how its labels are stored.
-
-    Args:
-        names: the names of all classes, in the order of their numbers.
-    """
-
-    key: ClassVar[str] = "label"
-    """Name of the array of labels in a shard."""
-    dtype: ClassVar[str] = "int64"
-    """Type of this array, as a receipt names it."""
-    names: tuple[str, ...]
-
-    @staticmethod
-    def shape(num_rows: int) -> tuple[int, ...]:
+    def shape(self, num_rows: int) -> tuple[int, ...]:
         """Shape of the labels of some rows: one number a row."""
         return (num_rows,)
 
@@ -94,21 +90,45 @@ class Classes:
         """The labels of rows without labels, (N,)."""
         return np.full(num_rows, UNLABELLED, np.int64)
 
-    def decode(self, numbers: Iterable[int]) -> list[str]:
+    def decode(self, values: Iterable[int]) -> list[str]:
         """The names of the classes with these numbers."""
-        return [self.names[number] for number in numbers]
+        return [self.names[number] for number in values]
 
-    def unknown(self, labels: Iterable[str]) -> set[str]:
+    def unknown(self, labels: Sequence[str]) -> set[str]:
         """The labels that are no class."""
         return set(labels) - set(self.names)
 
+    def summary(self, values: NDArray[Any]) -> dict[str, Any]:
+        """The number of rows of every class."""
+        counts = np.bincount(values, minlength=len(self.names)).tolist()
+        return {"rows_per_class": dict(zip(self.names, counts, strict=True))}
 
-def strata(labels: Sequence[str]) -> Sequence[str]:
-    """The stratum of every row: splits and limits take the same share of each.
+    def warnings(
+        self, labels_by_split: Mapping[str, Sequence[str]], confirmed: Collection[str]
+    ) -> Iterator[str]:
+        """Lines for classes that are absent, too many, alike or perhaps no labels."""
+        yield from _class_warnings(labels_by_split, self.names)
+        yield from _doubtful_class_warning(labels_by_split, confirmed)
 
-    The strata of classes are the classes.
-    """
-    return labels
+    @classmethod
+    def of(cls, labels: Sequence[str], declared: tuple[str, ...] | None) -> Self:
+        """The declared classes, or those of the labels in ``class_order``."""
+        return cls(declared or class_order(set(labels)))
+
+    @classmethod
+    def strata(cls, labels: Sequence[str]) -> Sequence[str]:
+        """The strata of classes are the classes."""
+        return labels
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any], columns: LabelColumns) -> str:
+        """The class that the only label column names; see ``class_of``."""
+        return class_of(
+            record[columns.names[0]],
+            columns.declared,
+            strip=columns.strip,
+            odd_classes=columns.odd_classes,
+        )
 
 
 def class_order(labels: set[str]) -> tuple[str, ...]:
@@ -288,13 +308,12 @@ def refuse_quantities(
         return
 
     raise DataError(
-        f"the labels are {kind}: {NO_REGRESSION}",
+        f"the labels are {kind}: {LOOKS_LIKE_NUMBERS}",
         expected="classes: words, or whole numbers that many rows share",
         found=f"{len(distinct_labels):,} different numbers in {len(labels):,} rows: "
         f"{', '.join(distinct_labels[:3])}, ...",
         where=origin,
-        hint="--label-column names the column of the classes; if these are classes: "
-        f"--set odd-classes={','.join(distinct_labels[:2])},... names all of them",
+        hint=f"{TASKS_OF_NUMBERS}; --label-column names another column",
     )
 
 
@@ -351,11 +370,12 @@ def refuse_fractions(name: str, dtype: str, shape: tuple[int, ...], where: str) 
     """
     if dtype.startswith(("float", "bfloat")):
         raise DataError(
-            f"the labels '{name}' are floating-point numbers: {NO_REGRESSION}",
+            f"the labels '{name}' are floating-point numbers, and no classes",
             expected="classes: whole numbers from 0, or strings",
             found=f"{dtype} {shape}",
             where=where,
-            hint="numbers of classes that were stored so: labels.astype(int)",
+            hint="--task regression; numbers of classes that were stored so: "
+            "labels.astype(int)",
         )
 
 
@@ -380,3 +400,86 @@ def _expected_label(names: tuple[str, ...] | None) -> str:
     if not names:
         return "a class name or a number"
     return f"a class name or a number below {len(names)}"
+
+
+def _class_warnings(
+    labels_by_split: Mapping[str, Sequence[str]], class_names: Sequence[str]
+) -> Iterator[str]:
+    """Lines if there is one class, absent or too many classes, or look-alike names."""
+    if len(class_names) == 1:
+        label = excerpt(class_names[0])
+        yield f"every row has the label {label}: a decoder has nothing to learn"
+        return
+
+    for split, labels in labels_by_split.items():
+        present = set(labels)
+        absent = [excerpt(label) for label in class_names if label not in present]
+        if absent:
+            yield (
+                f"'{split}' has no row of {len(absent):,} of {len(class_names):,} "
+                f"classes ({_joined_names(absent)}): its accuracy says nothing of them"
+            )
+
+    # a column of names or texts has nearly as many values as rows
+    num_rows = sum(map(len, labels_by_split.values()))
+    if len(class_names) > MAX_NAMES_SHOWN and 2 * len(class_names) > num_rows:
+        yield (
+            f"{len(class_names):,} classes for {num_rows:,} rows "
+            f"({', '.join(class_names[:3])}, ...): is that the label column? "
+            "--label-column names another"
+        )
+
+    pairs = _lookalike_pairs(class_names)
+    if pairs:
+        yield (
+            "classes that differ only in case, white space, quotes, characters that "
+            "look alike or the spelling of a number are separate classes here: "
+            f"{_joined_names(pairs)}"
+        )
+
+
+def _lookalike_pairs(class_names: Sequence[str]) -> list[str]:
+    """Pairs of classes that may be one class, written differently: "'a' and 'A'"."""
+    first_names: dict[str | float, str] = {}
+    pairs = []
+    for name in class_names:
+        first_name = first_names.setdefault(_comparable_name(name), name)
+        if first_name != name:
+            pairs.append(f"{excerpt(first_name)} and {excerpt(name)}")
+    return pairs
+
+
+def _comparable_name(name: str) -> str | float:
+    """The form or the number that all spellings of a class name have in common."""
+    # 1, +1 and 1.0 are one number
+    if re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII):
+        return float(name)
+    # Cf: characters of format, such as a zero-width space, are invisible
+    normal = unicodedata.normalize("NFKC", name)
+    visible = [char for char in normal if unicodedata.category(char) != "Cf"]
+    return " ".join("".join(visible).replace('"', " ").casefold().split())
+
+
+def _doubtful_class_warning(
+    labels_by_split: Mapping[str, Sequence[str]], confirmed: Collection[str]
+) -> Iterator[str]:
+    """A line if names of classes are words that often stand for a missing label."""
+    counts = Counter(label for labels in labels_by_split.values() for label in labels)
+    confirmed_spellings = set(map(spelling, confirmed))
+    doubtful = []
+    for name, count in counts.items():
+        if is_doubtful(name, counts) and spelling(name) not in confirmed_spellings:
+            doubtful.append(f"{excerpt(name)} (rows: {count:,})")
+    if doubtful:
+        yield (
+            "these classes may stand for a missing label; if so, remove their rows: "
+            f"{_joined_names(doubtful)}"
+        )
+
+
+def _joined_names(words: Sequence[str]) -> str:
+    """The first words, with dots where there are more."""
+    joined_words = ", ".join(words[:MAX_NAMES_SHOWN])
+    if len(words) > MAX_NAMES_SHOWN:
+        return f"{joined_words}, ..."
+    return joined_words

@@ -16,6 +16,7 @@ import torch
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.messages import did_you_mean, shortened
 from gaam_cache.store.reader import EmbeddingCache
+from gaam_cache.targets.base import CLASSIFICATION
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import (
     DecoderSpec,
@@ -66,6 +67,19 @@ class Experiment:
         return sorted(set(self.seeds(asked)) - existing_seeds)
 
 
+def _refuse_other_tasks(cache: EmbeddingCache) -> None:
+    """Refuse a cache of numbers or of sets of labels: decoders learn classes."""
+    if cache.task == CLASSIFICATION:
+        return
+    raise ConfigError(
+        f"no decoder is trained for {cache.task} yet",
+        expected="a cache of classes",
+        found=f"{cache.task}: {shortened(', '.join(cache.target_names))}",
+        where=str(cache.root),
+        hint="name a cache of classes with --cache",
+    )
+
+
 def plan_experiments(
     config: TrainConfig, cache: EmbeddingCache, device: torch.device
 ) -> list[Experiment]:
@@ -76,6 +90,7 @@ def plan_experiments(
     """
     # check everything before anything is trained
     _check_session()
+    _refuse_other_tasks(cache)
     config = _fitted(config, cache)
     dtype = resolve_dtype(config.dtype, device)
     groups = None

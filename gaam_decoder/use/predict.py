@@ -38,7 +38,6 @@ from gaam_cache.store.plan import (
     differences,
 )
 from gaam_cache.store.reader import open_cache
-from gaam_cache.targets.classes import Classes
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import (
     CHUNK_ROWS,
@@ -476,7 +475,7 @@ def _rows_of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Ro
     has_objects = kind_of(path) in JSON_OBJECTS
 
     def chunks() -> Iterator[tuple[Records, LocatedRows]]:
-        input_columns = choose_columns(table, reading, None, str(path))
+        input_columns = choose_columns(table, reading, (), str(path))
         columns = input_columns
         if not has_objects:
             columns = input_columns._replace(kept=tuple(table.names))
@@ -588,7 +587,7 @@ def _rows_of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
     columns: dict[str, Any] = {"row": range(len(split))}
     columns |= {name: split.column(name) for name in cache.columns}
     if split.labelled:
-        columns["label"] = Classes(split.class_names).decode(split.labels)
+        columns["label"] = split.target.decode(split.labels)
 
     def chunks() -> Iterator[tuple[Records, slice]]:
         for start in range(0, len(split), CHUNK_ROWS):

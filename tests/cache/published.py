@@ -20,6 +20,7 @@ from gaam_cache.store.plan import (
 )
 from gaam_cache.store.records import DatasetRecord, EncoderRecord
 from gaam_cache.store.shard import column_key, write_shard
+from gaam_cache.targets.classes import Classes
 
 
 def write_cache(
@@ -70,7 +71,7 @@ def write_cache(
         hidden_size=hidden_size,
         pooling=("mean",),
         storage_dtype=storage_dtype,
-        class_names=("a", "b"),
+        target=Classes(("a", "b")),
         rows=rows,
         shard_rows=rows_per_shard(
             num_layers * hidden_size * ITEM_BYTES[storage_dtype], shard_rows

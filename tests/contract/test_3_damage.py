@@ -317,7 +317,7 @@ def rewrite(file: Path, **values: Any) -> None:
 
 
 def change_the_format() -> None:
-    rewrite(Path("cache/cache.json"), format_version=2)
+    rewrite(Path("cache/cache.json"), format_version=3)
 
 
 def change_the_version_of_a_run() -> None:

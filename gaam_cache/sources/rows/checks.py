@@ -5,8 +5,6 @@ one another if their essences are equal (``Rows.essences``).
 """
 
 import hashlib
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations, product
@@ -20,9 +18,8 @@ from gaam_cache.sources.base import (
     Rows,
     Texts,
 )
-from gaam_cache.targets.classes import is_doubtful, spelling
+from gaam_cache.targets.base import Target
 
-MAX_NAMES_SHOWN = 10  # names in one message
 MAX_MISSING_WORD_LENGTH = 8  # characters; longer texts are not compared with the words
 MAX_COPIES_LISTED = 200_000  # copied rows that a plan lists: some 1.5 MB
 CopyGroup = list[tuple[str, int]]
@@ -31,7 +28,7 @@ CopyGroup = list[tuple[str, int]]
 
 def check_rows(
     rows: Mapping[str, Rows],
-    class_names: Sequence[str],
+    target: Target,
     copy_groups: Sequence[CopyGroup],
     *,
     known: Collection[str] = (),
@@ -40,7 +37,7 @@ def check_rows(
 
     Args:
         rows: the rows of every split. Checks of labels skip splits without labels.
-        class_names: all classes, in order.
+        target: what is predicted.
         copy_groups: the ``repeated_texts`` of these rows.
         known: classes that the user has confirmed although their names are odd.
     """
@@ -54,8 +51,8 @@ def check_rows(
         lines.extend(_contradiction_warning(part, name, copy_groups))
 
     lines.extend(_missing_text_warnings(rows))
-    lines.extend(_class_warnings(labelled, class_names))
-    lines.extend(_doubtful_class_warning(labelled, known))
+    labels_by_split = {name: part.labels for name, part in labelled.items()}
+    lines.extend(target.warnings(labels_by_split, known))
     return lines
 
 
@@ -192,81 +189,6 @@ def _contradiction_warning(
     )
 
 
-def _class_warnings(
-    rows: Mapping[str, Rows], class_names: Sequence[str]
-) -> Iterator[str]:
-    """Lines if there is one class, absent or too many classes, or look-alike names."""
-    if len(class_names) == 1:
-        label = excerpt(class_names[0])
-        yield f"every row has the label {label}: a decoder has nothing to learn"
-        return
-
-    for name, part in rows.items():
-        labels = set(part.labels)
-        absent = [excerpt(label) for label in class_names if label not in labels]
-        if absent:
-            yield (
-                f"'{name}' has no row of {len(absent):,} of {len(class_names):,} "
-                f"classes ({_joined_names(absent)}): its accuracy says nothing of them"
-            )
-
-    # a column of names or texts has nearly as many values as rows
-    num_rows = sum(map(len, rows.values()))
-    if len(class_names) > MAX_NAMES_SHOWN and 2 * len(class_names) > num_rows:
-        yield (
-            f"{len(class_names):,} classes for {num_rows:,} rows "
-            f"({', '.join(class_names[:3])}, ...): is that the label column? "
-            "--label-column names another"
-        )
-
-    pairs = _lookalike_pairs(class_names)
-    if pairs:
-        yield (
-            "classes that differ only in case, white space, quotes, characters that "
-            "look alike or the spelling of a number are separate classes here: "
-            f"{_joined_names(pairs)}"
-        )
-
-
-def _lookalike_pairs(class_names: Sequence[str]) -> list[str]:
-    """Pairs of classes that may be one class, written differently: "'a' and 'A'"."""
-    first_names: dict[str | float, str] = {}
-    pairs = []
-    for name in class_names:
-        first_name = first_names.setdefault(_comparable_name(name), name)
-        if first_name != name:
-            pairs.append(f"{excerpt(first_name)} and {excerpt(name)}")
-    return pairs
-
-
-def _comparable_name(name: str) -> str | float:
-    """The form or the number that all spellings of a class name have in common."""
-    # 1, +1 and 1.0 are one number
-    if re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII):
-        return float(name)
-    # Cf: characters of format, such as a zero-width space, are invisible
-    normal = unicodedata.normalize("NFKC", name)
-    visible = [char for char in normal if unicodedata.category(char) != "Cf"]
-    return " ".join("".join(visible).replace('"', " ").casefold().split())
-
-
-def _doubtful_class_warning(
-    rows: Mapping[str, Rows], confirmed: Collection[str]
-) -> Iterator[str]:
-    """A line if names of classes are words that often stand for a missing label."""
-    counts = Counter(label for part in rows.values() for label in part.labels)
-    confirmed_spellings = set(map(spelling, confirmed))
-    doubtful = []
-    for name, count in counts.items():
-        if is_doubtful(name, counts) and spelling(name) not in confirmed_spellings:
-            doubtful.append(f"{excerpt(name)} (rows: {count:,})")
-    if doubtful:
-        yield (
-            "these classes may stand for a missing label; if so, remove their rows: "
-            f"{_joined_names(doubtful)}"
-        )
-
-
 def _missing_text_warnings(rows: Mapping[str, Rows]) -> Iterator[str]:
     """A line for each split with texts that programs write for a missing value."""
     for name, part in rows.items():
@@ -306,11 +228,3 @@ def truncation(
         f"{max_length:,} {unit}; if the encoder takes more, raise {option} and choose "
         "a new --out"
     ]
-
-
-def _joined_names(words: Sequence[str]) -> str:
-    """The first words, with dots where there are more."""
-    joined_words = ", ".join(words[:MAX_NAMES_SHOWN])
-    if len(words) > MAX_NAMES_SHOWN:
-        return f"{joined_words}, ..."
-    return joined_words

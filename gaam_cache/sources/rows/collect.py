@@ -24,9 +24,9 @@ from gaam_cache.sources.base import FEWEST_ROWS, Record, Rows, Texts
 from gaam_cache.sources.media.base import Files, file_in
 from gaam_cache.sources.rows.cells import kept_value, text_of
 from gaam_cache.sources.rows.holdout import held_out
+from gaam_cache.sources.rows.labels import LabelReader
 from gaam_cache.sources.rows.limit import limited
 from gaam_cache.sources.rows.problems import RowProblems
-from gaam_cache.targets.classes import NO_LABEL, class_of, strata
 
 FILE_COLUMNS = ("file", "audio", "image", "img")
 """Usual names of a column of sounds or pictures; the first that exists is taken."""
@@ -46,15 +46,14 @@ class Columns(NamedTuple):
     """The columns of a table that are read, by their use."""
 
     inputs: tuple[str, ...]  # columns whose texts are joined, or the column of files
-    label: str | None  # None for a split without labels
+    labels: tuple[str, ...]  # empty for a split without labels
     kept: tuple[str, ...] = ()  # columns that the cache keeps
     of_files: bool = False  # whether ``inputs`` is a column of sounds or pictures
 
     @property
     def all(self) -> list[str]:
         """The names of all columns that are read, each once."""
-        label = () if self.label is None else (self.label,)
-        return list(dict.fromkeys((*self.inputs, *label, *self.kept)))
+        return list(dict.fromkeys((*self.inputs, *self.labels, *self.kept)))
 
 
 class Table(NamedTuple):
@@ -67,18 +66,18 @@ class Table(NamedTuple):
     stored: tuple[str, ...] = ()
     """Columns whose cells hold the bytes of sounds or pictures."""
     class_names: tuple[str, ...] | None = None
-    """Declared classes, in order; labels that are whole numbers are their indices."""
+    """Declared classes or labels, in order; whole numbers are their indices."""
 
 
 def choose_columns(
-    table: Table, config: ExtractConfig, label: str | None, origin: str
+    table: Table, config: ExtractConfig, labels: tuple[str, ...], origin: str
 ) -> Columns:
     """Choose the columns of a table that are read.
 
     Args:
         table: the table.
         config: the extraction; it may name the columns.
-        label: the column of the class; None for a split without labels.
+        labels: the columns of the labels; empty for a split without labels.
         origin: where the table is from, for messages.
 
     Raises:
@@ -88,11 +87,12 @@ def choose_columns(
     inputs = config.text_columns or ("text",)
     if file_column is not None:
         inputs = (file_column,)
-    columns = Columns(inputs, label, config.keep_columns, file_column is not None)
+    columns = Columns(inputs, labels, config.keep_columns, file_column is not None)
 
-    if label in inputs:
+    shared = [name for name in labels if name in inputs]
+    if shared:
         raise ConfigError(
-            f"'{label}' is both label and input: every decoder would be right",
+            f"'{shared[0]}' is both label and input: every decoder would be right",
             expected="another --label-column or --text-column",
             where=origin,
         )
@@ -169,11 +169,9 @@ def collect(
         DataError: rows cannot be used. The error says how many, and names the first
             ones.
     """
-    class_names = table.class_names
-    if class_names is not None and config.strip_labels:
-        class_names = tuple(name.strip() for name in class_names)
-    problems = RowProblems(split, origin, config, class_names)
-    selection = _select_rows(table, columns, config, class_names, problems, report)
+    label_reader = LabelReader(config, columns.labels, table.class_names)
+    problems = RowProblems(split, origin, config, label_reader)
+    selection = _select_rows(table, columns, config, label_reader, problems, report)
 
     # read the records, only those that the limit takes
     record_filter = _RecordFilter(columns, config, selection)
@@ -181,7 +179,7 @@ def collect(
     records = _with_files(record_filter.apply(table.records(columns)), columns, files)
     interval = TEXTS_PER_REPORT if files is None else FILES_PER_REPORT
     records = with_progress(records, report, f"reading {origin}", every=interval)
-    collected = _collect_records(records, columns, config, class_names, problems)
+    collected = _collect_records(records, columns, label_reader, problems)
 
     # refuse rows that cannot be used, and warn of labels of two kinds
     problems.refuse_unusable_rows(
@@ -198,11 +196,12 @@ def collect(
     return row_class(
         inputs=collected.inputs,
         labels=collected.labels,
-        class_names=class_names,
+        class_names=label_reader.declared_names,
         origin=origin,
         kept=collected.kept,
         skipped=record_filter.num_skipped,
-        labelled=columns.label is not None,
+        task=label_reader.target_class.task,
+        labelled=label_reader.has_labels,
         units=() if files is None else collected.record_numbers,
         held_out=_held_out_rows(collected, selection),
     )
@@ -217,8 +216,7 @@ def _no_rows_error(num_skipped: int, origin: str) -> DataError:
 def _collect_records(
     records: Iterable[_FileRecord],
     columns: Columns,
-    config: ExtractConfig,
-    class_names: tuple[str, ...] | None,
+    label_reader: LabelReader,
     problems: RowProblems,
 ) -> "_CollectedRows":
     """The rows of all usable records; unusable records are added to ``problems``."""
@@ -226,7 +224,7 @@ def _collect_records(
     for location, record, decode in records:
         collected.num_records += 1
         try:
-            row = _read_row(record, columns, config, class_names, decode)
+            row = _read_row(record, columns, label_reader, decode)
         except (DataError, UnicodeEncodeError) as error:
             problems.add(location, error)
         else:
@@ -256,15 +254,14 @@ class _Row(NamedTuple):
 
     inputs: Sequence[Any]
     label: str
-    label_kind: str | None  # None where rows have no labels
+    label_kind: str | None  # None where rows have no classes
     kept_values: Sequence[str]
 
 
 def _read_row(
     record: Mapping[str, Any],
     columns: Columns,
-    config: ExtractConfig,
-    class_names: tuple[str, ...] | None,
+    label_reader: LabelReader,
     decode: Decode | None,
 ) -> _Row:
     """Check a record and read its inputs, its label and its kept values.
@@ -274,7 +271,7 @@ def _read_row(
         UnicodeEncodeError: a text contains half a character.
     """
     inputs = _inputs_of(record, columns, decode)
-    label = _label_of(record, columns, config, class_names)
+    label = label_reader.read(record)
     kept_values = [kept_value(record[name], name) for name in columns.kept]
 
     # half a character can be neither hashed nor stored: encode raises an error for it
@@ -284,8 +281,8 @@ def _read_row(
     "".join(texts).encode()
 
     label_kind = None
-    if columns.label is not None:
-        label_kind = LABEL_KINDS[type(record[columns.label])]
+    if label_reader.has_labels and label_reader.is_classification:
+        label_kind = LABEL_KINDS[type(record[columns.labels[0]])]
     return _Row(inputs, label, label_kind, kept_values)
 
 
@@ -308,23 +305,6 @@ def _inputs_of(
             hint="remove such rows; gaam extract has --set skip-empty=true",
         )
     return inputs
-
-
-def _label_of(
-    record: Mapping[str, Any],
-    columns: Columns,
-    config: ExtractConfig,
-    class_names: tuple[str, ...] | None,
-) -> str:
-    """The class of a record; ``NO_LABEL`` in a split without labels."""
-    if columns.label is None:
-        return NO_LABEL
-    return class_of(
-        record[columns.label],
-        class_names,
-        strip=config.strip_labels,
-        odd_classes=config.odd_classes,
-    )
 
 
 class _CollectedRows:
@@ -383,7 +363,7 @@ def _select_rows(
     table: Table,
     columns: Columns,
     config: ExtractConfig,
-    class_names: tuple[str, ...] | None,
+    label_reader: LabelReader,
     problems: RowProblems,
     report: ReportProgress,
 ) -> _Selection | None:
@@ -405,13 +385,13 @@ def _select_rows(
     # groups, not labels, decide about 'test', so the limit has to wait for them
     if config.test_groups is not None:
         return None
-    if columns.label is None or takes_first_rows:
+    if not columns.labels or takes_first_rows:
         return _Selection(range(limit))
 
     labels, num_skipped = _read_labels(
-        table, columns, config, class_names, problems, report
+        table, columns, config, label_reader, problems, report
     )
-    row_strata = strata(labels)
+    row_strata = label_reader.target_class.strata(labels)
     if fraction is None:
         is_taken_N = limited(row_strata, limit)
         return _Selection(np.flatnonzero(is_taken_N).tolist(), num_skipped=num_skipped)
@@ -437,7 +417,7 @@ def _read_labels(
     table: Table,
     columns: Columns,
     config: ExtractConfig,
-    class_names: tuple[str, ...] | None,
+    label_reader: LabelReader,
     problems: RowProblems,
     report: ReportProgress,
 ) -> tuple[list[str], int]:
@@ -462,8 +442,8 @@ def _read_labels(
     for location, record in with_progress(records, report, message):
         num_records += 1
         try:
-            labels.append(_label_of(record, columns, config, class_names))
-        except DataError as error:
+            labels.append(label_reader.read(record))
+        except (DataError, UnicodeEncodeError) as error:
             problems.add(location, error)
     problems.refuse_unusable_rows(labels, num_records)
     return labels, record_filter.num_skipped
@@ -552,7 +532,7 @@ def rows_from_inputs(
     # a table of one column: a program passes inputs, and no labels
     records = zip(places, ({column: value} for value in inputs), strict=True)
     table = Table([column], lambda columns: iter(records))
-    columns = Columns(inputs=(column,), label=None, of_files=kind != Texts.kind)
+    columns = Columns(inputs=(column,), labels=(), of_files=kind != Texts.kind)
     # the caller, not a data set, names the files: they may lie anywhere
     config = replace(
         config, limit=None, test_fraction=None, skip_empty=False, allow_outside=True

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 from gaam_cache.common.errors import DataError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.targets.classes import NoLabelError, refuse_quantities
+from gaam_cache.sources.rows.labels import LabelReader
+from gaam_cache.targets.base import NoLabelError
+from gaam_cache.targets.classes import refuse_quantities
 
 NUM_ROWS_NAMED = 3  # unusable rows, or values in place of labels, that an error names
 
@@ -29,7 +31,7 @@ class RowProblems:
         split: name of the split.
         origin: where its rows are from, for messages.
         config: the extraction.
-        class_names: the classes that the table declares; None if it declares none.
+        label_reader: reads the labels of the split.
     """
 
     def __init__(
@@ -37,12 +39,12 @@ class RowProblems:
         split: str,
         origin: str,
         config: ExtractConfig,
-        class_names: tuple[str, ...] | None,
+        label_reader: LabelReader,
     ) -> None:
         self.origin = origin
         self._split = split
         self._config = config
-        self._has_declared_classes = class_names is not None
+        self._label_reader = label_reader
         self._num_unusable_rows = 0
         self._first_unusable_rows = list[_UnusableRow]()
         # number of rows without a label, by the text in place of the label
@@ -83,8 +85,9 @@ class RowProblems:
         """
         # The label column may be the wrong one. That would explain the unusable rows,
         # so it is reported first. Declared classes prove that the column has classes.
-        if not self._has_declared_classes:
-            column = self._config.label_column
+        reader = self._label_reader
+        if reader.has_labels and reader.is_classification and reader.may_be_quantities:
+            [column] = reader.columns.names
             refuse_quantities(
                 labels,
                 f"{self.origin}, column '{column}' of '{self._split}'",
@@ -132,7 +135,7 @@ class RowProblems:
         ]
         return DataError(
             f"'{self._split}' has no labels",
-            expected="a class for each of its rows, or --set unlabelled for the split",
+            expected="a label for each of its rows, or --set unlabelled for the split",
             found=f"of {num_rows:,} rows: {', '.join(bad_labels)}",
             where=f"{self.origin}, {first_location}",
             hint=self._no_labels_hint(),
@@ -148,7 +151,7 @@ class RowProblems:
         training_split = "train" if "train" in splits else splits[0]
         if self._split == training_split or self._config.test_fraction is not None:
             return (
-                "--label-column names the column of the classes; rows without classes "
+                "--label-column names the column of the labels; rows without labels "
                 "are for gaam predict"
             )
         remaining = [f"--split {name}" for name in splits if name != self._split]

@@ -375,7 +375,9 @@ def dataset_table(data: Any, config: ExtractConfig) -> Table:
             stored_columns.append(column)
 
     class_names = None
-    label_feature = data.features.get(config.label_column)
+    label_feature = data.features.get(config.label_column[0])
+    # a list of class labels declares the labels of a set
+    label_feature = getattr(label_feature, "feature", label_feature)
     if isinstance(label_feature, datasets.ClassLabel):
         class_names = tuple(label_feature.names)
 

@@ -300,12 +300,12 @@ def test_quantities_are_refused_in_words_that_say_so(
 ) -> None:
     kind, labels, words = QUANTITIES[case]
     lay_out(tmp_path / f"train.{kind}", labels)
-    with pytest.raises(
-        DataError, match=f"{words}.*regression does not exist yet"
-    ) as caught:
+    with pytest.raises(DataError, match=f"{words}.*looks like numbers") as caught:
         read(tmp_path, limit=limit)
     assert "column 'label' of 'train'" in caught.value.details["where"]
-    assert "--label-column" in caught.value.details["to do"]
+    to_do = caught.value.details["to do"]
+    assert "--task regression, or --task classification" in to_do
+    assert "--label-column" in to_do
 
 
 NAMES_OF_CLASSES: dict[str, tuple[str, list[Any], dict[str, Any]]] = {

@@ -61,16 +61,16 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({"X": TRAIN, "y": one}, {}, "'y'")
         for one in (
             labels(9)[:, None],
-            labels(9) * 1.0,
             labels(9) - 1,
             np.full(9, 10**7),
         )
     ),
-    ({"X": TRAIN, "y": labels(9) / 2}, {}, "regression does not exist yet"),
+    ({"X": TRAIN, "y": labels(9) / 2}, {"task": "classification"}, "no classes"),
+    ({"X": TRAIN, "y": labels(9) * 1.0}, {"task": "classification"}, "no classes"),
     (
         {"X": TRAIN, "y": np.array(["0.5", "1.5", "2"] * 3)},
         {},
-        "regression does not exist yet",
+        "looks like numbers",
     ),
     ({**BOTH, "X_test": TRAIN[:, 0], "y_test": labels(9)}, {}, "test: 1 x 4"),
     ({**BOTH, "y_test": np.arange(9) % 4}, {}, "y_test, row 4"),

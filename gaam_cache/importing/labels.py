@@ -1,0 +1,206 @@
+"""Labels of arrays that other programs made: which task they are for, and their text.
+
+N rows, K columns of labels.
+"""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.common.errors import ConfigError, DataError, GaamWarning
+from gaam_cache.common.messages import brief
+from gaam_cache.config import AUTO, ImportConfig
+from gaam_cache.importing.arrays import LABELS, STRINGS, Array, Roles
+from gaam_cache.store.dtypes import as_float32
+from gaam_cache.targets.base import (
+    CLASSIFICATION,
+    MatrixTarget,
+    Target,
+    target_class,
+    target_classes,
+)
+from gaam_cache.targets.classes import (
+    Classes,
+    names_of_array,
+    refuse_fractions,
+    refuse_quantities,
+)
+
+
+class LabelArrays(ABC):
+    """Reads the arrays of labels of all splits.
+
+    Args:
+        target: what the labels of the training rows are.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    @abstractmethod
+    def read(self, split: str, array: Array) -> list[str]:
+        """The label of every row of a split as text; DataError if one is unusable."""
+
+
+class ClassArrays(LabelArrays):
+    """Arrays of whole numbers or texts, one a row.
+
+    Args:
+        target: the classes.
+        class_by_label: value in the arrays -> name of its class.
+    """
+
+    def __init__(self, target: Classes, class_by_label: Mapping[Any, str]) -> None:
+        super().__init__(target)
+        self._class_by_label = class_by_label
+
+    def read(self, split: str, array: Array) -> list[str]:
+        """The class of every row; DataError for a label without a class."""
+        names = ", ".join(map(repr, self._class_by_label))
+        labels = array.values(
+            f"labels of '{split}'",
+            None,
+            self._class_by_label.__contains__,
+            brief(f"one of {names}", 200),
+        )
+        return [self._class_by_label[label] for label in labels]
+
+
+class MatrixArrays(LabelArrays):
+    """Arrays of numbers, or of 0 and 1, for every row."""
+
+    target: MatrixTarget
+
+    def __init__(self, target: MatrixTarget) -> None:
+        super().__init__(target)
+        self._num_columns = len(target.names)
+
+    def read(self, split: str, array: Array) -> list[str]:
+        """The JSON of every row's numbers or labels."""
+        values_NK = _read_matrix(array, type(self.target))
+        if values_NK.shape[1] != self._num_columns:
+            raise DataError(
+                f"the labels of '{split}' have another number of columns",
+                expected=f"{self._num_columns:,}: {', '.join(self.target.names)}",
+                found=f"{array.dtype} {array.shape}",
+                where=array.where,
+                hint="give all splits the columns of the training rows, in their order",
+            )
+        return self.target.decode(self.target.check_matrix(values_NK, array.where))
+
+
+def read_target(
+    roles_by_split: Mapping[str, Roles], config: ImportConfig
+) -> LabelArrays:
+    """Find out what the labels are: the task, and its classes, columns or labels.
+
+    The labels of 'train' decide, or those of the first split with labels.
+
+    Args:
+        roles_by_split: split -> role -> arrays.
+        config: it may name the task and the classes, columns or labels.
+
+    Raises:
+        ConfigError: no split has labels, or the names do not fit.
+        DataError: the labels cannot be of that task.
+    """
+    arrays = [
+        (split, roles[LABELS][0])
+        for split, roles in roles_by_split.items()
+        if LABELS in roles
+    ]
+    if not arrays:
+        raise ConfigError(
+            "no split has labels", expected="at least one split with labels"
+        )
+    array = dict(arrays).get("train", arrays[0][1])
+    wanted_class = _choose_target_class(array, config)
+    names = config.target_names or config.class_names
+    if not issubclass(wanted_class, MatrixTarget):
+        return _read_classes(array, names, config.task)
+    values_NK = _read_matrix(array, wanted_class)
+    _warn_of_whole_numbers(array, values_NK, config)
+    return MatrixArrays(wanted_class.of_matrix(values_NK.shape[1], names))
+
+
+def _choose_target_class(array: Array, config: ImportConfig) -> type[Target]:
+    """The target of the task that is asked for, or that the array can only be for."""
+    if config.task != AUTO:
+        return target_class(config.task)
+    for known_class in target_classes().values():
+        if known_class.claims_array(array.dtype, len(array.shape)):
+            return known_class
+    if len(array.shape) == 2:
+        raise DataError(
+            f"the array '{array.name}' has several numbers a row, and no classes",
+            expected="classes (N,); or numbers, or 0 and 1, and the task",
+            found=f"{array.dtype} {array.shape}",
+            where=array.where,
+            hint="--task multi-label (0 and 1), or --task regression; in Python task=",
+        )
+    return target_class(CLASSIFICATION)
+
+
+def _read_matrix(array: Array, wanted_class: type[MatrixTarget]) -> NDArray[Any]:
+    """Read an array of labels as a matrix (N, K); a single axis is one column."""
+    has_known_dtype = array.dtype.startswith(wanted_class.array_dtypes)
+    if len(array.shape) not in (1, 2) or not has_known_dtype:
+        raise DataError(
+            f"the array '{array.name}' cannot be labels of {wanted_class.task}",
+            expected=wanted_class.array_words,
+            found=f"{array.dtype} {array.shape}",
+            where=array.where,
+            hint="name another array with --labels, or another task with --task",
+        )
+    values: NDArray[Any] = array.read()
+    if array.dtype == "bfloat16":
+        values = as_float32(values)
+    if values.ndim == 1:
+        values = values[:, None]
+    return values
+
+
+def _warn_of_whole_numbers(
+    array: Array, values_NK: NDArray[Any], config: ImportConfig
+) -> None:
+    """Warn if numbers that are taken for quantities may be the numbers of classes."""
+    is_asked = config.task != AUTO
+    if is_asked or values_NK.shape[1] > 1 or array.dtype == "bool":
+        return
+    if np.isfinite(values_NK).all() and (values_NK == np.floor(values_NK)).all():
+        warnings.warn(
+            f"the labels '{array.name}' are whole numbers stored as {array.dtype}: "
+            "they are taken for numbers (regression); of classes pass "
+            "labels.astype(int)",
+            GaamWarning,
+            stacklevel=2,
+        )
+
+
+def _read_classes(array: Array, given_names: tuple[str, ...], task: str) -> ClassArrays:
+    """The classes of the deciding array, and label -> name of its class.
+
+    A row of another split with a label of no class is an error later.
+
+    Args:
+        array: the deciding labels.
+        given_names: the names that the user gives to the classes; may be empty.
+        task: 'auto' refuses texts that are quantities.
+    """
+    refuse_fractions(array.name, array.dtype, array.shape, array.where)
+    # any whole number or string may be the label of a class
+    expected = "whole numbers or strings"
+    labels = array.values("labels", None, lambda label: True, expected)
+
+    has_strings = array.dtype == STRINGS
+    if has_strings and task == AUTO:
+        refuse_quantities(labels, array.where)
+    names = names_of_array(labels, given_names, are_texts=has_strings)
+    class_by_label: dict[Any, str] = dict(enumerate(names))
+    if has_strings:
+        class_by_label = {name: name for name in names}
+    return ClassArrays(Classes(names), class_by_label)

@@ -1,0 +1,87 @@
+"""Reads the label of a record, and finds out what kind of labels a table has."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gaam_cache.common.cells import is_blank
+from gaam_cache.config import AUTO, ExtractConfig
+from gaam_cache.targets.base import (
+    CLASSIFICATION,
+    NO_LABEL,
+    LabelColumns,
+    Target,
+    target_class,
+    target_classes,
+)
+
+
+class LabelReader:
+    """Reads the labels of one split.
+
+    With the task 'auto' the first cell that is not empty decides the task.
+
+    Args:
+        config: the extraction.
+        names: the label columns; none for a split without labels.
+        declared: the classes or labels that the table declares, in order.
+    """
+
+    def __init__(
+        self,
+        config: ExtractConfig,
+        names: tuple[str, ...],
+        declared: tuple[str, ...] | None,
+    ) -> None:
+        if declared is not None and config.strip_labels:
+            declared = tuple(name.strip() for name in declared)
+        self.columns = LabelColumns(
+            names=names,
+            declared=declared,
+            strip=config.strip_labels,
+            odd_classes=config.odd_classes,
+            separator=config.label_separator,
+        )
+        self._target_class: type[Target] | None = None
+        if config.task != AUTO:
+            self._target_class = target_class(config.task)
+        self.may_be_quantities = config.task == AUTO and declared is None
+        """Whether labels that are numbers may be another task than classification."""
+
+    @property
+    def has_labels(self) -> bool:
+        return bool(self.columns.names)
+
+    @property
+    def is_classification(self) -> bool:
+        return self.target_class.task == CLASSIFICATION
+
+    @property
+    def target_class(self) -> type[Target]:
+        """The target of the labels, as far as they were read."""
+        return self._target_class or target_class(CLASSIFICATION)
+
+    @property
+    def declared_names(self) -> tuple[str, ...] | None:
+        """Names of the target that the table declares; None if it declares none."""
+        return self.target_class.declared_names(self.columns)
+
+    def read(self, record: Mapping[str, Any]) -> str:
+        """The label of a record; ``NO_LABEL`` in a split without labels.
+
+        Raises:
+            DataError: the label is missing, or cannot be used.
+        """
+        if not self.columns.names:
+            return NO_LABEL
+        if self._target_class is None:
+            self._decide(record[self.columns.names[0]])
+        return self.target_class.read(record, self.columns)
+
+    def _decide(self, cell: object) -> None:
+        """Decide the target by the first cell that is not empty."""
+        if cell is None or (isinstance(cell, str) and is_blank(cell)):
+            return
+        self._target_class = target_class(CLASSIFICATION)
+        for known_class in target_classes().values():
+            if known_class.claims_cell(cell, self.columns):
+                self._target_class = known_class

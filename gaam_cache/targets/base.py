@@ -1,0 +1,212 @@
+"""What every target has: its names, its labels on disk, and how it reads cells.
+
+A row's label is one string wherever rows travel. A class is its own name. Numbers and
+sets of labels are JSON arrays without white space: ``[2.8,3.1]``, ``["a","b"]``.
+
+N rows, K columns of a label on disk.
+"""
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from numpy.typing import NDArray
+
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import ConfigError, DataError
+
+TARGETS = "gaam_cache.targets"
+CLASSIFICATION = "classification"
+NO_LABEL = ""
+"""Label of every row of a split without labels; no class has this name."""
+
+
+class NoLabelError(DataError):
+    """A label is missing, or is a word that often stands for a missing one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelColumns:
+    """The columns of a table that hold labels, and how their cells are read."""
+
+    names: tuple[str, ...]
+    declared: tuple[str, ...] | None = None
+    """Classes or labels that the data set declares, in order; None if none."""
+    strip: bool = False
+    """Whether white space around names is removed."""
+    odd_classes: Collection[str] = ()
+    """Names that the user has confirmed although they often mean a missing label."""
+    separator: str | None = None
+    """What separates the labels of a text; None for JSON lists."""
+
+
+@dataclass(frozen=True)
+class Target(ABC):
+    """What is predicted, and how its labels are stored.
+
+    Args:
+        names: of the classes, of the columns of numbers, or of the labels, in order.
+    """
+
+    kind: ClassVar[str]
+    """Its name in the plan of a cache; the name of its file."""
+    task: ClassVar[str]
+    """Name of the task that predicts it."""
+    key: ClassVar[str] = "label"
+    """Name of the array of labels in a shard."""
+    dtype: ClassVar[str]
+    """Type of this array, as a receipt names it."""
+    names: tuple[str, ...]
+
+    def shape(self, num_rows: int) -> tuple[int, ...]:
+        """Shape of the labels of some rows, (N, K)."""
+        return (num_rows, len(self.names))
+
+    @abstractmethod
+    def encode(self, labels: Sequence[str]) -> NDArray[Any]:
+        """The labels as they are stored; KeyError for a name that is not known."""
+
+    @abstractmethod
+    def encode_unlabelled(self, num_rows: int) -> NDArray[Any]:
+        """What is stored for rows without labels."""
+
+    @abstractmethod
+    def decode(self, values: NDArray[Any]) -> list[str]:
+        """The labels whose stored values these are."""
+
+    @abstractmethod
+    def unknown(self, labels: Sequence[str]) -> set[str]:
+        """The names in these labels that the target lacks."""
+
+    @abstractmethod
+    def summary(self, values: NDArray[Any]) -> dict[str, Any]:
+        """Figures of stored labels for people: key -> JSON value."""
+
+    @abstractmethod
+    def warnings(
+        self, labels_by_split: Mapping[str, Sequence[str]], confirmed: Collection[str]
+    ) -> Iterator[str]:
+        """Yield warnings about the labels of all labelled splits.
+
+        Args:
+            labels_by_split: split -> the label of every row.
+            confirmed: names that the user has confirmed although they are odd.
+        """
+
+    @classmethod
+    @abstractmethod
+    def of(cls, labels: Sequence[str], declared: tuple[str, ...] | None) -> Self:
+        """The target of the training rows.
+
+        Args:
+            labels: the label of every training row.
+            declared: names that the source declares; None or empty if it declares none.
+        """
+
+    @classmethod
+    @abstractmethod
+    def strata(cls, labels: Sequence[str]) -> Sequence[str]:
+        """The stratum of every row: splits and limits take the same share of each."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, record: Mapping[str, Any], columns: LabelColumns) -> str:
+        """The label of a record of a table.
+
+        Raises:
+            NoLabelError: the label is missing.
+            DataError: a cell cannot be such a label.
+        """
+
+    @classmethod
+    def declared_names(cls, columns: LabelColumns) -> tuple[str, ...] | None:
+        """The names that a table declares for such a target; None if it has none."""
+        return columns.declared
+
+    @classmethod
+    def claims_cell(cls, cell: object, columns: LabelColumns) -> bool:  # noqa: ARG003
+        """Whether a cell of a single label column can only be such a label."""
+        return False
+
+    @classmethod
+    def claims_array(cls, dtype: str, num_axes: int) -> bool:  # noqa: ARG003
+        """Whether an array of this type can only be such labels."""
+        return False
+
+
+class MatrixTarget(Target):
+    """A target whose label is K numbers a row, so that programs pass matrices."""
+
+    array_dtypes: ClassVar[tuple[str, ...]] = ("float", "bfloat", "int", "uint")
+    """How the names of the types of such matrices may begin."""
+    array_words: ClassVar[str]
+    """What such a matrix is, for messages."""
+
+    @abstractmethod
+    def check_matrix(self, values_NK: NDArray[Any], where: str) -> NDArray[Any]:
+        """The values in the stored type.
+
+        Args:
+            values_NK: what a program passes, (N, K).
+            where: the name of the array, for messages.
+
+        Raises:
+            DataError: a value cannot be stored; the message names its row.
+        """
+
+    def place(self, index_of_bad: tuple[int, ...]) -> str:
+        """Row and column of a value, for messages."""
+        row, column = index_of_bad
+        return f"row {row + 1}, column '{self.names[column]}'"
+
+    @classmethod
+    def of_matrix(cls, num_columns: int, given_names: tuple[str, ...]) -> Self:
+        """The target of matrices with so many columns.
+
+        Args:
+            num_columns: K.
+            given_names: names that the user gives to the columns; empty for 0, 1, ...
+
+        Raises:
+            ConfigError: there are more or fewer names than columns, or names are not
+                distinct.
+        """
+        names = given_names or tuple(map(str, range(num_columns)))
+        check_names(names, num_columns)
+        return cls(names)
+
+
+def check_names(names: Sequence[str], num_columns: int) -> None:
+    """Refuse names that are not one for every column, distinct and not empty."""
+    if len(names) == num_columns and len(set(names)) == len(names) and "" not in names:
+        return
+    raise ConfigError(
+        "target names must be one for each column of the labels, distinct, none empty",
+        expected=f"{num_columns:,} names",
+        found=f"{len(names):,}: {', '.join(names)}",
+        hint="--set target-name=NAME once for each column; in Python target_names=",
+    )
+
+
+@functools.cache
+def target_classes() -> dict[str, type[Target]]:
+    """Task -> its class of targets, for all that are installed."""
+    classes: list[type[Target]] = [
+        plugins.load(TARGETS, name, kind="target") for name in plugins.names(TARGETS)
+    ]
+    return {target_class.task: target_class for target_class in classes}
+
+
+def target_class(task: str) -> type[Target]:
+    """The class of targets that a task predicts."""
+    return target_classes()[task]
+
+
+def target_of_kind(kind: str, names: Sequence[str]) -> Target:
+    """The target that a plan describes; ValueError for a kind that nobody knows."""
+    for known_class in target_classes().values():
+        if known_class.kind == kind:
+            return known_class(tuple(names))
+    raise ValueError(f"unknown kind of target {kind!r}")

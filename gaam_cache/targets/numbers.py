@@ -1,0 +1,195 @@
+"""Numbers: what a row of a regression has in a table, in a program and on disk.
+
+In a table every number has a column of its own. Rows hold one JSON array, with the
+shortest digits of each number in float32. On disk they are float32.
+
+N rows, K numbers of a row.
+"""
+
+import json
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.common.cells import (
+    is_blank,
+    is_missing_word,
+    unusable_cell_error,
+    value_with_type,
+)
+from gaam_cache.common.errors import DataError
+from gaam_cache.common.messages import excerpt
+from gaam_cache.targets.base import LabelColumns, MatrixTarget, NoLabelError
+from gaam_cache.targets.classes import DECIMAL_NUMBER
+
+LARGEST = float(np.finfo(np.float32).max)
+NUM_STRATA = 10
+EXPECTED = f"finite numbers up to {LARGEST:.3g}"
+
+
+class Numbers(MatrixTarget):
+    """K numbers a row: ``names`` are the columns that they come from."""
+
+    kind = "numbers"
+    task = "regression"
+    dtype = "float32"
+    array_words = "numbers, (N,) or (N, K)"
+
+    def encode(self, labels: Sequence[str]) -> NDArray[np.float32]:
+        """The numbers of every row, (N, K)."""
+        values = [json.loads(label) for label in labels]
+        return np.array(values, np.float32).reshape(len(labels), len(self.names))
+
+    def encode_unlabelled(self, num_rows: int) -> NDArray[np.float32]:
+        """NaN for every number, (N, K)."""
+        return np.full((num_rows, len(self.names)), np.nan, np.float32)
+
+    def decode(self, values: NDArray[Any]) -> list[str]:
+        """The JSON arrays of these numbers, (N, K)."""
+        return list(map(_to_json, np.asarray(values, np.float32)))
+
+    def unknown(self, labels: Sequence[str]) -> set[str]:  # noqa: ARG002 none is
+        return set()
+
+    def summary(self, values: NDArray[Any]) -> dict[str, Any]:
+        """Mean and standard deviation of every column, over N rows."""
+        means = values.mean(0, dtype=np.float64).tolist()
+        deviations = values.std(0, dtype=np.float64).tolist()
+        return {
+            "means": dict(zip(self.names, means, strict=True)),
+            "standard_deviations": dict(zip(self.names, deviations, strict=True)),
+        }
+
+    def warnings(
+        self,
+        labels_by_split: Mapping[str, Sequence[str]],
+        confirmed: Collection[str],  # noqa: ARG002 numbers have no odd names
+    ) -> Iterator[str]:
+        """Lines for columns with one and the same number in every row of a split."""
+        for split, labels in labels_by_split.items():
+            values_NK = self.encode(labels)
+            for name, value_N in zip(self.names, values_NK.T, strict=True):
+                if len(value_N) > 1 and (value_N == value_N[0]).all():
+                    yield (
+                        f"every row of '{split}' has the same number in "
+                        f"{excerpt(name)}: {value_N[0]}; there is nothing to explain"
+                    )
+
+    @classmethod
+    def of(
+        cls,
+        labels: Sequence[str],  # noqa: ARG003 the columns are the names
+        declared: tuple[str, ...] | None,
+    ) -> Self:
+        return cls(declared or ())
+
+    @classmethod
+    def strata(cls, labels: Sequence[str]) -> Sequence[str]:
+        """Ten bins of the first number, of equally many rows; equal numbers share one.
+
+        The bin of a row is ``10 * less // N``, where ``less`` rows have a smaller
+        number.
+        """
+        value_N = np.array([json.loads(label)[0] for label in labels], np.float64)
+        num_less_N = np.searchsorted(np.sort(value_N), value_N, side="left")
+        bin_N = NUM_STRATA * num_less_N // max(1, len(labels))
+        return list(map(str, bin_N.tolist()))
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any], columns: LabelColumns) -> str:
+        """The numbers of a record, one for each column."""
+        numbers = [_number_of(record[name], name) for name in columns.names]
+        return _to_json(np.array(numbers, np.float32))
+
+    @classmethod
+    def declared_names(cls, columns: LabelColumns) -> tuple[str, ...]:
+        return columns.names
+
+    @classmethod
+    def claims_array(cls, dtype: str, num_axes: int) -> bool:
+        """Floating-point numbers, one or several a row."""
+        return dtype.startswith(("float", "bfloat")) and num_axes in (1, 2)
+
+    def check_matrix(self, values_NK: NDArray[Any], where: str) -> NDArray[np.float32]:
+        """The numbers in float32; DataError for NaN, infinity and what is too large."""
+        # a comparison with NaN is false
+        is_bad_NK = ~(np.abs(values_NK.astype(np.float64)) <= LARGEST)
+        if is_bad_NK.any():
+            index = tuple(np.argwhere(is_bad_NK)[0].tolist())
+            raise DataError(
+                "a label is not a finite number",
+                expected=EXPECTED,
+                found=str(values_NK[index]),
+                where=f"{where}, {self.place(index)}",
+                hint="correct or remove the row",
+            )
+        return values_NK.astype(np.float32)
+
+
+def _to_json(value_K: NDArray[np.float32]) -> str:
+    """A JSON array of numbers, each with the shortest digits that float32 needs."""
+    # -0.0 and 0.0 are one number
+    positive_zero_K = value_K + np.float32(0)
+    return f"[{','.join(map(_shortest, positive_zero_K))}]"
+
+
+def _shortest(value: np.float32) -> str:
+    """The shortest digits that float32 rounds to this number, as Python writes them.
+
+    The text is hashed. Versions of NumPy agree about the digits, but one writes
+    16777216.0 and another 1.6777216e+07.
+    """
+    return repr(float(np.format_float_scientific(value, unique=True)))
+
+
+def _number_of(cell: object, column: str) -> float:
+    """The number in a cell.
+
+    Raises:
+        NoLabelError: the number is missing; NaN counts as missing.
+        DataError: the cell holds something else, or a number that float32 lacks.
+    """
+    value = cell
+    is_missing_text = isinstance(cell, str) and (
+        is_blank(cell) or is_missing_word(cell)
+    )
+    if is_missing_text:
+        value = None
+    elif isinstance(cell, str):
+        # Python would read 1_000 as a number too
+        is_infinite = cell.strip().lstrip("+-").casefold() in ("inf", "infinity")
+        if not (is_infinite or DECIMAL_NUMBER.fullmatch(cell)):
+            raise _not_a_number_error(cell, column)
+        value = float(cell)
+    if value is None or value != value:  # noqa: PLR0124 only NaN differs from itself
+        raise NoLabelError(
+            "a number is missing",
+            expected=f"a number in column '{column}'",
+            found=value_with_type(cell),
+            hint="correct or remove the row, or name another column with "
+            "--label-column",
+        )
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _not_a_number_error(cell, column)
+    # an integer may be larger than every float
+    if abs(value) > LARGEST or not math.isfinite(value):
+        raise DataError(
+            "a number is not finite, or too large",
+            expected=f"{EXPECTED} in column '{column}'",
+            found=value_with_type(cell),
+            hint="correct or remove the row",
+        )
+    return float(value)
+
+
+def _not_a_number_error(cell: object, column: str) -> DataError:
+    """The error for a cell of a number column that holds no number."""
+    return unusable_cell_error(
+        "a label is not a number",
+        cell,
+        f"a number in column '{column}'",
+        "--label-column",
+    )
