@@ -177,6 +177,16 @@ class Plan:
         return Classes(self.class_names)
 
     @property
+    def task(self) -> str:
+        """Name of the task: classification, regression, multi-label."""
+        return self.target.task
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """Names of the classes, of the numbers or of the labels."""
+        return self.target.names
+
+    @property
     def batching(self) -> Batching:
         return self.encoder.batching
 

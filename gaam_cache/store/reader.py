@@ -359,6 +359,10 @@ class EmbeddingCache(Mapping[str, Split]):
         """Hash of everything that decides the numbers."""
         self.class_names = self.plan.class_names
         """Names of the classes; a label is an index into them."""
+        self.task = self.plan.task
+        """Name of the task: classification, regression, multi-label."""
+        self.target_names = self.plan.target_names
+        """Names of the classes, of the numbers or of the labels."""
         self.num_layers = self.plan.num_layers
         """Number of kept layers of the encoder."""
         self.hidden_size = self.plan.hidden_size

@@ -70,6 +70,8 @@ class Classes:
         names: the names of all classes, in the order of their numbers.
     """
 
+    task: ClassVar[str] = "classification"
+    """Name of the task that predicts it."""
     key: ClassVar[str] = "label"
     """Name of the array of labels in a shard."""
     dtype: ClassVar[str] = "int64"

@@ -24,13 +24,15 @@ class Head(nn.Module, ABC):
     Args:
         num_layers: L of the mechanism's output.
         hidden_size: D of the mechanism's output.
-        num_classes: C.
+        num_classes: C; of other tasks the number of columns, or of labels.
     """
 
     trained_by: ClassVar[Literal["steps", "fit"]] = "steps"
     """steps: by gradients, over epochs, each seed by itself; fit: a ``FittedHead``."""
     tries: ClassVar[int] = 0
     """Number of values of its setting that a fit compares."""
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "regression", "multi-label")
+    """Names of the tasks that it serves."""
     stackable: bool = True
     """Whether ``torch.func.vmap`` can run several seeds at once; else a loop does."""
     num_noise: int = 0
@@ -107,6 +109,7 @@ class FittedHead(Head):
     trained_by: ClassVar[Literal["steps", "fit"]] = "fit"
     tries: ClassVar[int] = 1
     """Number of values of its setting that validation rows compare."""
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
 
     @abstractmethod
     def fit(

@@ -1,9 +1,10 @@
 """What a loss is, and how rows of some classes count more than those of others.
 
-S seeds, N rows, B batch, C classes.
+S seeds, N rows, B batch, C classes, numbers or labels.
 """
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,12 +14,23 @@ from torch.func import vmap
 class Loss(ABC):
     """A number to minimise: the mean over rows of a loss that each row has by itself.
 
+    The loss of a row with several numbers or labels is the mean over them of a loss
+    that each has by itself.
+
     Options are the keyword-only arguments of the constructor.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    """Names of the tasks that it trains."""
+
     @abstractmethod
     def __call__(self, logits_BC: Tensor, label_B: Tensor) -> Tensor:
-        """Mean loss of a batch, a scalar: logits (B, C), labels (B,) int64."""
+        """Mean loss of a batch, a scalar.
+
+        Args:
+            logits_BC: outputs of the decoder.
+            label_B: classes (B,) int64, numbers (B, C), or labels (B, C) of 0 and 1.
+        """
 
 
 def balanced(label_SN: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:
@@ -43,6 +55,51 @@ def balanced(label_SN: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:
     share_SC = count_SC.double() / num_rows * present_SC.sum(1, keepdim=True)
     weight_SC = torch.where(present_SC, 1 / share_SC, 0.0)
     return weight_SC.to(dtype).to(label_SN.device)
+
+
+def balanced_labels(label_SNC: Tensor, dtype: torch.dtype) -> Tensor:
+    """Weights of the labels with which having and not having one count alike, (S, C).
+
+    Formula: ``w_c = max(n - n_c, 1) / max(n_c, 1)``, n the number of rows, n_c those
+    with label c. It is the weight of the rows with the label; those without have 1.
+    So a label that no row has, or every row, still has a finite weight above 0.
+
+    Args:
+        label_SNC: labels of the training rows, of 0 and 1, as every seed sees them.
+        dtype: of the weights.
+    """
+    num_rows = label_SNC.shape[1]
+    with_SC = label_SNC.bool().sum(1)
+    without_SC = num_rows - with_SC
+    # float64 is not on every device, so divide on the CPU
+    ratio_SC = without_SC.clamp_min(1).cpu().double() / with_SC.clamp_min(1).cpu()
+    return ratio_SC.to(dtype).to(label_SNC.device)
+
+
+def weighted_label_mean(
+    loss_of: Loss, logits_BC: Tensor, label_BC: Tensor, weight_C: Tensor | None
+) -> Tensor:
+    """The loss of a batch of label sets whose labels have weights, a scalar.
+
+    Formula: ``1/(B C) sum_bc w_bc l_bc``, l_bc the loss of label c of row b as a batch
+    of its own; ``w_bc = w_c`` where row b has label c, else 1.
+
+    It equals ``BCEWithLogitsLoss(pos_weight=...)`` of torch for binary cross-entropy.
+
+    Args:
+        loss_of: the loss, whose ``tasks`` include multi-label.
+        logits_BC: logits.
+        label_BC: labels of 0 and 1.
+        weight_C: weights of the labels; None: all count alike.
+    """
+    if weight_C is None:
+        return loss_of(logits_BC, label_BC)
+    weight_BC = torch.where(label_BC.bool(), weight_C, 1.0)
+    # M = B C labels, every one a row with a single label
+    label_loss_M = _row_losses(
+        loss_of, logits_BC.reshape(-1, 1), label_BC.reshape(-1, 1)
+    )
+    return (weight_BC.reshape(-1) * label_loss_M).mean()
 
 
 def weighted_mean(
