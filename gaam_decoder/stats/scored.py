@@ -93,7 +93,7 @@ def claim_by_score(
         jackknife);
         equivalence: Schuirmann 1987.
     """
-    if not 0 < margin < score.highest:
+    if not 0 < margin < score.largest_difference:
         raise ValueError(
             "a margin is above 0 and below the largest possible difference"
         )
@@ -123,14 +123,14 @@ def claim_by_score(
     # a single row may outweigh all others in a score without bound
     difference_SN = by_row_SN.astype(np.float64) - baseline_SN.astype(np.float64)
     effects = crossed(difference_SN, mine.groups)
-    if math.isinf(score.highest) and _skewed(difference_SN.mean(0)):
+    if math.isinf(score.largest_difference) and _skewed(difference_SN.mean(0)):
         num_rows = difference_SN.shape[1]
         reason = f"the contributions of {num_rows:,} rows are too skewed"
         return replace(untested, no_claim=reason)
     limits = MeanLimits(
         effects=effects._replace(train_rows=train_rows, choice=choice),
         unseen=UNSEEN * max(mine.unseen, theirs.unseen),
-        highest=score.highest,
+        highest=score.largest_difference,
     )
     return _tested_claim(untested, limits)
 
@@ -154,7 +154,7 @@ def _untested_claim(
     over_seeds = on_these_rows(
         difference_S,
         margin,
-        most=score.highest,
+        most=score.largest_difference,
         larger_is_better=score.larger_is_better,
     )
     if score.no_claim:
@@ -198,13 +198,15 @@ def interval_by_score(
     fewest_seeds = 1 if without_seeds else 2
     if num_units < 2 or num_seeds < fewest_seeds:
         return None
-    if math.isinf(score.highest) and _skewed(by_row_SN.mean(0)):
+    if math.isinf(score.largest_difference) and _skewed(by_row_SN.mean(0)):
         return None
 
     effects = crossed(by_row_SN, groups)
     half = effects.distance(ALPHA / 2, UNSEEN * scored.unseen)
     half *= _widening(by_row_SN, effects, groups)
-    return max(0.0, effects.mean - half), min(score.highest, effects.mean + half)
+    low = max(score.lowest, effects.mean - half)
+    high = min(score.highest, effects.mean + half)
+    return low, high
 
 
 def _widening(

@@ -101,13 +101,23 @@ class Task(ABC):
         """Targets in the type that the loss takes."""
         return targets
 
+    def scored_targets(self, targets: Targets) -> Targets:
+        """Targets in the type that scores take: int64, float64 or bool."""
+        return targets
+
     def in_words(self, score: float) -> str:
         """A score for people, such as ``81.2%``."""
         return f"{100 * score:.1f}%" if self.in_percent else f"{score:.3f}"
 
+    def titled(self, score: float) -> str:
+        """A score with its name, such as ``R2 0.812``; an accuracy needs none."""
+        if self.has_classes:
+            return self.in_words(score)
+        return f"{self.score_title} {self.in_words(score)}"
+
 
 def in_float64(values: Any) -> Any:
     """An array or a tensor in float64; the tensor on a device that has it."""
-    if isinstance(values, np.ndarray):
+    if isinstance(values, np.ndarray | np.generic):
         return values.astype(np.float64)
     return float64(values)

@@ -84,6 +84,10 @@ class MultiLabel(Task):
         rarest_N[~is_label_NK.any(1)] = num_labels
         return rarest_N.astype(np.int64)
 
+    def scored_targets(self, targets: Targets) -> Targets:
+        """Whether rows have labels."""
+        return targets > 0.5
+
     def learned_targets(self, targets: "Tensor") -> "Tensor":
         """Targets as the numbers 0 and 1."""
         return targets.float()

@@ -83,6 +83,10 @@ class Regression(Task):
         limits = np.quantile(first_N, shares)
         return np.searchsorted(limits, first_N, side="right").astype(np.int64)
 
+    def scored_targets(self, targets: Targets) -> Targets:
+        """Targets in float64."""
+        return targets.astype(np.float64)
+
     def learned_targets(self, targets: "Tensor") -> "Tensor":
         """Targets as floating-point numbers."""
         return targets.float()

@@ -1,9 +1,10 @@
 """The base class of all scores, their input and their result.
 
-N test rows, C classes.
+N test rows, C classes, K numbers or labels of a row.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -21,10 +22,12 @@ GRAIN = 2.0**-46
 
 @dataclass(frozen=True)
 class Answers:
-    """The logits of one seed for the test rows, and their labels."""
+    """The outputs of one seed for the test rows, and their targets."""
 
     logits: NDArray[np.floating[Any]]
-    labels: NDArray[np.int64]
+    """(N, C), or (N, K)."""
+    labels: NDArray[Any]
+    """Classes (N,) int64, numbers (N, K) float64, or labels (N, K) bool."""
     sizes: tuple[int, ...] = ()
     """Number of rows of every fold, whose decoder made its logits; (): one decoder."""
     repeats: int = 1  # how often every test row occurs
@@ -38,6 +41,12 @@ class Answers:
     def right_N(self) -> NDArray[np.bool_]:
         """Whether the predicted class of each row is its label."""
         return CLASSIFICATION.hits(self.predicted_N, self.labels)
+
+    @cached_property
+    def predicted_NK(self) -> NDArray[np.bool_]:
+        """Whether a row has a label, by the sign of its logit."""
+        has_label_NK: NDArray[np.bool_] = self.logits > 0
+        return has_label_NK
 
     @cached_property
     def log_p_NC(self) -> Floats:
@@ -101,6 +110,60 @@ class SeedScore:
     """Sum over the kinds of rows of the squared largest change by a single row."""
 
 
+def by_influence(
+    answers: Answers, value: float, change_N: Floats, largest: Floats
+) -> SeedScore:
+    """A score that is a smooth function of means over rows.
+
+    Args:
+        answers: of one seed.
+        value: the score.
+        change_N: derivative of the score in the share of every row, its mean over the
+            rows subtracted.
+        largest: the largest such derivative of every kind of rows.
+    """
+    share = answers.repeats / answers.num_rows
+    unseen = float(np.sum((share * largest) ** 2))
+    return SeedScore(value=value, by_row=value + change_N, unseen=unseen)
+
+
+def by_cell(answers: Answers, value: float, change_CC: Floats) -> SeedScore:
+    """A score that is a smooth function of the confusion matrix.
+
+    Args:
+        answers: of one seed.
+        value: the score.
+        change_CC: ``change_N`` of ``by_influence`` for a row of a class (first axis)
+            with a predicted class (second).
+    """
+    change_N = change_CC[answers.labels, answers.predicted_N]
+    # the rows of a class are a kind, whatever is predicted
+    largest_C = np.abs(change_CC).max(1)[answers.count_C > 0]
+    return by_influence(answers, value, change_N, largest_C)
+
+
+def over_folds(
+    answers: Answers, value_of: Callable[[slice], float | None]
+) -> float | None:
+    """Mean of a score of ranks over the folds, weighted by their rows.
+
+    Rows of different folds are never ranked against one another, for different decoders
+    gave their outputs.
+
+    Returns:
+        None if a fold does not define the score.
+    """
+    total = 0.0
+    start = 0
+    for size in answers.sizes or (answers.num_rows,):
+        value = value_of(slice(start, start + size))
+        if value is None:
+            return None
+        total += value * size
+        start += size
+    return total / answers.num_rows
+
+
 def percent(value: float | None) -> str:
     """A fraction in percent."""
     return "-" if value is None else f"{100 * value:.1f}"
@@ -109,17 +172,23 @@ def percent(value: float | None) -> str:
 class Score(ABC):
     """A measure of how good the predictions of a decoder are."""
 
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    """Names of the tasks whose predictions it measures."""
     title: ClassVar[str]  # its name in reports
     larger_is_better: ClassVar[bool] = True
     percent: ClassVar[bool] = True  # shown in percent, and differences in points
     margin: ClassVar[float] = 0.005
     """Default of the largest difference that does not matter: half a point."""
     highest: ClassVar[float] = 1.0  # largest possible value
+    lowest: ClassVar[float] = 0.0  # smallest possible value
     hits: ClassVar[bool] = False  # whether every row is right or wrong
     of_sizes: ClassVar[bool] = False
     """Whether it measures calibration, and so uses the logits divided by a fitted
     temperature; a score of ranks (AUROC) uses the logits themselves."""
     fewest_classes: ClassVar[int] = 1  # with fewer classes it has no meaning
+    of_order: ClassVar[bool] = False
+    """Whether it has a meaning only if the classes are ordered: a report shows it only
+    where it is asked for. The order of the classes is that of their names."""
     no_claim: ClassVar[str] = ""  # why it allows no claim; empty: it does
 
     @abstractmethod
@@ -134,6 +203,11 @@ class Score(ABC):
     def why_no_claim(self, answers: Answers) -> str:  # noqa: ARG002
         """Why these logits allow no claim; empty if they do."""
         return self.no_claim
+
+    @property
+    def largest_difference(self) -> float:
+        """Largest possible difference of two values."""
+        return self.highest - self.lowest
 
     @property
     def factor(self) -> int:

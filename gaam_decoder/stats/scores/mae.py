@@ -1,0 +1,28 @@
+"""Mean absolute error."""
+
+import numpy as np
+
+from gaam_decoder.stats.scores.base import Answers, Score, SeedScore
+
+
+class Mae(Score):
+    """Mean distance of the outputs from the numbers, in the unit of the data.
+
+    Of several numbers, the mean over them. It allows a verdict: it is a mean over rows.
+    The default margin is 0.01 of that unit, which suits few data: choose one.
+    """
+
+    tasks = ("regression",)
+    title = "MAE"
+    larger_is_better = False
+    percent = False
+    margin = 0.01
+    highest = float("inf")
+
+    def of(self, answers: Answers) -> SeedScore:
+        """The mean error of every row."""
+        error_NK = np.abs(answers.labels.astype(np.float64) - answers.logits)
+        error_N = error_NK.mean(1)
+        # an error has no bound: a row as bad as the worst may be missing
+        largest = float(error_N.max()) * answers.repeats / answers.num_rows
+        return SeedScore(value=float(error_N.mean()), by_row=error_N, unseen=largest**2)

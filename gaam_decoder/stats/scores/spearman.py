@@ -1,0 +1,63 @@
+"""Rank correlation."""
+
+import numpy as np
+
+from gaam_decoder.stats.scores.base import (
+    Answers,
+    Floats,
+    Score,
+    SeedScore,
+    over_folds,
+)
+
+
+class Spearman(Score):
+    """Correlation of the ranks of outputs and numbers, averaged over the numbers.
+
+    Equal values share their mean rank. A number that is the same in all test rows is
+    left out; there is no value where the outputs for another number are all the same.
+    The value of several folds is their mean, weighted by their rows.
+
+    Source: Spearman 1904, "The proof and measurement of association between two
+        things".
+    """
+
+    tasks = ("regression",)
+    title = "Spearman correlation"
+    percent = False
+    lowest = -1.0
+    no_claim = (
+        "a row changes the ranks of all others, so that no test over rows is known to "
+        "hold"
+    )
+
+    def of(self, answers: Answers) -> SeedScore | None:
+        """The correlation, without contributions of rows."""
+
+        def value_of(rows: slice) -> float | None:
+            return _mean_correlation(answers.logits[rows], answers.labels[rows])
+
+        value = over_folds(answers, value_of)
+        return None if value is None else SeedScore(value=value, by_row=None)
+
+
+def _mean_correlation(output_NK: Floats, target_NK: Floats) -> float | None:
+    """Mean over the numbers that vary."""
+    correlations = []
+    for output_N, target_N in zip(output_NK.T, target_NK.T, strict=True):
+        if np.ptp(target_N) == 0:
+            continue
+        if np.ptp(output_N) == 0:
+            return None
+        correlation_22 = np.corrcoef(_ranks(output_N), _ranks(target_N))
+        correlations.append(correlation_22[0, 1])
+    return float(np.mean(correlations)) if correlations else None
+
+
+def _ranks(value_N: Floats) -> Floats:
+    """Ranks from 1 on; equal values share their mean rank."""
+    sorted_N = np.sort(value_N)
+    below_N = np.searchsorted(sorted_N, value_N, "left")
+    up_to_N = np.searchsorted(sorted_N, value_N, "right")
+    rank_N: Floats = (below_N + up_to_N + 1) / 2
+    return rank_N
