@@ -435,11 +435,12 @@ Baseline = Annotated[
     ),
 ]
 Score = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--score",
         metavar="NAME",
         help=f"Score to compare: {_list_names('gaam_decoder.stats.scores')}.",
+        show_default="accuracy; of numbers r2, of label sets micro-f1",
         autocompletion=offer_scores,
     ),
 ]
@@ -565,7 +566,7 @@ def report(
     head: OnlyHead = None,
     where: Where = None,
     baseline: Baseline = None,
-    score: Score = "accuracy",
+    score: Score = None,
     margin: Margin = None,
     temperature: FitTemperature = False,
     pairs: Pairs = None,
@@ -595,7 +596,7 @@ def report(
     format = format or usual_format
 
     # refuse before the work what could not be written after it
-    reports.format_of(format, section, columns, score)
+    reports.format_of(format, section, columns, score or "accuracy")
     if out:
         check_writable(out, option="--out", file=True)
     if figures:

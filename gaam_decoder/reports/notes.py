@@ -213,7 +213,7 @@ def _like_groups(table: Table) -> str | None:
     )
     first = shlex.quote(next(iter(table.like_groups)))
     return (
-        f"accuracy varies with {columns} more than chance explains: if rows with the "
+        f"{table.task.score_title} varies with {columns} more than chance explains: if rows with the "
         "same value belong together, intervals and verdicts are too sure without "
         f"--groups {brief(first)}"
     )
@@ -259,7 +259,8 @@ def _leaks(table: Table) -> str | None:
         other = "another of these rows" if train == test else f"'{brief(train)}'"
         leaks.append(
             f"{num_shared:,} of the {table.cache.rows[test]:,} rows of "
-            f"'{brief(test)}' have a text that {other} has, too; this inflates accuracy"
+            f"'{brief(test)}' have a text that {other} has, too; this inflates "
+            f"{table.task.score_title}"
         )
     if table.cache.fitted_on in {test for _, test in split_pairs}:
         leaks.append("the states were fitted on the test texts (not on their labels)")

@@ -23,8 +23,8 @@ class Regression(Task):
     """The predictions of decoders for rows of K numbers, and how good they are.
 
     Formula: ``R2 = 1/K sum_k (1 - sum_n (y_nk - f_nk)^2 / sum_n (y_nk - m_k)^2)``, m
-    the mean of the same rows. A column whose numbers are all equal has the part 1 where
-    it is predicted exactly, else 0.
+    the mean of the same rows. A column whose numbers are all equal is left out; where
+    all columns are so, R2 is 0.
     """
 
     name = "regression"
@@ -53,9 +53,9 @@ class Regression(Task):
         spread = ((target - target.mean(-2)[..., None, :]) ** 2).sum(-2)
         # the mean of equal numbers is rounded, so that their spread may be above 0
         is_flat = (target == target[..., :1, :]).all(-2)
-        unexplained = residual / (spread * ~is_flat + is_flat)
-        unexplained = unexplained * ~is_flat + (residual > 0) * is_flat
-        return (1 - unexplained).mean(-1)
+        explained = (1 - residual / (spread * ~is_flat + is_flat)) * ~is_flat
+        num_varied = (~is_flat).sum(-1)
+        return explained.sum(-1) / (num_varied + (num_varied == 0))
 
     def contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
         """R2 plus the derivative of R2 in the weight of each row."""
@@ -67,7 +67,8 @@ class Regression(Task):
         is_flat_K = (target_NK == target_NK[:1]).all(0)
         safe_K = np.where(is_flat_K, 1.0, spread_K)
         change_NK = (distance_NK * residual_K / safe_K - error_NK) / safe_K
-        change_N = np.where(is_flat_K, 0.0, change_NK).mean(1)
+        num_varied = max(1, int((~is_flat_K).sum()))
+        change_N = np.where(is_flat_K, 0.0, change_NK).sum(1) / num_varied
         score = float(self.selection(output_NK, targets))
         return score + len(targets) * change_N
 
