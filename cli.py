@@ -445,12 +445,13 @@ Baseline = Annotated[
     ),
 ]
 Score = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--score",
         metavar="NAME",
         help=f"Score to compare: {_list_names('gaam_decoder.stats.scores')}; or yours, "
         "FILE.py:CLASS.",
+        show_default="accuracy; of numbers r2, of label sets micro-f1",
         autocompletion=offer_scores,
     ),
 ]
@@ -576,7 +577,7 @@ def report(
     head: OnlyHead = None,
     where: Where = None,
     baseline: Baseline = None,
-    score: Score = "accuracy",
+    score: Score = None,
     margin: Margin = None,
     temperature: FitTemperature = False,
     pairs: Pairs = None,
@@ -608,7 +609,7 @@ def report(
 
     # refuse before the work what could not be written after it
     part: reports.ReportPart = {"section": section, "columns": columns}
-    reports.format_of(format, score, **part)
+    reports.format_of(format, score or "accuracy", **part)
     if out:
         check_writable(out, option="--out", file=True)
     if figures:

@@ -57,9 +57,11 @@ class TrainConfig(WorkerConfig):
         "fitted in one step.",
         parse=partial(parse_specs, kind="head"),
     )
-    loss: Spec = option(
-        "cross-entropy",
+    loss: Spec | None = option(
+        None,
         "Loss to minimise; the paper on speech uses focal:gamma=2.5,alpha=0.25.",
+        shown_default="cross-entropy; of numbers mse, of label sets "
+        "binary-cross-entropy",
         parse=partial(parse_built, kind="loss"),
     )
     class_weights: Literal["none", "balanced"] = key(

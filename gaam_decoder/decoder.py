@@ -1,24 +1,26 @@
 """Decoders: a mechanism and a head as one model.
 
-B batch, L layers, D hidden size, C classes, K random numbers of a row, E features
-before a mechanism's final map.
+B batch, L layers, D hidden size, C outputs (classes, columns of numbers, or labels), K
+random numbers of a row, E features before a mechanism's final map.
 """
 
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gaam_cache.common.devices import float64
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder.attention.base import Attention
 from gaam_decoder.attention.frames.num_heads import DEFAULT_HEADS
 from gaam_decoder.heads.base import Head
 from gaam_decoder.specs import Spec, build, is_foreign, plugin_options
+from gaam_decoder.tasks import CLASSIFICATION, task_of
 
 ROWS_TRIED = 3
 """Random rows on which a foreign decoder is tried, together and one at a time."""
@@ -59,15 +61,63 @@ class DecoderSpec:
     num_layers: int
     hidden_size: int
     num_classes: int
+    """C, whatever the task."""
+    task: str = CLASSIFICATION.name
+
+
+class TargetScale(nn.Module):
+    """Mean and standard deviation of the numbers that a decoder learned from, (C,).
+
+    A decoder learns standardised numbers. In evaluation its outputs are in the unit of
+    the data: ``output * std + mean``.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, num_columns: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(num_columns))
+        self.register_buffer("std", torch.ones(num_columns))
+
+    @classmethod
+    def of(cls, target_NC: Tensor) -> Self:
+        """The scale of the numbers of training rows; of equal numbers, std 1."""
+        number_NC = float64(target_NC)
+        std_C = number_NC.std(0, correction=0)
+        is_flat_C = (number_NC == number_NC[:1]).all(0) | (std_C == 0)
+        scale = cls(target_NC.shape[1])
+        scale.mean.copy_(number_NC.mean(0))
+        scale.std.copy_(torch.where(is_flat_C, 1.0, std_C))
+        return scale
+
+    def forward(self, output_BC: Tensor) -> Tensor:
+        """Standardised numbers in the unit of the data."""
+        return output_BC * self.std + self.mean
+
+    def standardised(self, target_NC: Tensor) -> Tensor:
+        """Numbers of the data as a decoder learns them, in float32."""
+        mean_C = float64(self.mean)
+        std_C = float64(self.std)
+        target = (float64(target_NC).to(mean_C.device) - mean_C) / std_C
+        return target.float().to(target_NC.device)
 
 
 class Decoder(nn.Module):
-    """``logits = head(attention(x))``, for one seed."""
+    """``logits = head(attention(x))``, for one seed.
 
-    def __init__(self, attention: Attention, head: Head) -> None:
+    A task that standardises its targets adds a ``TargetScale``, which training ignores.
+    """
+
+    targets: TargetScale | None
+
+    def __init__(
+        self, attention: Attention, head: Head, targets: TargetScale | None = None
+    ) -> None:
         super().__init__()
         self.attention = attention
         self.head = head
+        self.targets = targets
 
     @property
     def dtype(self) -> torch.dtype:
@@ -76,6 +126,14 @@ class Decoder(nn.Module):
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
         """(B, L, D) -> (B, C); without ``noise_BK`` it is an evaluation."""
+        logits_BC = self._outputs(x_BLD, noise_BK)
+        if self.targets is None or self.training:
+            return logits_BC
+        scaled_BC: Tensor = self.targets(logits_BC)
+        return scaled_BC
+
+    def _outputs(self, x_BLD: Tensor, noise_BK: Tensor | None) -> Tensor:
+        """Logits, or standardised numbers."""
         final_map = self.attention.final_map
         if final_map is None or not self.head.joins_final_map:
             logits_BC: Tensor = self.head(self.attention(x_BLD), noise_BK)
@@ -221,4 +279,7 @@ def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:
         attention = build_attention(spec.attention, spec.num_layers, spec.hidden_size)
         torch.default_generator.manual_seed(stream_seed(seed, "head"))
         head = build(spec.head, "head", *attention.output_shape, spec.num_classes)
-    return Decoder(attention, head)
+    targets: TargetScale | None = None
+    if task_of(spec.task).standardises:
+        targets = TargetScale(spec.num_classes)
+    return Decoder(attention, head, targets)

@@ -123,8 +123,8 @@ def _finished_entry(run: RunResult) -> dict[str, Any]:
     if run.recipe.on_training_rows:
         text += ", tested on its own training rows"
     text += f", {run.cache.dataset} {run.cache.fingerprint[:8]}"
-    accuracy = float(run.accuracy.mean()) if run.accuracy.size else None
-    values = run.to_dict() | {"what": text, "accuracy": accuracy}
+    score = float(run.score.mean()) if run.score.size else None
+    values = run.to_dict() | {"what": text, run.of_task.score_key: score}
     return _entry(run.path, "finished", values)
 
 
@@ -239,6 +239,8 @@ def _seed_in_words(seed: dict[str, Any]) -> str:
     result = f"epoch {seed['epoch']}"
     if seed["failed"]:
         result = f"failed: {seed['failed']}"
-    if seed["accuracy"] is not None:
+    if seed.get("accuracy") is not None:
         result += f", {100 * seed['accuracy']:.2f}%"
+    if seed.get("score") is not None:
+        result += f", score {seed['score']:.4f}"
     return f"  seed {seed['seed']:<4} {result}, {seed['seconds']:.2f} s"

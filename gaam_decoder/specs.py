@@ -232,6 +232,12 @@ def head_class(spec: Spec) -> type[Head]:
     return cls
 
 
+def plugin_tasks(spec: Spec, kind: str) -> tuple[str, ...]:
+    """Names of the tasks that a head or a loss serves."""
+    tasks: tuple[str, ...] = plugins.load(KINDS[kind][0], spec.name, kind=kind).tasks
+    return tasks
+
+
 parse_attention = functools.partial(parse_spec, kind="mechanism")
 parse_head = functools.partial(parse_spec, kind="head")
 

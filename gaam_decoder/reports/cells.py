@@ -7,7 +7,7 @@ import numpy as np
 from gaam_decoder import stats
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import ON_TRAINING_ROWS
-from gaam_decoder.stats.scores.base import Interval, percent
+from gaam_decoder.stats.scores.base import Interval
 
 Numbers = Callable[[Entry], Mapping[str, object]]
 
@@ -61,12 +61,15 @@ def claim_of(entry: Entry) -> stats.Claim:
 
 
 def validation_accuracy(entry: Entry) -> float | None:
+    """Mean validation accuracy, or R2, or micro-F1, of a candidate."""
     return entry.validation if entry.candidate else None
 
 
 def validation_text(entry: Entry) -> str:
-    accuracy = validation_accuracy(entry)
-    return "" if accuracy is None else percent(accuracy)
+    score = validation_accuracy(entry)
+    if score is None:
+        return ""
+    return entry.task.in_words(score).removesuffix("%")
 
 
 def seeds_text(entry: Entry) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
-from gaam_decoder.reports.entries import DEFAULT
 from gaam_decoder.reports.recommend import (
     Recommendation,
     is_behind_probe,
@@ -29,7 +28,8 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
         advice: whether it names the decoder to use.
     """
     if not table.entries:
-        return "There are no accuracies, because nothing was evaluated"
+        values = "accuracies" if table.task.has_classes else "scores"
+        return f"There are no {values}, because nothing was evaluated"
 
     # the clauses may name the decoder to use already
     choice = recommended(table) if advice else None
@@ -44,7 +44,7 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
         parts.append(choice.advice)
 
     text = "; ".join(parts) + _conditions(table)
-    if table.score != DEFAULT:
+    if table.score != table.task.default_score:
         text = f"by {table.unit.title}, {text}"
 
     # a name of a decoder keeps its case; these first words are the report's own

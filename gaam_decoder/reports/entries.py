@@ -20,6 +20,7 @@ from gaam_decoder.specs import Settings
 from gaam_decoder.stats.choice import ChoiceOf
 from gaam_decoder.stats.scored import Scored
 from gaam_decoder.stats.scores.base import Interval, Score
+from gaam_decoder.tasks import Task
 
 Floats = NDArray[np.float64]
 
@@ -109,16 +110,21 @@ class EntryScores:
     """The scores of an entry over the seeds that finished in all its parts."""
 
     finished: tuple[int, ...]  # seeds that finished in every fold: the S below
-    accuracy: Measured
+    task: Task
+    accuracy: Measured  # of another task than classification, its default score
     chosen: Measured  # the score that the table compares
-    right: NDArray[np.bool_]  # whether a seed is right on a test row, (S, N)
+    right: NDArray[Any]
+    """Whether a seed is right on a test row, (S, N); of other tasks what the row
+    contributes to the default score."""
     by_part: Floats  # the compared score of every part, (S, P); NaN: undefined
     every: dict[str, Floats]  # every defined score, with a value for each seed
     confusion: NDArray[np.int64]
-    """True class by predicted class, summed over seeds, (C, C)."""
+    """True class by predicted class, summed over seeds, (C, C); else (0, 0)."""
     vote_accuracy: float | None  # of the class that most seeds predict
-    majority_accuracy: float  # of the most frequent class of the training rows
-    labels_per_class: NDArray[np.int64]  # test rows, (C,)
+    majority_accuracy: float
+    """Of the most frequent class of the training rows; of other tasks the default score
+    of what ``Task.baseline_in_words`` says."""
+    labels_per_class: NDArray[np.int64]  # test rows, (C,); else (0,)
     temperatures: Floats | None
     """Divisors of the logits in scores of probabilities, (S, P)."""
     bins: Floats
@@ -281,6 +287,14 @@ class Entry(EntryScores):
 
     def _score_values(self) -> dict[str, object]:
         accuracy_S = self.accuracy.scored.values
+        scores = {name: self._summary(value_S) for name, value_S in self.every.items()}
+        if not self.task.has_classes:
+            return {
+                "task": self.task.name,
+                "score": self._summary(accuracy_S) | {"ci95": self.accuracy.interval},
+                "score_ci95_seeds_and_rows": self.accuracy.two_level,
+                "scores": scores,
+            }
         return {
             "accuracy": {
                 **_mean_and_std(accuracy_S),
@@ -289,9 +303,7 @@ class Entry(EntryScores):
             },
             "accuracy_ci95_seeds_and_rows": self.accuracy.two_level,
             "macro_f1": self._summary(self.every[MACRO_F1]),
-            "scores": {
-                name: self._summary(value_S) for name, value_S in self.every.items()
-            },
+            "scores": scores,
             "majority_vote_accuracy": self.vote_accuracy,
             "confusion": self.confusion.tolist(),
         }

@@ -7,7 +7,6 @@ from gaam_cache.common.messages import brief
 from gaam_cache.store.files import short_digest
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.compare import counts_in_words
-from gaam_decoder.reports.entries import DEFAULT
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.wording import SELECT_NOTES, TEMPERATURE, chance
 from gaam_decoder.runs.tuning import tuning_in_words
@@ -20,11 +19,10 @@ def explained(table: Table) -> Iterator[str]:
         explanation = SELECT_NOTES.get(select, "not known here")
         yield f"select {brief(select, 40)}: {explanation}"
     if table.entries:
-        majority = percent(chance(table.entries[0]))
-        yield f"the most frequent class alone: {majority}% of the test rows"
+        yield _explain_chance(table)
     if table.incomplete:
         yield f"left out, because folds are missing: {', '.join(table.incomplete)}"
-    if table.score != DEFAULT:
+    if table.score != table.task.default_score:
         yield _explain_score(table)
     if table.compared:
         yield _explain_differences(table)
@@ -33,6 +31,15 @@ def explained(table: Table) -> Iterator[str]:
         yield TEMPERATURE
     yield f"cache {short_digest(table.cache.fingerprint)}, {brief(table.where)}"
     yield _explain_versions(table)
+
+
+def _explain_chance(table: Table) -> str:
+    """The score of the prediction that looks at no row."""
+    task = table.task
+    score = chance(table.entries[0])
+    if task.has_classes:
+        return f"{task.baseline_in_words}: {percent(score)}% of the test rows"
+    return f"{task.baseline_in_words}: {task.titled(score)} on the test rows"
 
 
 def _explain_score(table: Table) -> str:
@@ -68,7 +75,8 @@ def _explain_tuning(table: Table) -> Iterator[str]:
     for seeds, apart in seed_sets:
         reports = "other seeds report" if apart else "the same seeds report"
         yield (
-            f"tuning: seeds {spell_numbers(seeds)} chose by validation accuracy; "
+            f"tuning: seeds {spell_numbers(seeds)} chose by validation "
+            f"{table.task.score_title}; "
             f"{reports}"
         )
 

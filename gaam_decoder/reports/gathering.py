@@ -46,7 +46,7 @@ class Tested(NamedTuple):
     entries: list[Entry]  # the best first
     incomplete: list[str]  # decoders left out because they lack folds
     groups: TableGroups
-    labels: NDArray[np.int64]  # of the test rows, (N,)
+    labels: NDArray[Any]  # of the test rows, as ``RunResult.targets``
 
 
 def entries_by_test(
@@ -210,7 +210,7 @@ class _TableMaker:
         ]
 
         # Repeats test every row several times; its label is listed once.
-        label_N = np.concatenate([part[0].labels for part in first_decoder])
+        label_N = np.concatenate([part[0].targets for part in first_decoder])
         if repeats > 1:
             row_N = np.concatenate([part[0].test_rows for part in first_decoder])
             label_N = label_N[np.argsort(row_N, kind="stable")[::repeats]]
@@ -416,14 +416,14 @@ def _choices(
 ) -> tuple[ChoiceOf, ...]:
     choices = []
     for part, tuning in zip(tuned_parts, tunings, strict=True):
-        choice = _choice(part[0].labels, tuning, score, grouped_by)
+        choice = _choice(part[0].targets, tuning, score, grouped_by)
         if choice is not None:
             choices.append(choice)
     return tuple(choices)
 
 
 def _choice(
-    labels: NDArray[np.int64],
+    labels: NDArray[Any],
     tuning: Tuning,
     score: Score,
     grouped_by: Sequence[str],

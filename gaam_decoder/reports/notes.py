@@ -213,9 +213,9 @@ def _like_groups(table: Table) -> str | None:
     )
     first = shlex.quote(next(iter(table.like_groups)))
     return (
-        f"accuracy varies with {columns} more than chance explains: if rows with the "
-        "same value belong together, intervals and verdicts are too sure without "
-        f"--groups {brief(first)}"
+        f"{table.task.score_title} varies with {columns} more than chance explains: "
+        "if rows with the same value belong together, intervals and verdicts are too "
+        f"sure without --groups {brief(first)}"
     )
 
 
@@ -262,7 +262,7 @@ def _leaks(table: Table) -> str | None:
         leaks.append(
             f"{num_shared:,} of the {table.cache.rows[test]:,} rows of "
             f"'{brief(test)}' have a text that {training_rows} has, too; "
-            "this inflates accuracy"
+            f"this inflates {table.task.score_title}"
         )
     if table.cache.fitted_on in {test for _, test in split_pairs}:
         leaks.append("the states were fitted on the test texts (not on their labels)")

@@ -167,7 +167,7 @@ def report(
     cache: str | Path | None = None,
     baseline: str | None = None,
     margin: float | None = None,
-    score: str = DEFAULT,
+    score: str | None = None,
     temperature: bool = False,
     every_candidate: bool = False,
     top: int | None = None,
@@ -193,7 +193,7 @@ def report(
         margin: largest difference that does not matter, in points of the score, or in
             its unit; default: 0.5 points, for log loss 0.01, for the Brier score 0.005.
         score: the score to compare, as ``gaam report --score`` takes it: a name, or
-            ``FILE.py:CLASS``.
+            ``FILE.py:CLASS``; default: accuracy, of numbers R2, of label sets micro-F1.
         temperature: fit a temperature for every seed and fold by the log loss of its
             validation rows. Log loss, Brier score and ECE divide the logits by it.
         every_candidate: show every learning rate and weight decay; default: only what
@@ -218,7 +218,8 @@ def report(
         raise ConfigError(
             "--top is out of range", expected="a number from 1 on", found=str(top)
         )
-    score = score_name(score)
+    if score is not None:
+        score = score_name(score)
     loaded = load_runs(runs, attn=attn, head=head, layers=layers, lr=lr, cache=cache)
     if spec is not None:
         spec = one_form(spec, {run.attention for run in loaded}, "--baseline")

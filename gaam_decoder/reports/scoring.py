@@ -27,7 +27,7 @@ from gaam_decoder.runs.tuning import first_runs
 from gaam_decoder.stats.scored import Scored, interval_by_score
 from gaam_decoder.stats.scores.base import Answers, Interval, Score, SeedScore
 from gaam_decoder.stats.scores.ece import BINS, reliability
-from gaam_decoder.tasks import CLASSIFICATION
+from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 
 SCORES = "gaam_decoder.stats.scores"
 # Runs of different seeds on the same test rows.
@@ -57,12 +57,13 @@ def score_of(name: str) -> Score:
     return score
 
 
-def all_scores(task: str = "classification") -> dict[str, Score]:
+def all_scores(task: str = CLASSIFICATION.name) -> dict[str, Score]:
     """Load every score of a task, the default score first.
 
     Scores of ordered classes are left out: not every task has such classes.
     """
-    scores = {name: score_of(name) for name in [DEFAULT, *plugins.names(SCORES)]}
+    names = [task_of(task).default_score, *plugins.names(SCORES)]
+    scores = {name: score_of(name) for name in names}
     return {
         name: score
         for name, score in scores.items()
@@ -88,8 +89,11 @@ def score_entry(
         fit_temperature: whether scores of probabilities divide the logits.
         groups: the groups of the test rows.
     """
+    task = parts[0][0].of_task
     predictions = _read_predictions(parts, seeds, repeats, fit_temperature)
-    tally = _tally_seeds(predictions, score)
+    tally = _tally_seeds(predictions, score, task)
+    if not task.has_classes:
+        return _scores_without_classes(task, predictions, tally, parts, score, groups)
 
     label_N = predictions.label_N
     num_classes = predictions.logits_SNC.shape[2]
@@ -107,6 +111,7 @@ def score_entry(
     fitted = bool(parts[0][0].fit)
     by_part_SP = np.array(tally.by_part, np.float64).reshape(num_seeds, len(parts))
     return EntryScores(
+        task=task,
         finished=predictions.finished,
         right=right_SN,
         accuracy=_measure(tally.scores[DEFAULT], accuracy, fitted),
@@ -124,9 +129,56 @@ def score_entry(
     )
 
 
-def _tally_seeds(predictions: "_Predictions", score: Score) -> "_Tally":
+def _scores_without_classes(
+    task: Task,
+    predictions: "_Predictions",
+    tally: "_Tally",
+    parts: Sequence[Part],
+    score: Score,
+    groups: TableGroups,
+) -> EntryScores:
+    """The scores of an entry that predicts numbers or label sets."""
+    repeats = predictions.repeats
+    contribution_SN = np.array(
+        [
+            task.contributions(logits_NK, predictions.label_N)
+            for logits_NK in predictions.logits_SNC
+        ]
+    ).reshape(len(predictions.finished), len(predictions.label_N))
+    usual = Scored(
+        values=np.array(
+            [
+                task.selection(logits_NK, predictions.label_N)
+                for logits_NK in predictions.logits_SNC
+            ],
+            np.float64,
+        ),
+        by_row=_by_row(contribution_SN, parts, repeats),
+        groups=groups.groups,
+    )
+    chosen = _compared_score(tally, usual, parts, repeats, groups)
+    fitted = bool(parts[0][0].fit)
+    shape = (len(predictions.finished), len(parts))
+    return EntryScores(
+        task=task,
+        finished=predictions.finished,
+        right=contribution_SN,
+        accuracy=_measure(tally.scores[task.default_score], usual, fitted),
+        chosen=_measure(score, chosen, fitted),
+        by_part=np.array(tally.by_part, np.float64).reshape(shape),
+        every=tally.value_S_by_score(),
+        confusion=np.zeros((0, 0), np.int64),
+        vote_accuracy=None,
+        majority_accuracy=_majority_accuracy(parts, len(predictions.label_N)),
+        labels_per_class=np.zeros(0, np.int64),
+        temperatures=None,
+        bins=tally.bins,
+    )
+
+
+def _tally_seeds(predictions: "_Predictions", score: Score, task: Task) -> "_Tally":
     """Score one seed after the other."""
-    tally = _Tally(score)
+    tally = _Tally(score, task)
     for index in range(len(predictions.finished)):
         raw = predictions.answers(index)
         scaled = raw
@@ -166,7 +218,7 @@ class _Predictions:
 
     finished: tuple[int, ...]
     logits_SNC: NDArray[np.float32]
-    label_N: NDArray[np.int64]
+    label_N: NDArray[Any]  # as ``RunResult.targets``
     sizes: tuple[int, ...]  # test rows of every part
     repeats: int
     temperature_SP: Floats | None
@@ -193,8 +245,8 @@ def _read_predictions(
     finished = [
         seed for seed in seeds if all(seed in logits for logits in logits_by_part)
     ]
-    label_N = np.concatenate([part[0].labels for part in parts])
-    num_classes = len(parts[0][0].cache.class_names)
+    label_N = np.concatenate([part[0].targets for part in parts])
+    num_classes = len(parts[0][0].cache.names)
     temperature_SP = _temperatures(parts, finished) if fit_temperature else None
 
     shape = (len(finished), len(label_N), num_classes)
@@ -215,14 +267,17 @@ def _read_predictions(
 class _Tally:
     """Collects the scores of one seed after the other."""
 
-    def __init__(self, compared: Score) -> None:
+    def __init__(self, compared: Score, task: Task) -> None:
         self.compared = compared
-        self.scores = all_scores()
+        self.task = task
+        self.scores = all_scores(task.name)
         self.seed_scores: list[SeedScore | None] = []
         self.by_part: list[list[float | None]] = []
         self.no_claim = ""
         self.bins: Floats = np.zeros((3, BINS))
-        self._values: dict[str, list[float]] = {DEFAULT: [], MACRO_F1: []}
+        self._values: dict[str, list[float]] = {task.default_score: []}
+        if task.has_classes:
+            self._values[MACRO_F1] = []
 
     def add(self, raw: Answers, scaled: Answers) -> None:
         """Score a seed; ``scaled`` has its logits divided by the temperature."""
@@ -243,7 +298,8 @@ class _Tally:
         for logits, labels in zip(logits_by_part, labels_by_part, strict=True):
             part_values.append(self.compared.value(Answers(logits, labels)))
         self.by_part.append(part_values)
-        self.bins += np.stack(reliability(scaled))
+        if self.task.has_classes:
+            self.bins += np.stack(reliability(scaled))
 
     def value_S_by_score(self) -> dict[str, Floats]:
         """Every defined score, with the values of the seeds that have it."""
@@ -277,7 +333,8 @@ def _compared_score(
 
 def _majority_accuracy(parts: Sequence[Part], num_rows: int) -> float:
     right = sum(
-        (part[0].majority_accuracy or 0) * len(part[0].labels) for part in parts
+        (part[0].majority_accuracy or part[0].baseline_score or 0) * len(part[0].labels)
+        for part in parts
     )
     return right / num_rows
 

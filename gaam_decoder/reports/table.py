@@ -11,22 +11,24 @@ from typing import Any, ClassVar, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.compare import Pairs
-from gaam_decoder.reports.entries import DEFAULT, Comparison, Entry
+from gaam_decoder.reports.entries import Comparison, Entry
 from gaam_decoder.reports.gathering import Tested, entries_by_test
 from gaam_decoder.reports.groups import TableGroups, columns_like_groups
 from gaam_decoder.reports.names import name_entries
-from gaam_decoder.reports.scoring import score_of
+from gaam_decoder.reports.scoring import SCORES, score_of
 from gaam_decoder.reports.titles import apart
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, Tuning, choose, reported
 from gaam_decoder.stats.scores.base import Score
+from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 
 SEPARATE = "do not compare decoders of different caches or test rows"
 ON_TRAINING_ROWS = "tested on its own training rows"
@@ -91,6 +93,11 @@ class Table:
     def compared(self) -> list[tuple[Entry, Comparison]]:
         """The entries that are compared with the baseline."""
         return [(entry, entry.compared) for entry in self.entries if entry.compared]
+
+    @property
+    def task(self) -> Task:
+        """The task of its runs."""
+        return self.runs[0].of_task if self.runs else CLASSIFICATION
 
     @property
     def unit(self) -> Score:
@@ -167,6 +174,18 @@ class Table:
             return None
         return {"number": self.num_groups, "columns": list(self.groups.names)}
 
+    def _task_values(self) -> dict[str, Any]:
+        """The trivial prediction and the names of the outputs, as JSON values."""
+        baseline = self.entries[0].majority_accuracy if self.entries else None
+        names = list(self.cache.names)
+        if self.task.has_classes:
+            return {"majority_accuracy": baseline, "class_names": names}
+        return {
+            "task": self.task.name,
+            "baseline_score": baseline,
+            "target_names": names,
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values, without notes; accuracies are fractions."""
         cache_values = self.cache.to_dict()
@@ -179,10 +198,7 @@ class Table:
             },
             "cache_differs_by": self.apart or None,
             "entries": [entry.to_dict() for entry in self.shown],
-            "majority_accuracy": self.entries[0].majority_accuracy
-            if self.entries
-            else None,
-            "class_names": list(self.cache.class_names),
+            **self._task_values(),
             "tested_on": self.where,
             "test_rows": self.num_test_rows,
             "groups": self._groups_as_json(),
@@ -221,7 +237,7 @@ class TableOptions:
 
     baseline: str | None = None
     margin: float | None = None
-    score: str = DEFAULT
+    score: str | None = None
     temperature: bool = False
     every_candidate: bool = False
     top: int | None = None
@@ -248,7 +264,8 @@ class _TableBuilder:
 
     def __init__(self, runs: Sequence[RunResult], options: TableOptions) -> None:
         self.options = options
-        self.margin = _margin_of_score(score_of(options.score), options.margin)
+        self.score = _fitting_score(runs, options)
+        self.margin = _margin_of_score(score_of(self.score), options.margin)
         self.selection: Selection | None = getattr(runs, "selection", None)
         self.left_out_runs: Sequence[RunResult] = getattr(runs, "others", ())
         self.choice, self.tested = self._choose_and_group(runs)
@@ -284,7 +301,7 @@ class _TableBuilder:
         tested = entries_by_test(
             [run for run in choice.runs if run.evaluated],
             choice.tunings,
-            self.options.score,
+            self.score,
             self.options.temperature,
             self.options.groups,
             self.left_out_runs,
@@ -307,7 +324,7 @@ class _TableBuilder:
             cache=cache,
             where=where,
             margin=self.margin,
-            score=self.options.score,
+            score=self.score,
             temperature=self.options.temperature,
             selection=self.selection,
             runs=(),
@@ -337,7 +354,9 @@ class _TableBuilder:
             pairs=pairs,
             uncounted=self._num_unread_runs(),
             groups=test.groups,
-            like_groups=columns_like_groups(test.groups, share_right_N, test.labels),
+            like_groups=columns_like_groups(
+                test.groups, share_right_N, entries[0].task.strata(test.labels)
+            ),
             runs=tuple(run for entry in entries for run in entry.runs),
         )
 
@@ -398,6 +417,45 @@ class _TableBuilder:
                 result[index], finals=tuple(models), runs=(*result[index].runs, *runs)
             )
         return result
+
+
+def _fitting_score(runs: Sequence[RunResult], options: TableOptions) -> str:
+    """The name of the requested score, or of the default score of the runs' task.
+
+    Raises:
+        ConfigError: the runs have several tasks, or the score or a temperature is not
+            for their task.
+    """
+    name = options.score
+    tasks = sorted({run.task for run in runs}) or [CLASSIFICATION.name]
+    if len(tasks) > 1:
+        raise ConfigError(
+            "these runs have several tasks, and a report has one",
+            expected="runs of one task",
+            found=", ".join(tasks),
+            hint="--where cache=CACHE keeps the runs of one cache",
+        )
+    task = task_of(tasks[0])
+    if name is not None and task.name not in score_of(name).tasks:
+        fitting = [
+            score
+            for score in plugins.names(SCORES)
+            if task.name in score_of(score).tasks
+        ]
+        raise ConfigError(
+            f"the score '{name}' is not for {task.name}",
+            expected=f"one of: {', '.join(fitting)}",
+            found=f"--score {name}, and runs whose task is {task.name}",
+            hint=f"--score {task.default_score}, or no --score",
+        )
+    if options.temperature and not task.has_classes:
+        raise ConfigError(
+            "a temperature is fitted to the probabilities of classes",
+            expected="runs of classification",
+            found=f"--temperature, and runs whose task is {task.name}",
+            hint="leave --temperature out",
+        )
+    return name or task.default_score
 
 
 def _margin_of_score(unit: Score, margin: float | None) -> float:

@@ -19,7 +19,12 @@ TEMPERATURE = (
 
 
 def chance(entry: Entry) -> float:
-    """Accuracy without information, a fraction: the share of the largest test class."""
+    """Accuracy without information, a fraction: the share of the largest test class.
+
+    Of other tasks, the score of the prediction that looks at no row.
+    """
+    if not entry.task.has_classes:
+        return entry.majority_accuracy
     return float(entry.labels_per_class.max() / entry.labels_per_class.sum())
 
 

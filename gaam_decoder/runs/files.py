@@ -16,6 +16,10 @@ A run folder holds these files::
                               rows (N,). A final model has N = 0 and no map
       validation.safetensors  logits (S, V, C), labels, rows and same.NAME, each (V,)
 
+Of numbers and of label sets, C are the columns or labels, and labels are (N, C) and
+(V, C): float32, or uint8 of 0 and 1. Logits of numbers are in the unit of the data; the
+weights ``targets.mean`` and ``targets.std`` put them there.
+
 A tensor ``same.NAME`` gives rows that belong together the same number.
 
 The folder appears by one rename when the run is finished. ``read_run`` checks the sizes

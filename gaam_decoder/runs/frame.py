@@ -25,9 +25,9 @@ SCORES = {name.replace("-", "_"): name for name in plugins.names(SCORE_PACKAGE)}
 """Every score that a report may compare, by its column."""
 _NAMES_BY_TYPE = {
     "string": "run decoder attention head pool layers loss select train_split "
-    "test_split fold failed dataset encoder fingerprint key path",
+    "test_split fold failed task dataset encoder fingerprint key path",
     "float64": f"lr weight_decay {' '.join(SCORES)} selection_accuracy "
-    "majority_accuracy seconds",
+    "selection_score majority_accuracy baseline_score seconds",
     "Int64": "seed epoch train_rows shots split_seed test_rows parameters "
     "attention_parameters",
     "bool": "counts tuning_seed evaluated on_training_rows shuffled_labels",
@@ -92,7 +92,8 @@ def _rows_of_run(
     logits_by_seed = {}
     if run.evaluated:
         logits_by_seed = dict(zip(run.finished, run.finished_logits(), strict=True))
-    selection_accuracies = _selection_accuracies(run)
+    selection_scores = _selection_scores(run)
+    selection_column = f"selection_{run.of_task.score_key}"
 
     shared = _shared_columns(run, title)
     rows = []
@@ -105,24 +106,25 @@ def _rows_of_run(
             "failed": failed,
             "epoch": run.epochs[seed] if has_epoch else None,
             "seconds": run.seconds[seed],
-            "selection_accuracy": None if failed else selection_accuracies.get(seed),
+            selection_column: None if failed else selection_scores.get(seed),
             "counts": run.evaluated and seed in counting_seeds,
         }
         if seed in logits_by_seed:
-            answers = Answers(logits_by_seed[seed], run.labels)
+            answers = Answers(logits_by_seed[seed], run.targets)
             for column, score in scores.items():
-                row[column] = score.value(answers)
+                if run.task in score.tasks:
+                    row[column] = score.value(answers)
             row["test_rows"] = answers.num_rows
         rows.append(row)
     return rows
 
 
-def _selection_accuracies(run: RunResult) -> dict[int, float | None]:
-    """Validation accuracy of the selected epoch or fit, by seed."""
+def _selection_scores(run: RunResult) -> dict[int, float | None]:
+    """Validation score of the selected epoch or fit, by seed."""
     if not run.finished:
         return {}
     return {
-        entry["seed"]: entry.get("accuracy")
+        entry["seed"]: entry.get(run.of_task.score_key)
         for entry in run.log
         if entry["epoch"] == run.epochs[entry["seed"]]
     }
@@ -137,7 +139,9 @@ def _shared_columns(run: RunResult, title: str) -> dict[str, Any]:
         "key": run.key,
         "created": run.created,
         "evaluated": run.evaluated,
+        "task": run.task,
         "majority_accuracy": run.majority_accuracy,
+        "baseline_score": run.baseline_score,
         "dataset": run.cache.dataset,
         "encoder": run.cache.encoder,
         "fingerprint": run.cache.fingerprint,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gaam_cache.store.plan import Plan
+from gaam_decoder.tasks import CLASSIFICATION
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +29,9 @@ class CacheRecord:
     shared_texts: dict[str, dict[str, int]] | None = None
     """Number of rows of a split whose text another split has, by both splits."""
     class_names: tuple[str, ...]
+    """Empty where the task is not classification."""
+    target_names: tuple[str, ...] | None = None
+    """Names of the columns of numbers, or of the labels; None for classes."""
     plan: dict[str, Any] | None = None
     """The plan by which rows are encoded, as JSON values."""
     fitted_on: str | None = None
@@ -41,6 +45,7 @@ class CacheRecord:
     def from_plan(cls, plan: Plan, path: Path) -> Self:
         """What a run records of the cache with this plan, in this folder."""
         # A run records itself which of its rows are copies.
+        is_of_classes = plan.task == CLASSIFICATION.name
         recorded_plan = replace(plan, dataset=replace(plan.dataset, equal_rows={}))
         return cls(
             fingerprint=plan.fingerprint,
@@ -55,12 +60,18 @@ class CacheRecord:
                 split: dict(counts)
                 for split, counts in plan.dataset.shared_texts.items()
             },
-            class_names=plan.class_names,
+            class_names=plan.class_names if is_of_classes else (),
+            target_names=None if is_of_classes else plan.target_names,
             plan=recorded_plan.to_dict(),
             fitted_on=plan.identity.get("fitted_on"),
             planted=plan.planted,
             first_layer=plan.first_layer,
         )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the outputs: classes, columns of numbers, or labels."""
+        return self.class_names if self.target_names is None else self.target_names
 
     @property
     def name_of_states(self) -> str:
@@ -82,6 +93,8 @@ class CacheRecord:
         """JSON values, without those that are not known."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         values["class_names"] = list(self.class_names)
+        if self.target_names is not None:
+            values["target_names"] = list(self.target_names)
         if self.first_layer == 1:
             values["first_layer"] = None
         return {name: value for name, value in values.items() if value is not None}

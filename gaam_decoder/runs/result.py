@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
 
+from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.paths import shown_path
 from gaam_cache.store.files import hash_file
 from gaam_decoder.recipe import DEFAULTS, Recipe
@@ -31,7 +32,7 @@ from gaam_decoder.runs.files import (
 )
 from gaam_decoder.runs.records import CacheRecord, DrawnRows, FileRecord, FitRecord
 from gaam_decoder.specs import Settings, decoder_title
-from gaam_decoder.tasks import CLASSIFICATION
+from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,17 +45,21 @@ class Validation:
 
     logits: NDArray[np.float32]
     """(S, V, C); NaN for seeds that failed or are not finite."""
-    labels: NDArray[np.int64]
-    """(V,) or (S, V)."""
+    labels: NDArray[Any]
+    """(V,) or (S, V); of numbers and label sets (V, K) or (S, V, K)."""
     rows: NDArray[np.int64]
-    """Row numbers in the train split, of the same shape."""
+    """Row numbers in the train split, (V,) or (S, V)."""
     same: dict[str, NDArray[np.int32]] = field(default_factory=dict)
-    """As in ``RunResult.same``, of the same shape as the labels."""
+    """As in ``RunResult.same``, of the same shape as the rows."""
 
-    def of_seed(self, index: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def of_seed(self, index: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
         """Validation logits and labels of the seed with this index."""
-        label_V = self.labels if self.labels.ndim == 1 else self.labels[index]
-        is_row_V = label_V >= 0
+        label_V = self.labels
+        row_V = self.rows
+        if row_V.ndim > 1:
+            label_V = label_V[index]
+            row_V = row_V[index]
+        is_row_V = row_V >= 0
         return self.logits[index][is_row_V], label_V[is_row_V]
 
     def same_of_seed(
@@ -123,8 +128,12 @@ class RunResult:
     cache: CacheRecord
     environment: dict[str, Any]
     parameters: dict[str, int]
-    majority_accuracy: float | None
-    """Of the test rows; None where there are none."""
+    majority_accuracy: float | None = None
+    """Of the test rows; None where there are none, and for other tasks."""
+    task: str = CLASSIFICATION.name
+    """classification, regression or multi-label."""
+    baseline_score: float | None = None
+    """Of other tasks: the score of the prediction that looks at no row."""
     seeds: tuple[int, ...]
     failed: dict[int, str]
     """Reason why a seed failed, by seed."""
@@ -184,7 +193,7 @@ class RunResult:
         if self.select == "last" or self.fit or self.shuffled:
             return ()
         last_epoch = self.recipe.epochs
-        accuracies = self._logged_accuracies()
+        accuracies = self._logged_scores()
 
         def was_lower_before(seed: int) -> bool:
             earlier = [accuracies.get((seed, epoch)) for epoch in range(1, last_epoch)]
@@ -238,7 +247,7 @@ class RunResult:
     logits = _test_tensor("logits")
     """Test logits, (S, N, C); NaN for failed seeds."""
     labels = _test_tensor("labels")
-    """Test labels, (N,)."""
+    """Test labels, (N,); of numbers and label sets (N, K)."""
     test_rows = _test_tensor("rows")
     """Numbers of a fold's test rows in the train split, (N,); None without folds."""
     attention_map = _test_tensor("attention_map")
@@ -278,18 +287,58 @@ class RunResult:
         return logits
 
     @cached_property
-    def predictions(self) -> NDArray[np.int64]:
-        """Predicted class of every test row, (finished seeds, N)."""
-        return CLASSIFICATION.predictions(self.finished_logits())
+    def predictions(self) -> NDArray[Any]:
+        """What is predicted of every test row: its class, (finished seeds, N).
+
+        Of other tasks numbers, or whether it has each label, (finished seeds, N, K).
+        """
+        predicted: NDArray[Any] = self.of_task.predictions(self.finished_logits())
+        return predicted
+
+    @property
+    def of_task(self) -> Task:
+        """The task, which says what predictions and scores are."""
+        return task_of(self.task)
+
+    @property
+    def targets(self) -> NDArray[Any]:
+        """Test labels as scores take them: int64 (N,), float64 (N, K), bool (N, K)."""
+        return self.of_task.scored_targets(self.labels)
+
+    @cached_property
+    def score(self) -> NDArray[np.float64]:
+        """Test score of every finished seed: accuracy, R2 or micro-F1, by the task.
+
+        (0,) for a final model.
+        """
+        if self.task == CLASSIFICATION.name:
+            return self.accuracy
+        if not self.evaluated or not self.finished:
+            return np.empty(0)
+        return np.asarray(self.of_task.selection(self.finished_logits(), self.labels))
+
+    def _refuse_other_tasks(self, name: str) -> None:
+        """Refuse what only a run of classes has."""
+        if self.task == CLASSIFICATION.name:
+            return
+        raise ConfigError(
+            f"a run of {self.task} has no {name}",
+            expected="a run of classification",
+            where=str(self.path),
+            hint=f"run.score is its {self.of_task.score_title}, and run.predictions "
+            "what it predicts",
+        )
 
     @property
     def hits(self) -> NDArray[np.bool_]:
         """Whether a prediction is right, (finished seeds, N), for ``stats.claim``."""
+        self._refuse_other_tasks("hits")
         return CLASSIFICATION.hits(self.predictions, self.labels)
 
     @cached_property
     def accuracy(self) -> NDArray[np.float64]:
         """Test accuracy of every finished seed, a fraction; (0,) for a final model."""
+        self._refuse_other_tasks("accuracy")
         if not self.predictions.size:
             return np.empty(0)
         return CLASSIFICATION.accuracy(self.hits)
@@ -297,16 +346,21 @@ class RunResult:
     @property
     def validation_accuracy(self) -> NDArray[np.float64]:
         """Validation accuracy of every finished seed at its selected epoch, or NaN."""
-        accuracies = self._logged_accuracies()
-        selected = [accuracies.get((seed, self.epochs[seed])) for seed in self.finished]
-        values = [np.nan if accuracy is None else accuracy for accuracy in selected]
+        self._refuse_other_tasks("validation accuracy")
+        return self.validation_score
+
+    @property
+    def validation_score(self) -> NDArray[np.float64]:
+        """Validation score of every finished seed at its selected epoch, or NaN."""
+        scores = self._logged_scores()
+        selected = [scores.get((seed, self.epochs[seed])) for seed in self.finished]
+        values = [np.nan if score is None else score for score in selected]
         return np.array(values, np.float64)
 
-    def _logged_accuracies(self) -> dict[tuple[int, int], Any]:
-        """Validation accuracies of the log, by seed and epoch."""
-        return {
-            (entry["seed"], entry["epoch"]): entry.get("accuracy") for entry in self.log
-        }
+    def _logged_scores(self) -> dict[tuple[int, int], Any]:
+        """Validation scores of the log, by seed and epoch."""
+        key = self.of_task.score_key
+        return {(entry["seed"], entry["epoch"]): entry.get(key) for entry in self.log}
 
     @property
     def validation(self) -> Validation | None:
@@ -336,8 +390,8 @@ class RunResult:
         return None if validation is None else validation.logits
 
     @property
-    def validation_labels(self) -> NDArray[np.int64] | None:
-        """(V,) or (S, V), or None."""
+    def validation_labels(self) -> NDArray[Any] | None:
+        """(V,) or (S, V), or None; of other tasks with K behind."""
         validation = self.validation
         return None if validation is None else validation.labels
 
@@ -355,19 +409,20 @@ class RunResult:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: what was trained and how every seed ended."""
-        accuracies = dict(
-            zip(self.finished, self.accuracy.tolist(), strict=self.evaluated)
-        )
+        scores = dict(zip(self.finished, self.score.tolist(), strict=self.evaluated))
         seeds = [
             {
                 "seed": seed,
-                "accuracy": accuracies.get(seed),
+                self.of_task.score_key: scores.get(seed),
                 "epoch": self.epochs.get(seed),
                 "seconds": self.seconds.get(seed),
                 "failed": self.failed.get(seed),
             }
             for seed in self.seeds
         ]
+        baseline: dict[str, Any] = {"majority_accuracy": self.majority_accuracy}
+        if self.task != CLASSIFICATION.name:
+            baseline = {"task": self.task, "baseline_score": self.baseline_score}
         return {
             "kind": "run",
             "path": str(self.path),
@@ -378,7 +433,7 @@ class RunResult:
             "cache": self.cache.to_dict(),
             "evaluated": self.evaluated,
             "engine": self.engine,
-            "majority_accuracy": self.majority_accuracy,
+            **baseline,
             "environment": self.environment,
             "created": self.created,
             "groups": self._groups_values(),
@@ -409,22 +464,23 @@ class RunResult:
         return text
 
     def _outcome_in_words(self) -> str:
-        """The mean accuracy, or why there is none."""
+        """The mean score, or why there is none."""
         if not self.finished:
             return f"no seed finished: {self.failed[self.seeds[0]]}"
         if not self.evaluated:
             return "not evaluated"
 
+        task = self.of_task
         # Whoever sees test accuracies of candidates has chosen by them, so that
         # tuning runs show validation accuracies alone.
         if self.tuning_only:
-            accuracy_S = self.validation_accuracy
-            text = f"validation {100 * accuracy_S.mean():.1f}%"
+            score_S = self.validation_score
+            text = f"validation {task.titled(float(score_S.mean()))}"
         else:
-            accuracy_S = self.accuracy
-            text = f"{100 * accuracy_S.mean():.1f}%"
-        if len(accuracy_S) > 1:
-            text += f" (sd {100 * accuracy_S.std(ddof=1):.1f})"
+            score_S = self.score
+            text = task.titled(float(score_S.mean()))
+        if len(score_S) > 1:
+            text += f" (sd {task.in_words(float(score_S.std(ddof=1))).rstrip('%')})"
         if self.select == "test":
             text += " (epoch chosen on the test rows)"
         return text

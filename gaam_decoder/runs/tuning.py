@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gaam_decoder.runs.files import TEST_FILE
 from gaam_decoder.runs.folders import ending
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.tasks import CLASSIFICATION
+from gaam_decoder.tasks import CLASSIFICATION, task_of
 
 SPELLED_OUT = {"lr": "learning rate", "weight_decay": "weight decay"}
 TUNED = tuple(SPELLED_OUT)
@@ -81,6 +81,8 @@ class Tuning:
     """Seeds whose validation rows decided."""
     apart: bool
     """Whether those seeds are left out of the reported results."""
+    task: str = CLASSIFICATION.name
+    """Its ``Task.selection`` is the accuracy of the candidates."""
     tried: tuple[tuple[RunResult, ...], ...] = ()
     """Deciding runs of each candidate that has a mean validation accuracy."""
 
@@ -92,14 +94,15 @@ class Tuning:
         """Validation hits, test logits and row numbers of every candidate.
 
         Yields:
-            For each candidate: whether it was right on each validation row (a mean over
+            For each candidate: whether it was right on each validation row, or what the
+            row contributes to the score of the task (a mean over
             the seeds where they share these rows); the test logits of each seed; and
             the numbers of the validation rows in each of the ``relations`` that the
             runs have. Nothing more where a run has no validation or test rows.
         """
         for runs in self.tried:
             runs_by_seed = first_runs(runs)
-            hits: list[NDArray[np.bool_]] = []
+            hits: list[NDArray[Any]] = []
             logits: list[NDArray[np.float32]] = []
             numbers: list[list[NDArray[np.int32]]] = []
             for seed in self.seeds:
@@ -109,8 +112,7 @@ class Tuning:
                     return
                 index = run.seeds.index(seed)
                 logits_VC, label_V = validation.of_seed(index)
-                predicted_V = CLASSIFICATION.predictions(logits_VC)
-                hits.append(CLASSIFICATION.hits(predicted_V, label_V))
+                hits.append(run.of_task.contributions(logits_VC, label_V))
                 logits.append(run.finished_logits()[run.finished.index(seed)])
                 numbers.append(validation.same_of_seed(index, relations))
 
@@ -162,8 +164,9 @@ class Tuning:
 
     def to_dict(self) -> dict[str, Any]:
         """The tuning as JSON values."""
+        key = f"validation_{task_of(self.task).score_key}"
         candidates: list[dict[str, float | None]] = [
-            {**candidate.values, "validation_accuracy": candidate.accuracy}
+            {**candidate.values, key: candidate.accuracy}
             for candidate in self.candidates
         ]
         return {
@@ -193,7 +196,7 @@ def tuning_in_words(tunings: Sequence[Tuning]) -> str:
     accuracy = math.fsum(tuning.accuracy for tuning in tunings) / len(tunings)
     return (
         f"{', '.join(choices)} of {' or '.join(numbers_tried)}, "
-        f"validation {100 * accuracy:.1f}%"
+        f"validation {task_of(tunings[0].task).titled(accuracy)}"
     )
 
 
@@ -345,6 +348,7 @@ def _tune(
         candidates=tuple(scored.values()),
         seeds=tuple(deciding_seeds),
         apart=bool(tuning_seeds and other_seeds),
+        task=all_runs[0].task,
         tried=tuple(tuple(deciding_runs[values]) for values in able),
     )
 
@@ -352,7 +356,7 @@ def _tune(
 def mean_validation(
     runs: Sequence[RunResult], seeds: Sequence[int]
 ) -> tuple[float | None, float]:
-    """Mean validation accuracy and loss over seeds, at their selected epochs.
+    """Mean validation accuracy (or R2, ...) and loss over seeds, at selected epochs.
 
     The accuracy is None where a seed failed, is missing or has no validation accuracy;
     an unknown loss is infinite.
@@ -366,10 +370,11 @@ def mean_validation(
         if run is None or seed in run.failed or run.select != "val":
             return unknown
         entry = _selected_entry(run, seed)
-        if entry is None or entry.get("accuracy") is None:
+        score_key = run.of_task.score_key
+        if entry is None or entry.get(score_key) is None:
             return unknown
         loss = entry.get("selection_loss")
-        accuracies.append(entry["accuracy"])
+        accuracies.append(entry[score_key])
         losses.append(math.inf if loss is None else loss)
     if not accuracies:
         return unknown

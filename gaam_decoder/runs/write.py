@@ -64,7 +64,7 @@ class TestedRows:
     """The test rows of a run; a final model has none."""
 
     labels: Tensor
-    """(N,)."""
+    """(N,), or (N, K) numbers or labels."""
     rows: NDArray[np.int64] | None = None
     """Of a fold, their numbers in the training split, (N,)."""
     relations: Mapping[str, NDArray[Any]] = field(default_factory=dict)
@@ -201,11 +201,11 @@ def _stack(tensors: Iterable[Tensor | None]) -> NDArray[Any]:
 
 
 def padded(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Stack arrays; NaN or -1 fills up those with fewer rows than others."""
+    """Stack arrays; NaN, 0 or -1 fills up those with fewer rows than others."""
     if len({value.shape for value in values}) == 1:
         return np.stack(values)
     most_rows = max(len(value) for value in values)
-    fill = np.nan if values[0].dtype.kind == "f" else -1
+    fill = {"f": np.nan, "u": 0}.get(values[0].dtype.kind, -1)
     no_padding = [(0, 0)] * (values[0].ndim - 1)
     same_length = [
         np.pad(value, [(0, most_rows - len(value)), *no_padding], constant_values=fill)

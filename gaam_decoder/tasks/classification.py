@@ -1,8 +1,5 @@
 """Classification: every row has one of C classes, and decoders give a logit for each.
 
-Training, selection, tuning, probes, scores and reports ask ``CLASSIFICATION``, with
-tensors or with arrays of NumPy. Leading axes (seeds, rows) are free.
-
 N rows, C classes.
 """
 
@@ -12,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.devices import float64
+from gaam_decoder.tasks.base import Targets, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,15 +18,24 @@ Array = TypeVar("Array", "Tensor", NDArray[Any])
 Labels = NDArray[np.int64]
 
 
-class Classification:
+class Classification(Task):
     """The predictions of decoders for rows of C classes, and how good they are."""
 
-    def predictions(self, logits: Array) -> Array:
+    name = "classification"
+    default_loss = "cross-entropy"
+    default_score = "accuracy"
+    score_title = "accuracy"
+    score_key = "accuracy"
+    training_key = "train_accuracy"
+    baseline_in_words = "the most frequent class alone"
+    has_classes = True
+
+    def predictions(self, outputs: Array) -> Array:
         """Class of the largest logit, (..., C) to (...); the first of equal ones.
 
         Probabilities in the place of logits give the same classes.
         """
-        predicted: Array = logits.argmax(-1)
+        predicted: Array = outputs.argmax(-1)
         return predicted
 
     def hits(self, predictions: Array, labels: Array) -> Array:
@@ -45,9 +52,31 @@ class Classification:
             share = float64(hits).mean(-1)
         return share
 
+    def batch_sums(self, output_SBK: "Tensor", target_SB: "Tensor") -> "Tensor":
+        """Number of right rows of every seed."""
+        return self.hits(self.predictions(output_SBK), target_SB).sum(1)
+
+    def selection(self, outputs: Array, targets: Array) -> Array:
+        """Accuracy."""
+        return self.accuracy(self.hits(self.predictions(outputs), targets))
+
+    def contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
+        """Whether every row is right."""
+        return self.hits(self.predictions(output_NK), targets)
+
     def majority_class(self, training_labels: Labels) -> int:
         """The most frequent class, the first of equal ones: the trivial prediction."""
         return int(np.bincount(training_labels).argmax())
+
+    def baseline_score(self, training: Targets, tested: Targets) -> float:
+        """Accuracy of the most frequent class."""
+        majority_class = self.majority_class(training)
+        is_majority_N = self.hits(tested, np.array(majority_class))
+        return float(self.accuracy(is_majority_N))
+
+    def strata(self, targets: Targets) -> Labels:
+        """The classes."""
+        return targets
 
 
 CLASSIFICATION = Classification()

@@ -26,6 +26,7 @@ from gaam_cache.common import devices
 from gaam_cache.store.reader import EmbeddingCache, ShardedArray, Split
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
+from gaam_decoder.tasks import task_of
 from gaam_decoder.training.arithmetic.engine import free_on
 from gaam_decoder.training.partitions import Rows
 from gaam_decoder.training.splits import divide
@@ -250,7 +251,8 @@ def prepare_data(
     """Load the rows of a recipe, divided into training, validation and test rows."""
     # divide the rows; what is read most often comes first
     train_split = cache[recipe.train_split]
-    parts = divide(train_split.labels, recipe, seed)
+    task = task_of(cache.task)
+    parts = divide(task.strata(train_split.labels), recipe, seed)
     drawn_N: Rows | None = None
     if recipe.drawn:
         drawn_N = np.sort(np.concatenate([parts.training_N, parts.validation_N]))
@@ -282,17 +284,19 @@ def prepare_data(
 def labels_by_seed(
     data: TrainData, seeds: Sequence[int], *, shuffle: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Labels of the training rows, (S, N), and of the rows that select the epoch.
+    """Labels of the training rows, (S, N, ...), and of the rows that select the epoch.
 
     Shuffling permutes the labels among all these rows, for every seed in a way of its
     own. Test rows keep their labels, also where they select (``--select test``).
     """
     train = data.train
     selection = data.selection
-    label_SN = train.label_N.expand(len(seeds), -1)
+    label_SN = train.label_N.expand(len(seeds), *train.label_N.shape)
     selection_label_SN: Tensor | None = None
     if selection is not None:
-        selection_label_SN = selection.label_N.expand(len(seeds), -1)
+        selection_label_SN = selection.label_N.expand(
+            len(seeds), *selection.label_N.shape
+        )
     if not shuffle:
         return label_SN, selection_label_SN
     parts = [train]
@@ -302,7 +306,7 @@ def labels_by_seed(
     # in the order of the data set, so that another validation part changes no label
     true_N = torch.cat([part.label_N for part in parts])
     order_N = np.argsort(np.concatenate([part.rows for part in parts]))
-    shuffled_SN = torch.empty_like(true_N).repeat(len(seeds), 1)
+    shuffled_SN = true_N.new_empty((len(seeds), *true_N.shape))
     for shuffled_N, seed in zip(shuffled_SN, seeds, strict=True):
         generator = np.random.default_rng(stream_seed(seed, "labels"))
         drawn_N = generator.permutation(len(order_N))
@@ -335,7 +339,7 @@ def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
 def epoch_batches(
     train: Subset, label_SN: Tensor, recipe: Recipe, seeds: Sequence[int], epoch: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """All batches of an epoch, states (S, B, L, D) and labels (S, B).
+    """All batches of an epoch, states (S, B, L, D) and labels (S, B, ...).
 
     Only the last may be short. The rows, recipe, seed and epoch decide the order.
     """
@@ -350,6 +354,9 @@ def epoch_batches(
         parts.append(block_M[order_SM])
     index_SN = np.concatenate(parts, axis=1)
     index_on_device = torch.from_numpy(index_SN).to(label_SN.device)
+    if label_SN.ndim > 2:
+        # all numbers or labels of a row stay together
+        index_on_device = index_on_device[..., None].expand(-1, -1, label_SN.shape[2])
     ordered_SN = label_SN.gather(1, index_on_device)
     x_SBLD = train.features.batches(train.rows[index_SN], recipe.batch_size)
     label_SB = torch.split(ordered_SN, recipe.batch_size, dim=1)

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
+from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.messages import did_you_mean, shortened
 from gaam_cache.store.reader import EmbeddingCache
-from gaam_cache.targets.base import CLASSIFICATION
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import (
     DecoderSpec,
@@ -28,7 +28,8 @@ from gaam_decoder.number_lists import EACH, PER_CLASS, Layers, Sizes
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, family, mean_validation
-from gaam_decoder.specs import head_class
+from gaam_decoder.specs import KINDS, Spec, head_class, plugin_tasks
+from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.probe import ATTENTION, HEAD, check_decoder, probe_fits
 from gaam_decoder.training.splits import check_rows, read_groups
@@ -67,19 +68,6 @@ class Experiment:
         return sorted(set(self.seeds(asked)) - existing_seeds)
 
 
-def _refuse_other_tasks(cache: EmbeddingCache) -> None:
-    """Refuse a cache of numbers or of sets of labels: decoders learn classes."""
-    if cache.task == CLASSIFICATION:
-        return
-    raise ConfigError(
-        f"no decoder is trained for {cache.task} yet",
-        expected="a cache of classes",
-        found=f"{cache.task}: {shortened(', '.join(cache.target_names))}",
-        where=str(cache.root),
-        hint="name a cache of classes with --cache",
-    )
-
-
 def plan_experiments(
     config: TrainConfig, cache: EmbeddingCache, device: torch.device
 ) -> list[Experiment]:
@@ -90,7 +78,6 @@ def plan_experiments(
     """
     # check everything before anything is trained
     _check_session()
-    _refuse_other_tasks(cache)
     config = _fitted(config, cache)
     dtype = resolve_dtype(config.dtype, device)
     groups = None
@@ -172,6 +159,8 @@ def _probe_experiments(
 ) -> list[Experiment]:
     """The linear probes beside the decoders, as far as they are cheap."""
     is_requested = any(spec.name == HEAD.name for spec in config.head)
+    if cache.task not in plugin_tasks(HEAD, "head"):
+        return []
     # without an evaluation a probe says nothing
     is_evaluated = config.select != "last" and config.test_split != NO_TEST
     if not config.probe or not is_evaluated or is_requested:
@@ -214,7 +203,8 @@ def _experiment(recipe: Recipe, cache: EmbeddingCache) -> Experiment:
         head=recipe.head,
         num_layers=layers,
         hidden_size=size,
-        num_classes=len(cache.class_names),
+        num_classes=len(cache.target_names),
+        task=cache.task,
     )
     return Experiment(
         spec=spec, recipe=recipe, key=shortest_recipe.key(cache.plan.states)
@@ -260,6 +250,7 @@ def _shared_settings(
     config_names = {field.name for field in fields(config)}
     recipe_names = {field.name for field in fields(Recipe)}
     settings = {name: getattr(config, name) for name in config_names & recipe_names}
+    settings["loss"] = config.loss or Spec(CLASSIFICATION.default_loss)
     settings["dtype"] = dtype
     settings["groups"] = groups
 
@@ -392,6 +383,9 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     """Check a config against a cache, and spell equal settings in one way."""
     tests_a_split = config.folds is None and config.test_split != NO_TEST
     _check_names(config, cache, tests_a_split=tests_a_split)
+    task = task_of(cache.task)
+    config = replace(config, loss=config.loss or Spec(task.default_loss))
+    _check_task(config, task)
 
     # a test on training rows must be meant
     content = cache.plan.fingerprint_fields["content"]
@@ -416,6 +410,49 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
         layers=tuple(_layer_sets(config, cache)),
         train_rows=_train_rows(config, cache),
     )
+
+
+def _check_task(config: TrainConfig, task: Task) -> None:
+    """Check that loss, heads and settings fit the task of a cache.
+
+    Raises:
+        ConfigError: one does not.
+    """
+    parts = [("head", spec) for spec in config.head]
+    if config.loss is not None and config._has_steps:
+        parts.append(("loss", config.loss))
+    for kind, spec in parts:
+        package, option = KINDS[kind]
+        if task.name in plugin_tasks(spec, kind):
+            continue
+        fitting = [
+            name
+            for name in plugins.names(package)
+            if task.name in plugin_tasks(Spec(name), kind)
+        ]
+        raise ConfigError(
+            f"the {kind} '{spec.name}' is not for {task.name}",
+            expected=f"one of: {', '.join(fitting)}",
+            found=f"{option} {spec}, and a cache whose task is {task.name}",
+            hint=f"leave {option} out" if kind == "loss" else f"{option} {fitting[0]}",
+        )
+    if task.has_classes:
+        return
+
+    # these settings mean something for classes alone
+    by_class = [size for size in config.train_rows if isinstance(size, str)]
+    of_classes = {
+        "--set class-weights=balanced": config.class_weights != "none",
+        f"--train-rows {by_class[0] if by_class else ''}": bool(by_class),
+    }
+    for setting, is_set in of_classes.items():
+        if is_set:
+            raise ConfigError(
+                f"{setting} needs classes",
+                expected="a cache of classes, or a training without this setting",
+                found=f"a cache whose task is {task.name}",
+                hint="leave it out; --train-rows 100 draws rows of all strata",
+            )
 
 
 def _train_rows(config: TrainConfig, cache: EmbeddingCache) -> Sizes:

@@ -28,7 +28,7 @@ from gaam_decoder.runs.folders import remove_unfinished, run_name
 from gaam_decoder.runs.groups import relations
 from gaam_decoder.runs.records import CacheRecord, DrawnRows
 from gaam_decoder.runs.write import SeedResult, TestedRows, padded, write_run
-from gaam_decoder.tasks import CLASSIFICATION
+from gaam_decoder.tasks import CLASSIFICATION, task_of
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData
 from gaam_decoder.training.experiments import Experiment
@@ -67,7 +67,7 @@ def publish(
     validation = _validation_rows(recipe, data, cache, results, relations_of_train)
 
     description = _describe(experiment, engine, data, cache)
-    description["majority_accuracy"] = _majority_accuracy(recipe, data, cache)
+    description |= _describe_task(recipe, data, cache)
     description |= _describe_rows(recipe, data, test, relations_of_train)
     if fit is not None:
         description["fit"] = fit.to_dict()
@@ -93,7 +93,7 @@ def _test_rows(
     relations_of_train: Mapping[str, Numbers],
 ) -> TestedRows:
     if data.test is None:
-        return TestedRows(labels=torch.empty(0, dtype=torch.int64))
+        return TestedRows(labels=data.train.label_N[:0].cpu())
     relations_of_test = relations_of_train
     if recipe.fold is None:
         relations_of_test = relations(cache, recipe.test_split, None)
@@ -107,19 +107,30 @@ def _test_rows(
     )
 
 
-def _majority_accuracy(
+def _describe_task(
+    recipe: Recipe, data: TrainData, cache: EmbeddingCache
+) -> dict[str, Any]:
+    """The task, and the score of its trivial prediction; classes are the usual task."""
+    score = _baseline_score(recipe, data, cache)
+    if cache.task == CLASSIFICATION.name:
+        return {"majority_accuracy": score}
+    return {"task": cache.task, "baseline_score": score}
+
+
+def _baseline_score(
     recipe: Recipe, data: TrainData, cache: EmbeddingCache
 ) -> float | None:
-    """Test accuracy of the most frequent training class; None without test rows."""
+    """Test score of the trivial prediction, such as the most frequent training class.
+
+    None without test rows.
+    """
     if data.test is None:
         return None
     learned_N = cache[recipe.train_split].labels
     if recipe.fold is not None:
-        learned_N = np.delete(learned_N, data.test.rows)
-    majority_class = CLASSIFICATION.majority_class(learned_N)
-    label_N = data.test.label_N.cpu().numpy()
-    is_majority_N = CLASSIFICATION.hits(label_N, np.array(majority_class))
-    return float(CLASSIFICATION.accuracy(is_majority_N))
+        learned_N = np.delete(learned_N, data.test.rows, axis=0)
+    tested_N = data.test.label_N.cpu().numpy()
+    return task_of(cache.task).baseline_score(learned_N, tested_N)
 
 
 def _describe_rows(
@@ -167,9 +178,9 @@ def _validation_rows(
     # tuning seeds have validation rows of their own, (S, V); -1 pads shorter parts
     if recipe.val_folds is not None:
         train_label_N = cache[recipe.train_split].labels
+        stratum_N = task_of(cache.task).strata(train_label_N)
         rows_by_seed = [
-            divide(train_label_N, recipe, result.seed).validation_N
-            for result in results
+            divide(stratum_N, recipe, result.seed).validation_N for result in results
         ]
         label_V = padded([train_label_N[rows] for rows in rows_by_seed])
         row_V = padded(rows_by_seed)

@@ -16,7 +16,9 @@ from torch import Tensor
 from gaam_cache.common.devices import send
 from gaam_decoder.attention.base import Attention
 from gaam_decoder.decoder import (
+    Decoder,
     DecoderSpec,
+    TargetScale,
     build_decoder,
     stream_seed,
     without_random_numbers,
@@ -26,7 +28,7 @@ from gaam_decoder.optimizers.base import Stacked
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.write import SeedResult
 from gaam_decoder.specs import build
-from gaam_decoder.tasks import CLASSIFICATION
+from gaam_decoder.tasks import task_of
 from gaam_decoder.training.arithmetic.compiled import Compiler
 from gaam_decoder.training.arithmetic.engine import (
     EVAL_BATCH_SIZE,
@@ -80,6 +82,8 @@ class SeedBatch:
             for seed in seeds
         ]
 
+        self.task = task_of(spec.task)
+
         # the labels of each seed, which a control experiment shuffles
         self._label_SN, self._validation_label_SV = labels_by_seed(
             data, seeds, shuffle=recipe.shuffle_labels
@@ -91,14 +95,44 @@ class SeedBatch:
         # one module computes for all seeds, whose parameters are stacked
         device = data.train.label_N.device
         decoders = [build_decoder(spec, seed).to(dtype) for seed in seeds]
+        self._learned_SN = self._set_target_scales(decoders)
         self.decoder = copy.deepcopy(decoders[0]).to(device)
         self.step = (steps or Steps()).get(
             spec, recipe, engine, self.decoder, self.loss_function, len(seeds)
         )
         self.state = State.initial(
-            decoders, device, self.step.optimizer, scaled=recipe.loss_scale == "dynamic"
+            decoders,
+            device,
+            self.step.optimizer,
+            self.task,
+            scaled=recipe.loss_scale == "dynamic",
         )
         self.kept = Weights(_cloned(self.state.parameters), _cloned(self.state.buffers))
+
+    def _set_target_scales(self, decoders: Sequence[Decoder]) -> Tensor:
+        """Standardise the targets of every seed if the task does that.
+
+        Returns:
+            The targets that each seed learns, (S, N, ...).
+        """
+        learned_SN = self.task.learned_targets(self._label_SN)
+        self._scales: list[TargetScale] = []
+        if not self.task.standardises:
+            return learned_SN
+        # seeds may learn from other rows, or from shuffled targets
+        for decoder, target_NK in zip(decoders, self._label_SN, strict=True):
+            scale = TargetScale.of(target_NK)
+            decoder.targets = scale.to(target_NK.device, decoder.dtype)
+            self._scales.append(decoder.targets)
+        return self._standardised(self._label_SN)
+
+    def _standardised(self, number_SNK: Tensor) -> Tensor:
+        """Numbers in the unit of the data as each seed learns them."""
+        standardised = [
+            scale.standardised(number_NK)
+            for scale, number_NK in zip(self._scales, number_SNK, strict=True)
+        ]
+        return torch.stack(standardised)
 
     @property
     def compiler(self) -> Compiler:
@@ -135,7 +169,7 @@ class SeedBatch:
             self._pass(epoch)
 
         # evaluate on the validation rows, unless all seeds have failed
-        losses, accuracies = self._training_scores()
+        losses, training_scores = self._training_scores()
         scalings = self._epoch_scalings()
         finite_losses = [loss for loss in losses if np.isfinite(loss)]
         scores: list[Score] | list[None] = [None] * len(losses)
@@ -151,9 +185,10 @@ class SeedBatch:
                 self.recipe,
                 epoch,
                 losses[index],
-                accuracies[index],
+                training_scores[index],
                 scores[index],
                 scalings[index],
+                self.task,
             )
             if is_kept:
                 self._keep_weights(index)
@@ -165,15 +200,16 @@ class SeedBatch:
         return float(np.mean(finite_losses)) if finite_losses else float("nan")
 
     def _training_scores(self) -> tuple[list[float], list[float]]:
-        """Mean training loss and accuracy of every seed in the last epoch."""
+        """Mean training loss and score of every seed in the last epoch."""
         count = len(self.data.train)
         # rows with a loss that was not finite are in no mean
         counted: int | Tensor = count
         if self.state.scaling is not None:
             counted = count - self.state.scaling.lost_S
         losses: list[float] = (self.state.loss_S / counted).tolist()
-        accuracies: list[float] = (self.state.hit_S / count).tolist()
-        return losses, accuracies
+        score_S = self.task.training_score(self.state.score_S, count)
+        scores: list[float] = score_S.tolist()
+        return losses, scores
 
     def _epoch_scalings(self) -> list[EpochScaling] | list[None]:
         scaling = self.state.scaling
@@ -185,20 +221,23 @@ class SeedBatch:
         return list(map(EpochScaling, scales, skipped, steps))
 
     def _validation_scores(self) -> list[Score] | None:
-        """Accuracy and loss of every seed, or None without validation rows."""
+        """Score and loss of every seed, or None without validation rows."""
         label_SV = self._validation_label_SV
         if self.data.selection is None or label_SV is None:
             return None
         logits_SVC = self.logits(self.data.selection, self.state.weights)
-        predicted_SV = CLASSIFICATION.predictions(logits_SVC)
-        accuracy_S = CLASSIFICATION.accuracy(
-            CLASSIFICATION.hits(predicted_SV, label_SV)
-        )
+        score_S = self.task.selection(logits_SVC, label_SV)
+
+        # the loss sees what it sees in training
+        learned_SV = self.task.learned_targets(label_SV)
+        if self.task.standardises:
+            logits_SVC = self._standardised(logits_SVC)
+            learned_SV = self._standardised(label_SV)
         losses = [
             float(self.loss_function(logits_VC, label_V))
-            for logits_VC, label_V in zip(logits_SVC, label_SV, strict=True)
+            for logits_VC, label_V in zip(logits_SVC, learned_SV, strict=True)
         ]
-        return list(zip(accuracy_S.tolist(), losses, strict=True))
+        return list(zip(score_S.tolist(), losses, strict=True))
 
     def _keep_weights(self, index: int) -> None:
         """Copy the weights of one seed, as those of its best epoch so far."""
@@ -225,7 +264,7 @@ class SeedBatch:
         )
 
         self._start_sums()
-        batches = epoch_batches(train, self._label_SN, self.recipe, self.seeds, epoch)
+        batches = epoch_batches(train, self._learned_SN, self.recipe, self.seeds, epoch)
         for index, (x_SBLD, label_SB) in enumerate(batches):
             if self.recipe.schedule == "cosine":
                 all_steps = num_steps * self.recipe.epochs
@@ -246,7 +285,7 @@ class SeedBatch:
     def _start_sums(self) -> None:
         """Set the sums of the last epoch to zero."""
         self.state.loss_S.zero_()
-        self.state.hit_S.zero_()
+        self.state.score_S.zero_()
         if self.state.scaling is not None:
             self.state.scaling.skipped_S.zero_()
             self.state.scaling.lost_S.zero_()

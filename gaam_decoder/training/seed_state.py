@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gaam_decoder.recipe import Recipe
+from gaam_decoder.tasks import CLASSIFICATION, Task
 
 # the defaults of torch's ReduceLROnPlateau
 FACTOR = 0.1
@@ -15,7 +16,7 @@ THRESHOLD = 1e-4
 SMALLEST_CHANGE = 1e-8
 SMALLEST_SCALE = 1.0  # of a loss: below it unscaled gradients overflow
 Score = tuple[float, float]
-"""Accuracy and loss of an epoch on the validation rows."""
+"""Score (``Task.selection``) and loss of an epoch on the validation rows."""
 
 
 class EpochScaling(NamedTuple):
@@ -38,9 +39,11 @@ class Plateau:
     waited: int = 0
 
     def watch(self, value: float) -> None:
-        """Reduce the rate if the accuracy has not risen for too many epochs."""
+        """Reduce the rate if the score has not risen for too many epochs."""
         self.waited += 1
-        if value > self.best * (1 + THRESHOLD):
+        # a score below 0 rises towards 0
+        threshold = THRESHOLD if self.best >= 0 else -THRESHOLD
+        if value > self.best * (1 + threshold):
             self.best = value
             self.waited = 0
         if self.waited > PATIENCE:
@@ -77,9 +80,10 @@ class SeedState:
         recipe: Recipe,
         epoch: int,
         loss: float,
-        accuracy: float,
+        training_score: float,
         score: Score | None,
         scaling: EpochScaling | None,
+        task: Task = CLASSIFICATION,
     ) -> bool:
         """Log an epoch; return whether the weights after it are the best so far.
 
@@ -87,15 +91,16 @@ class SeedState:
             recipe: of the training.
             epoch: from 1.
             loss: mean training loss.
-            accuracy: on the training rows.
+            training_score: on the training rows.
             score: on the validation rows, if there are any.
             scaling: of the loss, if it is scaled.
+            task: names the scores in the log.
         """
         entry: dict[str, Any] = {
             "seed": self.seed,
             "epoch": epoch,
             "loss": loss,
-            "train_accuracy": accuracy,
+            task.training_key: training_score,
             "lr": self.schedule.rate,
         }
         self.log.append(entry)
@@ -113,13 +118,13 @@ class SeedState:
         # without validation rows the last epoch is kept
         is_kept = score is None and epoch == recipe.epochs
         if score is not None:
-            entry["accuracy"], entry["selection_loss"] = score
+            entry[task.score_key], entry["selection_loss"] = score
             if self.best is None or _is_better(score, self.best, recipe):
                 self.best = score
                 self.best_epoch = epoch
                 is_kept = True
         if recipe.schedule == "plateau":
-            self.schedule.watch(accuracy if score is None else score[0])
+            self.schedule.watch(training_score if score is None else score[0])
         return is_kept
 
 
@@ -143,8 +148,8 @@ def _failure(
 
 def _is_better(score: Score, best: Score, recipe: Recipe) -> bool:
     """Whether an epoch is better than the best one before it."""
-    accuracy, loss = score
-    best_accuracy, best_loss = best
+    value, loss = score
+    best_value, best_loss = best
     if recipe.ties == "first":
-        return accuracy > best_accuracy
-    return (accuracy, -loss) > (best_accuracy, -best_loss)
+        return value > best_value
+    return (value, -loss) > (best_value, -best_loss)

@@ -17,6 +17,7 @@ from gaam_cache.common.messages import brief, shortened
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Groups, Recipe
+from gaam_decoder.tasks import task_of
 from gaam_decoder.training.partitions import (
     Division,
     Rows,
@@ -42,7 +43,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def divide(self, labels: Rows, names: GroupNames | None) -> Division:
-        """Divide rows by their labels and, if there are any, the names of groups."""
+        """Divide rows by their strata and, if there are any, the names of groups."""
 
 
 class NoValidation(Protocol):
@@ -121,7 +122,8 @@ def divide(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
     """Divide the train split of a recipe; no group is in two parts.
 
     Args:
-        labels: of the train split.
+        labels: strata of the rows of the train split, see ``Task.strata``; of classes
+            their labels.
         recipe: of a training.
         seed: of the training, see ``protocol_of``.
 
@@ -175,7 +177,8 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
         distinct[key] = recipe
     for recipe in distinct.values():
         if recipe.groups is not None or recipe.drawn:
-            divide(cache[recipe.train_split].labels, recipe)
+            strata = task_of(cache.task).strata(cache[recipe.train_split].labels)
+            divide(strata, recipe)
         _check_groups_apart(recipe, cache)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from safetensors.torch import save
 
 from gaam_cache.common.errors import ConfigError
@@ -32,7 +34,7 @@ from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.stats.scores.base import percent
-from gaam_decoder.tasks import CLASSIFICATION
+from gaam_decoder.tasks import CLASSIFICATION, task_of
 from gaam_decoder.use.load import (
     CARD_FILE,
     CONFIG_FILE,
@@ -43,6 +45,7 @@ from gaam_decoder.use.load import (
     read_export,
 )
 from gaam_decoder.use.predictor import DecoderConfig, Predictions, Predictor
+from gaam_decoder.use.results import LabelSetPredictions
 
 SLOTS = {
     "license": "of this decoder, such as apache-2.0",
@@ -56,6 +59,23 @@ ROWS = {
 }
 """By kind of the rows: the hub's task before '-classification', and a row."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+VERBS = {
+    "classification": "Classifies",
+    "regression": "Predicts numbers of",
+    "multi-label": "Labels",
+}
+OUTPUTS = {
+    "classification": "classes",
+    "regression": "numbers",
+    "multi-label": "labels",
+}
+CAVEATS = {
+    "classification": "whatever it is given gets one of its classes; probabilities are "
+    "not calibrated",
+    "regression": "whatever it is given gets numbers, also far from what it learned",
+    "multi-label": "a row may get no label; probabilities are not calibrated",
+}
+"""By task: words of the card."""
 USE = """\
 ```python
 import gaam_decoder  # hf download USER/NAME --local-dir DIR
@@ -160,11 +180,11 @@ def card(run: RunResult, config: DecoderConfig) -> str:
         entries_to_fill_in=SLOTS,
         title=f"{plain(config.attention)} on {plain(brief(plan.dataset_label))}",
         summary=(
-            f"Classifies {rows} by the states of all layers of a frozen\n"
+            f"{VERBS[plan.task]} {rows} by the states of all layers of a frozen\n"
             "encoder; made with gaam."
         ),
         facts=_settings_in_words(run, config, plan),
-        classes_title=f"{len(plan.class_names):,} classes:",
+        classes_title=f"{len(plan.target_names):,} {OUTPUTS[plan.task]}:",
         classes=items(_classes_in_words(plan)),
         evaluation=_evaluation(run, config),
         usage=USE.format(_usage(plan)),
@@ -178,11 +198,13 @@ def _metadata(config: DecoderConfig) -> dict[str, object]:
     """What the hub reads of the card."""
     mechanism_name = config.attention.partition(":")[0]
     task, _ = ROWS.get(config.plan.kind, ("", ""))
+    # the hub has no task for numbers, and none of its own for label sets
+    has_classes = task_of(config.plan.task).has_classes
     dataset = _hub_id(config.plan.dataset)
     return {
         "library_name": "gaam",
         "tags": sorted({"gaam", "attention-decoder", mechanism_name}),
-        "pipeline_tag": f"{task}-classification" if task else "",
+        "pipeline_tag": f"{task}-classification" if task and has_classes else "",
         "base_model": _hub_id(config.plan.encoder),
         "datasets": [dataset] if dataset else [],
     }
@@ -201,8 +223,8 @@ def _usage(plan: Plan) -> str:
 
 def _classes_in_words(plan: Plan) -> list[str]:
     """Names of the classes, the first of many."""
-    classes = [brief(name) for name in plan.class_names[:MOST_CLASSES]]
-    num_hidden = len(plan.class_names) - MOST_CLASSES
+    classes = [brief(name) for name in plan.target_names[:MOST_CLASSES]]
+    num_hidden = len(plan.target_names) - MOST_CLASSES
     if num_hidden > 0:
         classes.append(f"and {num_hidden:,} more, in {CONFIG_FILE}")
     return classes
@@ -252,8 +274,7 @@ def _limits_in_words(run: RunResult, plan: Plan) -> list[str]:
     rows = run.drawn.total if run.drawn else run.cache.rows[train]
     limits = [
         f"learned from split '{brief(train)}', {rows:,} rows",
-        "whatever it is given gets one of its classes; probabilities are not "
-        "calibrated",
+        CAVEATS[plan.task],
     ]
     if plan.kind == "text":
         limits.append(f"texts are cut at {plan.identity['max_length']:,} tokens")
@@ -268,6 +289,21 @@ def _hub_id(source: EncoderRecord | DatasetRecord) -> str:
     return source.name
 
 
+def _averaged_score(run: RunResult, logits_SNC: NDArray[np.float32]) -> str:
+    """The test score of the average of some seeds, in words."""
+    task = run.of_task
+    if task.has_classes:
+        predictions = Predictions.from_logits(logits_SNC, run.cache.class_names)
+        predicted_N = CLASSIFICATION.predictions(predictions.probabilities_NC)
+        return f"an accuracy of {percent(stats.accuracy(predicted_N, run.labels))}%"
+    if task.has_probabilities:
+        sets = LabelSetPredictions.from_outputs(logits_SNC, run.cache.names)
+        outputs = sets.probabilities_NC - 0.5
+    else:
+        outputs = logits_SNC.astype(np.float64).mean(0)
+    return f"{task.titled(float(task.selection(outputs, run.labels)))}"
+
+
 def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     """The table of a report, its notes, and the accuracy of the averaged seeds."""
     exported = _seeds_in_words(config.seeds)
@@ -275,13 +311,8 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
         return items([f"not evaluated: no rows were kept for it; exported: {exported}"])
     [table] = build_tables([run], every_candidate=True)
     exported_seeds = [run.seeds.index(seed) for seed in config.seeds]
-    predictions = Predictions.from_logits(
-        run.logits[exported_seeds], run.cache.class_names
-    )
-    predicted_N = CLASSIFICATION.predictions(predictions.probabilities_NC)
-    accuracy = percent(stats.accuracy(predicted_N, run.labels))
-
-    remarks = [f"as it is exported, {exported}, it has an accuracy of {accuracy}%"]
+    score = _averaged_score(run, run.logits[exported_seeds])
+    remarks = [f"as it is exported, {exported}, it has {score}"]
     if run.shuffled:
         remarks.append("LABELS WERE SHUFFLED: what it predicts means nothing")
     fold = run.recipe.fold

@@ -4,7 +4,7 @@ import io
 import json
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -41,10 +41,10 @@ from gaam_cache.store.reader import open_cache
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import (
     CHUNK_ROWS,
-    Predictions,
+    AnyPredictions,
     Predictor,
-    result_names,
 )
+from gaam_decoder.use.results import result_types
 
 Records = list[dict[str, Any]]
 Report = Callable[[int, int, str], None]  # rows done, rows in all, current step
@@ -210,6 +210,11 @@ class Predicted:
         lines = []
         for row in self.records:
             lines.append(brief(row["text"], 60))
+            if "probability" not in row:
+                # numbers and label sets have columns of their own
+                results = [f"{name} {row[name]}" for name in row if name != "text"]
+                lines += [f"  {brief(result, 80)}" for result in results]
+                continue
             for name in row:
                 if "predicted" not in name:
                     continue
@@ -272,13 +277,14 @@ def predict(
     num_seeds = len(predictor.seeds)
     try:
         # read every row once, so that an unusable row is refused before any prediction
-        total, schema = _check_rows(rows, kind, config.top, report)
+        types = result_types(predictor.task, predictor.names, config.top)
+        total, schema = _check_rows(rows, kind, set(types), report)
         results = _results(predictor, rows, config.top, total, report)
         if config.has_argument_texts:
             records = list(chain.from_iterable(results))
             return Predicted(records=records, rows=total, seeds=num_seeds)
         if schema is not None:
-            schema = pa.schema([*schema, *_result_fields(config.top)])
+            schema = pa.schema([*schema, *_result_fields(types)])
         _write_results(out, write, kind, results, schema)
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
         raise DataError(
@@ -304,7 +310,13 @@ def _load_predictor(config: PredictConfig) -> Predictor:
         device=config.device,
     )
     num_classes = len(predictor.class_names)
-    if config.top > num_classes:
+    if config.top > 1 and not predictor.task.has_classes:
+        raise ConfigError(
+            "--top names the likeliest classes",
+            expected="a run of classification, or no --top",
+            found=f"a run whose task is {predictor.task.name}",
+        )
+    if predictor.task.has_classes and config.top > num_classes:
         raise ConfigError(
             "--top is out of range",
             expected=f"at most {num_classes:,}, the number of classes",
@@ -341,17 +353,14 @@ def _result_kind(config: PredictConfig, as_list: bool) -> str:
     return ".csv"
 
 
-def _result_fields(top: int) -> list[tuple[str, pa.DataType]]:
+def _result_fields(types: Mapping[str, type]) -> list[tuple[str, pa.DataType]]:
     """Name and Arrow type of every column of results."""
-    fields = []
-    for name in result_names(top):
-        is_class = "predicted" in name
-        fields.append((name, pa.string() if is_class else pa.float64()))
-    return fields
+    arrow_types = {str: pa.string(), float: pa.float64()}
+    return [(name, arrow_types[value_type]) for name, value_type in types.items()]
 
 
 def _check_rows(
-    rows: Rows, kind: str, top: int, report: Report
+    rows: Rows, kind: str, added_columns: set[str], report: Report
 ) -> tuple[int, pa.Schema | None]:
     """Read all rows and check that they fit into the format of the results.
 
@@ -362,7 +371,6 @@ def _check_rows(
         ConfigError: a column with the name of a result.
         DataError: no rows, or rows of a table with different fields.
     """
-    added_columns = set(result_names(top))
     total = 0
     names = None
     schema = rows.types
@@ -397,7 +405,7 @@ def _results(
 ) -> Iterator[Records]:
     """Predict chunk by chunk: the fields of every row, and its results behind them."""
     inputs = (chunk for _, chunk in rows.chunks())
-    predictions: Iterator[Predictions]
+    predictions: Iterator[AnyPredictions]
     if rows.states is None:
         predictions = predictor.stream(inputs, origin=rows.origin)
     else:

@@ -21,8 +21,13 @@ from gaam_cache.store.plan import Plan
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import Settings, parse_attention, parse_head
-from gaam_decoder.tasks import CLASSIFICATION
+from gaam_decoder.tasks import CLASSIFICATION, task_of
 from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, LOWER, rows_at_once
+from gaam_decoder.use.results import (
+    LabelSetPredictions,
+    NumberPredictions,
+    result_types,
+)
 
 CHUNK_ROWS = 2048
 """Rows to encode at once, as many as a shard of a cache has at most."""
@@ -129,10 +134,10 @@ class Predictions:
         return [self.class_names[number] for number in numbers]
 
     def rows(self, top: int = 1) -> list[dict[str, Any]]:
-        """The results of every row, by ``result_names``, for its likeliest classes."""
+        """The results of every row, by ``result_types``, for its likeliest classes."""
         order_NK = np.argsort(-self.probabilities_NC, axis=-1, kind="stable")[:, :top]
         probability_NK = np.take_along_axis(self.probabilities_NC, order_NK, -1)
-        names = result_names(top)
+        names = list(result_types(CLASSIFICATION, self.class_names, top))
         records = []
         for classes, probabilities, agreement in zip(
             order_NK.tolist(),
@@ -149,12 +154,7 @@ class Predictions:
         return records
 
 
-def result_names(top: int) -> list[str]:
-    """predicted, probability, agreement, predicted_2, probability_2, ... to ``top``."""
-    names = ["predicted", "probability", "agreement"]
-    for rank in range(2, top + 1):
-        names += [f"predicted_{rank}", f"probability_{rank}"]
-    return names
+AnyPredictions = Predictions | NumberPredictions | LabelSetPredictions
 
 
 class Predictor:
@@ -164,7 +164,10 @@ class Predictor:
     one predictor, as those of a server do: they take turns.
 
     Attributes:
-        class_names: in the order of the columns of probabilities.
+        class_names: in the order of the columns of probabilities; empty for other
+            tasks than classification.
+        names: of the classes, of the numbers, or of the labels.
+        task: what is predicted.
         seeds: seeds whose decoders are averaged.
         temperatures: divisors of the logits of every seed; empty: not divided.
         pooling: pooling of the states that the decoders read.
@@ -187,6 +190,8 @@ class Predictor:
         """Use ``gaam_decoder.load``."""
         plan = config.plan
         self.class_names = plan.class_names
+        self.names = plan.target_names
+        self.task = task_of(plan.task)
         self.seeds = config.seeds
         self.temperatures = tuple(temperatures)
         self.pooling: str = config.recipe.pool
@@ -217,17 +222,33 @@ class Predictor:
             name: weights[name].to(parameter) for name, parameter in parameters.items()
         }
 
-    def predict(self, rows: Sequence[Any]) -> list[str]:
-        """The name of the most probable class of every row; see ``predictions``."""
+    def predict(self, rows: Sequence[Any]) -> list[Any]:
+        """The name of the most probable class of every row; see ``predictions``.
+
+        Of other tasks a list of numbers, or of labels, for every row.
+        """
         return self.predictions(rows).labels
 
     def predict_proba(self, rows: Sequence[Any]) -> NDArray[np.float64]:
-        """Probabilities of all classes of every row, (N, C); see ``predictions``."""
-        return self.predictions(rows).probabilities_NC
+        """Probabilities of all classes of every row, (N, C); see ``predictions``.
+
+        Of label sets the probability of each label by itself.
+
+        Raises:
+            ConfigError: the decoders predict numbers.
+        """
+        if not self.task.has_probabilities:
+            raise ConfigError(
+                f"{self.task.name} has no probabilities",
+                expected="predict, which returns the numbers",
+            )
+        predictions = self.predictions(rows)
+        assert not isinstance(predictions, NumberPredictions)
+        return predictions.probabilities_NC
 
     def predictions(
         self, rows: Sequence[Any], *, origin: str = "the rows"
-    ) -> Predictions:
+    ) -> AnyPredictions:
         """Encode N rows as those of the cache, and predict their classes.
 
         Args:
@@ -252,7 +273,7 @@ class Predictor:
 
     def stream(
         self, chunks: Iterable[Sequence[str] | LocatedRows], *, origin: str = "the rows"
-    ) -> Iterator[Predictions]:
+    ) -> Iterator[AnyPredictions]:
         """Predict chunk after chunk of some 2,048 rows; the next is read ahead.
 
         Args:
@@ -263,7 +284,7 @@ class Predictor:
             self._predict_all([x_NLD], origin) for x_NLD in self._encode(chunks, origin)
         )
 
-    def predict_states(self, states: Any) -> Predictions:
+    def predict_states(self, states: Any) -> AnyPredictions:
         """Predict from states.
 
         Args:
@@ -305,10 +326,12 @@ class Predictor:
         return self._row_encoder.stream(chunks, pooling=self.pooling, origin=origin)
 
     @torch.inference_mode()
-    def _predict_all(self, chunks: Iterable[NDArray[Any]], origin: str) -> Predictions:
+    def _predict_all(
+        self, chunks: Iterable[NDArray[Any]], origin: str
+    ) -> AnyPredictions:
         """Predict the rows of all chunks of states, each (N, L, D)."""
         # without any row, there are logits of no row
-        no_rows = np.empty((len(self.seeds), 0, len(self.class_names)), np.float32)
+        no_rows = np.empty((len(self.seeds), 0, len(self.names)), np.float32)
         parts = [no_rows]
         for states_NLD in chunks:
             read_NLD = states_NLD[:, list(self._config.layers)]
@@ -319,9 +342,13 @@ class Predictor:
         logits_SNC = np.concatenate(parts, axis=1)
         if not np.isfinite(logits_SNC).all():
             raise NumericsError("the logits of a row are not finite", where=origin)
-        return Predictions.from_logits(
-            logits_SNC, self.class_names, temperatures=self.temperatures
-        )
+        if self.task.has_classes:
+            return Predictions.from_logits(
+                logits_SNC, self.class_names, temperatures=self.temperatures
+            )
+        if self.task.has_probabilities:
+            return LabelSetPredictions.from_outputs(logits_SNC, self.names)
+        return NumberPredictions.from_outputs(logits_SNC, self.names)
 
     def _batch_size(self, x_NLD: Tensor) -> int:
         """Rows of one batch, by the memory that a row takes for all seeds."""
@@ -375,7 +402,8 @@ def _decoder_spec(config: DecoderConfig) -> DecoderSpec:
         head=parse_head(config.head),
         num_layers=len(config.layers),
         hidden_size=config.plan.hidden_size,
-        num_classes=len(config.plan.class_names),
+        num_classes=len(config.plan.target_names),
+        task=config.plan.task,
     )
 
 

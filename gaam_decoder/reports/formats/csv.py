@@ -77,9 +77,8 @@ def _lines(table: Table) -> Iterator[dict[str, object]]:
     """All values of every shown entry, and of every final model."""
     content = table.to_dict()
     shared = _shared_values(table, content)
-    tested = {
-        name: content[name] for name in ("tested_on", "test_rows", "majority_accuracy")
-    }
+    baseline = "majority_accuracy" if table.task.has_classes else "baseline_score"
+    tested = {name: content[name] for name in ("tested_on", "test_rows", baseline)}
     for entry, values in zip(table.shown, content["entries"], strict=True):
         evaluated = {"settings": entry.settings, "evaluated": True}
         yield shared | flat(values) | tested | evaluated

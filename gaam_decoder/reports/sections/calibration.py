@@ -26,7 +26,9 @@ class Calibration(Writer):
     position = 21
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing where no seed finished."""
+        """Nothing where no seed finished, and for other tasks than classification."""
+        if not table.task.has_classes:
+            return
         if any(entry.finished for entry in table.entries):
             yield _calibration(table)
 

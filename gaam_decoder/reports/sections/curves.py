@@ -16,7 +16,7 @@ from gaam_decoder.runs.tuning import first_runs
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-HELD_OUT = {"val": "validation accuracy, %", "test": "TEST accuracy, %"}
+HELD_OUT = {"val": "validation", "test": "TEST"}
 
 
 class Curves(Writer):
@@ -37,20 +37,23 @@ class Curves(Writer):
 
 def _curves(table: Table) -> Parts:
     selections = {entry.select for entry in table.entries}
-    held_out = "held-out accuracy, %"
+    task = table.task
+    unit = f"{task.score_title}, %" if task.in_percent else task.score_title
+    rows = "held-out"
     if len(selections) == 1:
         [selection] = selections
-        held_out = HELD_OUT.get(selection, held_out)
+        rows = HELD_OUT.get(selection, rows)
     titles = {
         "loss": "training loss",
-        "train_accuracy": "training accuracy, %",
-        "accuracy": held_out,
+        task.training_key: f"training {unit}",
+        task.score_key: f"{rows} {unit}",
     }
     panels: dict[str, list[Line]] = {}
     for entry in table.entries:
         log = _training_log(entry)
         for key, title in titles.items():
-            line = _curve(entry.label, log, key)
+            is_percent = key != "loss" and task.in_percent
+            line = _curve(entry.label, log, key, 100 if is_percent else 1)
             if line is not None:
                 panels.setdefault(title, []).append(line)
 
@@ -84,15 +87,14 @@ def _training_log(entry: Entry) -> "DataFrame":
     return pandas.DataFrame(records)
 
 
-def _curve(label: str, log: "DataFrame", key: str) -> Line | None:
-    """Mean over seeds by epoch, in a band of one standard deviation; in percent."""
+def _curve(label: str, log: "DataFrame", key: str, factor: int) -> Line | None:
+    """Mean over seeds by epoch, times a factor, in a band of a standard deviation."""
     if not len(log) or key not in log:
         return None
     by_epoch = log.astype({key: float}).groupby("epoch")[key]
     mean_E = by_epoch.mean().dropna()
     if not len(mean_E):
         return None
-    factor = 1 if key == "loss" else 100
     mean_E = mean_E * factor
     sd_E = factor * by_epoch.std(ddof=0)[mean_E.index]
     band = (mean_E - sd_E, mean_E + sd_E)

@@ -9,9 +9,10 @@ from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.entries import Entry
+from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
-from gaam_decoder.stats.scores.base import percent
+from gaam_decoder.tasks import Task
 
 NO_AXES = {
     "split_seed",
@@ -39,17 +40,18 @@ class Grid(Writer):
         axis, cells = _cells(table)
         if not cells:
             return
+        task = table.task
         values = [
-            {"decoder": name, "value": value, "accuracy": mean}
+            {"decoder": name, "value": value, task.score_key: mean}
             for name, accuracies in cells.items()
             for value, mean in accuracies.items()
         ]
         yield Section(
             name="grid",
-            heading="Accuracy by setting",
+            heading=f"{_capitalised(task.score_title)} by setting",
             lead=f"decoders differ in {axis}; what is best here is best on the test "
             "rows, which must not choose settings",
-            make=lambda: _parts(axis, cells),
+            make=lambda: _parts(axis, cells, task),
             values={"axis": axis, "cells": values},
         )
 
@@ -126,43 +128,49 @@ def _value_in_words(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _parts(axis: str, cells: Cells) -> Parts:
+def _capitalised(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _parts(axis: str, cells: Cells, task: Task) -> Parts:
+    unit = score_of(task.default_score)
     distinct = {value for line in cells.values() for value in line}
     values = sorted(distinct, key=lambda value: (_number(value), str(value)))
     header = [axis, *map(_value_in_words, values)]
     table = []
     for name, accuracies in cells.items():
-        table.append([name, *(percent(accuracies.get(value)) for value in values)])
-    sheet = Sheet(f"accuracy % by {axis}", header, table)
+        table.append([name, *(unit.text(accuracies.get(value)) for value in values)])
+    sheet = Sheet(f"{unit.column} by {axis}", header, table)
 
     positions = {}
     for value in values:
         position = _number(value)
         if position < math.inf:
             positions[value] = position
-    lines = _lines(cells, positions)
+    lines = _lines(cells, positions, unit.factor)
     low = min(positions.values(), default=0)
     high = max(positions.values(), default=0)
     is_log = axis != "layers" and 0 < 9.999 * low < high
+    title = f"test {task.score_title}"
+    if unit.percent:
+        title += ", %"
     picture = Picture(
         "grid",
-        f"Accuracy by {axis}",
+        f"{_capitalised(task.score_title)} by {axis}",
         f"Mean over seeds, of the {MOST_LINES} best; all else is the same along a "
         "line, but for what was tuned.",
-        lambda: line_panels(
-            [("test accuracy, %", lines[:MOST_LINES])], axis, log=is_log
-        ),
+        lambda: line_panels([(title, lines[:MOST_LINES])], axis, log=is_log),
     )
     return (sheet,), (picture,) if lines else ()
 
 
-def _lines(cells: Cells, positions: Mapping[object, float]) -> list[Line]:
+def _lines(cells: Cells, positions: Mapping[object, float], factor: int) -> list[Line]:
     """Every line with two points or more."""
     lines = []
     for name, accuracies in cells.items():
         values = [value for value in positions if value in accuracies]
         if len(values) > 1:
             x = [positions[value] for value in values]
-            y = [100 * accuracies[value] for value in values]
+            y = [factor * accuracies[value] for value in values]
             lines.append(Line(name, x, y))
     return lines

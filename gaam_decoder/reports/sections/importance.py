@@ -62,7 +62,11 @@ def beside_alone(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
     usable = [
         entry
         for entry in entries
-        if entry.finished and not entry.shuffled and entry.folds == 1
+        if entry.finished
+        and not entry.shuffled
+        and entry.folds == 1
+        # importance stands beside the accuracy on each layer
+        and entry.task.has_classes
     ]
     singles = [entry for entry in usable if len(entry.runs[0].layer_numbers) == 1]
     for entry in usable:

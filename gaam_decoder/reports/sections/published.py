@@ -25,6 +25,8 @@ class Published(Writer):
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing without a published result for an entry on all layers and rows."""
+        if not table.task.has_classes:
+            return
         content = json.loads(FILE.read_text("utf-8"))
         dataset = _published_dataset(content, table)
         if dataset is None:

@@ -30,23 +30,32 @@ class Scores(Writer):
         if not any(entry.finished for entry in table.entries):
             return
         defined = {name for entry in table.entries for name in entry.every}
-        units = {name: unit for name, unit in all_scores().items() if name in defined}
+        all_units = all_scores(table.task.name)
+        units = {name: unit for name, unit in all_units.items() if name in defined}
         titles = ", ".join(unit.title for unit in units.values())
         smaller = ", ".join(
             unit.title for unit in units.values() if not unit.larger_is_better
         )
+        recall = ", and recall by class" if table.task.has_classes else ""
         yield Section(
             name="scores",
             heading="Other scores",
-            lead=f"{titles}, and recall by class; --score NAME compares by one of them",
+            lead=f"{titles}{recall}; --score NAME compares by one of them",
             lines=(
                 "mean over seeds, and standard deviation over seeds in brackets. "
-                f"Smaller is better for {smaller}",
+                f"Smaller is better for {smaller or 'none of them'}",
                 "choose the score to compare before you see the scores: of many, one "
                 "differs by chance",
             ),
-            make=lambda: ((_every(table, units), _recall(table)), ()),
+            make=lambda: (tuple(_sheets(table, units)), ()),
         )
+
+
+def _sheets(table: Table, units: dict[str, Score]) -> Iterator[Sheet]:
+    """All scores, and the recall of classes where there are any."""
+    yield _every(table, units)
+    if table.task.has_classes:
+        yield _recall(table)
 
 
 def _every(table: Table, units: dict[str, Score]) -> Sheet:

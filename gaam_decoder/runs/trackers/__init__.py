@@ -18,7 +18,15 @@ from gaam_cache.common.errors import ConfigError, GaamWarning
 if TYPE_CHECKING:
     from gaam_decoder.runs.write import SeedResult
 
-CURVES = ("loss", "train_accuracy", "accuracy", "selection_loss", "lr")
+CURVES = (
+    "loss",
+    "train_accuracy",
+    "train_score",
+    "accuracy",
+    "score",
+    "selection_loss",
+    "lr",
+)
 Curves = Mapping[int, Sequence[tuple[int, Mapping[str, float]]]]
 """Of every seed the epochs, from 1, each with its known values: curve -> value."""
 

@@ -20,6 +20,7 @@ from gaam_decoder.optimizers.base import (
     per_seed,
     state_tensors,
 )
+from gaam_decoder.tasks import Task
 
 # the defaults of torch's GradScaler
 START = 65536.0
@@ -82,7 +83,7 @@ class State(NamedTuple):
     buffers: Stacked
     optimizer: States
     loss_S: Tensor  # sum over the rows of the epoch so far
-    hit_S: Tensor  # correctly classified rows of the epoch so far
+    score_S: Tensor  # sums of ``Task.batch_sums`` over the epoch so far
     scaling: Scaling | None  # of the losses, if they are scaled
 
     @classmethod
@@ -91,6 +92,7 @@ class State(NamedTuple):
         decoders: Sequence[Decoder],
         device: torch.device,
         optimizer: Optimizer,
+        task: Task,
         *,
         scaled: bool,
     ) -> State:
@@ -107,7 +109,11 @@ class State(NamedTuple):
             buffers=buffers,
             optimizer=optimizer.initial_states(parameters),
             loss_S=torch.zeros(num_seeds, dtype=decoders[0].dtype, device=device),
-            hit_S=torch.zeros(num_seeds, dtype=torch.int64, device=device),
+            score_S=torch.zeros(
+                (num_seeds, *task.sums),
+                dtype=torch.int64 if task.sums_count else decoders[0].dtype,
+                device=device,
+            ),
             scaling=Scaling.initial(num_seeds, device) if scaled else None,
         )
 

@@ -16,7 +16,7 @@ from gaam_decoder.losses.base import Loss, weighted_mean
 from gaam_decoder.optimizers.base import Optimizer, Stacked
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import build
-from gaam_decoder.tasks import CLASSIFICATION
+from gaam_decoder.tasks import Task, task_of
 from gaam_decoder.training.arithmetic.compiled import Compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine, keep_freed_memory
 from gaam_decoder.training.arithmetic.state import (
@@ -63,9 +63,15 @@ class Step:
     """
 
     def __init__(
-        self, decoder: Decoder, loss_function: Loss, recipe: Recipe, engine: Engine
+        self,
+        decoder: Decoder,
+        loss_function: Loss,
+        recipe: Recipe,
+        engine: Engine,
+        task: Task,
     ) -> None:
         self._decoder = decoder
+        self._task = task
         self._dtype = decoder.dtype
         self.loss_function = loss_function
         self.optimizer: Optimizer = build(recipe.optimizer, "optimizer")
@@ -158,8 +164,7 @@ class Step:
         rows = batch.label_SB.shape[1]
         loss_S = gradients.loss_S
         numbers = batch.numbers
-        predicted_SB = CLASSIFICATION.predictions(gradients.logits_SBC)
-        hit_S = CLASSIFICATION.hits(predicted_SB, batch.label_SB).sum(1)
+        score_S = self._task.batch_sums(gradients.logits_SBC, batch.label_SB)
         if state.scaling is not None and gradients.finite_S is not None:
             # every seed is at a step of its own; float32 would lose 1e-5 of Adam's
             step_S = float64(state.scaling.steps_S + 1)
@@ -170,7 +175,7 @@ class Step:
             # batches with a loss that is not finite are in no mean
             is_finite_S = loss_S.isfinite()
             loss_S = torch.where(is_finite_S, loss_S, 0)
-            hit_S = hit_S * is_finite_S
+            score_S = _where_finite(score_S, is_finite_S)
             state.scaling.lost_S.add_(~is_finite_S, alpha=rows)
         self.optimizer.step(
             state.parameters,
@@ -182,7 +187,7 @@ class Step:
             gradients.finite_S,
         )
         state.loss_S.add_(loss_S, alpha=rows)
-        state.hit_S.add_(hit_S)
+        state.score_S.add_(score_S)
 
     def _loss(
         self,
@@ -226,6 +231,12 @@ class Step:
                 self._decoder, (parameters, buffers), (x_BLD, noise_BK)
             )
         return logits_BC.to(self._dtype)
+
+
+def _where_finite(score_S: Tensor, is_finite_S: Tensor) -> Tensor:
+    """The sums of the seeds whose loss is finite, 0 for the others."""
+    shape = (-1,) + (1,) * (score_S.ndim - 1)
+    return torch.where(is_finite_S.view(shape), score_S, 0)
 
 
 def _over_seeds(function: Callable[..., Any], parameters: Stacked, *others: Any) -> Any:
@@ -285,5 +296,7 @@ class Steps:
             if engine.compiled:
                 torch._dynamo.reset()
         if num_seeds not in self._by_size:
-            self._by_size[num_seeds] = Step(decoder, loss_function, recipe, engine)
+            self._by_size[num_seeds] = Step(
+                decoder, loss_function, recipe, engine, task_of(spec.task)
+            )
         return self._by_size[num_seeds]

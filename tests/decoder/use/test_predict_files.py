@@ -17,6 +17,7 @@ import pytest
 
 from gaam_cache.common.errors import ConfigError, GaamError
 from gaam_cache.extraction.rows import LocatedRows
+from gaam_decoder.tasks import CLASSIFICATION
 from gaam_decoder.use.predict import PredictConfig, predict
 from gaam_decoder.use.predictor import Predictions
 from tests.hostile_strings import HOSTILE
@@ -29,6 +30,8 @@ class StandIn:
 
     def __init__(self) -> None:
         self.class_names = CLASSES
+        self.names = CLASSES
+        self.task = CLASSIFICATION
         self.seeds = (0, 1, 2)
         self.temperatures: tuple[float, ...] = ()
         self.pooling = "mean"

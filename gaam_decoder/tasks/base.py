@@ -1,0 +1,123 @@
+"""What a task is: what decoders predict, how they learn it, and how good they are.
+
+Training, selection, tuning, splits, runs, reports and predictions ask the task of their
+cache; nothing else knows what a target is. A file in this folder is a task.
+
+S seeds, N rows, B batch, K outputs: the classes, the columns of numbers, or the labels.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.common.devices import float64
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Targets = NDArray[Any]
+"""Targets of rows: (N,) int64, (N, K) float32, or (N, K) of 0 and 1."""
+
+
+class Task(ABC):
+    """A kind of prediction.
+
+    Outputs and targets are tensors or arrays of NumPy; leading axes (seeds) are free.
+    """
+
+    name: ClassVar[str]
+    default_loss: ClassVar[str]
+    default_score: ClassVar[str]
+    """The score of reports; ``selection`` computes the same number."""
+    score_title: ClassVar[str]
+    """Its name for people."""
+    score_key: ClassVar[str] = "score"
+    """Name of the score of held-out rows in a log of epochs."""
+    training_key: ClassVar[str] = "train_score"
+    """Name of the score of training rows in a log of epochs."""
+    in_percent: ClassVar[bool] = True
+    """Whether people see the score in percent."""
+    standardises: ClassVar[bool] = False
+    """Whether decoders learn targets of mean 0 and standard deviation 1."""
+    baseline_in_words: ClassVar[str]
+    """The prediction that looks at no row."""
+    has_classes: ClassVar[bool] = False
+    """Whether a target is one class, so that probabilities of a row have the sum 1."""
+    has_probabilities: ClassVar[bool] = True
+    """Whether outputs become probabilities."""
+    sums: ClassVar[tuple[int, ...]] = ()
+    """Shape of the sums over rows from which the training score of a seed follows."""
+    sums_count: ClassVar[bool] = True
+    """Whether these sums are whole numbers."""
+
+    @abstractmethod
+    def predictions(self, outputs: Any) -> Any:
+        """What outputs (..., K) predict, in the form of targets."""
+
+    @abstractmethod
+    def batch_sums(self, output_SBK: Tensor, target_SB: Tensor) -> Tensor:
+        """Sums over the rows of a batch for the training score, (S, *``sums``)."""
+
+    def training_score(self, sums_S: Tensor, num_rows: int) -> Tensor:
+        """The training score of every seed, (S,), from the sums of an epoch."""
+        return sums_S / num_rows
+
+    @abstractmethod
+    def selection(self, outputs: Any, targets: Any) -> Any:
+        """The score of rows, (..., N, K) to (...), in float64: larger is better.
+
+        Epochs, learning rates and weight decays are chosen by it.
+        """
+
+    @abstractmethod
+    def contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
+        """What every row contributes to the score, (N,); the mean is the score.
+
+        Of a score that is no mean of rows it is the score plus the influence of each
+        row, by the infinitesimal jackknife.
+        """
+
+    @abstractmethod
+    def baseline_score(self, training: Targets, tested: Targets) -> float:
+        """The score, on the tested rows, of the best prediction that looks at no row.
+
+        Args:
+            training: targets of the rows that are learned from.
+            tested: targets of the test rows.
+        """
+
+    @abstractmethod
+    def strata(self, targets: Targets) -> NDArray[np.int64]:
+        """The stratum of every row, (N,).
+
+        Splits, folds and budgets take nearly the same share of every stratum.
+        """
+
+    def learned_targets(self, targets: Tensor) -> Tensor:
+        """Targets in the type that the loss takes."""
+        return targets
+
+    def scored_targets(self, targets: Targets) -> Targets:
+        """Targets in the type that scores take: int64, float64 or bool."""
+        return targets
+
+    def in_words(self, score: float) -> str:
+        """A score for people, such as ``81.2%``."""
+        return f"{100 * score:.1f}%" if self.in_percent else f"{score:.3f}"
+
+    def titled(self, score: float) -> str:
+        """A score with its name, such as ``R2 0.812``; an accuracy needs none."""
+        if self.has_classes:
+            return self.in_words(score)
+        return f"{self.score_title} {self.in_words(score)}"
+
+
+def in_float64(values: Any) -> Any:
+    """An array or a tensor in float64; the tensor on a device that has it."""
+    if isinstance(values, np.ndarray | np.generic):
+        return values.astype(np.float64)
+    return float64(values)

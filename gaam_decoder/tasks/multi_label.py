@@ -1,0 +1,95 @@
+"""Multi-label: every row has a set of K labels, and decoders give a logit for each.
+
+A row has a label where its logit is above 0: where the probability is above one half.
+
+S seeds, N rows, K labels.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_decoder.tasks.base import Targets, Task, in_float64
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class MultiLabel(Task):
+    """The predictions of decoders for sets of K labels, and how good they are.
+
+    Formula: ``micro-F1 = 2 T / (P + L)``; P the number of predicted labels of all rows
+    together, L that of their labels, T that of both. It is 0 where P and L are 0.
+    """
+
+    name = "multi-label"
+    default_loss = "binary-cross-entropy"
+    default_score = "micro-f1"
+    score_title = "micro-F1"
+    baseline_in_words = "the labels of more than half of the training rows alone"
+    sums = (2,)
+
+    def predictions(self, outputs: Any) -> Any:
+        """Whether a row has each label, (..., K)."""
+        return outputs > 0
+
+    def batch_sums(self, output_SBK: "Tensor", target_SB: "Tensor") -> "Tensor":
+        """``2 T`` and ``P + L`` of the rows of every seed, (S, 2)."""
+        predicted_SBK = self.predictions(output_SBK)
+        actual_SBK = target_SB > 0.5
+        twice_right_S = 2 * (predicted_SBK & actual_SBK).sum((1, 2))
+        all_S = predicted_SBK.sum((1, 2)) + actual_SBK.sum((1, 2))
+        # torch is imported only here: reports need no tensors
+        from torch import stack
+
+        return stack([twice_right_S, all_S], dim=1)
+
+    def training_score(self, sums_S: "Tensor", num_rows: int) -> "Tensor":  # noqa: ARG002
+        """Micro-F1 of an epoch."""
+        return sums_S[:, 0] / sums_S[:, 1].clamp(min=1)
+
+    def selection(self, outputs: Any, targets: Any) -> Any:
+        """Micro-F1 at logit 0."""
+        predicted = self.predictions(outputs)
+        actual = targets > 0.5
+        right = in_float64((predicted & actual).sum((-2, -1)))
+        num_all = in_float64(predicted.sum((-2, -1)) + actual.sum((-2, -1)))
+        return 2 * right / (num_all + (num_all == 0))
+
+    def contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
+        """Micro-F1 plus its derivative in the weight of each row."""
+        predicted_NK = self.predictions(output_NK)
+        actual_NK = targets > 0.5
+        right_N = (predicted_NK & actual_NK).sum(1)
+        all_N = predicted_NK.sum(1) + actual_NK.sum(1)
+        score = float(self.selection(output_NK, targets))
+        change_N = (2 * right_N - score * all_N) / max(1, int(all_N.sum()))
+        contribution_N: NDArray[Any] = score + len(targets) * change_N
+        return contribution_N
+
+    def baseline_score(self, training: Targets, tested: Targets) -> float:
+        """Micro-F1 of the labels that more than half of the training rows have."""
+        is_frequent_K = (training > 0.5).mean(0) > 0.5
+        logit_K = np.where(is_frequent_K, 1.0, -1.0)
+        return float(self.selection(np.broadcast_to(logit_K, tested.shape), tested))
+
+    def strata(self, targets: Targets) -> NDArray[np.int64]:
+        """The rarest label of each row, K for a row without labels."""
+        is_label_NK = targets > 0.5
+        num_labels = targets.shape[1]
+        count_K = is_label_NK.sum(0)
+        # rows without labels stand last: no count reaches this number
+        rarity_NK = np.where(is_label_NK, count_K, len(targets) + 1)
+        rarest_N = rarity_NK.argmin(1)
+        rarest_N[~is_label_NK.any(1)] = num_labels
+        stratum_N: NDArray[np.int64] = rarest_N.astype(np.int64)
+        return stratum_N
+
+    def scored_targets(self, targets: Targets) -> Targets:
+        """Whether rows have labels."""
+        return targets > 0.5
+
+    def learned_targets(self, targets: "Tensor") -> "Tensor":
+        """Targets as the numbers 0 and 1."""
+        return targets.float()

@@ -1,0 +1,94 @@
+"""Regression: every row has K numbers, and decoders give an output for each.
+
+Decoders learn targets of mean 0 and standard deviation 1; their outputs in evaluation
+are in the unit of the data.
+
+S seeds, N rows, K columns.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_decoder.tasks.base import Targets, Task, in_float64
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NUM_STRATA = 10
+
+
+class Regression(Task):
+    """The predictions of decoders for rows of K numbers, and how good they are.
+
+    Formula: ``R2 = 1/K sum_k (1 - sum_n (y_nk - f_nk)^2 / sum_n (y_nk - m_k)^2)``, m
+    the mean of the same rows. A column whose numbers are all equal is left out; where
+    all columns are so, R2 is 0.
+    """
+
+    name = "regression"
+    default_loss = "mse"
+    default_score = "r2"
+    score_title = "R2"
+    in_percent = False
+    standardises = True
+    baseline_in_words = "the mean of the training rows alone"
+    has_probabilities = False
+    sums_count = False
+
+    def predictions(self, outputs: Any) -> Any:
+        """The outputs themselves."""
+        return outputs
+
+    def batch_sums(self, output_SBK: "Tensor", target_SB: "Tensor") -> "Tensor":
+        """Sum of ``1 - mean_k (f - y)^2``: targets of variance 1 make its mean R2."""
+        row_SB = 1 - (output_SBK - target_SB).square().mean(-1)
+        return row_SB.sum(1)
+
+    def selection(self, outputs: Any, targets: Any) -> Any:
+        """R2, averaged over the columns."""
+        target = in_float64(targets)
+        residual = ((target - in_float64(outputs)) ** 2).sum(-2)
+        spread = ((target - target.mean(-2)[..., None, :]) ** 2).sum(-2)
+        # the mean of equal numbers is rounded, so that their spread may be above 0
+        is_flat = (target == target[..., :1, :]).all(-2)
+        explained = (1 - residual / (spread * ~is_flat + is_flat)) * ~is_flat
+        num_varied = (~is_flat).sum(-1)
+        return explained.sum(-1) / (num_varied + (num_varied == 0))
+
+    def contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
+        """R2 plus the derivative of R2 in the weight of each row."""
+        target_NK = targets.astype(np.float64)
+        error_NK = (target_NK - output_NK) ** 2
+        distance_NK = (target_NK - target_NK.mean(0)) ** 2
+        residual_K = error_NK.sum(0)
+        spread_K = distance_NK.sum(0)
+        is_flat_K = (target_NK == target_NK[:1]).all(0)
+        safe_K = np.where(is_flat_K, 1.0, spread_K)
+        change_NK = (distance_NK * residual_K / safe_K - error_NK) / safe_K
+        num_varied = max(1, int((~is_flat_K).sum()))
+        change_N = np.where(is_flat_K, 0.0, change_NK).sum(1) / num_varied
+        score = float(self.selection(output_NK, targets))
+        contribution_N: NDArray[Any] = score + len(targets) * change_N
+        return contribution_N
+
+    def baseline_score(self, training: Targets, tested: Targets) -> float:
+        """R2 of the mean of the training rows: 0 at most."""
+        mean_K = training.mean(0, dtype=np.float64)
+        return float(self.selection(np.broadcast_to(mean_K, tested.shape), tested))
+
+    def strata(self, targets: Targets) -> NDArray[np.int64]:
+        """Ten parts of the first column, with nearly the same number of rows each."""
+        first_N = targets[:, 0]
+        shares = np.arange(1, NUM_STRATA) / NUM_STRATA
+        limits = np.quantile(first_N, shares)
+        return np.searchsorted(limits, first_N, side="right").astype(np.int64)
+
+    def scored_targets(self, targets: Targets) -> Targets:
+        """Targets in float64."""
+        return targets.astype(np.float64)
+
+    def learned_targets(self, targets: "Tensor") -> "Tensor":
+        """Targets as floating-point numbers."""
+        return targets.float()
