@@ -61,6 +61,6 @@ def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         runner.run(example, clear_globs=False)
         globs |= example.globs
     assert not runner.failures
-    split = gaam_cache.open_cache("cache")["train"]
-    batches = DataLoader(split, batch_size=7)
+    split: Any = gaam_cache.open_cache("cache")["train"]
+    batches: Any = DataLoader(split, batch_size=7)
     assert sum(len(label_B) for _, label_B in batches) == 60

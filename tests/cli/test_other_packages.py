@@ -213,8 +213,10 @@ def test_a_file_without_such_a_mechanism_is_refused(
 
 def train_class(mechanism: type, cache: Path, runs: Path) -> Any:
     """The one run of a class."""
+    # other types than those of the fields, as people write them
+    settings: dict[str, Any] = {"attn": mechanism, "seeds": 2, "lr": 0.01}
     config = gaam_decoder.TrainConfig(
-        attn=mechanism, cache=cache, runs=runs, seeds=2, epochs=2, lr=0.01, probe=False
+        cache=cache, runs=runs, epochs=2, probe=False, **settings
     )
     [run] = gaam_decoder.train(config)
     return run

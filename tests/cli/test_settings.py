@@ -120,4 +120,6 @@ def test_the_cost_of_tuning_is_said_first(config: TrainConfig, of_folds: bool) -
 
 
 def test_a_given_learning_rate_costs_no_tuning() -> None:
-    assert not TrainConfig(lr=1e-3).tuning
+    # another type than that of the field, as people write it
+    settings: dict[str, Any] = {"lr": 1e-3}
+    assert not TrainConfig(**settings).tuning

@@ -175,7 +175,7 @@ def test_an_interruption_keeps_what_is_finished_and_says_so(
     @contextmanager
     def stop_after_a_shard(
         *arguments: object, **options: object
-    ) -> Iterator[terminal.Report]:
+    ) -> Iterator[terminal.ReportProgress]:
         def report(done: int, total: int, text: str) -> None:
             if times_of_receipts(cache):
                 signal.raise_signal(signal.SIGTERM)
