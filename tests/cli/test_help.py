@@ -10,82 +10,102 @@ import pytest
 import typer
 
 import cli
-from gaam_cache.common import plugins, settings
-from tests.conftest import Outcome
+from gaam_cache.common import settings
+from gaam_decoder.reports import columns
+from tests.conftest import Outcome, built_commands
 
-COMMANDS: dict[str, Any] = dict(typer.main.get_command(cli.app).commands)  # type: ignore[attr-defined]
-MOST = {"extract": 30, "import": 9, "train": 29, "report": 18, "predict": 13}
-"""Options of a command; of all others eight."""
+Gaam = Callable[..., Outcome]
+COMMANDS = [
+    command.name or getattr(command.callback, "__name__", "")
+    for command in cli.app.registered_commands
+]
+MOST_OPTIONS = {"extract": 30, "import": 9, "train": 29, "report": 18, "predict": 13}
+"""Of a command; all others have at most eight."""
 
 
-def test_there_are_thirteen_commands_and_few_options() -> None:
+def parameters_of(command: str) -> list[Any]:
+    """The options and arguments of a command."""
+    return list(built_commands().commands[command].params)
+
+
+def test_there_are_thirteen_commands() -> None:
+    assert set(COMMANDS) == set(built_commands().commands)
     assert len(COMMANDS) == 13
-    for name, command in COMMANDS.items():
-        options = [one for one in command.params if one.param_type_name == "option"]
-        assert len(options) <= MOST.get(name, 8), name
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_has_few_options(command: str) -> None:
+    options = [
+        parameter
+        for parameter in parameters_of(command)
+        if parameter.param_type_name == "option"
+    ]
+    assert len(options) <= MOST_OPTIONS.get(command, 8)
+
+
+def names_in_help(command: str) -> list[str]:
+    """The options of a command; of the program its commands."""
+    if not command:
+        return COMMANDS
+    names = [name for parameter in parameters_of(command) for name in parameter.opts]
+    # an argument has a name of another form in the help
+    return [name for name in names if name.startswith("-")]
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_a_help_has_every_option_and_is_as_wide_as_the_terminal(
-    command: str,
-    width: int,
-    gaam: Callable[..., Outcome],
-    monkeypatch: pytest.MonkeyPatch,
+    command: str, width: int, gaam: Gaam, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    shown = gaam(*command.split(), "--help")
-    assert (shown.code, shown.err) == (0, "")
-    assert all(len(line) <= width for line in shown.out.splitlines())
-    names = (
-        [name for one in COMMANDS[command].params for name in one.opts]
-        if command
-        else COMMANDS
-    )
-    for name in names:
-        assert name.startswith("-") <= (name in shown.out), name
+    outcome = gaam(*command.split(), "--help")
+    assert (outcome.code, outcome.err) == (0, "")
+    too_long = [line for line in outcome.out.splitlines() if len(line) > width]
+    assert too_long == []
+    missing = [name for name in names_in_help(command) if name not in outcome.out]
+    assert missing == []
+    assert "<bool>" not in outcome.out, "a flag has no value"
 
 
 @pytest.mark.parametrize("command", ["extract", "train", "report"])
 def test_a_help_fits_two_screens(
-    command: str, gaam: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+    command: str, gaam: Gaam, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 80 columns and 48 lines."""
     monkeypatch.setenv("COLUMNS", "80")
     assert len(gaam(command, "--help").out.splitlines()) <= 96
 
 
-def test_a_default_stands_after_the_sentence_and_a_flag_has_no_value(
-    gaam: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_sentence_of_an_option_names_its_default(command: str) -> None:
+    for parameter in parameters_of(command):
+        assert "default" not in (parameter.help or ""), parameter.name
+
+
+def test_a_default_stands_after_the_sentence(
+    gaam: Gaam, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, command in COMMANDS.items():
-        for one in command.params:
-            assert "default" not in (one.help or ""), (name, one.name)
     monkeypatch.setenv("COLUMNS", "100")
-    for command in ("", *COMMANDS):
-        assert "<bool>" not in gaam(*command.split(), "--help").out
-    shown = " ".join(gaam("train", "--help").out.split())
-    assert "Passes over the training rows. [default: 25]" in shown
-    assert "Learning rate; a list is tuned on validation rows. [default: (tune" in shown
+    text = " ".join(gaam("train", "--help").out.split())
+    assert "Passes over the training rows. [default: 25]" in text
+    assert "Learning rate; a list is tuned on validation rows. [default: (tune" in text
 
 
-def test_without_a_command_the_help_is_shown_and_the_exit_code_is_2(
-    gaam: Callable[..., Outcome],
-) -> None:
+def test_without_a_command_the_help_is_shown_and_the_exit_code_is_2(gaam: Gaam) -> None:
     outcome = gaam()
     assert (outcome.code, outcome.err) == (2, "")
     assert outcome.out == gaam("--help").out
 
 
-def test_every_option_of_a_configuration_is_one_of_the_command() -> None:
+@pytest.mark.parametrize("section", cli.SETTINGS)
+def test_every_option_of_a_configuration_is_one_of_the_command(section: str) -> None:
     """A field has an option, or says that it is a key."""
-    for section, config in cli.SETTINGS.items():
-        there = {
-            name for one in COMMANDS[section].params for name in (*one.opts, one.name)
-        }
-        for setting in settings.settings_of(config):
-            is_there = f"--{setting.key}" in there or setting.key in there
-            assert is_there == setting.option, (section, setting.key)
+    names: set[str] = set()
+    for parameter in parameters_of(section):
+        names |= {*parameter.opts, parameter.name}
+    for setting in settings.settings_of(cli.SETTINGS[section]):
+        has_option = f"--{setting.key}" in names or setting.key in names
+        assert has_option == setting.option, setting.key
 
 
 OPTION_TYPES: dict[str, Any] = {
@@ -110,21 +130,25 @@ def test_a_parameter_has_the_type_of_its_field(section: str) -> None:
         assert hints[setting.name] in (expected, expected | None), setting.name
 
 
-OFFERED: dict[str, set[str]] = {
+def test_the_help_of_a_report_names_its_columns_in_their_order() -> None:
+    """The help repeats their names, because importing the columns takes too long."""
+    names = [name.partition(" (")[0] for name in cli.COLUMNS.split(", ")]
+    assert columns.choose(names, "accuracy") == columns.COLUMNS
+
+
+COMPLETIONS: dict[str, set[str]] = {
     "ex": {"extract", "export"},
     "train --tr": {"--train-rows"},
-    "train --attn la": {
-        one for one in plugins.names("gaam_decoder.attention") if one[:2] == "la"
-    },
+    "train --attn la": {"laplace", "last-layer", "layer-mean"},
     "extract --pool mean,l": {"mean,last"},
     "train --preset pa": {"paper"},
     "study pla": {"planted-gates"},
     "report --format la": {"latex"},
 }
-"""For the last of some words."""
+"""Words -> what a shell is offered for the last of them."""
 
 
-@pytest.mark.parametrize("words", OFFERED)
+@pytest.mark.parametrize("words", COMPLETIONS)
 def test_a_shell_is_offered_commands_options_and_names(
     words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,20 +157,24 @@ def test_a_shell_is_offered_commands_options_and_names(
     monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
     with pytest.raises(SystemExit):
         typer.main.get_command(cli.app)([], prog_name="gaam")
-    shown = capsys.readouterr()
-    assert (set(shown.out.split()), shown.err) == (OFFERED[words], "")
+    captured = capsys.readouterr()
+    assert set(captured.out.split()) == COMPLETIONS[words]
+    assert captured.err == ""
 
 
-def test_an_option_that_became_a_key_and_one_that_is_mistyped_are_told(
-    gaam: Callable[..., Outcome],
-) -> None:
-    for words, hint in (
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
         ("extract --shard-rows 8", "--set shard-rows=VALUE"),
         ("train --schedule cosine", "--set schedule=VALUE"),
         ("train --num-seeds 3", "'--seeds'"),
         ("train --attm gaam", "'--attn'"),
         ("extract --limit x", "gaam extract --help"),
-    ):
-        outcome = gaam(*words.split())
-        assert (outcome.code, outcome.out) == (2, "")
-        assert hint in outcome.err
+    ],
+)
+def test_an_option_that_became_a_key_and_one_that_is_mistyped_are_told(
+    words: str, advice: str, gaam: Gaam
+) -> None:
+    outcome = gaam(*words.split())
+    assert (outcome.code, outcome.out) == (2, "")
+    assert advice in outcome.err

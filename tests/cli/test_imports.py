@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,196 +16,248 @@ from tests.conftest import GOLDEN
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("gaam_cache", "gaam_decoder")
-READ_BY_DECODERS = {"common", "config", "store", "targets", "workers"}
-"""Rooms of the cache that decoders read."""
-ASKED_BY_DECODERS = {
+READ_BY_DECODERS = {"common", "config", "store", "targets", "workers", "open_cache"}
+"""Rooms of the cache that decoders read, and the function that opens one."""
+USED_BY_DECODERS = {
     "use": {"extraction", "hub", "sources"},
     "analysis": {"importing"},
     "study.py": {"extraction"},
 }
-"""Rooms of decoders that ask the cache to do something, and which rooms do it."""
+"""A room of decoders that makes the cache work -> the rooms that do this work."""
+READ_BY_REPORTS = {
+    *("runs", "stats", "reports", "analysis"),
+    *("common", "config", "number_lists", "specs", "store", "tasks"),
+}
+"""Rooms of both packages that reports read."""
 
 
-def imports(path: Path) -> set[str]:
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
     """Dotted names that a file imports, anywhere in it."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    return frozenset(imported_names(ast.walk(parsed(path))))
+
+
+def imported_names(nodes: Iterator[ast.AST]) -> set[str]:
+    """Dotted names that these nodes import: modules, and what they take from them."""
+    names: set[str] = set()
+    for node in nodes:
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {
-                node.module,
-                *(f"{node.module}.{alias.name}" for alias in node.names),
-            }
-    return found
+            names.add(node.module)
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
 
 
-def files(package: str) -> list[Path]:
-    found = sorted((ROOT / package).rglob("*.py"))
-    assert found
-    return found
+def files_of(package: str) -> list[Path]:
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert files
+    return files
 
 
 def test_the_decoder_imports_only_the_read_side_of_the_cache() -> None:
-    for path in files("gaam_decoder"):
+    for path in files_of("gaam_decoder"):
+        allowed = set(READ_BY_DECODERS)
+        for room, used_rooms in USED_BY_DECODERS.items():
+            if room in path.parts:
+                allowed |= used_rooms
         for name in imports(path):
-            parts = name.split(".")
-            assert parts[0] not in {"transformers", "datasets", "cli"}, path
-            if parts[0] == "gaam_cache" and len(parts) > 1:
-                allowed = set(READ_BY_DECODERS)
-                for room, asked in ASKED_BY_DECODERS.items():
-                    if room in path.parts:
-                        allowed |= asked
-                assert parts[1] in {*allowed, "open_cache"}, f"{path} imports {name}"
+            package, *parts = name.split(".")
+            assert package not in {"transformers", "datasets", "cli"}, path
+            if package == "gaam_cache" and parts:
+                assert parts[0] in allowed, f"{path} imports {name}"
 
 
 def test_the_cache_never_imports_the_decoder() -> None:
-    for path in files("gaam_cache"):
-        assert not {
-            n for n in imports(path) if n.split(".")[0] in {"gaam_decoder", "cli"}
-        }, path
+    for path in files_of("gaam_cache"):
+        packages = {name.split(".")[0] for name in imports(path)}
+        assert not packages & {"gaam_decoder", "cli"}, path
 
 
 @pytest.mark.parametrize("folder", ["attention", "heads"])
 def test_mechanisms_and_heads_know_neither_training_nor_reports(folder: str) -> None:
     banned = {"training", "runs", "analysis", "reports", "stats"}
-    for path in files(f"gaam_decoder/{folder}"):
+    for path in files_of(f"gaam_decoder/{folder}"):
         for name in imports(path):
-            assert not (
-                name.startswith("gaam_decoder.") and name.split(".")[1] in banned
-            ), path
+            package, *parts = name.split(".")
+            if package == "gaam_decoder" and parts:
+                assert parts[0] not in banned, f"{path} imports {name}"
 
 
 def test_reports_read_run_results_alone() -> None:
-    for path in files("gaam_decoder/reports"):
-        ours = {
-            n
-            for n in imports(path)
-            if n.split(".")[0] in {"gaam_decoder", "gaam_cache"}
-        }
-        modules = {n.split(".")[1] for n in ours if n.count(".")}
-        of_runs = {"runs", "stats", "reports", "analysis"}
-        shared = {"common", "config", "number_lists", "specs", "store", "tasks"}
-        assert modules <= of_runs | shared, path
+    for path in files_of("gaam_decoder/reports"):
+        for name in imports(path):
+            package, *parts = name.split(".")
+            if package in PACKAGES and parts:
+                assert parts[0] in READ_BY_REPORTS, f"{path} imports {name}"
 
 
-def arrows() -> dict[str, set[str]]:
-    """What every module of both packages imports of them when it runs, by dotted name."""
-    modules = {}
-    for path in [*files("gaam_cache"), *files("gaam_decoder")]:
+def nodes_that_run(tree: ast.Module) -> Iterator[ast.AST]:
+    """All nodes except those that only a type checker reads."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting.extend(node.orelse)
+        else:
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def imported_modules() -> dict[str, set[str]]:
+    """Every module of both packages -> those of them that it imports when it runs."""
+    paths: dict[str, Path] = {}
+    for path in [*files_of("gaam_cache"), *files_of("gaam_decoder")]:
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        modules[name.removesuffix(".__init__")] = path
-    found: dict[str, set[str]] = {}
-    for name, path in modules.items():
-        tree = ast.parse(path.read_text("utf-8"))
-        for node in ast.walk(tree):  # what only a type checker reads is no arrow
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-                node.body = []
-        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        written = {
-            f"{node.module}.{alias.name}" for node in nodes for alias in node.names
-        }
-        written |= {str(node.module) for node in nodes}
-        written |= {
-            alias.name
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Import)
-            for alias in node.names
-        }
-        found[name] = (written & modules.keys()) - {name, *PACKAGES}
-    return found
+        paths[name.removesuffix(".__init__")] = path
+    modules: dict[str, set[str]] = {}
+    for name, path in paths.items():
+        imported = imported_names(nodes_that_run(parsed(path)))
+        modules[name] = (imported & paths.keys()) - {name, *PACKAGES}
+    return modules
+
+
+def reachable(start: str, arrows: dict[str, set[str]]) -> set[str]:
+    """Names that arrows lead to from a name, over any number of others."""
+    reached: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new_names = arrows.get(waiting.pop(), set()) - reached
+        reached |= new_names
+        waiting.extend(new_names)
+    return reached
 
 
 def circles(arrows: dict[str, set[str]]) -> list[set[str]]:
     """Sets of names each of which leads to each other."""
-    reached = {}
+    reached = {name: reachable(name, arrows) for name in arrows}
+    circles: list[set[str]] = []
     for name in arrows:
-        seen, todo = set(), [name]
-        while todo:
-            for following in arrows.get(todo.pop(), ()):
-                if following not in seen:
-                    seen.add(following)
-                    todo.append(following)
-        reached[name] = seen
-    found = [
-        {b for b in reached[a] if a in reached.get(b, ())}
-        for a in arrows
-        if a in reached[a]
-    ]
-    return [circle for place, circle in enumerate(found) if circle not in found[:place]]
+        if name not in reached[name]:
+            continue
+        circle = {other for other in reached[name] if name in reached.get(other, ())}
+        if circle not in circles:
+            circles.append(circle)
+    return circles
+
+
+def test_a_circle_is_seen() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [{"b", "c"}]
 
 
 def test_no_module_imports_in_a_circle() -> None:
-    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [{"b", "c"}]
-    found = arrows()
-    assert len(found) > 150
-    assert not circles(found)
+    modules = imported_modules()
+    assert len(modules) > 150
+    assert circles(modules) == []
 
 
 def test_nothing_unsafe_is_used() -> None:
     banned = {"pickle", "dill", "joblib", "cloudpickle"}
-    for path in [ROOT / "cli.py", *files("gaam_cache"), *files("gaam_decoder")]:
+    for path in [ROOT / "cli.py", *files_of("gaam_cache"), *files_of("gaam_decoder")]:
         assert not imports(path) & banned, path
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.keyword) and node.arg == "trust_remote_code":
                 assert ast.literal_eval(node.value) is False, path
             if isinstance(node, ast.Attribute) and ast.unparse(node) == "torch.load":
                 pytest.fail(f"{path} uses torch.load")
 
 
-WALK = """
-import os, sys
+RUN_COMMANDS = """
+import os
+import sys
+
 from gaam_cache.common.terminal import entry
-for words in sys.argv[1:]:
-    sys.argv = ["gaam", *words.split()]
-    if words.endswith("?"):
-        os.environ |= {"COMP_WORDS": f"gaam {words[:-1]}", "COMP_CWORD": str(len(words.split()))}
+
+for command in sys.argv[1:]:
+    words = command.removesuffix("?").split()
+    sys.argv = ["gaam", *words]
+    if command.endswith("?"):
+        os.environ["COMP_WORDS"] = " ".join(["gaam", *words])
+        os.environ["COMP_CWORD"] = str(len(words))
         os.environ["_GAAM_COMPLETE"] = "complete_bash"
     try:
         entry()
     except SystemExit as stop:
-        assert not stop.code, words
-    assert not set(BANNED) & set(sys.modules), words
+        assert not stop.code, command
+    assert not set(BANNED) & set(sys.modules), command
 """
-"""Commands in one process; a shell completes the words of those that end with a question mark."""
-LOUD = "[gaam.attention]\nloud = loud_gate:A\n[gaam.formats]\nloud = loud_gate:F\n"
-"""What another package offers, that cannot be imported."""
-KINDS: dict[str, tuple[set[str], str]] = {
+"""Runs commands in one process; a shell completes those that end with ``?``."""
+ENTRY_POINTS = """
+[gaam.attention]
+loud = loud_gate:A
+[gaam.formats]
+loud = loud_gate:F
+"""
+"""Parts of another package that cannot be imported."""
+BANNED_MODULES: dict[str, set[str]] = {
+    "help": {
+        *("torch", "transformers", "datasets", "h5py", "numpy", "scipy", "rich"),
+    },
+    "look": {"torch", "transformers", "datasets", "huggingface_hub"},
+    "train": {"transformers", "datasets", "huggingface_hub"},
+}
+"""A kind of commands -> modules that these must not import."""
+COMMANDS: dict[str, tuple[str, ...]] = {
     "help": (
-        {"torch", "transformers", "datasets", "h5py", "numpy", "scipy", "rich"},
-        "--help; extract --help; train --help; ablate --help; report --help; inspect --help; "
-        "verify --help; ex?; train --tr?; train --attn la?; train --preset pa?; study pla?; "
+        "--help",
+        "extract --help",
+        "train --help",
+        "ablate --help",
+        "report --help",
+        "inspect --help",
+        "verify --help",
+        "ex?",
+        "train --tr?",
+        "train --attn la?",
+        "train --preset pa?",
+        "study pla?",
         "report --format la?",
     ),
     "look": (
-        {"torch", "transformers", "datasets", "huggingface_hub"},
-        "runs {old}; inspect {old}; verify {old}; verify {cache}",
+        "runs {old}",
+        "inspect {old}",
+        "verify {old}",
+        "verify {cache}",
     ),
     "train": (
-        {"transformers", "datasets", "huggingface_hub"},
-        "train --cache {cache} --runs {new} --seeds 1 --lr 1 --epochs 2; report {new}; "
+        "train --cache {cache} --runs {new} --seeds 1 --lr 1 --epochs 2",
+        "report {new}",
         "inspect {new}",
     ),
 }
-"""What commands must not import, and the commands."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def install_a_package_that_cannot_be_imported(folder: Path) -> None:
+    metadata = folder / "loud-3.dist-info"
+    metadata.mkdir()
+    text = "Metadata-Version: 2.1\nName: loud\nVersion: 3\n"
+    (metadata / "METADATA").write_text(text)
+    (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
 def test_a_command_imports_no_more_than_it_needs(
     kind: str, tiny_cache: Path, tmp_path: Path
 ) -> None:
-    """Nor what other packages offer, which it only lists."""
-    about = tmp_path / "loud-3.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 3\n")
-    (about / "entry_points.txt").write_text(LOUD)
-    banned, words = KINDS[kind]
-    words = words.format(
-        old=GOLDEN / "v0.1.0" / "runs", cache=tiny_cache, new=tmp_path / "runs"
+    """Nor the parts of other packages, which it only lists."""
+    install_a_package_that_cannot_be_imported(tmp_path)
+    old = GOLDEN / "v0.1.0" / "runs"
+    new = tmp_path / "runs"
+    commands = [
+        command.format(old=old, cache=tiny_cache, new=new) for command in COMMANDS[kind]
+    ]
+    program = f"BANNED = {BANNED_MODULES[kind]}\n{RUN_COMMANDS}"
+    process = subprocess.run(
+        [sys.executable, "-c", program, *commands],
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
+        cwd=tmp_path,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    shown = subprocess.run(
-        [sys.executable, "-c", f"BANNED = {banned}\n{WALK}", *words.split("; ")],
-        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}, cwd=tmp_path,
-        check=True, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert ("loud" in shown.stdout) == (kind == "help")
+    assert ("loud" in process.stdout) == (kind == "help")

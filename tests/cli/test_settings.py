@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,66 +17,109 @@ from gaam_cache.config import ExtractConfig
 from gaam_decoder.config import TrainConfig
 from tests.conftest import Outcome
 
+FILE = """
+[extract]
+max-length = 64
+out = "from-file"
+shard-rows = 7
+limit = 3
+"""
+
 
 def test_the_command_line_beats_the_file_the_preset_and_the_default(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "c.toml"
-    file.write_text(
-        '[extract]\nmax-length = 64\nout = "from-file"\nshard-rows = 7\nlimit = 3\n'
-    )
+    file.write_text(FILE)
     config = resolve(
-        ExtractConfig, "extract", {"out": "given", "limit": None}, sets=["shard-rows=99"],
-        config_file=file, preset="agnews-llama2-13b",
-    )  # fmt: skip
-    assert (config.out, config.shard_rows) == (Path("given").absolute(), 99)
-    assert (config.max_length, config.limit) == (64, 3)
-    assert (config.dtype, config.encoder) == ("bfloat16", "meta-llama/Llama-2-13b-hf")
+        ExtractConfig,
+        "extract",
+        {"out": "given", "limit": None},
+        sets=["shard-rows=99"],
+        config_file=file,
+        preset="agnews-llama2-13b",
+    )
+    # of the command line
+    assert config.out == Path("given").absolute()
+    assert config.shard_rows == 99
+    # of the file
+    assert config.max_length == 64
+    assert config.limit == 3
+    # of the preset
+    assert config.dtype == "bfloat16"
+    assert config.encoder == "meta-llama/Llama-2-13b-hf"
+    # the default
     assert config.storage_dtype == ExtractConfig().storage_dtype
 
 
-def test_files_keys_and_values_that_are_none_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[extract]\nlimit = 0", id="a limit of no rows"),
+        pytest.param("[extract]\nmax-length = 3\nmax_length = 3", id="a key twice"),
+        pytest.param("[extract", id="no TOML"),
+    ],
+)
+def test_a_file_that_is_not_valid_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
-    for text in (
-        "[extract]\nlimit = 0", "[extract]\nmax-length = 3\nmax_length = 3", "[extract",
-    ):  # fmt: skip
-        file.write_text(text)
-        with pytest.raises(ConfigError):
-            resolve(ExtractConfig, "extract", {}, config_file=file)
-    for given in (
-        {"preset": "paper"},
-        {"sets": ["limit"]},
-        {"sets": ["limit=1", "limit=2"]},
-    ):
-        with pytest.raises(ConfigError):
-            resolve(ExtractConfig, "extract", {}, **given)  # type: ignore[arg-type]
+    file.write_text(text)
+    with pytest.raises(ConfigError):
+        resolve(ExtractConfig, "extract", {}, config_file=file)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"preset": "paper"}, id="a preset of another command"),
+        pytest.param({"sets": ["limit"]}, id="a key without a value"),
+        pytest.param({"sets": ["limit=1", "limit=2"]}, id="a key with two values"),
+    ],
+)
+def test_an_option_that_is_not_valid_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        resolve(ExtractConfig, "extract", {}, **options)
+
+
+def test_an_option_and_a_key_that_set_the_same_are_refused() -> None:
     with pytest.raises(ConfigError, match="'limit'"):
         resolve(ExtractConfig, "extract", {"limit": 3}, sets=["limit=3"])
 
 
 @pytest.mark.parametrize("section", ["extract", "train"])
 def test_every_preset_resolves(section: str) -> None:
-    cls: type = cli.SETTINGS[section]
-    for preset in preset_names(section):
-        resolve(cls, section, {}, preset=preset)
-    assert "demo" in preset_names(section)
+    config_class: type = cli.SETTINGS[section]
+    presets = preset_names(section)
+    assert "demo" in presets
+    for preset in presets:
+        resolve(config_class, section, {}, preset=preset)
 
 
 def test_describe_lists_every_setting(gaam: Callable[..., Outcome]) -> None:
-    shown = gaam("describe", "--settings").out
-    found = json.loads(gaam("describe", "--settings", "--json").out)
-    assert found.keys() == cli.SETTINGS.keys()
-    for section, config in cli.SETTINGS.items():
-        assert f"[{section}]" in shown
-        assert len(found[section]) == len(dataclasses.fields(config))
-        for about in found[section]:
-            assert about["meaning"]
-            assert f"\n{about['key']} " in shown
+    printed = gaam("describe", "--settings").out
+    sections = json.loads(gaam("describe", "--settings", "--json").out)
+    assert sections.keys() == cli.SETTINGS.keys()
+    for section, config_class in cli.SETTINGS.items():
+        assert f"[{section}]" in printed
+        assert len(sections[section]) == len(dataclasses.fields(config_class))
+        for setting in sections[section]:
+            assert setting["meaning"], setting
+            assert f"\n{setting['key']} " in printed
 
 
-def test_what_tuning_costs_is_said_first() -> None:
-    """Four rates by three seeds, then ten seeds; of five folds each."""
-    for config, of_folds in ((TrainConfig(), False), (TrainConfig(folds=5), True)):
-        assert "22 trainings" in config.tuning
-        assert ("fold" in config.tuning) == of_folds
-    assert not TrainConfig(lr=1e-3).tuning
+@pytest.mark.parametrize(
+    ("config", "of_folds"),
+    [
+        pytest.param(TrainConfig(), False, id="a test split"),
+        pytest.param(TrainConfig(folds=5), True, id="five folds"),
+    ],
+)
+def test_the_cost_of_tuning_is_said_first(config: TrainConfig, of_folds: bool) -> None:
+    """Four learning rates by three seeds, then ten seeds; of five folds each."""
+    assert "22 trainings" in config.tuning
+    assert ("fold" in config.tuning) == of_folds
+
+
+def test_a_given_learning_rate_costs_no_tuning() -> None:
+    # another type than that of the field, as people write it
+    settings: dict[str, Any] = {"lr": 1e-3}
+    assert not TrainConfig(**settings).tuning

@@ -25,40 +25,48 @@ from tests.hostile_strings import HOSTILE, flooded, harmful
 ROOT = Path(__file__).parents[2]
 
 
-def test_nothing_of_a_hostile_name_is_obeyed() -> None:
-    for name in HOSTILE.values():
-        shown = visible(name)
-        assert not harmful(shown, keep="")
-        assert not flooded(shown)
-        assert visible(shown) == shown
-        error = GaamError(
-            f"no '{name}'", expected=name, found=f"'{name}'", hint=f"try {name}"
-        )
-        assert not harmful(str(error))
-        assert visible_values({name: [{"a": (name, 1, None)}]}) == {
-            shown: [{"a": [shown, 1, None]}]
-        }
+@pytest.mark.parametrize("case", HOSTILE)
+def test_nothing_of_a_hostile_name_is_obeyed(case: str) -> None:
+    name = HOSTILE[case]
+    shown = visible(name)
+    assert not harmful(shown, keep="")
+    assert not flooded(shown)
+    assert visible(shown) == shown
+    error = GaamError(
+        f"no '{name}'", expected=name, found=f"'{name}'", hint=f"try {name}"
+    )
+    assert not harmful(str(error))
+    values = {name: [{"a": (name, 1, None)}]}
+    assert visible_values(values) == {shown: [{"a": [shown, 1, None]}]}
 
 
-def test_no_character_of_unicode_escapes_and_ordinary_names_stay() -> None:
-    every = map(chr, range(sys.maxunicode + 1))
-    assert not harmful(visible("a".join(every)), keep="")
-    for name in (
+def test_no_character_of_unicode_escapes() -> None:
+    characters = map(chr, range(sys.maxunicode + 1))
+    assert not harmful(visible("a".join(characters)), keep="")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
         "ag_news",
         "\u00e4\u00f6 \u00df",
         "\u4e2d\u6587",
         "e\u0301",
         "50% & co",
         "a\\b",
-    ):
-        assert visible(name) == brief(name) == name
+    ],
+)
+def test_ordinary_names_stay(name: str) -> None:
+    assert visible(name) == name
+    assert brief(name) == name
 
 
-def test_long_names_are_bounded_and_stay_different() -> None:
-    first, second = "a" * 5000 + "b" + "a" * 5000, "a" * 10001
-    for longest in (20, 60, 120, 4000):
-        assert len(brief(first, longest)) == longest
-        assert brief(first, longest) != brief(second, longest)
+@pytest.mark.parametrize("longest", [20, 60, 120, 4000])
+def test_long_names_are_bounded_and_stay_different(longest: int) -> None:
+    first = "a" * 5000 + "b" + "a" * 5000
+    second = "a" * 10001
+    assert len(brief(first, longest)) == longest
+    assert brief(first, longest) != brief(second, longest)
 
 
 def test_without_a_terminal_a_plain_line_comes_now_and_then(
@@ -75,25 +83,45 @@ def test_without_a_terminal_a_plain_line_comes_now_and_then(
     assert re.fullmatch(r"extract 2/4 rows, \d s left; hashing", second)
 
 
-def test_what_the_machine_refuses_is_one_message_whoever_wraps_it() -> None:
-    with pytest.raises(MemoryError) as caught:
-        np.empty(2**60, np.uint8)
-    of_memory: tuple[BaseException, ...] = (
-        MemoryError(),
-        caught.value,
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("no memory"),
         ImportError("libtorch.so: failed to map segment from shared object"),
         ImportError("x.so: cannot allocate memory in static TLS block"),
-    )
-    for error in (*of_memory, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
-        found, wrapped = (
-            terminal.as_refusal(error),
-            CacheError("a shard cannot be read"),
-        )
-        wrapped.__cause__ = error
-        whole = terminal.as_refusal(wrapped)
-        assert type(found) is (GaamError if error in of_memory else StorageError)
-        assert found.exit_code == 1
-        assert type(whole) is (GaamError if error in of_memory else CacheError)
+    ],
+    ids=str,
+)
+def test_a_lack_of_memory_is_one_message_whoever_wraps_it(error: BaseException) -> None:
+    check_refusal(error, GaamError, when_wrapped=GaamError)
+
+
+def test_a_lack_of_memory_for_an_array_is_one_message_whoever_wraps_it() -> None:
+    # NumPy raises a subclass
+    with pytest.raises(MemoryError) as caught:
+        np.empty(2**60, np.uint8)
+    check_refusal(caught.value, GaamError, when_wrapped=GaamError)
+
+
+def test_a_full_disk_is_one_message_and_stays_the_cause_of_another() -> None:
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    check_refusal(error, StorageError, when_wrapped=CacheError)
+
+
+def check_refusal(
+    error: BaseException, expected: type[GaamError], *, when_wrapped: type[GaamError]
+) -> None:
+    """Check the message of an error, alone and as the cause of an error of ours."""
+    refusal = terminal.as_refusal(error)
+    assert refusal is not None
+    assert type(refusal) is expected
+    assert refusal.exit_code == 1
+    wrapper = CacheError("a shard cannot be read")
+    wrapper.__cause__ = error
+    assert type(terminal.as_refusal(wrapper)) is when_wrapped
+
+
+def test_a_bug_is_no_refusal() -> None:
     assert terminal.as_refusal(ValueError("a bug")) is None
 
 
@@ -107,61 +135,61 @@ def run(shell: str, **environ: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-def test_a_pipe_that_is_closed_is_no_failure_and_a_full_disk_is_one_message() -> None:
+def test_a_pipe_that_is_closed_is_no_failure() -> None:
     closed = run("$GAAM describe --settings | head -1")
     assert (closed.returncode, closed.stderr) == (0, b"")
+
+
+def test_a_full_disk_behind_stdout_is_one_message() -> None:
     full = run("$GAAM describe --settings > /dev/full")
     assert full.returncode == 1
-    assert re.fullmatch(rb"error: .*\n(  .*\n)+", full.stderr), (
-        "no exception at exit either"
-    )
-    ascii_only = run("$GAAM describe --attn laplace", PYTHONIOENCODING="ascii")
-    assert (ascii_only.returncode, ascii_only.stderr) == (0, b"")
+    one_message = re.fullmatch(rb"error: .*\n(  .*\n)+", full.stderr)
+    assert one_message, "no exception at exit either"
+
+
+def test_a_stream_of_ascii_is_written_to() -> None:
+    outcome = run("$GAAM describe --attn laplace", PYTHONIOENCODING="ascii")
+    assert (outcome.returncode, outcome.stderr) == (0, b"")
+
+
+def times_of_receipts(cache: Path) -> dict[Path, int]:
+    """When the receipt of each shard was written."""
+    return {path: path.stat().st_mtime_ns for path in cache.glob("shards/*.json")}
 
 
 def test_an_interruption_keeps_what_is_finished_and_says_so(
-    tmp_path: Path, encoders: dict[str, Path], dataset: Path, gaam: Callable[..., Outcome],
+    tmp_path: Path,
+    encoders: dict[str, Path],
+    dataset: Path,
+    gaam: Callable[..., Outcome],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """SIGTERM when the first shard is there."""
-    words = [
-        "extract",
-        "--encoder",
-        encoders["bert"],
-        "--dataset",
-        dataset,
-        "--device",
-        "cpu",
-    ]
-    words += [
-        "--out",
-        tmp_path / "cache",
-        "--set",
-        "shard-rows=1",
-        "--set",
-        "batch-tokens=16",
-    ]
+) -> None:
+    """SIGTERM comes when the first shard is there."""
+    cache = tmp_path / "cache"
+    command = (
+        *("extract", "--encoder", encoders["bert"], "--dataset", dataset),
+        *("--device", "cpu", "--out", cache),
+        *("--set", "shard-rows=1", "--set", "batch-tokens=16"),
+    )
 
     @contextmanager
-    def stopped(*given: object, **named: object) -> Iterator[terminal.Report]:
+    def stop_after_a_shard(
+        *arguments: object, **options: object
+    ) -> Iterator[terminal.ReportProgress]:
         def report(done: int, total: int, text: str) -> None:
-            if list((tmp_path / "cache").glob("shards/*.json")):
+            if times_of_receipts(cache):
                 signal.raise_signal(signal.SIGTERM)
 
         yield report
 
     with monkeypatch.context() as patch:
-        patch.setattr(cli, "show_progress", stopped)
-        outcome = gaam(*words)
+        patch.setattr(cli, "show_progress", stop_after_a_shard)
+        outcome = gaam(*command)
     assert (outcome.code, outcome.out) == (130, "")
-    assert (
-        outcome.err.splitlines().index(terminal.INTERRUPTED_MESSAGE)
-        == outcome.err.count("\n") - 1
-    )
-    made = {
-        path: path.stat().st_mtime_ns
-        for path in (tmp_path / "cache").glob("shards/*.json")
-    }
-    assert gaam(*words, "-q").code == 0
-    assert made.items() <= {path: path.stat().st_mtime_ns for path in made}.items()
-    assert gaam("verify", tmp_path / "cache", "-q").code == 0
+    # the last line, and no other
+    lines = outcome.err.splitlines()
+    assert lines.index(terminal.INTERRUPTED_MESSAGE) == len(lines) - 1
+    times = times_of_receipts(cache)
+    assert gaam(*command, "-q").code == 0
+    assert times.items() <= times_of_receipts(cache).items()
+    assert gaam("verify", cache, "-q").code == 0

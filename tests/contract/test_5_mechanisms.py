@@ -1,6 +1,6 @@
 """Promise 5: mechanisms, heads and losses are their formulas; a seed is trained alone.
 
-One walk over whatever ``gaam describe --json`` lists. No public function builds a
+One walk over all that ``gaam describe --json`` lists. No public function builds a
 mechanism: it is the public class of the module ``gaam_decoder.attention.NAME`` (heads,
 losses).
 """
@@ -32,30 +32,51 @@ B = 5
 L = 9
 D = 16
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.safetensors"))
-# parameters of tests: they must be known when the file is imported
-LISTED = json.loads(run("describe", "--json").out)
+OPTIONS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            "asymmetric-gaussian",
+            "cauchy",
+            "chi2",
+            "gaam",
+            "generalized-gaussian",
+            "laplace",
+            "skew-gaussian",
+            "student-t",
+        ),
+        ("location=median", "normalize=density"),
+    ),
+    **dict.fromkeys(("gqa", "mha", "mha-bn", "mqa"), ("published=true",)),
+    "gqgaam": ("published=true", "location=median", "normalize=density"),
+    "gct": ("learn_scale=true",),
+    **dict.fromkeys(("additive", "dot", "gaussian-mixture", "last-layer"), ()),
+    **dict.fromkeys(("layer-mean", "nadaraya-watson", "none", "perceiver"), ()),
+    "scalar-mix": (),
+}
+"""Every mechanism -> its options that have another value, and this value."""
+SPECS = [*OPTIONS]
+for mechanism, other_options in OPTIONS.items():
+    SPECS += [f"{mechanism}:{other_option}" for other_option in other_options]
+HEADS = ["conv", "lbfgs", "linear", "mlp"]
+LOSSES = ["cross-entropy", "focal"]
 OTHER_VALUES = {False: "true", "mean": "median", "peak": "density"}
 """A default of an option -> another value."""
 
 
-def listed_names(kind: str) -> list[str]:
-    return [entry["name"] for entry in LISTED[kind]]
+def test_all_that_is_listed_is_tested_here() -> None:
+    listed = json.loads(run("describe", "--json").out)
+    options: dict[str, tuple[str, ...]] = {}
+    for entry in listed["mechanism"]:
+        options[entry["name"]] = tuple(
+            f"{option}={OTHER_VALUES[default]}"
+            for option, default in entry["options"].items()
+            if default in OTHER_VALUES
+        )
+    assert options == OPTIONS
+    assert [entry["name"] for entry in listed["head"]] == HEADS
+    assert [entry["name"] for entry in listed["loss"]] == LOSSES
 
 
-def listed_specs() -> list[str]:
-    """Every mechanism, alone and with another value of each option that has one."""
-    specs: list[str] = []
-    for entry in LISTED["mechanism"]:
-        specs.append(entry["name"])
-        for option, default in entry["options"].items():
-            if default in OTHER_VALUES:
-                specs.append(f"{entry['name']}:{option}={OTHER_VALUES[default]}")
-    return specs
-
-
-SPECS = listed_specs()
-HEADS = listed_names("head")
-LOSSES = listed_names("loss")
 close = partial(torch.testing.assert_close, rtol=0)
 
 

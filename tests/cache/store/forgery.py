@@ -13,7 +13,7 @@ from gaam_cache.store.plan import fingerprint
 
 
 def edit_json(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Change a plan or receipt by a function of its content, and make its digests fit."""
+    """Change a plan or receipt by a function of its content, with digests that fit."""
     content = unsealed(json.loads(path.read_text()))
     edit(content)
     if "fingerprint_fields" in content:
@@ -23,10 +23,12 @@ def edit_json(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
 
 def replace_shard(cache: Path, name: str, image: bytes) -> Path:
     """Put other bytes in the place of a shard, with a receipt that agrees with them."""
-    receipt, digest = cache / f"shards/{name}.json", hashlib.sha256(image).hexdigest()
-    (cache / "shards" / json.loads(receipt.read_text())["file"]).unlink()
+    receipt = cache / f"shards/{name}.json"
+    old_file = json.loads(receipt.read_text())["file"]
+    (cache / "shards" / old_file).unlink()
+    digest = hashlib.sha256(image).hexdigest()
     path = cache / f"shards/{name}-{digest[:8]}.h5"
     path.write_bytes(image)
-    about = {"file": path.name, "bytes": len(image), "sha256": digest}
-    edit_json(receipt, lambda content: content.update(about))
+    values = {"file": path.name, "bytes": len(image), "sha256": digest}
+    edit_json(receipt, lambda content: content.update(values))
     return path

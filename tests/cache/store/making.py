@@ -19,7 +19,7 @@ FORMATS = ("safetensors", "npz", "compressed.npz", "h5", "gzip.h5", "npy")
 
 
 def save(path: Path, arrays: Mapping[str, Any]) -> list[Path]:
-    """Write arrays in the format that the end of the name says; bfloat16 is a tensor."""
+    """Write arrays in the format of the name's end; bfloat16 is a tensor."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".safetensors":
         tensors = {
@@ -27,31 +27,42 @@ def save(path: Path, arrays: Mapping[str, Any]) -> list[Path]:
         }
         safetensors.torch.save_file(tensors, path)
     elif path.suffix == ".npz":
-        (np.savez_compressed if ".compressed" in path.suffixes else np.savez)(
-            path, **arrays
-        )
-    elif path.suffix == ".npy":  # one array in a file, whose name is the array's
-        paths = [path.with_name(f"{name.replace('/', '_')}.npy") for name in arrays]
-        for one, value in zip(paths, arrays.values(), strict=True):
-            np.save(one, value)
-        return paths
+        is_compressed = ".compressed" in path.suffixes
+        write = np.savez_compressed if is_compressed else np.savez
+        write(path, **arrays)
+    elif path.suffix == ".npy":
+        return save_one_by_one(path.parent, arrays)
     else:
-        with h5py.File(path, "w") as file:
-            for name, value in arrays.items():
-                texts = np.asarray(value).dtype.kind == "U"
-                packing = {"compression": "gzip"} if ".gzip" in path.suffixes else {}
-                file.create_dataset(
-                    name, data=value.tolist() if texts else value, **packing
-                )
+        save_hdf5(path, arrays)
     return [path]
+
+
+def save_one_by_one(folder: Path, arrays: Mapping[str, Any]) -> list[Path]:
+    """Write each array into a file with its name."""
+    files: list[Path] = []
+    for name, value in arrays.items():
+        file = folder / f"{name.replace('/', '_')}.npy"
+        np.save(file, value)
+        files.append(file)
+    return files
+
+
+def save_hdf5(path: Path, arrays: Mapping[str, Any]) -> None:
+    compression = "gzip" if ".gzip" in path.suffixes else None
+    with h5py.File(path, "w") as file:
+        for name, value in arrays.items():
+            # HDF5 has no texts of NumPy
+            is_text = np.asarray(value).dtype.kind == "U"
+            data = value.tolist() if is_text else value
+            file.create_dataset(name, data=data, compression=compression)
 
 
 def states(
     rows: int, layers: int = 3, features: int = 4, *, seed: int = 0
 ) -> NDArray[np.float32]:
     """Numbers that no two rows share."""
-    generator = np.random.default_rng(seed)
-    return generator.standard_normal((rows, layers, features)).astype(np.float32)
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((rows, layers, features)).astype(np.float32)
 
 
 def labels(rows: int) -> NDArray[np.int64]:
@@ -61,12 +72,11 @@ def labels(rows: int) -> NDArray[np.int64]:
 
 def config(*files: Path, out: Path, **options: Any) -> gaam_cache.ImportConfig:
     """An import with few rows a shard."""
-    given = {"files": tuple(map(str, files)), "out": out, "shard_rows": 8, **options}
-    return gaam_cache.ImportConfig(**given)
+    settings = {"files": tuple(map(str, files)), "out": out, "shard_rows": 8}
+    return gaam_cache.ImportConfig(**(settings | options))
 
 
 def run(*files: Path, out: Path, progress: Any = None, **options: Any) -> Any:
     """The same, done."""
-    return gaam_cache.import_states(
-        config(*files, out=out, **options), progress=progress
-    )
+    settings = config(*files, out=out, **options)
+    return gaam_cache.import_states(settings, progress=progress)

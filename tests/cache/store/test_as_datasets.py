@@ -1,76 +1,113 @@
-"""A cache as a data set of torch, of datasets and of scikit-learn; its shards as plain HDF5."""
+"""A cache as a data set of torch and as an array of other libraries."""
 
 from __future__ import annotations
 
 import pickle
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 import gaam_cache
 from gaam_cache.store.reader import EmbeddingCache
 
-ROWS, NEW = 37, 9
+ROWS = 37
+NEW_ROWS = 9
 
 
 @pytest.fixture(scope="module", params=["float16", "float32", "bfloat16"])
-def cache(request: Any, tmp_path_factory: pytest.TempPathFactory) -> EmbeddingCache:
+def cache(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> EmbeddingCache:
+    """Two classes that a number of the last layer tells apart."""
     states = np.random.default_rng(0).standard_normal((ROWS, 4, 6)).astype(np.float32)
-    states[:, -1, 0] += 8.0 * (np.arange(ROWS) % 2)
+    labels = np.arange(ROWS) % 2
+    states[:, -1, 0] += 8.0 * labels
+    names = [f"ä{row}" for row in range(ROWS)]
     out = tmp_path_factory.mktemp("cache")
     gaam_cache.write(
         out,
-        {"train": (states, np.arange(ROWS) % 2), "new": (states[:NEW] / 2, None)},
+        {"train": (states, labels), "new": (states[:NEW_ROWS] / 2, None)},
         class_names=["even", "odd"],
-        columns={"who": {"train": [f"ä{n}" for n in range(ROWS)], "new": ["x"] * NEW}},
+        columns={"who": {"train": names, "new": ["x"] * NEW_ROWS}},
         storage_dtype=request.param,
         shard_rows=10,
     )
     return gaam_cache.open_cache(out)
 
 
-def test_rows_of_torch_are_those_of_the_split(
-    cache: EmbeddingCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    split = rows = cache["train"]
-    whole = split.embeddings[:].astype(np.float32)
+def test_rows_of_torch_are_those_of_the_split(cache: EmbeddingCache) -> None:
+    split = cache["train"]
+    expected = split.embeddings[:].astype(np.float32)
     for index in (0, 17, -1):
-        state, label = rows[index]
-        assert (state.dtype, label.dtype) == (torch.float32, torch.int64)
-        np.testing.assert_array_equal(state.numpy(), whole[index])
+        state, label = split[index]
+        assert state.dtype == torch.float32
+        assert label.dtype == torch.int64
+        np.testing.assert_array_equal(state.numpy(), expected[index])
         assert int(label) == split.labels[index]
     with pytest.raises(IndexError):
-        rows[ROWS]
-    order = np.lexsort(whole.reshape(ROWS, -1).T)
-    for there in (
-        rows,
-        pickle.loads(pickle.dumps(rows)),
-    ):  # as a worker of the loader gets them
-        found = torch.cat([states for states, _ in DataLoader(there, 8, True)]).numpy()
-        np.testing.assert_array_equal(
-            found[np.lexsort(found.reshape(ROWS, -1).T)], whole[order]
-        )
-    array = type(split.embeddings)
-    reads, read = [], array.read_into
-    monkeypatch.setattr(
-        array, "read_into", lambda *args: reads.append(1) or read(*args)
-    )
-    assert len(list(DataLoader(rows, 8))) == len(reads) == 5, "a batch is read at once"
+        split[ROWS]
+
+
+def sorted_rows(states: NDArray[Any]) -> NDArray[Any]:
+    return states[np.lexsort(states.reshape(len(states), -1).T)]
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_a_loader_gives_every_row_once(cache: EmbeddingCache, is_copied: bool) -> None:
+    split = cache["train"]
+    # as a worker of the loader gets it
+    if is_copied:
+        split = pickle.loads(pickle.dumps(split))
+    batches = [states for states, _ in DataLoader(split, 8, shuffle=True)]
+    states = torch.cat(batches).numpy()
+    expected = cache["train"].embeddings[:].astype(np.float32)
+    np.testing.assert_array_equal(sorted_rows(states), sorted_rows(expected))
+
+
+def test_a_batch_is_read_at_once(
+    cache: EmbeddingCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split = cache["train"]
+    array_class = type(split.embeddings)
+    read_into = array_class.read_into
+    num_reads = 0
+
+    def count_and_read(*arguments: Any) -> Any:
+        nonlocal num_reads
+        num_reads += 1
+        return read_into(*arguments)
+
+    monkeypatch.setattr(array_class, "read_into", count_and_read)
+    assert len(list(DataLoader(split, 8))) == 5
+    assert num_reads == 5
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "make_tensor", [torch.tensor, torch.as_tensor, torch.from_dlpack]
+)
+def test_states_are_an_array_to_torch(
+    make_tensor: Callable[[Any], torch.Tensor], cache: EmbeddingCache
+) -> None:
+    states = cache["train"].embeddings
+    np.testing.assert_array_equal(make_tensor(states).numpy(), states[:])
 
 
 def test_states_are_an_array_to_other_libraries(cache: EmbeddingCache) -> None:
     from sklearn.linear_model import LogisticRegression
 
-    train, states = cache["train"], cache["train"].embeddings
-    assert (states.ndim, len(states)) == (3, ROWS)
+    split = cache["train"]
+    states = split.embeddings
+    assert states.ndim == 3
+    assert len(states) == ROWS
     np.testing.assert_array_equal(np.stack(list(states)), states[:])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for make in (torch.tensor, torch.as_tensor, torch.from_dlpack):
-            np.testing.assert_array_equal(make(states).numpy(), states[:])
-        model = LogisticRegression().fit(states[:, -1], train.labels)
-        assert model.score(states[:, -1], train.labels) == 1.0
+        model = LogisticRegression().fit(states[:, -1], split.labels)
+    assert model.score(states[:, -1], split.labels) == 1.0

@@ -9,21 +9,37 @@ import csv
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from tests.cache.published import COLUMN, write_kept_cache
-from tests.conftest import write_csv
+from tests.tiny import write_csv
 
-DTYPES = {"float16": "<f2", "float32": "<f4", "bfloat16": "<u2"}
-DTYPES |= {"int64": "<i8", "int32": "<i4", "utf8": "u1"}
+DTYPES = {
+    "float16": "<f2",
+    "float32": "<f4",
+    "bfloat16": "<u2",
+    "int64": "<i8",
+    "int32": "<i4",
+    "utf8": "u1",
+}
+MOST_BYTES_OF_A_PLAN = 16 * 2**20
+MOST_BYTES_OF_A_RECEIPT = 2**20
+Arrays = dict[str, NDArray[Any]]
+
+
+def canonical(value: Any) -> bytes:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return text.encode("ascii")
 
 
 def read_object(path: Path, limit: int) -> dict[str, Any]:
@@ -36,162 +52,226 @@ def read_object(path: Path, limit: int) -> dict[str, Any]:
     return content
 
 
-def canonical(value: Any) -> bytes:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return text.encode("ascii")
-
-
-def read_cache(root: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-    """The plan, and every array of every split."""
-    plan = read_object(root / "cache.json", 16 * 2**20)
-    assert (plan["format"], plan["format_version"]) == ("gaam-cache", 1)
+def read_plan(root: Path) -> dict[str, Any]:
+    plan = read_object(root / "cache.json", MOST_BYTES_OF_A_PLAN)
+    assert plan["format"] == "gaam-cache"
+    assert plan["format_version"] == 1
     fields = plan["fingerprint_fields"]
     assert hashlib.sha256(canonical(fields)).hexdigest() == plan["fingerprint"]
     for key in ("storage_dtype", "class_names", "rows"):
         assert plan[key] == fields[key]
     assert plan["pooling"] == fields["encoder"]["pooling"]
-    splits = {}
-    for split, rows in plan["rows"].items():
+    return plan
+
+
+class Shard(NamedTuple):
+    """The place of a shard in its split."""
+
+    split: str
+    name: str
+    start: int
+    stop: int
+
+
+def shards_of(plan: dict[str, Any], split: str) -> Iterator[Shard]:
+    rows = plan["rows"][split]
+    for index, start in enumerate(range(0, rows, plan["shard_rows"])):
+        stop = min(start + plan["shard_rows"], rows)
+        yield Shard(split, f"{split}-{index:05d}", start, stop)
+
+
+def read_splits(root: Path, plan: dict[str, Any]) -> dict[str, Arrays]:
+    """Every array of every split."""
+    splits: dict[str, Arrays] = {}
+    for split in plan["rows"]:
         assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}", split)
-        pieces: dict[str, list[np.ndarray]] = {}
-        for index, start in enumerate(range(0, rows, plan["shard_rows"])):
-            stop = min(start + plan["shard_rows"], rows)
-            shard = read_shard(
-                root / "shards", plan, split, f"{split}-{index:05d}", start, stop
-            )
-            for name, array in shard.items():
-                pieces.setdefault(name, []).append(array)
-        splits[split] = {name: np.concatenate(parts) for name, parts in pieces.items()}
-    return plan, splits
+        parts: dict[str, list[NDArray[Any]]] = {}
+        for shard in shards_of(plan, split):
+            for name, array in read_shard(root / "shards", plan, shard).items():
+                parts.setdefault(name, []).append(array)
+        splits[split] = {name: np.concatenate(part) for name, part in parts.items()}
+    return splits
 
 
-def read_shard(
-    folder: Path, plan: dict[str, Any], split: str, name: str, start: int, stop: int
-) -> dict[str, np.ndarray]:
-    receipt = read_object(folder / f"{name}.json", 2**20)
+def expected_datasets(plan: dict[str, Any], rows: int) -> dict[str, Any]:
+    """The type and the shape of every dataset of a shard."""
+    states = (plan["storage_dtype"], [rows, plan["num_layers"], plan["hidden_size"]])
+    datasets: dict[str, Any] = {
+        "embeddings": states,
+        "label": ("int64", [rows]),
+        "row": ("int64", [rows]),
+        "num_tokens": ("int32", [rows]),
+    }
+    for pooling in plan["pooling"][1:]:
+        datasets[f"embeddings_{pooling}"] = states
+    for column, width in plan.get("columns", {}).items():
+        datasets[f"column_{column}"] = ("utf8", [rows, width])
+    return datasets
+
+
+def read_shard(folder: Path, plan: dict[str, Any], shard: Shard) -> Arrays:
+    receipt = read_object(folder / f"{shard.name}.json", MOST_BYTES_OF_A_RECEIPT)
     assert receipt["fingerprint"] == plan["fingerprint"]
-    assert (receipt["split"], receipt["start"], receipt["stop"]) == (split, start, stop)
-    assert receipt["file"] == f"{name}-{receipt['sha256'][:8]}.h5"
+    assert receipt["split"] == shard.split
+    assert receipt["start"] == shard.start
+    assert receipt["stop"] == shard.stop
+    assert receipt["file"] == f"{shard.name}-{receipt['sha256'][:8]}.h5"
     assert (folder / receipt["file"]).is_file()
     content = (folder / receipt["file"]).read_bytes()
     assert len(content) == receipt["bytes"]
     assert hashlib.sha256(content).hexdigest() == receipt["sha256"]
-    states = [stop - start, plan["num_layers"], plan["hidden_size"]]
-    others = plan["pooling"][1:]
-    expected = {"embeddings": (plan["storage_dtype"], states)}
-    expected |= {
-        f"embeddings_{other}": (plan["storage_dtype"], states) for other in others
-    }
-    expected |= dict.fromkeys(("label", "row"), ("int64", states[:1]))
-    expected["num_tokens"] = ("int32", states[:1])
-    for column, width in plan.get("columns", {}).items():
-        expected[f"column_{column}"] = ("utf8", [stop - start, width])
-    found = {
+    datasets = {
         key: (spec["dtype"], spec["shape"]) for key, spec in receipt["datasets"].items()
     }
-    assert found == expected
-    arrays = {}
-    for key, spec in receipt["datasets"].items():
-        dtype = np.dtype(DTYPES[spec["dtype"]])
-        end = spec["offset"] + dtype.itemsize * int(np.prod(spec["shape"]))
-        assert end <= receipt["bytes"]
-        array = np.frombuffer(content[spec["offset"] : end], dtype=dtype).reshape(
-            spec["shape"]
-        )
-        if spec["dtype"] == "bfloat16":
-            array = (array.astype("<u4") << 16).view("<f4")
-        arrays[key] = array
-    return arrays
+    assert datasets == expected_datasets(plan, shard.stop - shard.start)
+    return {key: read_array(content, spec) for key, spec in receipt["datasets"].items()}
 
 
-@pytest.mark.parametrize("storage_dtype", ["float16", "float32", "bfloat16"])
+def read_array(content: bytes, spec: dict[str, Any]) -> NDArray[Any]:
+    dtype = np.dtype(DTYPES[spec["dtype"]])
+    end = spec["offset"] + dtype.itemsize * int(np.prod(spec["shape"]))
+    assert end <= len(content)
+    array = np.frombuffer(content[spec["offset"] : end], dtype=dtype)
+    array = array.reshape(spec["shape"])
+    if spec["dtype"] == "bfloat16":
+        return (array.astype("<u4") << 16).view("<f4")
+    return array
+
+
+# class names that JSON has to escape
+LABELS = ["ä", "😀", 'q"\\', "tab\there/\x7f"]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("format") / "data"
+    rows = [(LABELS[row % 4], f"goal {'cup ' * (row % 7)}") for row in range(23)]
+    write_csv(folder / "train.csv", rows)
+    write_csv(folder / "test.csv", rows[:7])
+    return folder
+
+
+def read_rows(file: Path) -> list[dict[str, str]]:
+    with file.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def digest_of_content(rows: list[dict[str, str]]) -> str:
+    """The digest of all texts and labels, each behind its length."""
+    digest = hashlib.sha256()
+    for row in rows:
+        for part in (row["text"].encode(), row["label"].encode()):
+            digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("storage_dtype", "pool"),
+    [
+        ("float16", ("mean",)),
+        ("float32", ("last", "mean", "max")),
+        ("bfloat16", ("last", "mean", "max")),
+    ],
+)
 def test_a_reader_written_from_the_text_agrees_with_ours(
-    storage_dtype: Any, tiny_config: ExtractConfig, tmp_path: Path
+    storage_dtype: Any, pool: Any, dataset: Path, tiny_config: ExtractConfig
 ) -> None:
-    """Values, hashes of contents, class names that JSON has to escape; keys and attributes."""
-    data = tmp_path / "d"
-    labels = ["ä", "😀", 'q"\\', "tab\there/\x7f"]
-    texts = [(labels[i % 4], f"goal {'cup ' * (i % 7)}") for i in range(23)]
-    write_csv(data / "train.csv", texts)
-    write_csv(data / "test.csv", texts[:7])
-    pool = {"float16": ("mean",)}.get(storage_dtype, ("last", "mean", "max"))
+    """Values, digests of contents, class names; and the keys of all records."""
     config = replace(
-        tiny_config, storage_dtype=storage_dtype, pool=pool, dataset=str(data)
+        tiny_config, storage_dtype=storage_dtype, pool=pool, dataset=str(dataset)
     )
     gaam_cache.extract(config)
-    plan, splits = read_cache(config.out)
+    plan = read_plan(config.out)
+    splits = read_splits(config.out, plan)
     cache = gaam_cache.open_cache(config.out)
     assert list(splits) == list(cache) == ["train", "test"]
     for name, arrays in splits.items():
-        split = cache[name]
-        assert arrays["row"].tolist() == list(range(len(split)))
-        np.testing.assert_array_equal(arrays["label"], split.labels)
-        np.testing.assert_array_equal(arrays["num_tokens"], split.num_tokens)
-        for pooling in pool:
-            key = "embeddings" if pooling == pool[0] else f"embeddings_{pooling}"
-            np.testing.assert_array_equal(arrays[key], split.pooled(pooling)[:])
-            assert arrays[key].dtype == split.pooled(pooling).dtype
-            assert np.isfinite(arrays[key]).all()
-        with (data / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        assert [plan["class_names"][n] for n in arrays["label"]] == [
-            row["label"] for row in rows
-        ]
-        digest = hashlib.sha256()
-        for part in (
-            part.encode() for row in rows for part in (row["text"], row["label"])
-        ):
-            digest.update(len(part).to_bytes(8, "little") + part)
-        assert digest.hexdigest() == plan["fingerprint_fields"]["content"][name]
+        check_split(arrays, cache[name], pool)
+        rows = read_rows(dataset / f"{name}.csv")
+        names = [plan["class_names"][number] for number in arrays["label"]]
+        assert names == [row["label"] for row in rows]
+        assert plan["fingerprint_fields"]["content"][name] == digest_of_content(rows)
+    receipt = read_object(
+        config.out / "shards" / "train-00002.json", MOST_BYTES_OF_A_RECEIPT
+    )
+    check_keys(plan, receipt)
+    check_attributes(config.out / "shards" / receipt["file"], plan, receipt)
+
+
+def check_split(arrays: Arrays, split: Any, pool: tuple[str, ...]) -> None:
+    """Check that our reader has the same values."""
+    assert arrays["row"].tolist() == list(range(len(split)))
+    np.testing.assert_array_equal(arrays["label"], split.labels)
+    np.testing.assert_array_equal(arrays["num_tokens"], split.num_tokens)
+    for pooling in pool:
+        key = "embeddings" if pooling == pool[0] else f"embeddings_{pooling}"
+        states = split.pooled(pooling)
+        np.testing.assert_array_equal(arrays[key], states[:])
+        assert arrays[key].dtype == states.dtype
+        assert np.isfinite(arrays[key]).all()
+
+
+def check_keys(plan: dict[str, Any], receipt: dict[str, Any]) -> None:
+    """Check that the tables of FORMAT.md have the keys of the records, no others."""
     text = (Path(gaam_cache.__file__).parent / "FORMAT.md").read_text("utf-8")
-    receipt = read_object(config.out / "shards" / "train-00002.json", 2**20)
-    for begins, content in (
-        ("## The plan", plan),
-        ("`fingerprint_fields` MUST hold", plan["fingerprint_fields"]),
-        ("## The receipt", receipt),
-    ):
-        table = text[text.index(begins) :].split("|---|---|\n")[1].split("\n\n")[0]
-        cells = [row.split("|")[1] for row in table.splitlines()]
-        assert set(content) == {
-            key for cell in cells for key in re.findall(r"`(\w+)`", cell)
-        }
-    with h5py.File(config.out / "shards" / receipt["file"]) as file:
-        assert dict(file.attrs) == {
+    records = {
+        "## The plan": plan,
+        "`fingerprint_fields` MUST hold": plan["fingerprint_fields"],
+        "## The receipt": receipt,
+    }
+    for start, record in records.items():
+        _, table, *_ = text[text.index(start) :].split("|---|---|\n")
+        rows, _, _ = table.partition("\n\n")
+        keys: set[str] = set()
+        for row in rows.splitlines():
+            keys.update(re.findall(r"`(\w+)`", row.split("|")[1]))
+        assert set(record) == keys, start
+
+
+def check_attributes(file: Path, plan: dict[str, Any], receipt: dict[str, Any]) -> None:
+    """Check the attributes and the places of the third shard of training rows."""
+    with h5py.File(file) as shard:
+        assert dict(shard.attrs) == {
             "format": "gaam-shard",
             "format_version": 1,
             "fingerprint": plan["fingerprint"],
             "split": "train",
             "start": 20,
             "stop": 23,
-            "pooling": ",".join(pool),
+            "pooling": ",".join(plan["pooling"]),
         }
         for name, spec in receipt["datasets"].items():
-            assert dict(file[name].attrs) == {"dtype": spec["dtype"]}
-            assert file[name].dtype == DTYPES[spec["dtype"]]
-            assert file[name].id.get_offset() == spec["offset"]
+            assert dict(shard[name].attrs) == {"dtype": spec["dtype"]}
+            assert shard[name].dtype == DTYPES[spec["dtype"]]
+            assert shard[name].id.get_offset() == spec["offset"]
             assert spec["offset"] % 64 == 0
+
+
+def texts_of(bytes_NW: NDArray[Any]) -> list[str]:
+    """Texts that are filled up with zero bytes to one width."""
+    return [bytes(bytes_W).rstrip(b"\0").decode() for bytes_W in bytes_NW]
 
 
 def test_columns_and_splits_without_labels_are_what_the_text_says(
     tmp_path: Path,
 ) -> None:
     write_kept_cache(tmp_path)
-    plan, splits = read_cache(tmp_path)
-    opened = gaam_cache.open_cache(tmp_path)
+    plan = read_plan(tmp_path)
+    cache = gaam_cache.open_cache(tmp_path)
     assert plan["unlabelled"] == plan["fingerprint_fields"]["unlabelled"] == ["test"]
-    assert [opened[name].labelled for name in opened] == [True, False]
-    assert opened.columns == ("session", "B_2")
-    for name, arrays in splits.items():
-        count = len(opened[name])
-        for column, values in (
-            ("session", COLUMN[:count]),
-            ("B_2", COLUMN[::-1][:count]),
-        ):
-            found = [
-                bytes(one).rstrip(b"\0").decode() for one in arrays[f"column_{column}"]
-            ]
-            assert found == opened[name].column(column) == values
-    assert opened["test"].labels.tolist() == [-1] * 3
-    receipt = read_object(tmp_path / "shards" / "train-00001.json", 2**20)
-    with h5py.File(tmp_path / "shards" / receipt["file"]) as file:
-        assert file["column_session"].asstr()[:].tolist() == COLUMN[3:6]
+    assert [cache[name].labelled for name in cache] == [True, False]
+    assert cache["test"].labels.tolist() == [-1] * 3
+    assert cache.columns == ("session", "B_2")
+    columns = {"session": COLUMN, "B_2": COLUMN[::-1]}
+    for name, arrays in read_splits(tmp_path, plan).items():
+        split = cache[name]
+        for column, values in columns.items():
+            texts = texts_of(arrays[f"column_{column}"])
+            assert texts == split.column(column) == values[: len(split)]
+
+
+def test_hdf5_shows_the_texts_of_a_column(tmp_path: Path) -> None:
+    write_kept_cache(tmp_path)
+    [file] = tmp_path.glob("shards/train-00001-*.h5")
+    with h5py.File(file) as shard:
+        assert shard["column_session"].asstr()[:].tolist() == COLUMN[3:6]

@@ -1,4 +1,4 @@
-"""A split is one array, whatever its shards: every index means what it means to NumPy."""
+"""A split is one array, whatever its shards: an index means what it does to NumPy."""
 
 from __future__ import annotations
 
@@ -14,25 +14,38 @@ import gaam_cache
 from gaam_cache.store.reader import ShardedArray
 from tests.cache.published import write_cache
 
-WHOLE = np.random.default_rng(0).normal(size=(23, 3, 4)).astype(np.float16)
+ROWS = 23
 
 
-def sharded(
-    whole: NDArray[Any], root: Path, storage_dtype: str = "float16"
+def write_states(
+    states_NLD: NDArray[Any], folder: Path, storage_dtype: str = "float16"
 ) -> ShardedArray:
-    """The states of a cache that holds ``whole``, ten rows a shard."""
+    """The states of a new cache of ten rows a shard."""
     write_cache(
-        root,
-        {"train": len(whole)},
-        *whole.shape[1:],
-        lambda shard: whole[shard.start : shard.stop],
+        folder,
+        {"train": len(states_NLD)},
+        *states_NLD.shape[1:],
+        lambda shard: states_NLD[shard.start : shard.stop],
         shard_rows=10,
         storage_dtype=storage_dtype,
     )
-    return gaam_cache.open_cache(root)["train"].embeddings
+    return gaam_cache.open_cache(folder)["train"].embeddings
 
 
-def some_index(rng: np.random.Generator, size: int) -> Any:
+@pytest.fixture(scope="module")
+def expected() -> NDArray[np.float16]:
+    return np.random.default_rng(0).normal(size=(ROWS, 3, 4)).astype(np.float16)
+
+
+@pytest.fixture(scope="module")
+def states(
+    expected: NDArray[np.float16], tmp_path_factory: pytest.TempPathFactory
+) -> ShardedArray:
+    return write_states(expected, tmp_path_factory.mktemp("reading") / "cache")
+
+
+def draw_axis_index(rng: np.random.Generator, size: int) -> Any:
+    """An index of one axis: a number, numbers, or a slice."""
     numbers = rng.integers(-size, size, 2)
     kinds = [
         int(numbers[0]),
@@ -45,49 +58,104 @@ def some_index(rng: np.random.Generator, size: int) -> Any:
     return kinds[rng.integers(len(kinds))]
 
 
-def test_every_index_means_what_it_means_to_numpy(tmp_path: Path) -> None:
-    """Integers, slices, arrays in one and two dimensions, masks, and the gap, at all axes."""
-    whole = sharded(WHOLE, tmp_path / "cache")
-    rng, refused = np.random.default_rng(0), 0
+def draw_index(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """An index of some axes, in half of the cases with a gap."""
+    num_axes = int(rng.integers(1, len(shape) + 1))
+    index = [draw_axis_index(rng, size) for size in shape[:num_axes]]
+    gap = int(rng.integers(num_axes + 1))
+    if rng.integers(2):
+        # what follows a gap is of the last axes
+        last_sizes = shape[len(shape) - num_axes + gap :]
+        last = [draw_axis_index(rng, size) for size in last_sizes]
+        index = [*index[:gap], ..., *last]
+    return tuple(index)
+
+
+def test_every_index_means_what_it_means_to_numpy(
+    states: ShardedArray, expected: NDArray[np.float16]
+) -> None:
+    """Integers, slices, arrays in one and two dimensions, and the gap, at all axes."""
+    rng = np.random.default_rng(0)
+    num_refused = 0
     for number in range(2000):
         layers = [2, 0] if number % 4 == 0 else [0, 1, 2]
-        exact, array = WHOLE[:, layers], whole.keeping(layers)
-        count = int(rng.integers(1, exact.ndim + 1))
-        index: list[Any] = [some_index(rng, size) for size in exact.shape[:count]]
-        gap = int(rng.integers(count + 1))
-        if rng.integers(2):  # what follows a gap is of the last axes
-            last = exact.shape[exact.ndim - count + gap :]
-            index = [*index[:gap], ..., *(some_index(rng, size) for size in last)]
+        index = draw_index(rng, (ROWS, len(layers), 4))
+        array = states.keeping(layers)
         try:
-            expected = exact[tuple(index)]
+            values = expected[:, layers][index]
         except IndexError:
-            refused += 1
+            num_refused += 1
             with pytest.raises(IndexError):
-                array[tuple(index)]
+                array[index]
             continue
-        assert array[tuple(index)].shape == expected.shape, index
-        np.testing.assert_array_equal(array[tuple(index)], expected, err_msg=str(index))
-    assert refused < 1000
-    mask = np.arange(23) % 3 == 0
-    np.testing.assert_array_equal(whole[mask], WHOLE[mask])
-    np.testing.assert_array_equal(np.asarray(whole), WHOLE)
-    assert (whole.shape, whole.dtype, len(whole)) == (WHOLE.shape, WHOLE.dtype, 23)
-    for wrong in (23, (..., ...), (0, 0, 0, 0), (..., 0, 0, 0, 0), (slice(None), 3)):
-        with pytest.raises(IndexError):
-            whole[wrong]
+        assert array[index].shape == values.shape, index
+        np.testing.assert_array_equal(array[index], values, err_msg=str(index))
+    assert num_refused < 1000
+
+
+def test_a_mask_means_what_it_means_to_numpy(
+    states: ShardedArray, expected: NDArray[np.float16]
+) -> None:
+    mask = np.arange(ROWS) % 3 == 0
+    np.testing.assert_array_equal(states[mask], expected[mask])
+
+
+def test_a_split_is_an_array(
+    states: ShardedArray, expected: NDArray[np.float16]
+) -> None:
+    np.testing.assert_array_equal(np.asarray(states), expected)
+    assert states.shape == expected.shape
+    assert states.dtype == expected.dtype
+    assert len(states) == ROWS
+
+
+@pytest.mark.parametrize(
+    "index",
+    [ROWS, (..., ...), (0, 0, 0, 0), (..., 0, 0, 0, 0), (slice(None), 3)],
+    ids=str,
+)
+def test_an_index_that_numpy_refuses_is_refused(
+    index: Any, states: ShardedArray
+) -> None:
+    with pytest.raises(IndexError):
+        states[index]
 
 
 def test_bfloat16_is_read_as_float32(tmp_path: Path) -> None:
     bits = np.array([0x3F80, 0xC040, 0x0000, 0x7F7F], np.uint16).reshape(2, 2, 1)
-    some = sharded(bits, tmp_path / "cache", "bfloat16").keeping([1])
-    np.testing.assert_array_equal(some[:].ravel(), np.float32([-3.0, 3.3895314e38]))
+    states = write_states(bits, tmp_path / "cache", "bfloat16").keeping([1])
+    np.testing.assert_array_equal(states[:].ravel(), np.float32([-3.0, 3.3895314e38]))
 
 
-def test_reading_some_layers_takes_memory_for_those_alone(tmp_path: Path) -> None:
-    states = sharded(np.ones((256, 40, 1024), np.float16), tmp_path / "cache")  # 21 MB
-    for read in (states.keeping([7, 30]), states):
-        tracemalloc.start()
-        taken = read[:] if read is not states else read[:, -1]
+@pytest.fixture(scope="module")
+def large_states(tmp_path_factory: pytest.TempPathFactory) -> ShardedArray:
+    """States of 21 MB."""
+    folder = tmp_path_factory.mktemp("large") / "cache"
+    return write_states(np.ones((256, 40, 1024), np.float16), folder)
+
+
+def peak_memory_of(array: ShardedArray, index: Any) -> tuple[int, int]:
+    """Bytes of the states that are read, and of memory at most."""
+    tracemalloc.start()
+    try:
+        states_read = array[index]
         _, peak = tracemalloc.get_traced_memory()
+    finally:
         tracemalloc.stop()
-        assert peak < 1.3 * taken.nbytes + 4 * 2**20  # what the checks of a shard take
+    return states_read.nbytes, peak
+
+
+FOR_CHECKS = 4 * 2**20
+"""Bytes that the checks of a shard take."""
+
+
+def test_keeping_some_layers_takes_memory_for_those_alone(
+    large_states: ShardedArray,
+) -> None:
+    num_bytes, peak = peak_memory_of(large_states.keeping([7, 30]), slice(None))
+    assert peak < 1.3 * num_bytes + FOR_CHECKS
+
+
+def test_reading_a_layer_takes_memory_for_it_alone(large_states: ShardedArray) -> None:
+    num_bytes, peak = peak_memory_of(large_states, (slice(None), -1))
+    assert peak < 1.3 * num_bytes + FOR_CHECKS

@@ -1,3 +1,5 @@
+"""Sets of important, unimportant and random layers, trained as the run was."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -29,15 +31,15 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     )
 
 
-def one(config: TrainConfig) -> RunResult:
-    return gaam_decoder.train(config)[0]
+def train(config: TrainConfig) -> RunResult:
+    [run] = gaam_decoder.train(config)
+    return run
 
 
-def importance(
-    factor: list[float], layers: tuple[int, ...] | None = None
-) -> Importance:
+def importance_with(factor: list[float]) -> Importance:
+    """Layers from 1 with these factors."""
     return Importance(
-        layers=layers or tuple(range(1, len(factor) + 1)),
+        layers=tuple(range(1, len(factor) + 1)),
         seeds=(0,),
         contribution=tuple(factor),
         contribution_sd=None,
@@ -46,79 +48,93 @@ def importance(
     )
 
 
-@given(
-    st.lists(st.floats(0, 1), min_size=3, max_size=40, unique=True).filter(
-        lambda values: max(values) - min(values) > 1e-3
-    ),
-    st.data(),
-)
+def differ(values: list[float]) -> bool:
+    return max(values) - min(values) > 1e-3
+
+
+FACTORS = st.lists(st.floats(0, 1), min_size=3, max_size=40, unique=True).filter(differ)
+
+
+@given(FACTORS, st.data())
 def test_chosen_layers_are_the_highest_the_lowest_and_others(
-    factor: list, data
+    factor: list[float], data: st.DataObject
 ) -> None:
-    count = data.draw(st.integers(1, len(factor) // 2))
-    number = data.draw(st.integers(1, 12))
-    chosen = choose_layers(
-        importance(factor), count, data.draw(st.integers(0, 99)), number
-    )
-    ranked = sorted(range(1, len(factor) + 1), key=lambda layer: factor[layer - 1])
-    assert set(chosen.pop("low")) == set(ranked[:count])
-    assert set(chosen.pop("high")) == set(ranked[-count:])
-    beside = {tuple(sorted(ranked[:count])), tuple(sorted(ranked[-count:]))}
-    between = comb(len(factor) - 2 * count, count)
-    possible = between if between >= number else comb(len(factor), count) - 2
-    assert len(chosen) == len(set(chosen.values())) == min(number, possible)
+    num_layers = len(factor)
+    count = data.draw(st.integers(1, num_layers // 2))
+    random_sets = data.draw(st.integers(1, 12))
+    seed = data.draw(st.integers(0, 99))
+    chosen = choose_layers(importance_with(factor), count, seed, random_sets)
+    ranked = sorted(range(1, num_layers + 1), key=lambda layer: factor[layer - 1])
+    lowest = ranked[:count]
+    highest = ranked[-count:]
+    assert set(chosen.pop("low")) == set(lowest)
+    assert set(chosen.pop("high")) == set(highest)
+    # sets of the layers between, where these are enough
+    between = comb(num_layers - 2 * count, count)
+    are_enough = between >= random_sets
+    possible = between if are_enough else comb(num_layers, count) - 2
+    assert len(chosen) == len(set(chosen.values())) == min(random_sets, possible)
     for layers in chosen.values():
         assert len(set(layers)) == count
         assert list(layers) == sorted(layers)
-        assert layers not in beside
-        if between >= number:
-            assert not set(layers) & set(ranked[:count] + ranked[-count:])
+        assert list(layers) not in (sorted(lowest), sorted(highest))
+        if are_enough:
+            assert not set(layers) & {*lowest, *highest}
+
+
+def accuracy_by_seed(run: RunResult) -> dict[int, float]:
+    return dict(zip(run.seeds, run.accuracy, strict=True))
 
 
 def test_sets_are_trained_on_their_layers_with_the_recipe_and_seeds_of_the_run(
     config: TrainConfig, tmp_path: Path
 ) -> None:
-    seeds = (0, 1, 7, 8, 9, 10)
-    like = replace(
-        config, loss="focal:gamma=1.0", head="mlp", weight_decay=0.1, seeds=seeds
+    config = replace(
+        config,
+        loss="focal:gamma=1.0",
+        head="mlp",
+        weight_decay=0.1,
+        seeds=(0, 1, 7, 8, 9, 10),
     )
-    run = one(like)
+    run = train(config)
     result = gaam_decoder.ablate(run.path, random_sets=4)
     sets = {layer_set.name: layer_set for layer_set in result.layer_sets}
-    assert list(sets) == ["all", "high", "low", *(f"random {n}" for n in range(1, 5))]
-    assert sets["all"].accuracy == dict(zip(run.seeds, run.accuracy, strict=True))
+    random_names = [f"random {number}" for number in range(1, 5)]
+    assert list(sets) == ["all", "high", "low", *random_names]
+    assert "4 sets" in result.in_words()
+    assert sets["all"].accuracy == accuracy_by_seed(run)
     ranked = np.argsort(result.importance.factor)
     assert set(sets["high"].layers) == set((ranked[-3:] + 1).tolist())
     for name in ("high", "low", "random 3"):
-        alone = one(replace(like, runs=tmp_path / name, layers=sets[name].layers))
-        assert sets[name].accuracy == dict(
-            zip(alone.seeds, alone.accuracy, strict=True)
-        )
-        there = load_runs(sets[name].runs[0])[0]
-        assert (there.key, there.path.parent.parent) == (alone.key, run.path.parent)
-    claims = result.claims()
+        layers = sets[name].layers
+        alone = train(replace(config, runs=tmp_path / name, layers=layers))
+        assert sets[name].accuracy == accuracy_by_seed(alone), name
+        [set_run] = load_runs(sets[name].runs[0])
+        assert set_run.key == alone.key, name
+        assert set_run.path.parent.parent == run.path.parent, name
+
     hits = {
         name: np.stack(list(sets[name].hits.values())).astype(float) for name in sets
     }
-    hits["random"] = np.mean([hits[f"random {n}"] for n in range(1, 5)], axis=0)
-    for (first, second), claim in claims.items():
-        alone = stats.claim(hits[first], hits[second])
-        assert claim.difference == pytest.approx(alone.difference)
-        assert claim.interval == pytest.approx(alone.interval)
-        assert claim.p_holm >= alone.p
-    # what was trained on few layers is no run that anybody recommends
-    assert [found.path for found in load_runs(run.path.parent)] == [run.path]
-    assert "4 sets" in result.in_words()
+    hits["random"] = np.mean([hits[name] for name in random_names], axis=0)
+    for (first, second), claim in result.claims().items():
+        expected = stats.claim(hits[first], hits[second])
+        assert claim.difference == pytest.approx(expected.difference)
+        assert claim.interval == pytest.approx(expected.interval)
+        assert claim.p_holm >= expected.p
+    # nobody recommends a run that was trained on few layers
+    assert [run.path for run in load_runs(run.path.parent)] == [run.path]
 
 
 def test_options_that_do_not_fit_are_told_and_replaced_by_attn(
     config: TrainConfig,
 ) -> None:
-    run = one(replace(config, attn=("gaam:heads=3",)))
+    run = train(replace(config, attn=("gaam:heads=3",)))
     with pytest.raises(ConfigError, match=r"heads=3(.|\n)*--attn"):
         gaam_decoder.ablate(run.path)
     assert len(load_runs(config.runs)) == 1
     assert not list(config.runs.glob("ablation/*/run.json"))
     result = gaam_decoder.ablate(run.path, attn="gaam", random_sets=1)
-    assert (result.ranked_by, result.attention) == ("gaam:heads=3", "gaam")
+    assert result.ranked_by == "gaam:heads=3"
+    assert result.attention == "gaam"
     assert len(load_runs(config.runs / "ablation")) == 3

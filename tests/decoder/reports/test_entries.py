@@ -1,4 +1,4 @@
-"""What a row is of: seeds of several runs, folds, repeats, every score, temperatures, draws."""
+"""An entry is of seeds of several runs, folds, repeats, every score, and draws."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import pytest
 from gaam_cache.common.errors import CacheError
 from gaam_cache.store.files import digest_of
 from gaam_decoder import RunResult
+from gaam_decoder.reports.entries import Comparison
 from gaam_decoder.reports.scoring import all_scores
-from gaam_decoder.reports.table import build_tables
-from tests.decoder.reports.conftest import answers, build_run
+from gaam_decoder.reports.table import Table, build_tables
+from tests.decoder.reports.conftest import answers, build_run, change_arrays
 
-SCORES = all_scores()
+CLASSES = tuple(f"class {number}" for number in range(12))
+ROWS_OF_A_FOLD = 200
 
 
-def kept_together(right: Any, kind: str, source: str) -> RunResult:
+def run_with_groups(right: Any, kind: str, source: str) -> RunResult:
     """A run with groups, of which a recipe knows the digest."""
     return build_run(
         "none",
@@ -27,6 +29,12 @@ def kept_together(right: Any, kind: str, source: str) -> RunResult:
         groups=digest_of(source.encode()),
         group_source={"kind": kind, "source": source},
     )
+
+
+def comparison_of(table: Table) -> Comparison:
+    """The one comparison of a table."""
+    [(_, comparison)] = table.compared
+    return comparison
 
 
 def test_runs_on_other_splits_or_folds_are_another_table() -> None:
@@ -38,135 +46,166 @@ def test_runs_on_other_splits_or_folds_are_another_table() -> None:
         build_run("none", right, fold="2/5"),
         build_run("none", right, fold="2/4"),
         build_run("none", right, fold="2/4", split_seed=1),
-        kept_together(right, "column", "speaker"),
-        kept_together(right, "file", "/home/me/sessions.txt"),
+        run_with_groups(right, "column", "speaker"),
+        run_with_groups(right, "file", "/home/me/sessions.txt"),
         build_run("none", answers(6, 0.8, 1, num_rows=401)),
     ]
     tables = build_tables(runs)
+    fold_2_of_4 = "fold 2 of 4 of the 'train' split"
     assert [table.where for table in tables] == [
         "test split 'test'",
         "test split 'other'",
         "fold 2 of 5 of the 'train' split",
-        "fold 2 of 4 of the 'train' split",
-        "fold 2 of 4 of the 'train' split, split seed 1",
-        "fold 2 of 4 of the 'train' split, groups of 'speaker' kept together",
-        "fold 2 of 4 of the 'train' split, groups of the file 'sessions.txt' kept together",
+        fold_2_of_4,
+        f"{fold_2_of_4}, split seed 1",
+        f"{fold_2_of_4}, groups of 'speaker' kept together",
+        f"{fold_2_of_4}, groups of the file 'sessions.txt' kept together",
         "test split 'test'",
     ]
     assert "fold 2 of 5" in tables[2].title()
 
 
-def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_other() -> (
-    None
-):
+def test_all_folds_are_one_entry_whose_test_rows_stand_one_after_the_other() -> None:
     sizes = {1: 300, 2: 301, 3: 299}
-    mine = {fold: answers(7, 0.85, 10 + fold, num_rows=n) for fold, n in sizes.items()}
-    base = {fold: answers(7, 0.80, 20 + fold, num_rows=n) for fold, n in sizes.items()}
-    runs = [build_run("mha", mine[1], fold="1/3")]
+    right: dict[int, Any] = {}
+    right_of_baseline: dict[int, Any] = {}
+    for fold, num_rows in sizes.items():
+        right[fold] = answers(7, 0.85, 10 + fold, num_rows=num_rows)
+        right_of_baseline[fold] = answers(7, 0.80, 20 + fold, num_rows=num_rows)
+    # a mechanism of one fold alone, and folds out of order
+    runs = [build_run("mha", right[1], fold="1/3")]
     for fold in (2, 1, 3):
+        name = f"{fold}/3"
         failed = {4: "nan"} if fold == 2 else None
-        runs += [
-            build_run("gaam", mine[fold], fold=f"{fold}/3"),
-            build_run("none", base[fold], fold=f"{fold}/3", failed=failed),
-        ]
-    (whole,) = build_tables(runs)
-    assert whole.where == "all 3 folds of the 'train' split"
-    assert (whole.num_test_rows, whole.entries[0].folds) == (900, 3)
-    assert whole.incomplete == ["mha + linear"]
-    keep = [0, 1, 2, 3, 5, 6]
-    gaam, none = whole.entries
-    all_mine, all_base = (
-        np.concatenate([d[f] for f in (1, 2, 3)], 1) for d in (mine, base)
-    )
-    np.testing.assert_array_equal(gaam.right, all_mine)
-    np.testing.assert_allclose(none.accuracy.scored.values, all_base[keep].mean(1))
+        runs.append(build_run("gaam", right[fold], fold=name))
+        baseline = build_run("none", right_of_baseline[fold], fold=name, failed=failed)
+        runs.append(baseline)
+    [table] = build_tables(runs)
+    assert table.where == "all 3 folds of the 'train' split"
+    assert table.num_test_rows == 900
+    assert table.incomplete == ["mha + linear"]
+    assert table.num_tests == {"linear": 1}, "folds are not compared a second time"
+
+    all_right = np.concatenate([right[fold] for fold in sizes], 1)
+    all_of_baseline = np.concatenate([right_of_baseline[fold] for fold in sizes], 1)
+    finished = [0, 1, 2, 3, 5, 6]
+    gaam, none = table.entries
+    assert gaam.folds == 3
+    np.testing.assert_array_equal(gaam.right, all_right)
+    expected = all_of_baseline[finished].mean(1)
+    np.testing.assert_allclose(none.accuracy.scored.values, expected)
     assert none.failed == {4: "fold 2/3: nan"}
     assert gaam.seconds == dict.fromkeys(range(7), 1.5)
-    found = whole.entries[0].compared
-    assert found is not None
-    assert found.seeds == tuple(keep)
-    expected = all_mine[keep].mean(1) - all_base[keep].mean(1)
-    assert found.claim.difference == pytest.approx(expected.mean())
-    assert whole.num_tests == {"linear": 1}, "folds are not compared a second time"
+    assert gaam.compared is not None
+    assert gaam.compared.seeds == tuple(finished)
+    differences = all_right[finished].mean(1) - all_of_baseline[finished].mean(1)
+    assert gaam.compared.claim.difference == pytest.approx(differences.mean())
 
 
-def scored(
-    attention: str, strength: float, *, num_seeds: int = 7, **settings: Any
+def run_of_a_fold(
+    attention: str, strength: float, fold: int, split_seed: int
 ) -> RunResult:
-    classes = tuple(f"class {number}" for number in range(12))
-    made = build_run(
-        attention, np.ones((num_seeds, 200), bool), classes=classes, **settings
+    """A run of twelve classes, of one of two folds, with logits of all sizes."""
+    run = build_run(
+        attention,
+        np.ones((7, ROWS_OF_A_FOLD), bool),
+        classes=CLASSES,
+        path=f"{attention}{split_seed}{fold}",
+        fold=f"{fold + 1}/2",
+        split_seed=split_seed,
     )
-    generator = np.random.default_rng([*attention.encode()])
-    logits = 2 * generator.normal(size=(num_seeds, 200, 12)).astype(np.float32)
-    logits[:, np.arange(200), made.labels] += strength
-    logits[[made.seeds.index(seed) for seed in made.failed]] = np.nan
-    vars(made)["logits"] = logits
-    return made
+    rng = np.random.default_rng([*attention.encode()])
+    logits = 2 * rng.normal(size=(7, ROWS_OF_A_FOLD, 12)).astype(np.float32)
+    logits[:, np.arange(ROWS_OF_A_FOLD), run.labels] += strength
+    order = np.random.default_rng(split_seed).permutation(2 * ROWS_OF_A_FOLD)
+    test_rows = order[ROWS_OF_A_FOLD * fold :][:ROWS_OF_A_FOLD]
+    change_arrays(run, logits=logits, test_rows=np.sort(test_rows))
+    return run
 
 
-def test_folds_and_repeats_are_rows_of_one_test() -> None:
-    for repeats in (1, 2):
-        parts = []
-        for (attention, strength), split_seed, fold in product(
-            (("none", 2.0), ("mha", 4.0)), range(repeats), range(2)
-        ):
-            where = {"fold": f"{fold + 1}/2", "split_seed": split_seed}
-            one = scored(
-                attention, strength, path=f"{attention}{split_seed}{fold}", **where
-            )
-            order = np.random.default_rng(split_seed).permutation(400)
-            vars(one)["test_rows"] = np.sort(order[200 * fold :][:200])
-            parts.append(one)
-        for name, score in SCORES.items():
-            [table] = build_tables(parts, score=name)
-            row = table.entries[0]
-            assert (row.folds, row.repeats) == (2, repeats)
-            by_row = row.chosen.scored.by_row
-            if by_row is not None:
-                assert by_row.shape == (7, 400)
-                assert by_row.mean(1) == pytest.approx(row.chosen.scored.values)
-            if (
-                name == "accuracy" and repeats == 2
-            ):  # of every row, whenever it is tested
-                expected = np.zeros((7, 400))
-                for one in (one for one in parts if one.attention == row.attention):
-                    expected[:, one.test_rows] += one.hits / repeats
-                np.testing.assert_allclose(by_row, expected)
-            [found] = [
-                c for c in [row.compared for row in table.entries] if c is not None
-            ]
-            assert found.claim.verdict == (
-                "no claim" if score.no_claim else "better"
-            ), name
-    vars(parts[0])["test_rows"] = np.arange(200) + 7
+def runs_of_folds(repeats: int) -> list[RunResult]:
+    """Two mechanisms in two folds of every repeat."""
+    strengths = {"none": 2.0, "mha": 4.0}
+    return [
+        run_of_a_fold(attention, strengths[attention], fold, split_seed)
+        for attention, split_seed, fold in product(strengths, range(repeats), range(2))
+    ]
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_folds_and_repeats_are_rows_of_one_test(repeats: int) -> None:
+    runs = runs_of_folds(repeats)
+    for name, score in all_scores().items():
+        [table] = build_tables(runs, score=name)
+        entry = table.entries[0]
+        assert (entry.folds, entry.repeats) == (2, repeats), name
+        scored = entry.chosen.scored
+        if scored.by_row is not None:
+            assert scored.by_row.shape == (7, 2 * ROWS_OF_A_FOLD), name
+            assert scored.by_row.mean(1) == pytest.approx(scored.values), name
+        verdict = comparison_of(table).claim.verdict
+        assert verdict == ("no claim" if score.no_claim else "better"), name
+
+
+def test_a_row_is_right_as_often_as_it_is_in_all_repeats() -> None:
+    runs = runs_of_folds(repeats=2)
+    [table] = build_tables(runs)
+    entry = table.entries[0]
+    expected = np.zeros((7, 2 * ROWS_OF_A_FOLD))
+    for run in runs:
+        if run.attention == entry.attention:
+            expected[:, run.test_rows] += run.hits / 2
+    np.testing.assert_allclose(entry.chosen.scored.by_row, expected)
+
+
+def test_folds_that_test_other_rows_than_a_repeat_has_are_damage() -> None:
+    runs = runs_of_folds(repeats=2)
+    change_arrays(runs[0], test_rows=np.arange(ROWS_OF_A_FOLD) + 7)
     with pytest.raises(CacheError):
-        build_tables(parts)
+        build_tables(runs)
 
 
-def test_logits_that_are_no_numbers_are_damage_and_not_a_class() -> None:
-    for bad in (np.nan, np.inf):
-        run = build_run("gaam", answers(3, 0.8, 1))
-        run.logits[1, 5, 0] = bad
-        with pytest.raises(CacheError, match="gaam-linear"):
-            build_tables([run])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_logits_that_are_no_numbers_are_damage_and_not_a_class(value: float) -> None:
+    run = build_run("gaam", answers(3, 0.8, 1))
+    run.logits[1, 5, 0] = value
+    with pytest.raises(CacheError, match="gaam-linear"):
+        build_tables([run])
 
 
-def test_seeds_whose_best_epoch_is_the_last_are_more_than_chance_or_nothing() -> None:
-    """Of 8 seeds and 15 epochs: one in two plateaus has a late seed or more, one in ten two."""
-    for select, late in product(("val", "last"), (0, 1, 2, 8)):
-        run = build_run("gaam", answers(8, 0.8, 1), epochs=15, select=select)
-        run.epochs.update(dict.fromkeys(range(late), 15))
-        [row] = build_tables([run])[0].entries
-        assert row.undertrained == (late > 1 and select == "val")
-        assert len(row.to_dict()["best_epoch_is_last"]) == late * (select == "val")
+@pytest.mark.parametrize("select", ["val", "last"])
+@pytest.mark.parametrize("num_late", [0, 1, 2, 8])
+def test_seeds_whose_best_epoch_is_the_last_are_more_than_chance_or_nothing(
+    select: str, num_late: int
+) -> None:
+    """Of 8 seeds and 15 epochs.
+
+    One in two plateaus has a late seed or more, one in ten has two.
+    """
+    run = build_run("gaam", answers(8, 0.8, 1), epochs=15, select=select)
+    run.epochs.update(dict.fromkeys(range(num_late), 15))
+    [entry] = build_tables([run])[0].entries
+    assert entry.undertrained == (num_late > 1 and select == "val")
+    expected = num_late if select == "val" else 0
+    assert len(entry.to_dict()["best_epoch_is_last"]) == expected
 
 
-def test_an_epoch_that_was_as_accurate_before_speaks_against_more() -> None:
-    for earlier, late in ((0.7, 8), (0.8, 0)):
-        run = build_run("gaam", answers(8, 0.8, 1), epochs=15)
-        run.epochs.update(dict.fromkeys(range(8), 15))
-        seen = [{"epoch": 3, "accuracy": earlier}, {"epoch": 15, "accuracy": 0.8}]
-        vars(run)["log"] = [one | {"seed": seed} for seed in range(8) for one in seen]
-        [row] = build_tables([run])[0].entries
-        assert len(row.still_learning) == late
+@pytest.mark.parametrize(
+    ("earlier_accuracy", "num_late"),
+    [
+        pytest.param(0.7, 8, id="it was less accurate before"),
+        pytest.param(0.8, 0, id="it was as accurate before"),
+    ],
+)
+def test_an_epoch_that_was_as_accurate_before_speaks_against_more(
+    earlier_accuracy: float, num_late: int
+) -> None:
+    run = build_run("gaam", answers(8, 0.8, 1), epochs=15)
+    run.epochs.update(dict.fromkeys(range(8), 15))
+    log: list[dict[str, Any]] = []
+    for seed in range(8):
+        log.append({"seed": seed, "epoch": 3, "accuracy": earlier_accuracy})
+        log.append({"seed": seed, "epoch": 15, "accuracy": 0.8})
+    change_arrays(run, log=log)
+    [entry] = build_tables([run])[0].entries
+    assert len(entry.still_learning) == num_late

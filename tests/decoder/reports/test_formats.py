@@ -1,4 +1,4 @@
-"""How reports look: widths, escapes, which rows are shown, files that other programs read."""
+"""How reports look: widths, escapes, the entries that are shown, files for programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ from gaam_decoder.reports.formats.latex import Latex
 from gaam_decoder.reports.formats.terminal import Terminal
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.table import Table, build_tables
-from tests.decoder.reports.conftest import AG_NEWS, FORMATS, answers, build_run, written
+from tests.decoder.reports.conftest import (
+    AG_NEWS,
+    FORMATS,
+    answers,
+    build_run,
+    change_arrays,
+    text_of,
+)
 
 PDFLATEX = shutil.which("pdflatex")
 NASTY = (
@@ -30,51 +37,78 @@ NASTY = (
 )
 
 
-def wide_tables() -> list[Table]:
-    """The longest names, failed seeds, a literature column, two heads, several recipes."""
-    cache = {"dataset": "ag_news", "encoder": "some-encoder"}
-    classes = tuple(AG_NEWS)
+def build_wide_run(attention: str, right: object, **changes: object) -> RunResult:
+    """A run with many parameters, of a data set of the literature."""
+    run = build_run(
+        attention,
+        right,
+        cache={"dataset": "ag_news", "encoder": "some-encoder"},
+        classes=tuple(AG_NEWS),
+        **changes,  # type: ignore[arg-type]
+    )
+    change_arrays(run, parameters={"attention": 81_920, "total": 819_204_321})
+    return run
+
+
+def wide_table() -> Table:
+    """Long names, failed seeds, a literature column, two heads, several recipes."""
+    failed = {3: "the loss became nan in epoch 1"}
     runs = [
-        build_run("generalized-gaussian:location=median", answers(12, 0.9, 1), cache=cache,
-                  classes=classes, failed={3: "the loss became nan in epoch 1"}),
-        build_run("asymmetric-gaussian", answers(12, 0.8, 2), head="conv", cache=cache,
-                  classes=classes),
-        build_run("gaam", np.ones((12, 400)), cache=cache, classes=classes, lr=0.03),
-        build_run("none", answers(12, 0.7, 4), cache=cache, classes=classes),
-        build_run("none", answers(12, 0.7, 5), cache=cache, classes=classes, head="conv"),
-        build_run("none", answers(12, 0.7, 5), cache=cache, classes=classes, lr=0.03,
-                  select="test"),
-    ]  # fmt: skip
-    for run in runs:
-        vars(run)["parameters"] = {"attention": 81_920, "total": 819_204_321}
-    return build_tables(runs)
+        build_wide_run(
+            "generalized-gaussian:location=median", answers(12, 0.9, 1), failed=failed
+        ),
+        build_wide_run("asymmetric-gaussian", answers(12, 0.8, 2), head="conv"),
+        build_wide_run("gaam", np.ones((12, 400)), lr=0.03),
+        build_wide_run("none", answers(12, 0.7, 4)),
+        build_wide_run("none", answers(12, 0.7, 5), head="conv"),
+        build_wide_run("none", answers(12, 0.7, 5), lr=0.03, select="test"),
+    ]
+    [table] = build_tables(runs)
+    return table
 
 
-def test_tables_fit_the_terminal_and_its_letters(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def read_csv(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def numbers_in(text: str) -> set[str]:
+    return {word for word in text.split() if word[:1].isdigit()}
+
+
+def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = wide_table()
     monkeypatch.setenv("COLUMNS", "80")
-    text = written("terminal", wide_tables())
-    rules = [line for line in text.splitlines() if "\u2500" in line]
-    assert len(rules) == 1
-    assert max(map(len, rules)) <= 80
+    text = text_of("terminal", [table])
+    [rule] = [line for line in text.splitlines() if "\u2500" in line]
+    assert len(rule) <= 80
     assert "\u2026" not in text, "a cell was cut"
     assert "\x1b" not in text
     for part in ("generalized-gaussian", "+ conv", "lr=0.03", "optimistic"):
         assert part in text
+    monkeypatch.setenv("COLUMNS", "200")
+    wide_text = text_of("terminal", [table])
+    assert numbers_in(text) <= set(wide_text.split())
+    assert "12 (1 failed)" in " ".join(wide_text.split())
+
+
+def test_a_table_is_written_in_the_letters_of_the_terminal() -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii", errors="strict")
-    Terminal().write(wide_tables(), stream)
+    Terminal().write([wide_table()], stream)
     stream.flush()
     assert b"generalized-gaussian" in raw.getvalue()
-    monkeypatch.setenv("COLUMNS", "200")
-    wide = written("terminal", wide_tables()).split()
-    assert {w for w in text.split() if w[:1].isdigit()} <= set(wide)
-    assert "12 (1 failed)" in " ".join(wide)
 
 
-@pytest.mark.skipif(PDFLATEX is None, reason="pdflatex is not installed")
-def test_latex_compiles_by_itself_and_in_a_paper(tmp_path: Path) -> None:
+PAPER = (
+    "\\documentclass{article}\\usepackage{booktabs,graphicx}\\begin{document}Before"
+    "\\input{tables}after.\\end{document}"
+)
+
+
+@pytest.fixture(scope="module")
+def latex_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables as a document, and a paper that contains them."""
+    folder = tmp_path_factory.mktemp("latex")
     nasty = build_run(
         "gaam",
         answers(3, 0.8, 1),
@@ -82,130 +116,146 @@ def test_latex_compiles_by_itself_and_in_a_paper(tmp_path: Path) -> None:
         cache={"dataset": NASTY},
         path="x",
     )
-    with (tmp_path / "tables.tex").open("w", encoding="utf-8") as file:
-        Latex().write([*build_tables([nasty]), *wide_tables()], file)
-    paper = (
-        "\\documentclass{article}\\usepackage{booktabs,graphicx}\\begin{document}Before"
+    with (folder / "tables.tex").open("w", encoding="utf-8") as file:
+        Latex().write([*build_tables([nasty]), wide_table()], file)
+    (folder / "paper.tex").write_text(PAPER)
+    return folder
+
+
+@pytest.mark.skipif(PDFLATEX is None, reason="pdflatex is not installed")
+@pytest.mark.parametrize("name", ["paper", "tables"])
+def test_latex_compiles(name: str, latex_folder: Path) -> None:
+    options = ("-interaction=nonstopmode", "-halt-on-error")
+    process = subprocess.run(
+        [str(PDFLATEX), *options, f"{name}.tex"],
+        cwd=latex_folder,
+        capture_output=True,
+        timeout=1200,
     )
-    paper += "\\input{tables}after.\\end{document}"
-    (tmp_path / "paper.tex").write_text(paper)
-    command = [str(PDFLATEX), "-interaction=nonstopmode", "-halt-on-error"]
-    for name in ("paper", "tables"):
-        done = subprocess.run(
-            [*command, f"{name}.tex"], cwd=tmp_path, capture_output=True, timeout=1200
-        )
-        assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
-        assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
-        log = (tmp_path / f"{name}.log").read_text("utf-8", errors="replace")
-        assert "Missing character" not in log
-        assert "Undefined control sequence" not in log
+    assert process.returncode == 0, process.stdout.decode(errors="replace")[-2000:]
+    assert (latex_folder / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+    log = (latex_folder / f"{name}.log").read_text("utf-8", errors="replace")
+    assert "Missing character" not in log
+    assert "Undefined control sequence" not in log
 
 
 COLUMNS = ("decoder", "accuracy", "difference", "95% ci of it", "P-Holm", "verdict")
-WITH_COLUMNS = sorted({*FORMATS} - {"json"})
+WITH_COLUMNS = sorted(set(FORMATS) - {"json"})
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("format", WITH_COLUMNS)
-def test_a_table_has_the_columns_that_are_asked_for_in_their_order(format: str) -> None:
-    report = Report(tuple(wide_tables()))
-    (table,) = report.tables
-    for asked in (",".join(COLUMNS), COLUMNS):
-        text = " ".join(report.text(format, columns=asked).split())
-        for left_out in ("95% CI seeds", "s/seed", "would decide"):
-            assert left_out not in text.replace("\\", "")
-        heads = [text.rindex(name) for name in ("accuracy %", "95% CI of it", "p Holm")] if (
-            format not in ("csv", "latex")
-        ) else []  # fmt: skip
-        assert len(heads) in (0, 3)
-    if format == "csv":
-        lines = list(csv.DictReader(io.StringIO(report.text(format, columns=COLUMNS))))
-        names = [
-            "decoder",
-            "accuracy",
-            "difference",
-            "95% CI of it low",
-            "95% CI of it high",
-        ]
-        assert list(lines[0]) == [*names, "p Holm", "verdict"]
-        for line, row in zip(lines, table.shown, strict=True):
-            assert float(line["accuracy"]) == row.accuracy.mean
-            claim = row.compared and row.compared.claim
-            assert line["difference"] == (
-                "" if claim is None else str(claim.difference)
-            )
-            assert line["verdict"] == ("" if claim is None else claim.verdict)
-    every = [column.name("accuracy") for column in columns.COLUMNS]
-    for (
-        name
-    ) in every:  # each has a name by which it is known, and is shown where it is empty
-        text = report.text(format, columns=name.upper().replace(" ", "-"))
+@pytest.mark.parametrize("report_format", WITH_COLUMNS)
+@pytest.mark.parametrize("names", [COLUMNS, ",".join(COLUMNS)], ids=["names", "text"])
+def test_a_table_has_the_columns_that_the_user_names(
+    report_format: str, names: str | tuple[str, ...]
+) -> None:
+    text = Report((wide_table(),)).text(report_format, columns=names)
+    words = " ".join(text.split())
+    for part in ("95% CI seeds", "s/seed", "would decide"):
+        assert part not in words.replace("\\", "")
+    # csv and latex write some names otherwise
+    if report_format not in ("csv", "latex"):
+        for part in ("accuracy %", "95% CI of it", "p Holm"):
+            assert part in words
+
+
+def test_the_columns_of_csv_stand_in_the_order_of_their_names() -> None:
+    table = wide_table()
+    lines = read_csv(Report((table,)).text("csv", columns=COLUMNS))
+    assert list(lines[0]) == [
+        "decoder",
+        "accuracy",
+        "difference",
+        "95% CI of it low",
+        "95% CI of it high",
+        "p Holm",
+        "verdict",
+    ]
+    for line, entry in zip(lines, table.shown, strict=True):
+        assert float(line["accuracy"]) == entry.accuracy.mean
+        difference = ""
+        verdict = ""
+        if entry.compared:
+            difference = str(entry.compared.claim.difference)
+            verdict = entry.compared.claim.verdict
+        assert line["difference"] == difference
+        assert line["verdict"] == verdict
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("report_format", WITH_COLUMNS)
+def test_every_column_has_a_name_and_is_shown_even_where_it_is_empty(
+    report_format: str,
+) -> None:
+    report = Report((wide_table(),))
+    for column in columns.COLUMNS:
+        name = column.name("accuracy")
+        text = report.text(report_format, columns=name.upper().replace(" ", "-"))
         assert name in text.replace("\\", ""), name
         assert name in cli.COLUMNS
 
 
 @pytest.mark.parametrize(
-    ("format", "asked", "expected"),
+    ("report_format", "names", "message"),
     [
-        (
+        pytest.param(
             "latex",
             "decoder,acuracy",
             r"'acuracy'(.|\n)*decoder, verdict(.|\n)*'accuracy'",
+            id="mistyped",
         ),
-        ("html", "decoder,interval", "95% CI of it'"),
-        ("csv", "", "one of: decoder"),
-        ("json", "decoder", "--format json"),
+        pytest.param(
+            "html", "decoder,interval", "95% CI of it'", id="called otherwise"
+        ),
+        pytest.param("csv", "", "one of: decoder", id="nothing"),
+        pytest.param("json", "decoder", "--format json", id="no table"),
     ],
-    ids=["mistyped", "called otherwise", "nothing", "no table"],
 )
 def test_a_column_that_there_is_not_is_refused_with_those_there_are(
-    format: str, asked: str, expected: str
+    report_format: str, names: str, message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=expected):
-        Report(tuple(wide_tables())).text(format, columns=asked)
+    with pytest.raises(ConfigError, match=message):
+        Report((wide_table(),)).text(report_format, columns=names)
 
 
 MECHANISMS = ("none", "gaam", "mha:heads=4", "laplace")
 
 
 def sweep() -> list[RunResult]:
-    found = []
+    """Every mechanism on every layer."""
+    runs: list[RunResult] = []
     for number, (name, layer) in enumerate(product(MECHANISMS, range(1, 5))):
         share = 0.6 + 0.02 * MECHANISMS.index(name) + 0.02 * layer
-        run = build_run(
-            name, answers(8, share, number), path=f"{number}", layers=str(layer)
-        )
+        right = answers(8, share, number)
+        run = build_run(name, right, path=f"{number}", layers=str(layer))
         run.parameters["total"] += number % 3
-        found.append(run)
-    return found
+        runs.append(run)
+    return runs
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_rows_stand_by_score_and_the_first_are_kept_beside_their_baseline() -> None:
-    runs = sweep()
-    for top in (2, 12, 40):
-        report = gaam_decoder.report(runs, top=top)
-        (table,) = report.tables
-        means = [row.accuracy.mean or 0 for row in table.entries]
-        assert means == sorted(means, reverse=True)
-        shown = table.shown
-        assert shown[:top] == list(table.entries[:top])
-        layers = {row.recipe["layers"] for row in shown if row.attention == "none"}
-        others = [row for row in shown if row.attention != "none"]
-        assert len(others) <= top
-        assert {row.recipe["layers"] for row in others} <= layers
-        hidden = len(table.entries) - len(shown)
-        for format in ("terminal", "markdown", "latex", "html"):
-            assert (f"{hidden} of 16 decoders" in report.text(format)) == bool(
-                hidden
-            ), (
-                format,
-                top,
-            )
-        values = json.loads(report.text("json"))
-        assert (len(values["entries"]), values["entries_not_shown"]) == (
-            len(shown),
-            hidden,
-        )
-        lines = list(csv.DictReader(io.StringIO(report.text("csv"))))
-        assert [line["attention"] for line in lines] == [row.attention for row in shown]
+@pytest.mark.parametrize("top", [2, 12, 40])
+def test_the_first_entries_are_kept_beside_their_baseline(top: int) -> None:
+    report = gaam_decoder.report(sweep(), top=top)
+    [table] = report.tables
+    means = [entry.accuracy.mean or 0 for entry in table.entries]
+    assert means == sorted(means, reverse=True)
+    shown = table.shown
+    assert shown[:top] == list(table.entries[:top])
+    others = [entry for entry in shown if entry.attention != "none"]
+    assert len(others) <= top
+    layers_of_baseline = {
+        entry.recipe["layers"] for entry in shown if entry.attention == "none"
+    }
+    assert {entry.recipe["layers"] for entry in others} <= layers_of_baseline
+
+    num_hidden = len(table.entries) - len(shown)
+    remark = f"{num_hidden} of 16 decoders"
+    for report_format in ("terminal", "markdown", "latex", "html"):
+        has_remark = remark in report.text(report_format)
+        assert has_remark == (num_hidden > 0), report_format
+    content = json.loads(report.text("json"))
+    assert len(content["entries"]) == len(shown)
+    assert content["entries_not_shown"] == num_hidden
+    lines = read_csv(report.text("csv"))
+    assert [line["attention"] for line in lines] == [entry.attention for entry in shown]

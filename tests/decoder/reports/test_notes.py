@@ -1,4 +1,4 @@
-"""What is said of a table: the answer in one sentence, a sentence a comparison, and notes."""
+"""What a report says of a table: the answer in one sentence, comparisons, and notes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from gaam_decoder import RunResult
 from gaam_decoder.reports.conclusion import conclusion
@@ -17,321 +18,459 @@ from gaam_decoder.reports.drawing import inline_svg, overviews
 from gaam_decoder.reports.notes import caused, notes, warnings
 from gaam_decoder.reports.recommend import recommended
 from gaam_decoder.reports.sections import sections
-from gaam_decoder.reports.table import ON_TRAINING_ROWS, build_tables
+from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table, build_tables
 from tests.decoder.reports.conftest import (
     FIT,
     FORMATS,
     answers,
     build_probe,
     build_run,
-    seen,
-    written,
+    change_arrays,
+    text_of,
+    words_of,
 )
 
 WHY = "loss became too large in epoch 1: try --lr 0.0001"
-Make = Callable[[], list[RunResult]]
+READ_BY_PEOPLE = sorted(set(FORMATS) - {"csv", "json"})
+BuildRuns = Callable[[], list[RunResult]]
 
 
-def base(accuracy: float = 0.8, seed: int = 2, **changes: Any) -> RunResult:
+class Case(NamedTuple):
+    """Runs, parts of the sentence about them, and the margin of equivalence."""
+
+    build_runs: BuildRuns
+    parts: tuple[str, ...]
+    margin: float = 0.5
+
+
+def baseline(accuracy: float = 0.8, seed: int = 2, **changes: Any) -> RunResult:
     return build_run("none", answers(8, accuracy, seed), **changes)
 
 
-def one(
+def mechanism(
     accuracy: float, seed: int = 1, name: str = "gaam", **changes: Any
 ) -> RunResult:
+    """A mechanism with a parameter more than the baseline."""
     run = build_run(name, answers(8, accuracy, seed), **changes)
     run.parameters["total"] += 1
     return run
 
 
 def tuned(name: str, seed: int, best: float = 1e-3) -> list[RunResult]:
-    rates = (1e-4, 1e-3, 1e-2)
-    held = {lr: 0.9 if lr == best else 0.8 for lr in rates}
-    about = {
-        lr: {"lr": lr, "path": f"{name}{lr}", "validation": held[lr]} for lr in rates
-    }
-    return [build_run(name, answers(8, 0.8, seed), **about[lr]) for lr in rates]
-
-
-ANSWERS: dict[str, tuple[Make, float, str]] = {
-    "better": (
-        lambda: [one(0.95), base()], 0.5, "gaam is better than 'none'; use gaam: |not tuned",
-    ),
-    "undecided": (
-        lambda: [one(0.8), base()], 0.5, "No mechanism is shown to differ from 'none'",
-    ),
-    "too few rows": (lambda: [one(0.82), base(0.81)], 0.5, "400 test rows|about 750"),
-    "all four": (
-        lambda: [one(0.95), one(0.5, name="mha"), one(0.8, 2, "laplace"), one(0.815, 1, "mqa"),
-                 base()],
-        2, "gaam is better than 'none'; mha is worse than 'none'; laplace is equivalent to "
-        "'none' within 2 points; mqa is undecided",
-    ),
-    "one pair of seeds": (
-        lambda: [build_run("gaam", answers(1, 0.9, 1)), build_run("none", answers(1, 0.8, 2))],
-        0.5, "seeds: 1| 6",
-    ),
-    "one decoder": (
-        lambda: [one(0.8)], 0.5, "gaam is 80.0%, with a 95% confidence interval of 75.8 to 83.7%",
-    ),
-    "optimistic": (
-        lambda: [one(0.95, select="test"), base(select="test")], 0.5, "is better|optimistic",
-    ),
-    "tuned": (lambda: [*tuned("gaam", 1), *tuned("none", 2)], 0.5, "No mechanism is shown"),
-    "tuned at the edge": (
-        lambda: [*tuned("gaam", 1, 1e-2), *tuned("none", 2)], 0.5, "1 of 2 decoders under-trained",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_the_answer_says_what_the_numbers_allow_and_stands_first() -> None:
-    for what, (make, margin, words) in ANSWERS.items():
-        [table] = build_tables(make(), margin=margin)
-        text = conclusion(table)
-        assert all(part in text for part in words.split("|")), (what, text)
-        assert not what.startswith("tuned") or "not tuned" not in text
-        assert "in 95 of 100 cases" not in text, (
-            "an interval of a mean predicts no test set"
+    """Candidates of three learning rates, of which one is best in validation."""
+    return [
+        build_run(
+            name,
+            answers(8, 0.8, seed),
+            lr=lr,
+            path=f"{name}{lr}",
+            validation=0.9 if lr == best else 0.8,
         )
-        content = json.loads(written("json", [table]))
-        assert content["conclusion"] == text
-        for format in (
-            set(FORMATS) - {"csv", "json"} if what in ("all four", "undecided") else ()
-        ):
-            assert " ".join(text.split()) in seen(format, [table])[:1500], format
+        for lr in (1e-4, 1e-3, 1e-2)
+    ]
 
 
-WHICH = ", which is the one to use"
-LOGISTIC = "logistic regression (none + lbfgs)"
-PROBED: dict[str, tuple[Make, str, str]] = {
-    "better than the baseline, worse than the probe": (
-        lambda: [one(0.88), one(0.87, name="sech"), base(0.8), build_probe(0.97)],
-        f"gaam and sech are better than 'none', and worse than {LOGISTIC}{WHICH}", "none + lbfgs",
+ANSWERS: dict[str, Case] = {
+    "better": Case(
+        lambda: [mechanism(0.95), baseline()],
+        ("gaam is better than 'none'; use gaam: ", "not tuned"),
     ),
-    "worse than both": (
-        lambda: [one(0.6), base(0.8), build_probe(0.97)],
-        f"gaam is worse than 'none', and worse than {LOGISTIC}{WHICH}", "none + lbfgs",
+    "undecided": Case(
+        lambda: [mechanism(0.8), baseline()],
+        ("No mechanism is shown to differ from 'none'",),
     ),
-    "undecided beside the baseline": (
-        lambda: [one(0.8), base(0.8), build_probe(0.97)],
-        f"gaam is worse than {LOGISTIC}{WHICH}; no mechanism is shown to differ", "none + lbfgs",
+    "too few rows": Case(
+        lambda: [mechanism(0.82), baseline(0.81)],
+        ("400 test rows", "about 750"),
     ),
-    "several verdicts beside the baseline": (
-        lambda: [one(0.9), one(0.6, name="mha"), base(0.8), build_probe(0.97)],
-        f"Every mechanism is worse than {LOGISTIC}{WHICH}; gaam is better than 'none'; mha is",
-        "none + lbfgs",
+    "all four verdicts": Case(
+        lambda: [
+            mechanism(0.95),
+            mechanism(0.5, name="mha"),
+            mechanism(0.8, 2, "laplace"),
+            mechanism(0.815, 1, "mqa"),
+            baseline(),
+        ],
+        (
+            "gaam is better than 'none'; mha is worse than 'none'; laplace is "
+            "equivalent to 'none' within 2 points; mqa is undecided",
+        ),
+        margin=2,
     ),
-    "no baseline": (
-        lambda: [one(0.8), one(0.7, name="mha"), build_probe(0.97)],
-        f"gaam and mha are worse than {LOGISTIC}{WHICH}", "none + lbfgs",
+    "one pair of seeds": Case(
+        lambda: [
+            build_run("gaam", answers(1, 0.9, 1)),
+            build_run("none", answers(1, 0.8, 2)),
+        ],
+        ("seeds: 1", " 6"),
     ),
-    "some are worse than the probe": (
-        lambda: [one(0.97), one(0.7, name="mha"), base(0.8), build_probe(0.96)],
-        f"gaam is better than 'none'; mha is worse than 'none'; mha is worse than {LOGISTIC}; "
-        "use gaam: ", "gaam",
+    "one decoder": Case(
+        lambda: [mechanism(0.8)],
+        ("gaam is 80.0%, with a 95% confidence interval of 75.8 to 83.7%",),
     ),
-    "none is worse than the probe": (
-        lambda: [one(0.95), base(0.8), build_probe(0.8)],
-        "gaam is better than 'none'; use gaam", "gaam",
+    "optimistic": Case(
+        lambda: [mechanism(0.95, select="test"), baseline(select="test")],
+        ("is better", "optimistic"),
     ),
-    "states that differ": (  # of several sets of layers nothing can be advised
-        lambda: [one(0.88), base(0.8), build_probe(0.97), base(0.8, layers="1", path="layer 1")],
-        f"gaam is better than 'none', and worse than {LOGISTIC}", "",
+    "tuned": Case(
+        lambda: [*tuned("gaam", 1), *tuned("none", 2)], ("No mechanism is shown",)
     ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", PROBED)
-@pytest.mark.usefixtures("undrawn")
-def test_where_logistic_regression_wins_every_format_says_so_first(case: str) -> None:
-    make, words, to_use = PROBED[case]
-    [table] = build_tables(make())
-    text = conclusion(table)
-    assert text.startswith(words), text
-    assert (WHICH in text) == (to_use == "none + lbfgs")
-    # what predict, export and load take is what the sentence names
-    choice = recommended(table)
-    assert (choice[0].label if choice else "") == to_use
-    assert WHICH not in conclusion(table, advice=False)
-    for format in FORMATS:
-        shown = seen(format, [table])
-        assert " ".join(text.split()) in shown.replace('\\"', '"'), format
-    page = written("html", [table])
-    assert page.index('class="lead"') < page.index("<table") < page.index("<details")
-    assert page.count("which is the one to use") == (WHICH in text)
-
-
-LATE: dict[str, tuple[Make, str]] = {
-    "the last epoch": (
-        lambda: [one(0.8, select="last"), base(select="last")],
-        "learning rates are not tuned|(not tuned: ",
-    ),
-    "one rate": (lambda: [one(0.8), base()], "(not tuned: "),
-    "one decoder": (lambda: [one(0.8)], "(not tuned: "),
-    "some": (
-        lambda: [*tuned("gaam", 1), one(0.8, name="mha"), base()],
-        "2 of 3 decoders not tuned",
+    "tuned at the edge": Case(
+        lambda: [*tuned("gaam", 1, 1e-2), *tuned("none", 2)],
+        ("1 of 2 decoders under-trained",),
     ),
 }
 
 
-@pytest.mark.parametrize("case", LATE)
-@pytest.mark.usefixtures("undrawn")
-def test_every_format_says_what_was_not_tuned(case: str) -> None:
-    make, words = LATE[case]
-    tables = build_tables(make())
-    for format in FORMATS:
-        for part in words.split("|"):
-            if part != "learning rates are not tuned" or format not in (
-                "terminal",
-                "csv",
-            ):
-                assert part in seen(format, tables), format
+def missing_parts(parts: tuple[str, ...], text: str) -> list[str]:
+    return [part for part in parts if part not in text]
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_answer_says_what_the_numbers_allow(name: str) -> None:
+    case = ANSWERS[name]
+    [table] = build_tables(case.build_runs(), margin=case.margin)
+    text = conclusion(table)
+    assert missing_parts(case.parts, text) == [], text
+    if name.startswith("tuned"):
+        assert "not tuned" not in text
+    # an interval of a mean predicts no test set
+    assert "in 95 of 100 cases" not in text
+    assert json.loads(text_of("json", [table]))["conclusion"] == text
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_below_the_table_stands_what_an_interval_and_a_dagger_mean() -> None:
-    late = one(0.8)
-    late.epochs.update(dict.fromkeys(late.seeds, 3))
-    edge = build_probe(0.8)
-    vars(edge)["fit"] = replace(FIT, edge="highest")
-    [table] = build_tables([late, *tuned("none", 2, 1e-2), one(0.7, name="mha"), edge])
-    marked = [row.label for row in table.entries if row.undertrained]
-    assert sorted(marked) == ["gaam", "none"], "a fit has no steps, and is not marked"
-    assert any("penalty that was tried: none + lbfgs" in note for note in caused(table))
-    for format in ("terminal", "markdown", "html", "latex", "json"):
-        shown = (
-            seen(format, [table]).replace("textdagger{}", "†").replace("\\u2020", "†")
+@pytest.mark.parametrize("name", ["all four verdicts", "undecided"])
+def test_the_answer_stands_first(name: str) -> None:
+    case = ANSWERS[name]
+    [table] = build_tables(case.build_runs(), margin=case.margin)
+    words = " ".join(conclusion(table).split())
+    for report_format in READ_BY_PEOPLE:
+        assert words in words_of(report_format, [table])[:1500], report_format
+
+
+WHICH = ", which is the one to use"
+LOGISTIC = "logistic regression (none + lbfgs)"
+
+
+class ProbedCase(NamedTuple):
+    """Runs, the begin of the sentence about them, and the decoder to use."""
+
+    build_runs: BuildRuns
+    begin: str
+    to_use: str = "none + lbfgs"
+
+
+PROBED: dict[str, ProbedCase] = {
+    "better than the baseline, worse than the probe": ProbedCase(
+        lambda: [
+            mechanism(0.88),
+            mechanism(0.87, name="sech"),
+            baseline(0.8),
+            build_probe(0.97),
+        ],
+        f"gaam and sech are better than 'none', and worse than {LOGISTIC}{WHICH}",
+    ),
+    "worse than both": ProbedCase(
+        lambda: [mechanism(0.6), baseline(0.8), build_probe(0.97)],
+        f"gaam is worse than 'none', and worse than {LOGISTIC}{WHICH}",
+    ),
+    "undecided beside the baseline": ProbedCase(
+        lambda: [mechanism(0.8), baseline(0.8), build_probe(0.97)],
+        f"gaam is worse than {LOGISTIC}{WHICH}; no mechanism is shown to differ",
+    ),
+    "several verdicts beside the baseline": ProbedCase(
+        lambda: [
+            mechanism(0.9),
+            mechanism(0.6, name="mha"),
+            baseline(0.8),
+            build_probe(0.97),
+        ],
+        f"Every mechanism is worse than {LOGISTIC}{WHICH}; gaam is better than 'none'; "
+        "mha is",
+    ),
+    "no baseline": ProbedCase(
+        lambda: [mechanism(0.8), mechanism(0.7, name="mha"), build_probe(0.97)],
+        f"gaam and mha are worse than {LOGISTIC}{WHICH}",
+    ),
+    "some are worse than the probe": ProbedCase(
+        lambda: [
+            mechanism(0.97),
+            mechanism(0.7, name="mha"),
+            baseline(0.8),
+            build_probe(0.96),
+        ],
+        "gaam is better than 'none'; mha is worse than 'none'; mha is worse than "
+        f"{LOGISTIC}; use gaam: ",
+        "gaam",
+    ),
+    "none is worse than the probe": ProbedCase(
+        lambda: [mechanism(0.95), baseline(0.8), build_probe(0.8)],
+        "gaam is better than 'none'; use gaam",
+        "gaam",
+    ),
+    # of several sets of layers nothing can be advised
+    "states that differ": ProbedCase(
+        lambda: [
+            mechanism(0.88),
+            baseline(0.8),
+            build_probe(0.97),
+            baseline(0.8, layers="1", path="layer 1"),
+        ],
+        f"gaam is better than 'none', and worse than {LOGISTIC}",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROBED)
+@pytest.mark.usefixtures("undrawn")
+def test_where_logistic_regression_wins_every_format_says_so_first(name: str) -> None:
+    case = PROBED[name]
+    [table] = build_tables(case.build_runs())
+    text = conclusion(table)
+    assert text.startswith(case.begin), text
+    assert (WHICH in text) == (case.to_use == "none + lbfgs")
+    # what predict, export and load take is what the sentence names
+    choice = recommended(table)
+    assert (choice[0].label if choice else "") == case.to_use
+    assert WHICH not in conclusion(table, advice=False)
+    words = " ".join(text.split())
+    for report_format in FORMATS:
+        report = words_of(report_format, [table]).replace('\\"', '"')
+        assert words in report, report_format
+    page = text_of("html", [table])
+    assert page.index('class="lead"') < page.index("<table") < page.index("<details")
+    assert page.count("which is the one to use") == (WHICH in text)
+
+
+NOT_TUNED: dict[str, Case] = {
+    "the last epoch": Case(
+        lambda: [mechanism(0.8, select="last"), baseline(select="last")],
+        ("learning rates are not tuned", "(not tuned: "),
+    ),
+    "one rate": Case(lambda: [mechanism(0.8), baseline()], ("(not tuned: ",)),
+    "one decoder": Case(lambda: [mechanism(0.8)], ("(not tuned: ",)),
+    "some": Case(
+        lambda: [*tuned("gaam", 1), mechanism(0.8, name="mha"), baseline()],
+        ("2 of 3 decoders not tuned",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_TUNED)
+@pytest.mark.usefixtures("undrawn")
+def test_every_format_says_what_was_not_tuned(name: str) -> None:
+    case = NOT_TUNED[name]
+    tables = build_tables(case.build_runs())
+    for report_format in FORMATS:
+        parts = case.parts
+        # the short formats have the sentence alone
+        if report_format in ("terminal", "csv"):
+            parts = tuple(part for part in parts if part.startswith(("(", "2")))
+        assert missing_parts(parts, words_of(report_format, tables)) == [], (
+            report_format
         )
-        assert "95% CI: a confidence interval of the mean" in shown, format
-        assert "does not predict what another test set gives" in shown, format
-        assert "† under-trained: longer training" in shown, format
-        if format != "json":
-            assert shown.count("†") >= len(marked) + 1, format
-    [plain] = build_tables([one(0.8), base()])
-    assert "†" not in seen("terminal", [plain])
 
 
-def right(num_seeds: int, num_rows: int, share: float) -> np.ndarray:
-    return np.arange(num_rows)[None].repeat(num_seeds, 0) < share * num_rows
+def table_with_marks() -> Table:
+    """Two decoders that are under-trained, one that is not, and a fit at its edge."""
+    late = mechanism(0.8)
+    late.epochs.update(dict.fromkeys(late.seeds, 3))
+    probe = build_probe(0.8)
+    change_arrays(probe, fit=replace(FIT, edge="highest"))
+    other = mechanism(0.7, name="mha")
+    [table] = build_tables([late, *tuned("none", 2, 1e-2), other, probe])
+    return table
 
 
-def failing(name: str, num_seeds: int, num_rows: int = 40, **changes: Any) -> RunResult:
+def test_a_decoder_that_is_under_trained_is_marked_and_a_fit_has_a_note() -> None:
+    table = table_with_marks()
+    marked = [entry.label for entry in table.entries if entry.undertrained]
+    assert sorted(marked) == ["gaam", "none"], "a fit has no steps, and is not marked"
+    part = "penalty that was tried: none + lbfgs"
+    assert any(part in note for note in caused(table))
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("report_format", sorted({*READ_BY_PEOPLE, "json"}))
+def test_below_the_table_stands_what_an_interval_and_a_dagger_mean(
+    report_format: str,
+) -> None:
+    words = words_of(report_format, [table_with_marks()])
+    words = words.replace("textdagger{}", "†").replace("\\u2020", "†")
+    assert "95% CI: a confidence interval of the mean" in words
+    assert "does not predict what another test set gives" in words
+    assert "† under-trained: longer training" in words
+    # one at each of the two decoders, and the one that is explained
+    if report_format != "json":
+        assert words.count("†") >= 3
+
+
+def test_without_a_decoder_that_is_under_trained_there_is_no_dagger() -> None:
+    tables = build_tables([mechanism(0.8), baseline()])
+    assert "†" not in words_of("terminal", tables)
+
+
+def right_on_first_rows(
+    num_seeds: int, num_rows: int, share: float
+) -> NDArray[np.bool_]:
+    """Answers that are right on the same first rows for every seed."""
+    right_N = np.arange(num_rows) < share * num_rows
+    return np.tile(right_N, (num_seeds, 1))
+
+
+def failed_run(
+    name: str, num_seeds: int, num_rows: int = 40, **changes: Any
+) -> RunResult:
+    """A run all of whose seeds failed."""
     failed = dict.fromkeys(range(num_seeds), WHY)
-    return build_run(name, right(num_seeds, num_rows, 1), failed=failed, **changes)
+    right = right_on_first_rows(num_seeds, num_rows, 1)
+    return build_run(name, right, failed=failed, **changes)
 
 
-def always_a() -> RunResult:
-    labels = build_run("none", right(1, 40, 1), classes=("a", "b")).labels
+def run_that_always_says_a() -> RunResult:
+    right = right_on_first_rows(1, 40, 1)
+    labels = build_run("none", right, classes=("a", "b")).labels
     return build_run("none", [labels == 0] * 2, classes=("a", "b"))
 
 
 @pytest.mark.parametrize("failing_folds", [(2,), (1, 2, 3)])
 def test_a_failure_in_many_folds_is_one_reason(failing_folds: tuple[int, ...]) -> None:
-    runs = [
-        build_run(name, answers(8, 0.8, fold), fold=f"{fold}/3", failed=failed)
-        for fold in (1, 2, 3)
-        for name, failed in (
-            ("gaam", {1: WHY} if fold in failing_folds else None),
-            ("none", None),
-        )
-    ]
+    runs: list[RunResult] = []
+    for fold in (1, 2, 3):
+        right = answers(8, 0.8, fold)
+        failed = {1: WHY} if fold in failing_folds else None
+        runs.append(build_run("gaam", right, fold=f"{fold}/3", failed=failed))
+        runs.append(build_run("none", right, fold=f"{fold}/3"))
     [table] = build_tables(runs)
     [note] = [note for note in caused(table) if WHY in note]
     where = "fold 2/3" if failing_folds == (2,) else "3 folds"
     assert note.endswith(f"gaam seed 1 failed: {where}: {WHY}")
 
 
-SHARED = {
+SHARED_TEXTS = {
     "shared_texts": {"test": {"train": 7, "test": 5}, "train": {"train": 4, "test": 6}}
 }
-TAUGHT = {"test_split": "train", "allow_train_as_test": True}
-WEAK: dict[str, tuple[Make, str]] = {
-    "two seeds of many failed": (
-        lambda: [build_run("gaam", answers(7, 0.8, 1), failed={1: WHY, 2: WHY}), base()],
-        f"gaam seed 1-2 failed: {WHY}",
-    ),
-    "no control": (lambda: [one(0.8), one(0.8, 2, "mha")], "gaam train --attn none"),
-    "few rows": (
-        lambda: [build_run("gaam", right(7, 25, 1)), build_run("none", right(7, 25, 0))],
-        "25 test rows|4.0 points",
-    ),
-    "fewer than six seeds": (
-        lambda: [build_run("gaam", np.ones((5, 400))), build_run("none", answers(5, 0.5, 2))],
-        "no claim|6 seeds|0.0625",
-    ),
-    "training rows": (lambda: [one(0.9, **TAUGHT), base(**TAUGHT)], ON_TRAINING_ROWS),
-    "chosen on test": (
-        lambda: [one(0.9, select="test"), base(select="test")], "chosen on test|optimistic",
-    ),
-    "a leak": (
-        lambda: [base(), one(0.95, shuffle_labels=True)], "leaks|gaam labels shuffled",
-    ),
-    "texts in both splits": (
-        lambda: [one(0.8, cache=SHARED), base(cache=SHARED)],
-        "7 of the 400 rows of 'test'|'train'",
-    ),
-    "one class predicted": (lambda: [always_a()], "same class"),
-    "too short": (
-        lambda: [build_run("none", answers(2, 0.8, 1), epochs=1)], "under-trained|--epochs",
-    ),
-    "every kind": (
+ON_TRAIN = {"test_split": "train", "allow_train_as_test": True}
+WEAK: dict[str, Case] = {
+    "two seeds of many failed": Case(
         lambda: [
-            one(0.8), failing("mha", 6, 400), build_run("none", right(1, 1, 1)),
-            failing("laplace", 2, 1), one(0.8, select="test"), one(0.8, fold="1/2"),
-            one(0.8, test_split="train"), one(0.8, pool="last"), one(0.8, pool="mean"),
-        ], "",
+            build_run("gaam", answers(7, 0.8, 1), failed={1: WHY, 2: WHY}),
+            baseline(),
+        ],
+        (f"gaam seed 1-2 failed: {WHY}",),
     ),
-}  # fmt: skip
+    "no control": Case(
+        lambda: [mechanism(0.8), mechanism(0.8, 2, "mha")], ("gaam train --attn none",)
+    ),
+    "few rows": Case(
+        lambda: [
+            build_run("gaam", right_on_first_rows(7, 25, 1)),
+            build_run("none", right_on_first_rows(7, 25, 0)),
+        ],
+        ("25 test rows", "4.0 points"),
+    ),
+    "fewer than six seeds": Case(
+        lambda: [
+            build_run("gaam", np.ones((5, 400))),
+            build_run("none", answers(5, 0.5, 2)),
+        ],
+        ("no claim", "6 seeds", "0.0625"),
+    ),
+    "training rows": Case(
+        lambda: [mechanism(0.9, **ON_TRAIN), baseline(**ON_TRAIN)], (ON_TRAINING_ROWS,)
+    ),
+    "chosen on test": Case(
+        lambda: [mechanism(0.9, select="test"), baseline(select="test")],
+        ("chosen on test", "optimistic"),
+    ),
+    "a leak": Case(
+        lambda: [baseline(), mechanism(0.95, shuffle_labels=True)],
+        ("leaks", "gaam labels shuffled"),
+    ),
+    "texts in both splits": Case(
+        lambda: [mechanism(0.8, cache=SHARED_TEXTS), baseline(cache=SHARED_TEXTS)],
+        ("7 of the 400 rows of 'test'", "'train'"),
+    ),
+    "one class predicted": Case(lambda: [run_that_always_says_a()], ("same class",)),
+    "too short": Case(
+        lambda: [build_run("none", answers(2, 0.8, 1), epochs=1)],
+        ("under-trained", "--epochs"),
+    ),
+}
+
+
+def runs_of_every_kind() -> list[RunResult]:
+    return [
+        mechanism(0.8),
+        failed_run("mha", 6, 400),
+        build_run("none", right_on_first_rows(1, 1, 1)),
+        failed_run("laplace", 2, 1),
+        mechanism(0.8, select="test"),
+        mechanism(0.8, fold="1/2"),
+        mechanism(0.8, test_split="train"),
+        mechanism(0.8, pool="last"),
+        mechanism(0.8, pool="mean"),
+    ]
+
+
+def check_numbers(text: str, report_format: str) -> None:
+    """Check that nothing stands for a number that is none, and that intervals rise."""
+    nonsense = re.search(r"\b(nan|inf|None|Infinity|NaN)\b", text)
+    assert not nonsense, (report_format, nonsense)
+    if report_format in ("csv", "json"):
+        return
+    intervals = re.findall(r"([+-]?[0-9.]+)\$? to \$?([+-]?[0-9.]+)", text)
+    for low, high in intervals:
+        assert float(low) <= float(high), (report_format, low, high)
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.usefixtures("undrawn")
-def test_what_makes_numbers_weak_is_said_and_nothing_is_written_that_is_no_number() -> (
-    None
-):
-    for what, (make, words) in WEAK.items():
-        tables = build_tables(make())
-        parts, found = (
-            words.split("|"),
-            [note for table in tables for note in caused(table)],
-        )
-        assert any(all(part in note for part in parts) for note in found), what
-        for format in FORMATS:
-            text = seen(format, tables)
-            assert all(part in text for part in parts) or format == "csv", (
-                what,
-                format,
-            )
-            assert not re.search(r"\b(nan|inf|None|Infinity|NaN)\b", text), (
-                what,
-                format,
-            )
-            for low, high in re.findall(
-                r"([+-]?[0-9.]+)\$? to \$?([+-]?[0-9.]+)", text
-            ):
-                if format not in ("csv", "json"):
-                    assert float(low) <= float(high), (what, format, low, high)
-        for table in tables if what == "every kind" else ():
-            of_sections = [one for found in sections(table) for one in found.parts[1]]
-            for picture in [*overviews(table), *of_sections]:
-                svg = inline_svg(picture, "k")
-                assert not re.search(r">[^<]*\b(nan|inf|None)\b", svg)
+@pytest.mark.parametrize("name", WEAK)
+def test_every_format_says_what_makes_numbers_weak(name: str) -> None:
+    case = WEAK[name]
+    tables = build_tables(case.build_runs())
+    causes = [note for table in tables for note in caused(table)]
+    assert any(missing_parts(case.parts, note) == [] for note in causes), causes
+    for report_format in FORMATS:
+        text = words_of(report_format, tables)
+        check_numbers(text, report_format)
+        if report_format != "csv":
+            assert missing_parts(case.parts, text) == [], report_format
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.usefixtures("undrawn")
+def test_whatever_runs_there_are_nothing_is_shown_that_is_no_number() -> None:
+    tables = build_tables(runs_of_every_kind())
+    for report_format in FORMATS:
+        check_numbers(words_of(report_format, tables), report_format)
+    for table in tables:
+        pictures = list(overviews(table))
+        for section in sections(table):
+            pictures += section.parts[1]
+        for picture in pictures:
+            svg = inline_svg(picture, "k")
+            assert not re.search(r">[^<]*\b(nan|inf|None)\b", svg), picture.name
 
 
 def test_nothing_is_said_of_what_is_in_order() -> None:
-    rows = {"rows": {"train": 9000, "test": 400}}
-    [table] = build_tables([one(0.8, cache=rows), base(cache=rows)])
-    assert caused(table) == warnings(table) == []
+    cache = {"rows": {"train": 9000, "test": 400}}
+    [table] = build_tables([mechanism(0.8, cache=cache), baseline(cache=cache)])
+    assert caused(table) == []
+    assert warnings(table) == []
     assert any("corrected by Holm for 1" in note for note in notes(table))
 
 
-def test_test_rows_count_as_no_more_than_training_rows() -> None:
-    for rows in (9000, 400, 100):
-        [table] = build_tables(
-            [one(0.8, cache={"rows": {"train": rows, "test": 400}}), base()]
-        )
-        assert any(f"training rows ({rows:,} " in note for note in caused(table)) == (
-            rows < 400
-        )
+@pytest.mark.parametrize(
+    ("num_rows", "is_noted"), [(9000, False), (400, False), (100, True)]
+)
+def test_test_rows_count_as_no_more_than_training_rows(
+    num_rows: int, is_noted: bool
+) -> None:
+    cache = {"rows": {"train": num_rows, "test": 400}}
+    [table] = build_tables([mechanism(0.8, cache=cache), baseline()])
+    part = f"training rows ({num_rows:,} "
+    assert any(part in note for note in caused(table)) == is_noted

@@ -13,14 +13,15 @@ from gaam_decoder.reports import columns
 from tests.conftest import Outcome
 from tests.decoder.reports.conftest import FORMATS
 
+Gaam = Callable[..., Outcome]
+
 
 @pytest.fixture(scope="module")
 def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report") / "runs"
-    attn = ("gaam", "none")
     config = TrainConfig(
         lr=3e-4,
-        attn=attn,
+        attn=("gaam", "none"),
         cache=tiny_cache,
         runs=folder,
         seeds=(0, 1),
@@ -33,52 +34,64 @@ def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_call_says_what_the_command_prints(
-    runs: Path, gaam: Callable[..., Outcome], tmp_path: Path
+    runs: Path, gaam: Gaam, tmp_path: Path
 ) -> None:
     report = gaam_decoder.report(runs, baseline="gaam")
-    for format in FORMATS:
-        printed = gaam("report", runs, "--format", format, "--baseline", "gaam").out
-        assert report.text(format) == printed
-        report.save(tmp_path / "report", format)
-        assert (tmp_path / "report").read_bytes().decode() == printed
+    file = tmp_path / "report"
+    for report_format in FORMATS:
+        options = ("--format", report_format, "--baseline", "gaam")
+        printed = gaam("report", runs, *options).out
+        assert report.text(report_format) == printed, report_format
+        report.save(file, report_format)
+        assert file.read_bytes().decode() == printed, report_format
     assert str(report) == report.text("terminal")
     assert report._repr_markdown_() == report.text("markdown")
 
 
 def test_how_columns_are_made_is_said_once_and_stands_in_the_guide(
-    gaam: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gaam: Gaam, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # where no runs are
-    shown = gaam("report", "--explain")
-    assert shown.code == 0
+    # a folder without runs
+    monkeypatch.chdir(tmp_path)
+    outcome = gaam("report", "--explain")
+    assert outcome.code == 0
     guide = Path(gaam_decoder.__file__).with_name("GUIDE.md").read_text("utf-8")
-    assert shown.out in guide
-    for column in columns.COLUMNS:
-        assert column.note in " ".join(shown.out.split())
+    assert outcome.out in guide
+    words = " ".join(outcome.out.split())
+    missing = [column.note for column in columns.COLUMNS if column.note not in words]
+    assert missing == []
 
 
 def test_a_new_column_is_one_object(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new = columns.Column(
+    column = columns.Column(
         header="number of folds",
         cell=lambda entry: str(entry.folds),
         note="the last one",
         screen=columns.Screen("folds", position=99),
     )
-    monkeypatch.setattr(columns, "COLUMNS", (*columns.COLUMNS, new))
+    monkeypatch.setattr(columns, "COLUMNS", (*columns.COLUMNS, column))
     report = gaam_decoder.report(runs)
-    for format in set(FORMATS) - {"json", "csv"}:
-        assert "folds" in report.text(format), format
+    for report_format in set(FORMATS) - {"json", "csv"}:
+        assert "folds" in report.text(report_format), report_format
     assert "number of folds: the last one" in columns.explain()
 
 
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        pytest.param("--out", "folder", id="a folder for a file"),
+        pytest.param("--figures", "file", id="a file for a folder"),
+    ],
+)
 def test_a_bad_place_is_refused_before_anything_is_read(
-    gaam: Callable[..., Outcome], tmp_path: Path
+    option: str, name: str, gaam: Gaam, tmp_path: Path
 ) -> None:
+    (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
-    for option, place in (("--out", tmp_path), ("--figures", tmp_path / "file")):
-        refused = gaam("report", tmp_path / "nothing", option, place)
-        assert refused.code == 2
-        assert f"{place}'" in refused.err
-        assert option in refused.err
+    place = tmp_path / name
+    outcome = gaam("report", tmp_path / "nothing", option, place)
+    assert outcome.code == 2
+    assert f"{place}'" in outcome.err
+    assert option in outcome.err

@@ -12,13 +12,12 @@ from gaam_decoder.runs.result import RunResult
 
 def train(cache: Path, runs: Path, *attn: str, **options: Any) -> dict[str, RunResult]:
     """Two seeds of an epoch each, by mechanism and head."""
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
+        "lr": 3e-4,
         "seeds": (0, 1),
         "epochs": 1,
         "compile": "off",
         "probe": False,
     }
-    config = TrainConfig(
-        attn=attn, cache=cache, runs=runs, **({"lr": 3e-4} | given | options)
-    )
+    config = TrainConfig(attn=attn, cache=cache, runs=runs, **(settings | options))
     return {f"{run.attention} + {run.head}": run for run in gaam_decoder.train(config)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,57 +20,76 @@ from tests.decoder.use.exports import train
 
 @pytest.fixture(scope="module")
 def run(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
-    [found] = train(tiny_cache, tmp_path_factory.mktemp("runs"), "laplace").values()
-    return found
+    [run] = train(tiny_cache, tmp_path_factory.mktemp("runs"), "laplace").values()
+    return run
 
 
-def text_of(run: RunResult, plan: Plan | None = None) -> str:
+def card_of(run: RunResult, plan: Plan | None = None) -> str:
     config = open_decoder(run.path)[1]
     return card(run, replace(config, plan=plan or config.plan))
 
 
-def head_of(text: str) -> dict[str, Any]:
+def metadata_of(text: str) -> dict[str, Any]:
     """The front matter, as the hub reads it."""
-    found = yaml.safe_load(text[4:].partition("\n---\n")[0])
-    assert isinstance(found, dict)
-    return found
+    front, _, _ = text.removeprefix("---\n").partition("\n---\n")
+    metadata = yaml.safe_load(front)
+    assert isinstance(metadata, dict)
+    return metadata
 
 
-def test_a_card_holds_the_table_and_the_notes_of_a_report(
-    run: RunResult, tiny_cache: Path
-) -> None:
-    text, reported = text_of(run), report([run]).text("markdown").splitlines()
-    for line in reported[
-        : next(n for n, line in enumerate(reported) if "share of layers" in line)
-    ]:
-        assert not line.startswith(("|", "- ")) or line in text
-    assert all(f"- {name}" in text for name in run.cache.class_names)
-    assert all(f"- TODO: add '{slot}' to the metadata" in text for slot in SLOTS)
+def test_a_card_holds_the_table_and_the_notes_of_a_report(run: RunResult) -> None:
+    text = card_of(run)
+    lines = report([run]).text("markdown").splitlines()
+    # sections follow the table and its notes
+    for line in takewhile(lambda line: "share of layers" not in line, lines):
+        if line.startswith(("|", "- ")):
+            assert line in text
+    for name in run.cache.class_names:
+        assert f"- {name}" in text
+    for slot in SLOTS:
+        assert f"- TODO: add '{slot}' to the metadata" in text
     assert run.cache.fingerprint[:8] in text
     assert "lr=0.0003" in text
-    head, plan = head_of(text), read_plan(tiny_cache)
-    assert (head["library_name"], head["pipeline_tag"]) == (
-        "gaam",
-        "text-classification",
-    )
-    assert "base_model" not in head, "a local one"
+
+
+def test_the_metadata_of_a_card_name_the_library_and_no_local_encoder(
+    run: RunResult,
+) -> None:
+    metadata = metadata_of(card_of(run))
+    assert metadata["library_name"] == "gaam"
+    assert metadata["pipeline_tag"] == "text-classification"
+    assert "base_model" not in metadata
+
+
+def test_the_metadata_of_a_card_name_an_encoder_and_a_data_set_of_the_hub(
+    run: RunResult, tiny_cache: Path
+) -> None:
+    plan = read_plan(tiny_cache)
     hub = {"name": "someone/tiny", "path": None, "revision": "0" * 40}
-    known = replace(
+    plan = replace(
         plan, encoder=replace(plan.encoder, **hub), dataset=replace(plan.dataset, **hub)
     )
-    head = head_of(text_of(run, known))
-    assert (head["base_model"], head["datasets"]) == ("someone/tiny", ["someone/tiny"])
+    metadata = metadata_of(card_of(run, plan))
+    assert metadata["base_model"] == "someone/tiny"
+    assert metadata["datasets"] == ["someone/tiny"]
 
 
-def test_whatever_a_report_marks_a_card_marks(tiny_cache: Path, tmp_path: Path) -> None:
-    marks: dict[str, dict[str, Any]] = {
-        "optimistic": {"select": "test"},
-        "learned from": {"test_split": "train", "allow_train_as_test": True},
-        "SHUFFLED": {"shuffle_labels": True},
-        "without fold 1/2": {"folds": 2, "fold": 1},
-        "not evaluated": {"test_split": "none"},
-    }
-    for said, options in marks.items():
-        [found] = train(tiny_cache, tmp_path, "none", **options).values()
-        assert said in text_of(found), said
-    assert "accuracy" not in text_of(found), "of a final model"
+MARKS: dict[str, dict[str, Any]] = {
+    "optimistic": {"select": "test"},
+    "learned from": {"test_split": "train", "allow_train_as_test": True},
+    "SHUFFLED": {"shuffle_labels": True},
+    "without fold 1/2": {"folds": 2, "fold": 1},
+    "not evaluated": {"test_split": "none"},
+}
+"""A mark of a report -> settings that cause it."""
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_whatever_a_report_marks_a_card_marks(
+    mark: str, tiny_cache: Path, tmp_path: Path
+) -> None:
+    [run] = train(tiny_cache, tmp_path, "none", **MARKS[mark]).values()
+    text = card_of(run)
+    assert mark in text
+    if mark == "not evaluated":
+        assert "accuracy" not in text

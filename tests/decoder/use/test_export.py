@@ -1,4 +1,4 @@
-"""An exported decoder is the decoder, bit for bit; what is none is refused."""
+"""An exported decoder is the decoder, bit for bit; other folders are refused."""
 
 from __future__ import annotations
 
@@ -20,9 +20,6 @@ from gaam_decoder.use.export import export_run
 from gaam_decoder.use.load import CONFIG_FILE, MODEL_FILE, OWN_FILES
 from tests.decoder.use.exports import train
 
-MECHANISMS = plugins.names("gaam_decoder.attention")
-HEADS = plugins.names("gaam_decoder.heads")
-
 
 @pytest.fixture(scope="module")
 def runs(
@@ -30,25 +27,44 @@ def runs(
 ) -> dict[str, RunResult]:
     """Every mechanism with a linear head, and every head without a mechanism."""
     folder = tmp_path_factory.mktemp("runs")
-    found = train(tiny_cache, folder, *MECHANISMS)
-    return found | train(tiny_cache, folder, "none", head=tuple(HEADS))
+    mechanisms = plugins.names("gaam_decoder.attention")
+    heads = plugins.names("gaam_decoder.heads")
+    runs = train(tiny_cache, folder, *mechanisms)
+    runs |= train(tiny_cache, folder, "none", head=tuple(heads))
+    assert {run.attention.partition(":")[0] for run in runs.values()} == set(mechanisms)
+    assert {run.head for run in runs.values()} == set(heads)
+    return runs
+
+
+@pytest.fixture
+def run(runs: dict[str, RunResult]) -> Path:
+    return runs["mha + linear"].path
+
+
+@pytest.fixture
+def decoder(run: Path, tmp_path: Path) -> Path:
+    """An exported decoder."""
+    folder = tmp_path / "decoder"
+    export_run(run, folder)
+    return folder
 
 
 def test_every_mechanism_and_head_comes_back_bit_for_bit(
     runs: dict[str, RunResult], tiny_cache: Path, tmp_path: Path
 ) -> None:
-    assert {run.attention.partition(":")[0] for run in runs.values()} == set(MECHANISMS)
-    assert {run.head for run in runs.values()} == set(HEADS)
     states_NLD = open_cache(tiny_cache)["test"].embeddings[:]
     for name, run in runs.items():
-        out = tmp_path / name / "out"
-        made = export_run(run.path, out)
-        assert {path.name for path in out.iterdir()} == set(OWN_FILES)
-        assert made.bytes == sum(path.stat().st_size for path in out.iterdir())
-        predicted = gaam_decoder.load(run.path).predict_states(states_NLD)
-        found = gaam_decoder.load(out).predict_states(states_NLD)
-        assert np.array_equal(found.probabilities_NC, predicted.probabilities_NC), name
-        assert np.array_equal(found.agreement_N, predicted.agreement_N)
+        folder = tmp_path / name / "out"
+        export = export_run(run.path, folder)
+        files = list(folder.iterdir())
+        assert {file.name for file in files} == set(OWN_FILES), name
+        assert export.bytes == sum(file.stat().st_size for file in files), name
+        expected = gaam_decoder.load(run.path).predict_states(states_NLD)
+        predicted = gaam_decoder.load(folder).predict_states(states_NLD)
+        assert np.array_equal(predicted.probabilities_NC, expected.probabilities_NC), (
+            name
+        )
+        assert np.array_equal(predicted.agreement_N, expected.agreement_N), name
 
 
 def test_a_mechanism_that_predicts_a_row_by_others_is_refused(
@@ -60,59 +76,78 @@ def test_a_mechanism_that_predicts_a_row_by_others_is_refused(
     assert not (tmp_path / "none").exists()
 
 
-def test_a_folder_of_others_is_never_replaced(
-    runs: dict[str, RunResult], tmp_path: Path
+def test_an_empty_folder_is_taken(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "decoder"
+    folder.mkdir()
+    export_run(run, folder)
+    assert (folder / MODEL_FILE).exists()
+
+
+def test_a_decoder_is_replaced_only_where_this_is_asked_for(
+    run: Path, decoder: Path
 ) -> None:
-    run, out = runs["mha + linear"].path, tmp_path / "out"
-    out.mkdir()
-    export_run(run, out)  # an empty one is free
-    before = (out / MODEL_FILE).read_bytes()
+    weights = (decoder / MODEL_FILE).read_bytes()
     with pytest.raises(ConfigError, match="--overwrite"):
-        export_run(run, out, seed=1)
-    assert (out / MODEL_FILE).read_bytes() == before
-    export_run(run, out, seed=1, overwrite=True)
-    assert (out / MODEL_FILE).read_bytes() != before
-    mine = Path(shutil.copytree(out, tmp_path / "mine"))
-    (mine / "thesis.tex").write_text("!")
-    for place in (mine, mine / "thesis.tex", run):
+        export_run(run, decoder, seed=1)
+    assert (decoder / MODEL_FILE).read_bytes() == weights
+    export_run(run, decoder, seed=1, overwrite=True)
+    assert (decoder / MODEL_FILE).read_bytes() != weights
+
+
+def test_a_folder_with_other_files_is_never_replaced(run: Path, decoder: Path) -> None:
+    thesis = decoder / "thesis.tex"
+    thesis.write_text("!")
+    for place in (decoder, thesis, run):
         with pytest.raises(ConfigError, match=place.name):
             export_run(run, place, overwrite=True)
-    assert (mine / "thesis.tex").exists()
+    assert thesis.read_text() == "!"
 
 
-def flip(folder: Path) -> None:
+def remove_the_configuration(folder: Path) -> None:
+    (folder / CONFIG_FILE).unlink()
+
+
+def put_a_pickle_in_place_of_the_weights(folder: Path) -> None:
+    (folder / MODEL_FILE).rename(folder / "pytorch_model.bin")
+
+
+def put_the_configuration_of_another_library(folder: Path) -> None:
+    (folder / CONFIG_FILE).write_bytes(b'{"model_type": 1}')
+
+
+def change_the_head(folder: Path) -> None:
+    text = (folder / CONFIG_FILE).read_text()
+    (folder / CONFIG_FILE).write_text(text.replace('"linear"', '"mlp"'))
+
+
+def change_the_version(folder: Path) -> None:
+    content = unsealed(json.loads((folder / CONFIG_FILE).read_text()))
+    (folder / CONFIG_FILE).write_text(sealed_text(content | {"format_version": 3}))
+
+
+def flip_a_bit_of_the_weights(folder: Path) -> None:
     content = bytearray((folder / MODEL_FILE).read_bytes())
     content[-1] ^= 1
     (folder / MODEL_FILE).write_bytes(content)
 
 
-def another_version(folder: Path) -> None:
-    content = unsealed(json.loads((folder / CONFIG_FILE).read_text()))
-    (folder / CONFIG_FILE).write_text(sealed_text(content | {"format_version": 3}))
-
-
-DAMAGE: dict[str, Callable[[Path], object]] = {
-    "no configuration": lambda folder: (folder / CONFIG_FILE).unlink(),
-    "no weights but a pickle": lambda folder: (folder / MODEL_FILE).rename(
-        folder / "pytorch_model.bin"
-    ),
-    "of another library": lambda folder: (folder / CONFIG_FILE).write_bytes(
-        b'{"model_type": 1}'
-    ),
-    "changed": lambda folder: (folder / CONFIG_FILE).write_text(
-        (folder / CONFIG_FILE).read_text().replace('"linear"', '"mlp"')
-    ),
-    "another version": another_version,
-    "a bit of the weights": flip,
-}
-
-
+@pytest.mark.parametrize(
+    "damage",
+    [
+        remove_the_configuration,
+        put_a_pickle_in_place_of_the_weights,
+        put_the_configuration_of_another_library,
+        change_the_head,
+        change_the_version,
+        flip_a_bit_of_the_weights,
+    ],
+)
 def test_damaged_and_foreign_folders_are_refused(
-    runs: dict[str, RunResult], tmp_path: Path
+    damage: Callable[[Path], None], decoder: Path, tmp_path: Path
 ) -> None:
-    export_run(runs["mha + linear"].path, tmp_path / "out")
-    for damage, do in DAMAGE.items():
-        do(Path(shutil.copytree(tmp_path / "out", tmp_path / damage)))
-        with pytest.raises((CacheError, ConfigError)) as refused:
-            gaam_decoder.load(tmp_path / damage)
-        assert refused.value.details["expected"], damage
+    damaged = tmp_path / "damaged"
+    shutil.copytree(decoder, damaged)
+    damage(damaged)
+    with pytest.raises((CacheError, ConfigError)) as refusal:
+        gaam_decoder.load(damaged)
+    assert refusal.value.details["expected"]

@@ -1,17 +1,19 @@
-"""A finished run predicts what it predicted when it was tested, whatever it is made of."""
+"""A finished run predicts as when it was tested, whatever it is made of."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from scipy.special import softmax
 
 import gaam_cache
@@ -29,21 +31,25 @@ from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.predict import PredictConfig
 from gaam_decoder.use.predictor import Predictor
-from tests.conftest import Outcome, build_encoder, random_rows, write_csv
+from tests.conftest import Outcome
+from tests.tiny import build_encoder, random_rows, write_csv
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::UserWarning"
-)  # epochs that are too few
+# epochs that are too few
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+Gaam = Callable[..., Outcome]
+TEXTS = ["goal bank", "robot"]
 
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Layers 0 to 4 of 16 features each, in two poolings; three classes."""
+    """Layers 0 to 4 of 32 features each, in two poolings; three classes."""
     root = tmp_path_factory.mktemp("use")
-    rows = [(f"class {len(text) % 3}", text) for _, text in random_rows(24, 1)]
-    write_csv(root / "data" / "train.csv", rows)
-    tested = [(f"class {n % 3}", text) for n, (_, text) in enumerate(rows[::2])]
-    write_csv(root / "data" / "test.csv", tested)
+    texts = [text for _, text in random_rows(24, 1)]
+    train_rows = [(f"class {len(text) % 3}", text) for text in texts]
+    write_csv(root / "data" / "train.csv", train_rows)
+    test_rows = [(f"class {row % 3}", text) for row, text in enumerate(texts[::2])]
+    write_csv(root / "data" / "test.csv", test_rows)
     config = ExtractConfig(
         encoder=str(build_encoder(root / "encoder", "bert", num_layers=4)),
         dataset=str(root / "data"),
@@ -56,74 +62,126 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return config.out
 
 
+def config_of(cache: Path, runs: Path) -> TrainConfig:
+    """Three seeds of gaam, for an epoch."""
+    return TrainConfig(
+        cache=cache,
+        runs=runs,
+        attn=("gaam",),
+        seeds=(0, 1, 2),
+        epochs=1,
+        batch_size=24,
+        lr=0.05,
+        compile="off",
+        device="cpu",
+        probe=False,
+    )
+
+
 @pytest.fixture
 def config(cache: Path, tmp_path: Path) -> TrainConfig:
-    return TrainConfig(
-        cache=cache, runs=tmp_path / "runs", attn=("gaam",), seeds=(0, 1, 2), epochs=1,
-        batch_size=24, lr=0.05, compile="off", device="cpu", probe=False,
-    )  # fmt: skip
+    return config_of(cache, tmp_path / "runs")
+
+
+@pytest.fixture(scope="module")
+def run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """A run to be read."""
+    return train(config_of(cache, tmp_path_factory.mktemp("runs")))
+
+
+def train(config: TrainConfig) -> RunResult:
+    [run] = gaam_decoder.train(config)
+    return run
+
+
+def load(run: RunResult, **options: Any) -> Predictor:
+    return gaam_decoder.load(run.path, device="cpu", **options)
 
 
 def check(run: RunResult, cache: Path) -> Predictor:
-    """What it predicts from states of the test rows is what it holds."""
-    predictor = gaam_decoder.load(run.path, device="cpu")
-    states = gaam_cache.open_cache(cache)["test"].pooled(run.recipe.pool)
-    found = predictor.predict_states(states[:])
-    expected_NC = softmax(run.finished_logits().astype(float), -1).mean(0)
-    np.testing.assert_allclose(found.probabilities_NC, expected_NC, atol=1e-5, rtol=0)
+    """Check that a run predicts from states of the test rows what it holds."""
+    predictor = load(run)
     assert predictor.seeds == run.finished
-    assert found.labels == [predictor.class_names[n] for n in expected_NC.argmax(-1)]
-    assert (
-        predictor.predict_states(states).probabilities_NC == found.probabilities_NC
-    ).all()
+    states = gaam_cache.open_cache(cache)["test"].pooled(run.recipe.pool)
+    predictions = predictor.predict_states(states[:])
+    expected_NC = softmax(run.finished_logits().astype(float), -1).mean(0)
+    np.testing.assert_allclose(
+        predictions.probabilities_NC, expected_NC, atol=1e-5, rtol=0
+    )
+    labels = [predictor.class_names[number] for number in expected_NC.argmax(-1)]
+    assert predictions.labels == labels
+    # states that stay in their file
+    from_file_NC = predictor.predict_states(states).probabilities_NC
+    np.testing.assert_array_equal(from_file_NC, predictions.probabilities_NC)
     return predictor
 
 
 def test_seeds_that_failed_are_left_out(
     config: TrainConfig, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def poisoned(spec: DecoderSpec, seed: int) -> Decoder:
+    def build_poisoned_decoder(spec: DecoderSpec, seed: int) -> Decoder:
         decoder = build_decoder(spec, seed)
-        if seed == 1 and not next(decoder.head.parameters()).is_meta:
+        parameter = next(decoder.head.parameters())
+        if seed == 1 and not parameter.is_meta:
             with torch.no_grad():
-                next(decoder.head.parameters()).fill_(torch.nan)
+                parameter.fill_(torch.nan)
         return decoder
 
-    monkeypatch.setattr("gaam_decoder.training.seed_batch.build_decoder", poisoned)
-    [run] = gaam_decoder.train(config)
+    name = "gaam_decoder.training.seed_batch.build_decoder"
+    monkeypatch.setattr(name, build_poisoned_decoder)
+    run = train(config)
     assert check(run, cache).seeds == (0, 2)
     with pytest.raises(ConfigError, match=r"seed 1(.|\n)* 0, 2"):
         gaam_decoder.load(run.path, seed=1)
 
 
-def test_states_of_any_floating_type_are_taken_and_others_refused(
-    config: TrainConfig, cache: Path
-) -> None:
-    [run] = gaam_decoder.train(config)
-    predictor = gaam_decoder.load(run.path, device="cpu")
+def test_states_of_any_floating_type_are_taken(run: RunResult, cache: Path) -> None:
+    predictor = load(run)
     states = gaam_cache.open_cache(cache)["test"].embeddings[:]
-    whole = predictor.predict_states(states).probabilities_NC
-    for given in (states.astype(np.float64), states.tolist(), torch.from_numpy(states)):
-        assert (predictor.predict_states(given).probabilities_NC == whole).all()
+    expected_NC = predictor.predict_states(states).probabilities_NC
+    equal_states = {
+        "float64": states.astype(np.float64),
+        "a list": states.tolist(),
+        "a tensor": torch.from_numpy(states),
+    }
+    for case, values in equal_states.items():
+        probabilities_NC = predictor.predict_states(values).probabilities_NC
+        np.testing.assert_array_equal(probabilities_NC, expected_NC, case)
     assert len(predictor.predict_states(states[:0])) == 0
-    broken = states.copy()
-    broken[5, 1, 2] = np.inf
-    for given, why in (
-        (states.view(np.uint16), "uint16"),
-        (states[:, 1:], r"5, 32\)(.|\n)*\(12, 4, 32\)"),
-        (broken, "row 6"),
-    ):
-        with pytest.raises(DataError, match=why):
-            predictor.predict_states(given)
+
+
+def test_states_of_no_floating_type_of_another_shape_or_not_finite_are_refused(
+    run: RunResult, cache: Path
+) -> None:
+    predictor = load(run)
+    states = gaam_cache.open_cache(cache)["test"].embeddings[:]
+    infinite = states.copy()
+    infinite[5, 1, 2] = np.inf
+    with pytest.raises(DataError, match="uint16"):
+        predictor.predict_states(states.view(np.uint16))
+    with pytest.raises(DataError, match=r"5, 32\)(.|\n)*\(12, 4, 32\)"):
+        predictor.predict_states(states[:, 1:])
+    with pytest.raises(DataError, match="row 6"):
+        predictor.predict_states(infinite)
 
 
 def test_a_run_alone_knows_how_its_rows_were_encoded(
-    config: TrainConfig, cache: Path, tiny_cache: Path, tmp_path: Path
+    config: TrainConfig, cache: Path, tmp_path: Path
 ) -> None:
-    shutil.copytree(cache, tmp_path / "copy")
-    [run] = gaam_decoder.train(
-        replace(config, cache=tmp_path / "copy", shuffle_labels=True)
-    )
+    copied_cache = tmp_path / "copy"
+    shutil.copytree(cache, copied_cache)
+    run = train(replace(config, cache=copied_cache, shuffle_labels=True))
+    expected = gaam_decoder.load(run.path, cache=cache).plan
+    shutil.rmtree(copied_cache)
+    with pytest.warns(GaamWarning, match=rf"{run.path.name}.* shuffled"):
+        predictor = load(run)
+    assert predictor.plan == expected
+    assert predictor.predict(TEXTS)
+
+
+def test_a_cache_of_others_and_places_without_cache_or_run_are_refused(
+    run: RunResult, tiny_cache: Path, tmp_path: Path
+) -> None:
     other = gaam_cache.open_cache(tiny_cache).fingerprint[:12]
     with pytest.raises(CacheError, match=other):
         gaam_decoder.load(run.path, cache=tiny_cache)
@@ -131,75 +189,92 @@ def test_a_run_alone_knows_how_its_rows_were_encoded(
         gaam_decoder.load(run.path, cache=tmp_path / "nowhere")
     with pytest.raises(NotFoundError, match=f"'{tmp_path}'"):
         gaam_decoder.load(tmp_path)
-    whole = gaam_decoder.load(run.path, cache=cache)
-    shutil.rmtree(tmp_path / "copy")
-    with pytest.warns(GaamWarning, match=rf"{run.path.name}.* shuffled"):
-        predictor = gaam_decoder.load(run.path, device="cpu")
-    assert predictor.plan == whole.plan
-    assert predictor.predict(["goal bank", "robot"])
+
+
+def test_an_encoder_that_was_moved_is_taken(
+    run: RunResult, cache: Path, tmp_path: Path
+) -> None:
+    expected_NC = load(run).predict_proba(TEXTS)
+    shutil.copytree(cache.parent / "encoder", tmp_path / "moved")
+    predictor = load(run, encoder=str(tmp_path / "moved"))
+    np.testing.assert_array_equal(predictor.predict_proba(TEXTS), expected_NC)
 
 
 def test_another_encoder_is_refused_when_it_is_needed(
-    config: TrainConfig, cache: Path, encoders: dict[str, Path], tmp_path: Path
+    run: RunResult, cache: Path, encoders: dict[str, Path]
 ) -> None:
-    [run] = gaam_decoder.train(config)
-    texts = ["goal bank", "robot"]
-    whole = gaam_decoder.load(run.path, device="cpu").predict_proba(texts)
-    shutil.copytree(cache.parent / "encoder", tmp_path / "moved")
-    moved = gaam_decoder.load(run.path, encoder=str(tmp_path / "moved"), device="cpu")
-    np.testing.assert_array_equal(moved.predict_proba(texts), whole)
-    other = gaam_decoder.load(run.path, encoder=str(encoders["llama"]), device="cpu")
-    assert len(other.predict_states(gaam_cache.open_cache(cache)["test"].embeddings))
+    predictor = load(run, encoder=str(encoders["llama"]))
+    states = gaam_cache.open_cache(cache)["test"].embeddings
+    assert len(predictor.predict_states(states)) == len(states)
     with pytest.raises(ConfigError, match=rf"{encoders['llama']}(.|\n)*config.json"):
-        other.predict(texts)
+        predictor.predict(TEXTS)
+
+
+def test_texts_are_a_list_of_texts_that_are_not_empty(run: RunResult) -> None:
+    predictor = load(run)
     with pytest.raises(ConfigError):
-        moved.predict("goal")
+        predictor.predict("goal")
     with pytest.raises(DataError, match=r"mine\.csv, row 3"):
-        moved.predictions(["goal", "bank", " "], origin="mine.csv")
-    assert moved.predict([]) == []
+        predictor.predictions(["goal", "bank", " "], origin="mine.csv")
+    assert predictor.predict([]) == []
+
+
+class Place(NamedTuple):
+    """The folder that ``--encoder`` names, the exit code, and a part of the message."""
+
+    folder: str | None
+    code: int
+    message: str
 
 
 PLACES = {
-    "moved": ("moved", 0, ""),
-    "not named": (None, 2, "name its folder with --encoder"),
-    "another": ("another", 2, "'{place}' is another encoder; nothing was encoded"),
-    "nowhere": ("nowhere", 2, "nowhere"),
+    "moved": Place("moved", 0, ""),
+    "not named": Place(None, 2, "name its folder with --encoder"),
+    "another": Place(
+        "another", 2, "'{folder}' is another encoder; nothing was encoded"
+    ),
+    "nowhere": Place("nowhere", 2, "nowhere"),
 }
-"""What ``--encoder`` names, the exit code, and what is said."""
+
+
+PREDICT = (*TEXTS, "--json", "--quiet", "--device", "cpu")
+
+
+@pytest.fixture
+def printed_at_home(run: RunResult, gaam: Gaam) -> str:
+    """What predict prints while the encoder lies where it was."""
+    outcome = gaam("predict", run.path, *PREDICT)
+    assert outcome.code == 0
+    return outcome.out
+
+
+@pytest.fixture
+def moved_encoder(cache: Path, tmp_path: Path, printed_at_home: str) -> Iterator[Path]:
+    """The encoder of the cache, while it lies elsewhere."""
+    encoder = cache.parent / "encoder"
+    moved = tmp_path / "moved"
+    encoder.rename(moved)
+    yield moved
+    moved.rename(encoder)
 
 
 @pytest.mark.parametrize("case", PLACES)
 def test_predict_takes_the_encoder_from_where_it_lies_now(
     case: str,
-    config: TrainConfig,
-    cache: Path,
-    gaam: Callable[..., Outcome],
-    tmp_path: Path,
+    run: RunResult,
+    printed_at_home: str,
+    moved_encoder: Path,
+    gaam: Gaam,
 ) -> None:
-    [run] = gaam_decoder.train(config)
-    words = (
-        "predict",
-        run.path,
-        "goal bank",
-        "robot",
-        "--json",
-        "--quiet",
-        "--device",
-        "cpu",
-    )
-    before = gaam(*words)
-    assert before.code == 0
-    named, code, message = PLACES[case]
-    home, place = cache.parent / "encoder", tmp_path / str(named)
-    build_encoder(tmp_path / "another", "bert", num_layers=4, seed=1)
-    home.rename(tmp_path / "moved")
-    try:
-        found = gaam(*words, *(("--encoder", place) if named else ()))
-    finally:
-        (tmp_path / "moved").rename(home)
-    assert found.code == code, found.err
-    assert message.format(place=place) in found.err
-    assert found.out == ("" if code else before.out)
+    place = PLACES[case]
+    folder = moved_encoder.with_name(str(place.folder))
+    if case == "another":
+        build_encoder(folder, "bert", num_layers=4, seed=1)
+    options: tuple[object, ...] = ("--encoder", folder) if place.folder else ()
+    outcome = gaam("predict", run.path, *PREDICT, *options)
+    assert outcome.code == place.code, outcome.err
+    assert place.message.format(folder=folder) in outcome.err
+    assert outcome.out == ("" if place.code else printed_at_home)
 
 
 def test_an_encoder_has_no_part_in_what_a_cache_holds(tmp_path: Path) -> None:
@@ -207,40 +282,59 @@ def test_an_encoder_has_no_part_in_what_a_cache_holds(tmp_path: Path) -> None:
         PredictConfig(run=tmp_path, cache=tmp_path, encoder="somewhere")
 
 
-def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None:
-    x_NLD = np.random.default_rng(0).normal(size=(40, 3, 8)).astype(np.float32)
-    splits = {"train": (x_NLD, [0, 1] * 20), "test": (x_NLD[:9], ([0, 1] * 5)[:9])}
-    gaam_cache.write(tmp_path / "cache", splits)
-    config = TrainConfig(
-        lr=3e-4, cache=tmp_path / "cache", runs=tmp_path / "runs", epochs=1, probe=False
+def random_states() -> NDArray[np.float32]:
+    return np.random.default_rng(0).normal(size=(40, 3, 8)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def imported_run(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """A run on states that were made elsewhere."""
+    root = tmp_path_factory.mktemp("imported")
+    states = random_states()
+    labels = [0, 1] * 20
+    splits = {"train": (states, labels), "test": (states[:9], labels[:9])}
+    gaam_cache.write(root / "cache", splits)
+    return train(
+        TrainConfig(
+            lr=3e-4, cache=root / "cache", runs=root / "runs", epochs=1, probe=False
+        )
     )
-    run = gaam_decoder.train(config)[0].path
-    predictor = gaam_decoder.load(run, device="cpu")
+
+
+def test_imported_states_are_predicted_from_states_alone(
+    imported_run: RunResult,
+) -> None:
+    predictor = load(imported_run)
     assert predictor.plan is None
-    assert len(predictor.predict_states(x_NLD)) == 40
+    assert len(predictor.predict_states(random_states())) == 40
     with pytest.raises(ConfigError, match="predict_states"):
         predictor.predict(["a text"])
-    # of the run's own cache nothing is in doubt, whatever the run was made of
-    gaam_decoder.export_run(run, tmp_path / "decoder")
-    gaam_cache.write(tmp_path / "other", {"test": (x_NLD, [0, 1] * 20)})
-    for folder in (run, tmp_path / "decoder"):
+
+
+def test_of_imported_states_another_cache_is_in_doubt_and_the_own_is_not(
+    imported_run: RunResult, tmp_path: Path
+) -> None:
+    own_cache = imported_run.path.parent.with_name("cache")
+    other_cache = tmp_path / "other"
+    gaam_cache.write(other_cache, {"test": (random_states(), [0, 1] * 20)})
+    decoder = tmp_path / "decoder"
+    gaam_decoder.export_run(imported_run.path, decoder)
+    for folder in (imported_run.path, decoder):
+        own_config = PredictConfig(run=folder, cache=own_cache)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            gaam_decoder.predict(
-                PredictConfig(run=folder, cache=tmp_path / "cache"), write=bool
-            )
+            gaam_decoder.predict(own_config, write=bool)
+        other_config = PredictConfig(run=folder, cache=other_cache)
         with pytest.warns(GaamWarning, match="imported"):
-            gaam_decoder.predict(
-                PredictConfig(run=folder, cache=tmp_path / "other"), write=bool
-            )
+            gaam_decoder.predict(other_config, write=bool)
 
 
-def test_of_a_folder_of_runs_what_its_report_recommends_is_taken(
+def test_of_a_folder_of_runs_the_one_that_its_report_recommends_is_taken(
     config: TrainConfig,
 ) -> None:
-    [run] = gaam_decoder.train(replace(config, probe=False))
+    run = train(config)
     with pytest.warns(GaamWarning, match=f"gaam:heads=1.*{re.escape(str(run.path))}"):
         assert gaam_decoder.load(config.runs).seeds == run.finished
-    gaam_decoder.train(replace(config, attn=("laplace",), probe=False))
+    train(replace(config, attn=("laplace",)))
     with pytest.raises(ConfigError, match=r"gaam_.*, laplace_"):
         gaam_decoder.load(config.runs)

@@ -1,11 +1,11 @@
-"""Files in and out: all that stands in a row is there afterwards, in every pair of formats."""
+"""Files in and out: all that stands in a row is there afterwards, in every format."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,10 +23,17 @@ from gaam_decoder.use.predictor import Predictions
 from tests.hostile_strings import HOSTILE
 
 CLASSES = ('a, "quoted"', "two\nlines", "naïve 東京", "=1+1", "\u202ertl")
+ADDED = ["predicted", "probability", "agreement"]
+VALUES = [
+    *("007", "1e5", "1.10", "", " ", "NULL", 'a "quote"', "a,b;c\td|e"),
+    *("two\r\nlines", "'"),
+    *HOSTILE.values(),
+]
+Row = dict[str, Any]
 
 
 class StandIn:
-    """What ``gaam_decoder.load`` gives, as far as files need it."""
+    """Predicts by the bytes of a text: no encoder, no decoder, nothing to wait for."""
 
     def __init__(self) -> None:
         self.class_names = CLASSES
@@ -36,54 +43,54 @@ class StandIn:
         self.temperatures: tuple[float, ...] = ()
         self.pooling = "mean"
         self.plan = SimpleNamespace(kind="text", dataset=SimpleNamespace(settings={}))
-        self.asked: list[str] = []
+        self.predicted_texts: list[str] = []
 
     def stream(
-        self, chunks: Iterable[LocatedRows], **about: Any
+        self, chunks: Iterable[LocatedRows], **options: Any
     ) -> Iterator[Predictions]:
         for chunk in chunks:
             yield self.predictions(chunk.rows)
 
-    def predictions(self, rows: Sequence[str], **about: Any) -> Predictions:
-        self.asked += rows
-        number = len(self.class_names)
-        seen_N = np.array([sum(row.encode()) for row in rows], np.float32).reshape(
-            -1, 1
-        )
-        logits_SNC = np.stack(
-            [np.sin(seen_N + seed + np.arange(number)) for seed in self.seeds]
-        )
-        logits_SNC = logits_SNC.astype(np.float32)
+    def predictions(self, rows: Sequence[str], **options: Any) -> Predictions:
+        self.predicted_texts += rows
+        text_N1 = np.array([[sum(row.encode())] for row in rows], np.float32)
+        class_C = np.arange(len(self.class_names))
+        logits = [np.sin(text_N1 + seed + class_C) for seed in self.seeds]
         return Predictions.from_logits(
-            logits_SNC, self.class_names, temperatures=self.temperatures
+            np.stack(logits).astype(np.float32),
+            self.class_names,
+            temperatures=self.temperatures,
         )
-
-
-ADDED = ["predicted", "probability", "agreement"]
-VALUES = ["007", "1e5", "1.10", "", " ", "NULL", 'a "quote"', "a,b;c\td|e", "two\r\nlines", "'",
-          *HOSTILE.values()]  # fmt: skip
-
-
-def can_be_written(text: str) -> bool:
-    return not any("\ud800" <= c <= "\udfff" or c == "\0" for c in text)
-
-
-STRINGS = [text for text in VALUES if can_be_written(text)]
-Stand = Callable[..., tuple[StandIn, Path]]
 
 
 @pytest.fixture
-def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stand:
-    """A run that predicts by the length of a text: no encoder, no decoder, nothing to wait for."""
+def predictor(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    """What every run is loaded as."""
     predictor = StandIn()
+
+    def load(run: Path, **options: Any) -> StandIn:
+        return predictor
+
     monkeypatch.setattr("gaam_decoder.use.predict.CHUNK_ROWS", 7)
-    monkeypatch.setattr("gaam_decoder.use.predict.load", lambda run, **about: predictor)
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "run.json").write_text("{}")
-    return lambda: (predictor, tmp_path / "run")
+    monkeypatch.setattr("gaam_decoder.use.predict.load", load)
+    return predictor
 
 
-def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+@pytest.fixture
+def run(predictor: StandIn, tmp_path: Path) -> Path:
+    """A folder that looks like a run."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "run.json").write_text("{}")
+    return folder
+
+
+def can_be_written(text: str) -> bool:
+    is_surrogate = any("\ud800" <= character <= "\udfff" for character in text)
+    return not is_surrogate and "\0" not in text
+
+
+def write(path: Path, rows: Sequence[Row]) -> Path:
     """A file in the format that its end says."""
     if path.suffix == ".csv":
         with path.open("w", encoding="utf-8", newline="") as file:
@@ -97,72 +104,114 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     return path
 
 
-def read(content: bytes, suffix: str) -> list[dict[str, Any]]:
+def read(path: Path) -> list[Row]:
     """By another reader than ours."""
-    if suffix == ".parquet":
-        table: list[dict[str, Any]] = pyarrow.parquet.read_table(
-            io.BytesIO(content)
-        ).to_pylist()
-        return table
-    text = content.decode()
-    if suffix == ".csv":
+    if path.suffix == ".parquet":
+        return list(pyarrow.parquet.read_table(path).to_pylist())
+    text = path.read_bytes().decode()
+    if path.suffix == ".csv":
         return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
     return [json.loads(line) for line in text.split("\n")[:-1]]
 
 
 @pytest.mark.parametrize(
-    ("of", "to"), [(".csv", ".csv"), (".jsonl", ".parquet"), (".parquet", ".jsonl")]
+    ("suffix", "suffix_out"),
+    [(".csv", ".csv"), (".jsonl", ".parquet"), (".parquet", ".jsonl")],
 )
 def test_every_value_is_there_afterwards(
-    of: str, to: str, stand: Stand, tmp_path: Path
+    suffix: str, suffix_out: str, predictor: StandIn, run: Path, tmp_path: Path
 ) -> None:
-    predictor, run = stand()
+    values = [text for text in VALUES if can_be_written(text)]
     rows = [
-        {"id": value, "text": f"text {i}", 'é, "b"': "x"}
-        for i, value in enumerate(STRINGS)
+        {"id": value, "text": f"text {number}", 'é, "b"': "x"}
+        for number, value in enumerate(values)
     ]
-    source, out = write(tmp_path / f"in{of}", rows), tmp_path / "new" / f"out{to}"
-    written = predict(PredictConfig(run=run, file=source, out=out, top=3))
-    found = read(out.read_bytes(), to)
-    assert written.to_dict()["rows"] == len(rows) == len(found)
-    names = [*ADDED, "predicted_2", "probability_2", "predicted_3", "probability_3"]
-    assert list(found[0]) == [*rows[0], *names]
-    expected = predictor.predictions([row["text"] for row in rows])
-    said = expected.rows(3)
-    for i, (row, given) in enumerate(zip(found, rows, strict=True)):
-        assert {name: row[name] for name in given} == given
-        for end in ("", "_2", "_3"):
-            assert row[f"predicted{end}"] == said[i][f"predicted{end}"]
-            assert float(row[f"probability{end}"]) == said[i][f"probability{end}"]
-        assert float(row["agreement"]) == expected.agreement_N[i]
+    file = write(tmp_path / f"in{suffix}", rows)
+    out = tmp_path / "new" / f"out{suffix_out}"
+    summary = predict(PredictConfig(run=run, file=file, out=out, top=3))
     assert [path.name for path in out.parent.iterdir()] == [out.name]
-    with pytest.raises(ConfigError, match=rf"{out.name}(.|\n)*--out"):
-        predict(PredictConfig(run=run, file=source, out=out))
+    assert summary.to_dict()["rows"] == len(rows)
+    check_predictions(read(out), rows, predictor)
 
 
-def test_types_stay_what_they_are(stand: Stand, tmp_path: Path) -> None:
-    _, run = stand()
-    rows = [{"text": "a", "n": None, "x": [1, {"b": 2.5}]}, {"text": "b", "more": True}]
-    rows += [{"text": "c", "half": "\ud800"}, {"text": "d", "id": 10**19}]
-    source = write(tmp_path / "in.jsonl", rows)
-    predict(PredictConfig(run=run, file=source, out=tmp_path / "out.jsonl"))
-    found = read((tmp_path / "out.jsonl").read_bytes(), ".jsonl")
-    assert [{k: v for k, v in row.items() if k not in ADDED} for row in found] == rows
+def check_predictions(
+    predicted_rows: list[Row], rows: list[Row], predictor: StandIn
+) -> None:
+    """Check that rows have all their values, and three predictions each."""
+    further = ("predicted_2", "probability_2", "predicted_3", "probability_3")
+    assert list(predicted_rows[0]) == [*rows[0], *ADDED, *further]
+    predictions = predictor.predictions([row["text"] for row in rows])
+    expected_rows = predictions.rows(3)
+    for number, (predicted, row) in enumerate(zip(predicted_rows, rows, strict=True)):
+        assert {name: predicted[name] for name in row} == row
+        expected = expected_rows[number]
+        for end in ("", "_2", "_3"):
+            label = f"predicted{end}"
+            assert predicted[label] == expected[label]
+            probability = f"probability{end}"
+            assert float(predicted[probability]) == expected[probability]
+        assert float(predicted["agreement"]) == predictions.agreement_N[number]
+
+
+def test_a_file_that_is_there_is_not_replaced(run: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "in.csv", [{"text": "a"}])
+    out = tmp_path / "out.csv"
+    out.write_text("mine")
+    with pytest.raises(ConfigError, match=r"out.csv(.|\n)*--out"):
+        predict(PredictConfig(run=run, file=file, out=out))
+    assert out.read_text() == "mine"
+
+
+MIXED_ROWS: list[Row] = [
+    {"text": "a", "n": None, "x": [1, {"b": 2.5}]},
+    {"text": "b", "more": True},
+    {"text": "c", "half": "\ud800"},
+    {"text": "d", "id": 10**19},
+]
+
+
+def test_values_of_json_stay_what_they_are(run: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "in.jsonl", MIXED_ROWS)
+    out = tmp_path / "out.jsonl"
+    predict(PredictConfig(run=run, file=file, out=out))
+    rows = [
+        {name: value for name, value in row.items() if name not in ADDED}
+        for row in read(out)
+    ]
+    assert rows == MIXED_ROWS
+
+
+def test_types_of_parquet_stay_what_they_are(run: Path, tmp_path: Path) -> None:
     columns = {
         "text": pyarrow.array(["a", "b"]),
         "when": pyarrow.array([0, None], pyarrow.timestamp("us")),
         "list": pyarrow.array([[1.5], None], pyarrow.list_(pyarrow.float32())),
     }
-    table, out = pyarrow.table(columns), tmp_path / "new.parquet"
-    pyarrow.parquet.write_table(table, tmp_path / "in.parquet")
-    predict(PredictConfig(run=run, file=tmp_path / "in.parquet", out=out))
+    table = pyarrow.table(columns)
+    file = tmp_path / "in.parquet"
+    pyarrow.parquet.write_table(table, file)
+    out = tmp_path / "out.parquet"
+    predict(PredictConfig(run=run, file=file, out=out))
     assert pyarrow.parquet.read_table(out).select(list(columns)) == table
-    for given in (rows[:2], rows[2:3], rows[3:]):
-        source = write(tmp_path / "in.jsonl", given)
-        for to in ("csv", "parquet"):  # one column for each, of one type that is there
-            with pytest.raises(GaamError):
-                predict(PredictConfig(run=run, file=source, out=tmp_path / f"out.{to}"))
-            assert not (tmp_path / f"out.{to}").exists()
+
+
+@pytest.mark.parametrize("suffix_out", [".csv", ".parquet"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(MIXED_ROWS[:2], id="other columns in each row"),
+        pytest.param(MIXED_ROWS[2:3], id="no text of UTF-8"),
+        pytest.param(MIXED_ROWS[3:], id="a number of more than 64 bits"),
+    ],
+)
+def test_values_that_a_table_cannot_hold_are_refused(
+    rows: list[Row], suffix_out: str, run: Path, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "in.jsonl", rows)
+    out = tmp_path / f"out{suffix_out}"
+    with pytest.raises(GaamError):
+        predict(PredictConfig(run=run, file=file, out=out))
+    assert not out.exists()
 
 
 BAD_FILES = {
@@ -178,23 +227,23 @@ BAD_FILES = {
 }
 
 
+@pytest.mark.parametrize("name", BAD_FILES)
 def test_a_file_that_cannot_be_used_is_refused_before_anything_is_predicted(
-    stand: Stand, tmp_path: Path
+    name: str, predictor: StandIn, run: Path, tmp_path: Path
 ) -> None:
-    predictor, run = stand()
+    file = tmp_path / name
+    file.write_bytes(BAD_FILES[name])
     out = tmp_path / "out.jsonl"
-    for name, content in BAD_FILES.items():
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(GaamError, match=name):
-            predict(PredictConfig(run=run, file=tmp_path / name, out=out))
-    assert not predictor.asked
+    with pytest.raises(GaamError, match=name):
+        predict(PredictConfig(run=run, file=file, out=out))
+    assert predictor.predicted_texts == []
     assert not out.exists()
 
 
-def test_a_text_a_line(stand: Stand, tmp_path: Path) -> None:
-    path, out = tmp_path / "new.txt", tmp_path / "out.csv"
-    path.write_text("one, two\nthree\n")
-    stand()[0].plan.dataset.settings["text_columns"] = ["title", "body"]
-    predict(PredictConfig(run=tmp_path, file=path, out=out))
-    with out.open(newline="") as file:
-        assert [row["text"] for row in csv.DictReader(file)] == ["one, two", "three"]
+def test_a_line_of_a_text_file_is_a_text(predictor: StandIn, tmp_path: Path) -> None:
+    predictor.plan.dataset.settings["text_columns"] = ["title", "body"]
+    file = tmp_path / "new.txt"
+    file.write_text("one, two\nthree\n")
+    out = tmp_path / "out.csv"
+    predict(PredictConfig(run=tmp_path, file=file, out=out))
+    assert [row["text"] for row in read(out)] == ["one, two", "three"]
