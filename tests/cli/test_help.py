@@ -11,7 +11,6 @@ import typer
 
 import cli
 from gaam_cache.common import settings
-from gaam_decoder.reports import columns
 from tests.conftest import Outcome, built_commands
 
 Gaam = Callable[..., Outcome]
@@ -128,12 +127,6 @@ def test_a_parameter_has_the_type_of_its_field(section: str) -> None:
             continue
         expected = OPTION_TYPES.get(setting.type, str)
         assert hints[setting.name] in (expected, expected | None), setting.name
-
-
-def test_the_help_of_a_report_names_its_columns_in_their_order() -> None:
-    """The help repeats their names, because importing the columns takes too long."""
-    names = [name.partition(" (")[0] for name in cli.COLUMNS.split(", ")]
-    assert columns.choose(names, "accuracy") == columns.COLUMNS
 
 
 COMPLETIONS: dict[str, set[str]] = {
