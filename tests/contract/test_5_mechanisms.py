@@ -58,7 +58,11 @@ SPECS = [*OPTIONS]
 for mechanism, other_options in OPTIONS.items():
     SPECS += [f"{mechanism}:{other_option}" for other_option in other_options]
 HEADS = ["conv", "lbfgs", "linear", "mlp"]
+FITTED_HEADS = ["class-means", "knn", "nadaraya-watson", "ridge"]
+"""Heads without steps; tests/decoder/heads compares them with scikit-learn."""
 LOSSES = ["cross-entropy", "focal"]
+OTHER_LOSSES = ["binary-cross-entropy", "huber", "mse"]
+"""Losses of numbers and label sets; tests/decoder/losses compares them with torch."""
 OTHER_VALUES = {False: "true", "mean": "median", "peak": "density"}
 """A default of an option -> another value."""
 
@@ -73,8 +77,8 @@ def test_all_that_is_listed_is_tested_here() -> None:
             if default in OTHER_VALUES
         )
     assert options == OPTIONS
-    assert [entry["name"] for entry in listed["head"]] == HEADS
-    assert [entry["name"] for entry in listed["loss"]] == LOSSES
+    assert [entry["name"] for entry in listed["head"]] == sorted(HEADS + FITTED_HEADS)
+    assert [entry["name"] for entry in listed["loss"]] == sorted(LOSSES + OTHER_LOSSES)
 
 
 close = partial(torch.testing.assert_close, rtol=0)

@@ -98,15 +98,18 @@ def scores(logits: Floats, label: NDArray[Any], ends: list[int]) -> dict[str, fl
     p = special.softmax(logits, 1)
     predicted = logits.argmax(1)
     one_hot = np.eye(C)[label]
-    areas = [
-        len(y) * metrics.roc_auc_score(y, fold_p)
-        for y, fold_p in zip(np.split(one_hot, ends), np.split(p, ends), strict=True)
-    ]
+    areas = []
+    precisions = []
+    for y, fold_p in zip(np.split(one_hot, ends), np.split(p, ends), strict=True):
+        areas.append(len(y) * metrics.roc_auc_score(y, fold_p))
+        precisions.append(len(y) * metrics.average_precision_score(y, fold_p))
     return {
         "accuracy": (predicted == label).mean(),
         "macro-f1": metrics.f1_score(label, predicted, average="macro"),
         "balanced-accuracy": metrics.balanced_accuracy_score(label, predicted),
         "auroc": sum(areas) / len(label),
+        "average-precision": sum(precisions) / len(label),
+        "mcc": metrics.matthews_corrcoef(label, predicted),
         "log-loss": metrics.log_loss(label, p),
         "brier": ((p - one_hot) ** 2).sum(1).mean(),
         "ece": calibration_error(p.max(1), predicted == label),

@@ -16,7 +16,6 @@ import gaam_cache
 import gaam_cache.inspect
 from gaam_cache.hub.push import card
 from gaam_cache.store.files import sealed_text
-from gaam_decoder import TrainConfig, train
 from tests.cache.targets.tables import write_table
 
 ROWS = {"train": 24, "test": 12}
@@ -175,13 +174,3 @@ def test_a_target_that_the_fingerprint_does_not_cover_is_refused(
     (tmp_path / "cache.json").write_text(sealed_text(content))
     with pytest.raises(gaam_cache.GaamError, match="not what the fingerprint covers"):
         gaam_cache.open_cache(tmp_path)
-
-
-def test_training_refuses_what_it_cannot_learn(
-    task: str, root: Path, tmp_path: Path
-) -> None:
-    if task == "classification":
-        pytest.skip("decoders learn classes")
-    config = TrainConfig(cache=root, runs=tmp_path, attn=("none",), lr=1e-3, seeds=1)
-    with pytest.raises(gaam_cache.GaamError, match=f"for {task} yet"):
-        train(config)

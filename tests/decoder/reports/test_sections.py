@@ -168,7 +168,7 @@ def test_every_format_shows_every_section_and_a_terminal_names_them(
     page = words_of("html", [rich_table]).lower()
     offered = words_of("terminal", [rich_table]).rpartition("--section NAME: ")[2]
     for name, section in table_sections.items():
-        alone = Report((rich_table,)).text("terminal", name)
+        alone = Report((rich_table,)).text("terminal", section=name)
         captions = [sheet.caption for sheet in section.parts[0]]
         for part in (section.heading, section.lead, *section.lines, *captions):
             assert part in alone
@@ -203,7 +203,7 @@ def test_every_format_writes_one_section_alone(
     table_sections = sections_by_name(rich_table)
     headings = {section.heading for section in table_sections.values()}
     for name, section in table_sections.items():
-        text = report.text(report_format, name)
+        text = report.text(report_format, section=name)
         # JSON is read: in its text quotes and others are escaped
         if report_format == "json":
             text = str(json.loads(text))
@@ -225,9 +225,9 @@ def test_a_section_that_there_is_not_and_columns_of_a_section_are_refused(
 ) -> None:
     report = Report((rich_table,))
     with pytest.raises(ConfigError, match=r"'pears'(.|\n)*curves(.|\n)*'pairs'"):
-        report.text(report_format, "pears")
+        report.text(report_format, section="pears")
     with pytest.raises(ConfigError, match="one of the two"):
-        report.text(report_format, "pairs", "decoder")
+        report.text(report_format, section="pairs", columns="decoder")
 
 
 def runs_by_layer(
