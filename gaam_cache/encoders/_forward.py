@@ -178,7 +178,11 @@ class Forward(ABC):
         return None
 
     def __call__(self, items: Sequence[Any]) -> dict[str, Tensor]:
-        """Pooled states of a batch: (B, L, D) float32 for every pooling."""
+        """Run the model on a batch; return its states, (B, L, D) float32 by pooling.
+
+        States are pooled in hooks on the layers in ``stack``. Without a stack they
+        are pooled from the hidden states that the model returns.
+        """
         batch = self.batch(items)
         # Nothing has shown that so long a batch gives rows their right states.
         if self._is_longer_than_probed(batch):
@@ -188,7 +192,7 @@ class Forward(ABC):
         needs_no_mask = self.mask == "where padded" and not batch.padded
         if self.mask == "never" or needs_no_mask:
             batch = batch._replace(mask=None)
-        # Reading may have changed the last copy.
+        # Some models change while they run: each batch then gets a fresh copy.
         if self.renews:
             self.model = self._copy_loaded()
         if self.stack is None:

@@ -60,7 +60,9 @@ class ShardedArray:
         key: str,
         kept_positions: NDArray[np.int64] | None = None,
     ) -> None:
-        """Use ``Split.pooled`` or ``keeping``.
+        """Find the type and the shape from the receipts; no state is read yet.
+
+        Callers use ``Split.pooled``, and the method ``keeping`` of its result, instead.
 
         Args:
             split: the split of the rows.

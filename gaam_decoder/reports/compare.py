@@ -481,9 +481,11 @@ def _axis_value(entry: Entry, axis: str) -> str:
 
 
 def _group_by_settings(entries: Sequence[Entry], axis: str) -> EntriesBySettings:
-    """Group entries that agree in all but tuned settings, if two differ along the axis.
+    """Group entries that agree in all settings but the axis and the tuned ones.
 
-    A fit, a check with shuffled labels and an entry without the score are in no group.
+    A group without two values of the axis is left out. So are probes, entries with
+    shuffled labels and entries without the score, and, where the axis is a setting that
+    tuning chose, the tuned entries: their values were chosen, not compared.
     """
     sets: EntriesBySettings = {}
     for entry in entries:

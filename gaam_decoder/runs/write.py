@@ -144,7 +144,11 @@ def _tensor_files(
 def _test_tensors(
     results: Sequence[SeedResult], test: TestedRows
 ) -> dict[str, NDArray[Any]]:
-    """The content of the test file."""
+    """The content of the test file.
+
+    A relation numbers the rows: rows with the same number belong together, as those of
+    a speaker do.
+    """
     tensors = {
         "logits": _stack(result.test_logits for result in results),
         "labels": test.labels.cpu().numpy(),

@@ -67,6 +67,10 @@ SHAPE_FIELDS = (
 )
 """Fields of a plan that decide the states of a row, beside its identity."""
 
+PROBABILITY = "probability_"
+"""Before a label: the name of the column of its probability."""
+SHOWN_LABELS = 3  # labels of a text that are shown, even if they are not predicted
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PredictConfig:
@@ -210,22 +214,48 @@ class Predicted:
         lines = []
         for row in self.records:
             lines.append(brief(row["text"], 60))
-            if "probability" not in row:
-                # numbers and label sets have columns of their own
-                results = [f"{name} {row[name]}" for name in row if name != "text"]
-                lines += [f"  {brief(result, 80)}" for result in results]
-                continue
-            for name in row:
-                if "predicted" not in name:
-                    continue
-                # '' for the first class, '_2' for the second
-                rank = name.removeprefix("predicted")
-                predicted = brief(row[f"predicted{rank}"], 60)
-                line = f"  {row[f'probability{rank}']:7.2%}  {predicted}"
-                if not rank and self.seeds > 1:
-                    line += f"  ({row['agreement']:.0%} of {self.seeds} seeds)"
-                lines.append(line)
+            if "probability" in row:
+                lines += _classes_in_words(row, self.seeds)
+            elif "predicted" in row:
+                lines += _labels_in_words(row)
+            else:
+                numbers = [name for name in row if name != "text"]
+                lines += [f"  {brief(name, 60)}  {row[name]:.4g}" for name in numbers]
         return "\n".join(lines)
+
+
+def _classes_in_words(row: Mapping[str, Any], num_seeds: int) -> list[str]:
+    """A line for each of the likeliest classes of a text, with its probability."""
+    lines = []
+    for name in row:
+        if "predicted" not in name:
+            continue
+        # '' for the first class, '_2' for the second
+        rank = name.removeprefix("predicted")
+        predicted = brief(row[f"predicted{rank}"], 60)
+        line = f"  {row[f'probability{rank}']:7.2%}  {predicted}"
+        if not rank and num_seeds > 1:
+            line += f"  ({row['agreement']:.0%} of {num_seeds} seeds)"
+        lines.append(line)
+    return lines
+
+
+def _labels_in_words(row: Mapping[str, Any]) -> list[str]:
+    """A line for each predicted label of a text, and for the likeliest other ones."""
+    probability_by_label = {
+        name.removeprefix(PROBABILITY): value
+        for name, value in row.items()
+        if name.startswith(PROBABILITY)
+    }
+    lines = []
+    labels = sorted(probability_by_label, key=lambda name: -probability_by_label[name])
+    for index, label in enumerate(labels):
+        is_predicted = probability_by_label[label] > 0.5
+        if not is_predicted and index >= SHOWN_LABELS:
+            break
+        mark = "" if is_predicted else "  (not predicted)"
+        lines.append(f"  {probability_by_label[label]:7.2%}  {brief(label, 60)}{mark}")
+    return lines
 
 
 class Rows(NamedTuple):

@@ -120,7 +120,7 @@ class Media(Rows):
         Args:
             content: all bytes of the file.
             config: the extraction.
-            file: where the file is; the inputs are made of its fields.
+            file: where the file is; each input is a copy of it with decoded content.
 
         Raises:
             DataError: it is empty, damaged, or of another kind.

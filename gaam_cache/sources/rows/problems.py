@@ -14,7 +14,7 @@ from gaam_cache.sources.rows.labels import LabelReader
 from gaam_cache.targets.base import NoLabelError
 from gaam_cache.targets.classes import refuse_quantities
 
-NUM_ROWS_NAMED = 3  # unusable rows, or values in place of labels, that an error names
+NUM_EXAMPLES = 3  # unusable rows, or values in place of labels, that an error names
 
 
 class _UnusableRow(NamedTuple):
@@ -66,7 +66,7 @@ class RowProblems:
             )
         if isinstance(error, NoLabelError):
             self._num_rows_by_bad_label[error.details["found"]] += 1
-        if len(self._first_unusable_rows) < NUM_ROWS_NAMED:
+        if len(self._first_unusable_rows) < NUM_EXAMPLES:
             self._first_unusable_rows.append(_UnusableRow(location, error))
 
     def refuse_unusable_rows(
@@ -111,8 +111,8 @@ class RowProblems:
                 f"{row.location}: {row.error.reason}"
                 for row in self._first_unusable_rows
             ]
-            if self._num_unusable_rows > NUM_ROWS_NAMED:
-                lines.append(f"and {self._num_unusable_rows - NUM_ROWS_NAMED:,} more")
+            if self._num_unusable_rows > NUM_EXAMPLES:
+                lines.append(f"and {self._num_unusable_rows - NUM_EXAMPLES:,} more")
             error.message = (
                 f"{self._num_unusable_rows:,} of {num_rows:,} rows cannot be used: "
                 f"{error.message}"
@@ -121,7 +121,9 @@ class RowProblems:
         return error
 
     def _no_labels_error(self, first_location: str, num_rows: int) -> DataError:
-        """The error for a split in which no row has a label.
+        """The error for a split in which no row has a usable label.
+
+        It names the values that stand in place of labels, the most frequent first.
 
         Args:
             first_location: the location of its first row.
@@ -130,7 +132,7 @@ class RowProblems:
         bad_labels = [
             f"{bad_label} in {count:,} rows"
             for bad_label, count in self._num_rows_by_bad_label.most_common(
-                NUM_ROWS_NAMED
+                NUM_EXAMPLES
             )
         ]
         return DataError(

@@ -24,7 +24,11 @@ class Published(Writer):
     position = 24
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing without a published result for an entry on all layers and rows."""
+        """Accuracies that a paper published for these mechanisms on this data set.
+
+        Only entries that read all layers and learned from all training rows have such a
+        result; without any there is no section.
+        """
         if not table.task.has_classes:
             return
         content = json.loads(FILE.read_text("utf-8"))

@@ -129,7 +129,8 @@ class State(NamedTuple):
         for name, value in self.buffers.items():
             tensors[f"buffers.{name}"] = value
 
-        # the other counts start anew in every epoch
+        # of a scaled loss: the scale, the steps since the last overflow and all steps;
+        # the counts of skipped steps and lost rows start anew in every epoch
         if self.scaling is not None:
             tensors["scaling.scale_S"] = self.scaling.scale_S
             tensors["scaling.good_S"] = self.scaling.good_S
