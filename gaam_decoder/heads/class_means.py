@@ -81,7 +81,7 @@ class ClassMeansHead(FittedHead, LinearHead):
             highest=spread,
             tried=1,
             kept=1,
-            log=(log_entry(1, "spread", spread, *scores),),
+            log=(log_entry(1, "spread", spread, scores[0], scores[1], training.task),),
         )
 
     @classmethod

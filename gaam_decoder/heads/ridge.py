@@ -75,7 +75,14 @@ class RidgeHead(FittedHead, LinearHead):
             training_score = score(training_output_NK, training)
             validation_score = score(validation_output_VK, validation)
             log.append(
-                log_entry(number, "penalty", penalty, training_score, validation_score)
+                log_entry(
+                    number,
+                    "penalty",
+                    penalty,
+                    training_score,
+                    validation_score,
+                    training.task,
+                )
             )
             ranks.append(validation_score.rank)
             if ranks[-1] > ranks[kept]:

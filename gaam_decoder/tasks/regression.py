@@ -23,8 +23,8 @@ class Regression(Task):
     """The predictions of decoders for rows of K numbers, and how good they are.
 
     Formula: ``R2 = 1/K sum_k (1 - sum_n (y_nk - f_nk)^2 / sum_n (y_nk - m_k)^2)``, m
-    the mean of the same rows. A column whose numbers are all equal is left out; where
-    all columns are so, R2 is 0.
+    the mean of the same rows. A column whose numbers are all equal has 1 if the outputs
+    are exact, else 0, as in scikit-learn and in the score ``r2``.
     """
 
     name = "regression"
@@ -54,8 +54,8 @@ class Regression(Task):
         # the mean of equal numbers is rounded, so that their spread may be above 0
         is_flat = (target == target[..., :1, :]).all(-2)
         explained = (1 - residual / (spread * ~is_flat + is_flat)) * ~is_flat
-        num_varied = (~is_flat).sum(-1)
-        return explained.sum(-1) / (num_varied + (num_varied == 0))
+        is_exact = is_flat & (residual == 0)
+        return (explained + is_exact).mean(-1)
 
     def contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
         """R2 plus the derivative of R2 in the weight of each row."""
@@ -67,8 +67,7 @@ class Regression(Task):
         is_flat_K = (target_NK == target_NK[:1]).all(0)
         safe_K = np.where(is_flat_K, 1.0, spread_K)
         change_NK = (distance_NK * residual_K / safe_K - error_NK) / safe_K
-        num_varied = max(1, int((~is_flat_K).sum()))
-        change_N = np.where(is_flat_K, 0.0, change_NK).sum(1) / num_varied
+        change_N = np.where(is_flat_K, 0.0, change_NK).mean(1)
         score = float(self.selection(output_NK, targets))
         contribution_N: NDArray[Any] = score + len(targets) * change_N
         return contribution_N

@@ -44,7 +44,7 @@ def fit_experiment(
     device = data.train.label_N.device
     decoder = build_decoder(spec, SEED).to(device).eval()
     with enough_memory(recipe, (), str(device)):
-        fit = _fit(decoder, data, recipe, on_value)
+        fit = _fit(decoder, spec.task, data, recipe, on_value)
     if fit.unconverged:
         warnings.warn(
             f"{recipe}: the fit did not converge for {len(fit.unconverged)} of "
@@ -79,7 +79,11 @@ def fit_experiment(
 
 
 def _fit(
-    decoder: Decoder, data: TrainData, recipe: Recipe, on_value: Callable[[str], None]
+    decoder: Decoder,
+    task_name: str,
+    data: TrainData,
+    recipe: Recipe,
+    on_value: Callable[[str], None],
 ) -> Fit:
     """Fit the head of a decoder to the features of its mechanism."""
     head = decoder.head
@@ -97,7 +101,7 @@ def _fit(
 
     def examples(subset: Subset, label_N: Tensor) -> Examples:
         x_NF = _over_rows(features, subset, fit_device)
-        return Examples(x_NF, label_N.to(fit_device))
+        return Examples(x_NF, label_N.to(fit_device), task_name)
 
     training = examples(data.train, label_SN[0])
     validation = examples(data.selection, validation_label_SV[0])

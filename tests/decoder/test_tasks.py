@@ -11,6 +11,8 @@ from sklearn.metrics import f1_score, r2_score
 
 from gaam_cache.common import plugins
 from gaam_decoder.decoder import TargetScale
+from gaam_decoder.stats.scores import Answers
+from gaam_decoder.stats.scores.r2 import R2
 from gaam_decoder.tasks import CLASSIFICATION, task_of
 
 TASKS = plugins.names("gaam_decoder.tasks")
@@ -116,13 +118,19 @@ def test_a_target_scale_is_undone_in_evaluation() -> None:
     np.testing.assert_allclose(scale(learned), numbers, rtol=1e-6)
 
 
-def test_equal_numbers_are_left_out_of_r2() -> None:
+@pytest.mark.parametrize("output", [9.0, 0.5], ids=["wrong", "exact"])
+def test_r2_of_equal_numbers_is_that_of_scikit_learn_and_of_the_score(
+    output: float,
+) -> None:
     task = task_of("regression")
-    targets = np.array([[1.0, 0.1], [2.0, 0.1], [4.0, 0.1]], np.float32)
-    outputs = np.array([[1.5, 9.0], [2.0, 9.0], [3.0, 9.0]])
-    expected = r2_score(targets[:, 0].astype(float), outputs[:, 0])
+    targets = np.array([[1.0, 0.5], [2.0, 0.5], [4.0, 0.5]], np.float32)
+    outputs = np.array([[1.5, output], [2.0, output], [3.0, output]])
+    expected = r2_score(targets.astype(float), outputs)
     np.testing.assert_allclose(task.selection(outputs, targets), expected)
-    assert task.selection(outputs[:, 1:], targets[:, 1:]) == 0
+    value = R2().value(Answers(outputs, task.scored_targets(targets)))
+    np.testing.assert_allclose(value, expected)
+    contributions = task.contributions(outputs, targets)
+    np.testing.assert_allclose(contributions.mean(), expected)
 
 
 def test_strata_of_numbers_and_of_label_sets() -> None:

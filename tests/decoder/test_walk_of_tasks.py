@@ -190,3 +190,37 @@ def test_reports_refuse_what_does_not_fit(
     train(tmp_path, make_cache(tmp_path, "multi-label"))
     with pytest.raises(ConfigError, match=message):
         gaam_decoder.report(tmp_path / "runs", **settings)
+
+
+@pytest.mark.parametrize(
+    ("task", "head"),
+    [
+        ("regression", "ridge"),
+        ("regression", "knn:k=3"),
+        ("regression", "nadaraya-watson"),
+        ("multi-label", "ridge"),
+        ("multi-label", "knn:k=3"),
+        ("multi-label", "nadaraya-watson"),
+        ("multi-label", "class-means"),
+    ],
+)
+def test_heads_without_training_serve_numbers_and_label_sets(
+    task: str, head: str, tmp_path: Path
+) -> None:
+    """The score is scikit-learn's, and predictions are those of the training."""
+    cache = make_cache(tmp_path, task)
+    config = gaam_decoder.TrainConfig(
+        attn=("none",), head=head, cache=cache, runs=tmp_path / "runs", probe=False
+    )
+    [run] = gaam_decoder.train(config)
+    [logits_NK] = run.logits
+    expected = reference(task, run.labels, logits_NK)
+    assert run.score[0] == pytest.approx(expected, rel=1e-6)
+    states = gaam_cache.open_cache(cache)["test"].embeddings
+    predicted = gaam_decoder.load(run.path).predict_states(states)
+    expected_NK = logits_NK.astype(np.float64)
+    if task == "regression":
+        np.testing.assert_allclose(predicted.numbers_NK, expected_NK, rtol=1e-3)
+        return
+    expected_NK = 1 / (1 + np.exp(-expected_NK))
+    np.testing.assert_allclose(predicted.probabilities_NC, expected_NK, rtol=1e-3)

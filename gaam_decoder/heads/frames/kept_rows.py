@@ -120,6 +120,7 @@ class KeptRows(FittedHead):
                     value,
                     training_scores[number - 1],
                     validation_score,
+                    training.task,
                 )
             )
             text = f"{self.setting} {value:.3g} validation {validation_score.value:.3f}"

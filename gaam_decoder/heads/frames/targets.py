@@ -5,17 +5,24 @@ N rows, K outputs: classes, numbers or labels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
 from gaam_decoder.heads.base import Examples
-from gaam_decoder.tasks import CLASSIFICATION
+from gaam_decoder.tasks import task_of
 
 MOST_SCORED = 1000
 """Training rows on which a head that keeps its rows is scored."""
+
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "classification": functional.cross_entropy,
+    "regression": functional.mse_loss,
+    "multi-label": functional.binary_cross_entropy_with_logits,
+}
+"""The loss of outputs, by task."""
 
 
 class FitScore(NamedTuple):
@@ -38,53 +45,33 @@ def target_matrix(rows: Examples, num_outputs: int) -> Tensor:
 
 
 def score(output_NK: Tensor, rows: Examples) -> FitScore:
-    """How good the outputs of rows are.
-
-    The value is accuracy, R2 averaged over the numbers, or micro-F1 at logit 0.
-    """
+    """How good the outputs of rows are: the score and the loss of their task."""
+    task = task_of(rows.task)
     outputs = output_NK.double()
-    if rows.task == "classification":
-        predicted_N = CLASSIFICATION.predictions(outputs)
-        hit_N = CLASSIFICATION.hits(predicted_N, rows.label_N)
-        loss = functional.cross_entropy(outputs, rows.label_N)
-        return FitScore(float(CLASSIFICATION.accuracy(hit_N)), float(loss))
-    targets = rows.label_N.double()
-    if rows.task == "regression":
-        loss = functional.mse_loss(outputs, targets)
-        return FitScore(_r2(outputs, targets), float(loss))
-    loss = functional.binary_cross_entropy_with_logits(outputs, targets)
-    return FitScore(_micro_f1(outputs, targets), float(loss))
-
-
-def _r2(output_NK: Tensor, target_NK: Tensor) -> float:
-    """R2, averaged over the numbers; of a constant number, 1 if it is exact, else 0."""
-    residual_K = (target_NK - output_NK).square().sum(0)
-    spread_K = (target_NK - target_NK.mean(0)).square().sum(0)
-    is_flat_K = (target_NK == target_NK[:1]).all(0)
-    of_flat_K = (residual_K == 0).double()
-    of_others_K = 1 - residual_K / torch.where(is_flat_K, 1.0, spread_K)
-    return float(torch.where(is_flat_K, of_flat_K, of_others_K).mean())
-
-
-def _micro_f1(output_NK: Tensor, target_NK: Tensor) -> float:
-    """F1 of all labels together; 0 where no row has or gets a label."""
-    predicted_NK = output_NK > 0
-    label_NK = target_NK > 0.5
-    hits = int((predicted_NK & label_NK).sum())
-    either = int(predicted_NK.sum() + label_NK.sum())
-    return 2 * hits / max(either, 1)
+    value = float(task.selection(outputs, rows.label_N))
+    targets = rows.label_N
+    if not task.has_classes:
+        targets = targets.double()
+    loss = LOSSES[rows.task](outputs, targets)
+    return FitScore(value, float(loss))
 
 
 def log_entry(
-    number: int, setting: str, value: float, training: FitScore, validation: FitScore
+    number: int,
+    setting: str,
+    value: float,
+    training: FitScore,
+    validation: FitScore,
+    task_name: str,
 ) -> dict[str, Any]:
     """The entry of a log for one value of a setting."""
+    task = task_of(task_name)
     return {
         "epoch": number,
         setting: value,
         "loss": training.loss,
-        "train_accuracy": training.value,
-        "accuracy": validation.value,
+        task.training_key: training.value,
+        task.score_key: validation.value,
         "selection_loss": validation.loss,
     }
 
