@@ -52,9 +52,9 @@ class Regression(Task):
         residual = ((target - in_float64(outputs)) ** 2).sum(-2)
         spread = ((target - target.mean(-2)[..., None, :]) ** 2).sum(-2)
         # the mean of equal numbers is rounded, so that their spread may be above 0
-        is_flat = (target == target[..., :1, :]).all(-2)
-        explained = (1 - residual / (spread * ~is_flat + is_flat)) * ~is_flat
-        is_exact = is_flat & (residual == 0)
+        flat = is_flat(target)
+        explained = (1 - residual / (spread * ~flat + flat)) * ~flat
+        is_exact = flat & (residual == 0)
         return (explained + is_exact).mean(-1)
 
     def contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
@@ -64,7 +64,7 @@ class Regression(Task):
         distance_NK = (target_NK - target_NK.mean(0)) ** 2
         residual_K = error_NK.sum(0)
         spread_K = distance_NK.sum(0)
-        is_flat_K = (target_NK == target_NK[:1]).all(0)
+        is_flat_K = is_flat(target_NK)
         safe_K = np.where(is_flat_K, 1.0, spread_K)
         change_NK = (distance_NK * residual_K / safe_K - error_NK) / safe_K
         change_N = np.where(is_flat_K, 0.0, change_NK).mean(1)
@@ -91,3 +91,8 @@ class Regression(Task):
     def learned_targets(self, targets: "Tensor") -> "Tensor":
         """Targets as floating-point numbers."""
         return targets.float()
+
+
+def is_flat(targets: Any) -> Any:
+    """Whether a column has equal numbers in all rows, (..., N, K) to (..., K)."""
+    return (targets == targets[..., :1, :]).all(-2)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_decoder.tasks import CLASSIFICATION
+from gaam_decoder.tasks import CLASSIFICATION, task_of
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float] | None
@@ -45,7 +45,9 @@ class Answers:
     @cached_property
     def predicted_NK(self) -> NDArray[np.bool_]:
         """Whether a row has a label, by the sign of its logit."""
-        has_label_NK: NDArray[np.bool_] = self.logits > 0
+        has_label_NK: NDArray[np.bool_] = task_of("multi-label").predictions(
+            self.logits
+        )
         return has_label_NK
 
     @cached_property

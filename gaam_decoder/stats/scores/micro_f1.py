@@ -3,6 +3,7 @@
 import numpy as np
 
 from gaam_decoder.stats.scores.base import Answers, Score, SeedScore, by_influence
+from gaam_decoder.tasks import task_of
 
 
 class MicroF1(Score):
@@ -21,17 +22,16 @@ class MicroF1(Score):
 
     def of(self, answers: Answers) -> SeedScore:
         """The value plus the derivative of F in the weight of every row."""
+        task = task_of("multi-label")
+        value = float(task.selection(answers.logits, answers.labels))
+        change_N = task.contributions(answers.logits, answers.labels) - value
         predicted_NK = answers.predicted_NK
-        label_NK = answers.labels.astype(bool)
-        hits_N = (predicted_NK & label_NK).sum(1)
-        either_N = predicted_NK.sum(1) + label_NK.sum(1)
-        mean_either = float(either_N.mean())
-        if mean_either == 0:
-            return SeedScore(value=0.0, by_row=np.zeros(answers.num_rows))
-        value = 2 * float(hits_N.mean()) / mean_either
-        change_N = (2 * hits_N - value * either_N) / mean_either
+        num_either = int(predicted_NK.sum()) + int(answers.labels.sum())
+        if num_either == 0:
+            return SeedScore(value=value, by_row=np.zeros(answers.num_rows))
 
         # kinds of rows: those that gain, by one hit or more, and those that lose
+        mean_either = num_either / answers.num_rows
         gain = max(float(change_N.max()), (2 - 2 * value) / mean_either)
         loss = max(-float(change_N.min()), value / mean_either)
         return by_influence(answers, value, change_N, np.array([gain, loss]))

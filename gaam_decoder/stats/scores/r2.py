@@ -4,7 +4,6 @@ N test rows, K numbers of a row.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gaam_decoder.stats.scores.base import (
     Answers,
@@ -12,6 +11,8 @@ from gaam_decoder.stats.scores.base import (
     SeedScore,
     by_influence,
 )
+from gaam_decoder.tasks import task_of
+from gaam_decoder.tasks.regression import is_flat
 
 
 class R2(Score):
@@ -34,29 +35,15 @@ class R2(Score):
 
     def of(self, answers: Answers) -> SeedScore:
         """The value plus the derivative of the mean in the weight of every row."""
-        target_NK = answers.labels.astype(np.float64)
-        square_NK = np.square(target_NK - answers.logits)
-        variance_NK = np.square(target_NK - target_NK.mean(0))
-        is_flat_K = _is_flat(answers)
-        safe_K = np.where(is_flat_K, 1.0, variance_NK.mean(0))
-        ratio_K = square_NK.mean(0) / safe_K
-        is_wrong_K = (square_NK > 0).any(0)
-        value = float((1 - np.where(is_flat_K, is_wrong_K, ratio_K)).mean())
-
-        change_NK = (ratio_K * variance_NK - square_NK) / safe_K
-        change_N = np.where(is_flat_K, 0.0, change_NK).mean(1)
+        task = task_of("regression")
+        value = float(task.selection(answers.logits, answers.labels))
+        change_N = task.contributions(answers.logits, answers.labels) - value
         # an error has no bound: a row as bad as the worst may be missing
         largest = np.abs(change_N).max(keepdims=True)
         return by_influence(answers, value, change_N, largest)
 
     def why_no_claim(self, answers: Answers) -> str:
         """A number without variance gets some by one row more."""
-        if _is_flat(answers).any():
+        if is_flat(answers.labels).any():
             return "a number is the same in all test rows"
         return ""
-
-
-def _is_flat(answers: Answers) -> NDArray[np.bool_]:
-    """Whether a number is the same in all rows: rounding gives its mean an error."""
-    is_flat_K: NDArray[np.bool_] = (answers.labels == answers.labels[:1]).all(0)
-    return is_flat_K
