@@ -572,6 +572,7 @@ JsonFormat = Annotated[
 
 @app.command(cls=HelpCommand, rich_help_panel=THREE)
 def report(
+    context: typer.Context,
     runs: RunFolders = None,
     attn: OnlyAttn = None,
     head: OnlyHead = None,
@@ -596,6 +597,7 @@ def report(
     from gaam_cache.store.files import check_writable
     from gaam_decoder.reports import report as reports
     from gaam_decoder.reports.columns import explain as explain_columns
+    from gaam_decoder.reports.table import TableOptions
 
     if explain:
         tell(explain_columns())
@@ -615,17 +617,14 @@ def report(
     if figures:
         check_writable(figures, option="--figures")
 
+    # the parameters that are options of tables have the names of these options
+    table_options = {
+        name: context.params[name] for name in TableOptions.__annotations__
+    }
     result = reports.report(
         runs or ["runs"],
         **_filters(attn, head, where),
-        baseline=baseline,
-        margin=margin,
-        score=score,
-        temperature=temperature,
-        every_candidate=every_candidate,
-        top=top,
-        pairs=pairs,
-        groups=groups,
+        **table_options,
     )
     if figures:
         tell(f"{len(result.save_figures(figures))} files in {figures}", to=sys.stderr)

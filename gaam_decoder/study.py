@@ -10,7 +10,6 @@ The file ``study.toml`` has these tables::
 """
 
 import dataclasses
-import inspect
 import re
 import shlex
 import tomllib
@@ -39,7 +38,7 @@ from gaam_decoder.reports.formats.csv import flat
 from gaam_decoder.reports.formats.markdown import pipe
 from gaam_decoder.reports.rendering import render
 from gaam_decoder.reports.report import report
-from gaam_decoder.reports.table import Table
+from gaam_decoder.reports.table import Table, TableOptions
 from gaam_decoder.runs.loading import Runs, load_runs
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.training.estimate import estimate as estimate_training
@@ -76,7 +75,12 @@ MACHINE = {
 NOT_IN_RECIPE = {"out", "runs", "rank", "since", "top", *MACHINE}
 """Settings that no recipe has: of the study, of the machine, or leaving out rows."""
 REPORT_SETTINGS = {
-    *inspect.signature(report).parameters,
+    *TableOptions.__annotations__,
+    "attn",
+    "head",
+    "layers",
+    "lr",
+    "cache",
     "name",
     "title",
     "all",

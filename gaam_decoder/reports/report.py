@@ -19,7 +19,13 @@ from gaam_decoder.reports.drawing import image_files, overviews
 from gaam_decoder.reports.entries import DEFAULT
 from gaam_decoder.reports.scoring import score_name
 from gaam_decoder.reports.sections.base import sections
-from gaam_decoder.reports.table import Format, Table, build_tables
+from gaam_decoder.reports.table import (
+    Format,
+    Table,
+    TableOptions,
+    build_tables,
+    check_options,
+)
 from gaam_decoder.runs.loading import Texts, load_runs, one_form
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_attention
@@ -165,14 +171,7 @@ def report(
     layers: Texts = None,
     lr: Texts = None,
     cache: str | Path | None = None,
-    baseline: str | None = None,
-    margin: float | None = None,
-    score: str | None = None,
-    temperature: bool = False,
-    every_candidate: bool = False,
-    top: int | None = None,
-    pairs: str | None = None,
-    groups: str | None = None,
+    **options: Unpack[TableOptions],
 ) -> Report:
     """Accuracy tables of runs: what ``gaam report`` prints.
 
@@ -188,55 +187,33 @@ def report(
         layers: sets of layers to report on.
         lr: learning rates to report on.
         cache: the cache to report on.
-        baseline: mechanism that the others are compared with; default: ``none`` if a
-            run has it.
-        margin: largest difference that does not matter, in points of the score, or in
-            its unit; default: 0.5 points, for log loss 0.01, for the Brier score 0.005.
-        score: the score to compare, as ``gaam report --score`` takes it: a name, or
-            ``FILE.py:CLASS``; default: accuracy, of numbers R2, of label sets micro-F1.
-        temperature: fit a temperature for every seed and fold by the log loss of its
-            validation rows. Log loss, Brier score and ECE divide the logits by it.
-        every_candidate: show every learning rate and weight decay; default: only what
-            validation chose.
-        top: how many entries of each table are shown, the best, with their baselines;
-            the others still count.
-        pairs: setting in which the entries of every pair differ, such as layers; the
-            report then begins with the best value. Default: attn, in a section.
-        groups: kept column whose value says which rows belong together, such as the
-            speaker. Groups are then the unit of intervals and verdicts. The groups of
-            the training, pieces of one sound and copies are so without this option.
+        options: how to compare and what to show, such as ``baseline``, ``score``,
+            ``margin``, ``pairs`` and ``groups``; ``TableOptions`` explains each.
 
     Raises:
-        ConfigError: no such baseline, margin, score, filter or column, pairs along a
-            setting that does not vary, or no run that a temperature can be fitted to.
+        ConfigError: no such option, baseline, margin, score, filter or column, pairs
+            along a setting that does not vary, or no run that a temperature can be
+            fitted to.
         NotFoundError: there are no runs, or the filters leave none.
         CacheError: a run is damaged.
     """
-    spec = str(parse_attention(baseline, option="--baseline")) if baseline else None
-    # a number that is not comparable, such as NaN, is refused too
-    if top is not None and not top >= 1:
-        raise ConfigError(
-            "--top is out of range", expected="a number from 1 on", found=str(top)
-        )
+    check_options(options)
+    baseline = options.get("baseline")
+    if baseline:
+        baseline = str(parse_attention(baseline, option="--baseline"))
+    score = options.get("score")
     if score is not None:
-        score = score_name(score)
-    loaded = load_runs(runs, attn=attn, head=head, layers=layers, lr=lr, cache=cache)
-    if spec is not None:
-        spec = one_form(spec, {run.attention for run in loaded}, "--baseline")
+        options["score"] = score_name(score)
 
-    tables = build_tables(
-        loaded,
-        spec,
-        margin=margin,
-        score=score,
-        temperature=temperature,
-        every_candidate=every_candidate,
-        top=top,
-        pairs=pairs,
-        groups=groups,
-    )
+    loaded = load_runs(runs, attn=attn, head=head, layers=layers, lr=lr, cache=cache)
+    if baseline:
+        mechanisms = {run.attention for run in loaded}
+        baseline = one_form(baseline, mechanisms, "--baseline")
+    options["baseline"] = baseline or None
+    tables = build_tables(loaded, **options)
+
     entries = [entry for table in tables for entry in table.entries]
-    if temperature and not any(entry.temperature for entry in entries):
+    if options.get("temperature") and not any(entry.temperature for entry in entries):
         raise ConfigError(
             "no run has validation rows to fit a temperature on",
             expected="runs of --select val, which keep the logits of these rows",

@@ -6,7 +6,7 @@ A ``Table`` holds what a report says; a ``Format`` decides how that looks.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar, TextIO, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -231,32 +231,65 @@ class Format(ABC):
         """Write all tables to ``stream``."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableOptions:
-    """How tables are made; ``report`` says what each option means."""
+class TableOptions(TypedDict, total=False):
+    """How to make tables; each option has a default."""
 
-    baseline: str | None = None
-    margin: float | None = None
-    score: str | None = None
-    temperature: bool = False
-    every_candidate: bool = False
-    top: int | None = None
-    pairs: str | None = None
-    groups: str | None = None
+    baseline: str | None
+    """Mechanism that the others are compared with; default: ``none`` if a run has
+    it."""
+    margin: float | None
+    """Largest difference that does not matter, in points of the score, or in its unit;
+    default: 0.5 points, for log loss 0.01, for the Brier score 0.005."""
+    score: str | None
+    """The score to compare: a name, or ``FILE.py:CLASS``; default: accuracy, of numbers
+    R2, of label sets micro-F1."""
+    temperature: bool
+    """Fit a temperature for every seed and fold by the log loss of its validation rows.
+    Log loss, Brier score and ECE divide the logits by it."""
+    every_candidate: bool
+    """Show every learning rate and weight decay; default: only what validation
+    chose."""
+    top: int | None
+    """How many entries of each table are shown, the best, with their baselines; the
+    others still count."""
+    pairs: str | None
+    """Setting in which the entries of every pair differ, such as layers; the report
+    then begins with the best value. Default: attn, in a section."""
+    groups: str | None
+    """Kept column whose value says which rows belong together, such as the speaker.
+    Groups are then the unit of intervals and verdicts. The groups of the training,
+    pieces of one sound and copies are so without this option."""
+
+
+def check_options(options: TableOptions) -> None:
+    """Refuse unknown options, and a number of entries to show below 1.
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+    """
+    for name in options:
+        if name not in TableOptions.__annotations__:
+            raise plugins.unknown("option", name, TableOptions.__annotations__)
+    top = options.get("top")
+    # a number that is not comparable, such as NaN, is refused too
+    if top is not None and not top >= 1:
+        raise ConfigError(
+            "--top is out of range", expected="a number from 1 on", found=str(top)
+        )
 
 
 def build_tables(
-    runs: Sequence[RunResult], baseline: str | None = None, **options: Any
+    runs: Sequence[RunResult], **options: Unpack[TableOptions]
 ) -> list[Table]:
     """Make a table for each cache and test rows, an entry for runs of other seeds.
 
-    Further options are those of ``TableOptions``. Runs that filters left out count for
-    Holm alone: a person who filters after a look at the results gets no smaller p.
+    Runs that filters left out count for Holm alone: a person who filters after a look
+    at the results gets no smaller p.
 
     Raises:
         ConfigError: as for ``report``.
     """
-    return _TableBuilder(runs, TableOptions(baseline=baseline, **options)).tables()
+    return _TableBuilder(runs, options).tables()
 
 
 class _TableBuilder:
@@ -265,14 +298,15 @@ class _TableBuilder:
     def __init__(self, runs: Sequence[RunResult], options: TableOptions) -> None:
         self.options = options
         self.score = _fitting_score(runs, options)
-        self.margin = _margin_of_score(score_of(self.score), options.margin)
+        self.margin = _margin_of_score(score_of(self.score), options.get("margin"))
         self.selection: Selection | None = getattr(runs, "selection", None)
         self.left_out_runs: Sequence[RunResult] = getattr(runs, "others", ())
         self.choice, self.tested = self._choose_and_group(runs)
         # for Holm, the entries that filters left out of each table too
         self.all_entries = self._entries_with_left_out(runs)
         self.baseline = compare.choose_baseline(
-            [entry for test in self.tested for entry in test.entries], options.baseline
+            [entry for test in self.tested for entry in test.entries],
+            options.get("baseline"),
         )
 
     def tables(self) -> list[Table]:
@@ -282,7 +316,7 @@ class _TableBuilder:
             for test, all_entries in zip(self.tested, self.all_entries, strict=True)
         ]
         pairs_of_tables = compare.every_pair(
-            shown_and_all, self.options.pairs, self.margin
+            shown_and_all, self.options.get("pairs"), self.margin
         )
         tables = [
             self._table(test, all_entries, pairs)
@@ -296,14 +330,14 @@ class _TableBuilder:
         self, runs: Sequence[RunResult]
     ) -> tuple[Choice, list[Tested]]:
         """Choose the candidate of every entry, and group entries by their test rows."""
-        keep_all = self.options.every_candidate
+        keep_all = self.options.get("every_candidate", False)
         choice = Choice(list(runs), {}, ()) if keep_all else choose(runs)
         tested = entries_by_test(
             [run for run in choice.runs if run.evaluated],
             choice.tunings,
             self.score,
-            self.options.temperature,
-            self.options.groups,
+            self.options.get("temperature", False),
+            self.options.get("groups"),
             self.left_out_runs,
         )
         return choice, list(tested)
@@ -325,7 +359,7 @@ class _TableBuilder:
             where=where,
             margin=self.margin,
             score=self.score,
-            temperature=self.options.temperature,
+            temperature=self.options.get("temperature", False),
             selection=self.selection,
             runs=(),
         )
@@ -374,7 +408,7 @@ class _TableBuilder:
             entries, all_entries, self.margin, compare.probe_of
         )
         # the baseline of an entry that is shown stays beside it
-        best_entries = entries[: self.options.top]
+        best_entries = entries[: self.options.get("top")]
         baselines = [self._find_baseline(entry, entries) for entry in best_entries]
         shown = [*best_entries, *baselines]
 
@@ -384,7 +418,8 @@ class _TableBuilder:
                 compared=compared.get(entry.key),
                 probed=probed.get(entry.key),
                 unchosen=entry.runs[0].key in self.choice.unchosen,
-                candidate=self.options.every_candidate and len(entries) > 1,
+                candidate=self.options.get("every_candidate", False)
+                and len(entries) > 1,
                 shown=any(entry is shown_entry for shown_entry in shown),
             )
             for entry in entries
@@ -426,7 +461,7 @@ def _fitting_score(runs: Sequence[RunResult], options: TableOptions) -> str:
         ConfigError: the runs have several tasks, or the score or a temperature is not
             for their task.
     """
-    name = options.score
+    name = options.get("score")
     tasks = sorted({run.task for run in runs}) or [CLASSIFICATION.name]
     if len(tasks) > 1:
         raise ConfigError(
@@ -448,7 +483,7 @@ def _fitting_score(runs: Sequence[RunResult], options: TableOptions) -> str:
             found=f"--score {name}, and runs whose task is {task.name}",
             hint=f"--score {task.default_score}, or no --score",
         )
-    if options.temperature and not task.has_classes:
+    if options.get("temperature", False) and not task.has_classes:
         raise ConfigError(
             "a temperature is fitted to the probabilities of classes",
             expected="runs of classification",

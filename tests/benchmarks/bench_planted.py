@@ -55,7 +55,7 @@ def compared(
     found = {}
     accuracy = {"teacher": made.teacher_accuracy}
     for baseline in baselines:
-        (table,) = build_tables(load_runs(runs), baseline)
+        (table,) = build_tables(load_runs(runs), baseline=baseline)
         for row in table.entries:
             accuracy[row.attention] = row.accuracy.mean or 0.0
             if row.compared is not None:

@@ -122,7 +122,7 @@ def digests(folder: Path) -> dict[str, str]:
                 {key: line[key] for key in line if key != "seconds"} for line in log
             ]
             found[f"{name}/{run.parent.name}/log"] = json.dumps(kept).encode()
-        tables = build_tables(load_runs(config.runs), None)
+        tables = build_tables(load_runs(config.runs))
         for format in plugins.names("gaam_decoder.reports.formats"):
             stream = io.StringIO()
             plugins.load(

@@ -127,7 +127,7 @@ def runs_of_two_heads_and_two_rates() -> list[RunResult]:
 
 def test_the_baseline_has_the_same_head_and_recipe() -> None:
     runs = runs_of_two_heads_and_two_rates()
-    [table] = build_tables(runs, "mha", every_candidate=True)
+    [table] = build_tables(runs, baseline="mha", every_candidate=True)
     differences = {
         entry.label: comparison.claim.difference for entry, comparison in table.compared
     }
@@ -144,7 +144,7 @@ def test_without_a_baseline_there_is_no_comparison() -> None:
 
 def test_a_baseline_that_no_run_has_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"'dot'(.|\n)*gaam, mha"):
-        build_tables(runs_of_two_heads_and_two_rates(), "dot")
+        build_tables(runs_of_two_heads_and_two_rates(), baseline="dot")
 
 
 def run_of_size(attention: str, size: Size, **changes: Any) -> RunResult:
