@@ -512,7 +512,7 @@ class _Reports:
         self.page_values[id(table)] = {
             "heading": title,
             "picture": name,
-            "sheet": sheet(table, choose(PAGE_COLUMNS, table.score)),
+            "sheet": sheet(table, choose(PAGE_COLUMNS, table.score_name)),
             "told": tuple(sections),
         }
 

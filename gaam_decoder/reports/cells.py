@@ -56,13 +56,13 @@ def both_bounds(interval_of: Callable[[Entry], Interval]) -> Numbers:
 
 
 def claim_of(entry: Entry) -> stats.Claim:
-    assert entry.compared is not None
-    return entry.compared.claim
+    assert entry.comparison is not None
+    return entry.comparison.claim
 
 
 def validation_accuracy(entry: Entry) -> float | None:
     """Mean validation accuracy, or R2, or micro-F1, of a candidate."""
-    return entry.validation if entry.candidate else None
+    return entry.validation if entry.is_candidate else None
 
 
 def validation_text(entry: Entry) -> str:
@@ -96,13 +96,13 @@ def seconds_text(entry: Entry) -> str:
 
 def difference_text(entry: Entry) -> str:
     claim = claim_of(entry)
-    text = entry.chosen.unit.difference(claim.difference)
+    text = entry.compared_score.score.difference(claim.difference)
     return f"{text}*" if claim.significant else text
 
 
 def difference_interval_text(entry: Entry) -> str:
     interval = claim_of(entry).interval_corrected
-    return entry.chosen.unit.span(interval, signed=True)
+    return entry.compared_score.score.span(interval, signed=True)
 
 
 def verdict_text(entry: Entry) -> str:
@@ -111,15 +111,15 @@ def verdict_text(entry: Entry) -> str:
 
 def training_p(entry: Entry) -> float | None:
     """The p-value of the t test over folds; None without a cross-validation."""
-    if entry.compared is None or entry.compared.other_training is None:
+    if entry.comparison is None or entry.comparison.other_training is None:
         return None
-    return entry.compared.other_training.p
+    return entry.comparison.other_training.p
 
 
 def training_p_text(entry: Entry) -> str:
-    if entry.compared is None or entry.compared.other_training is None:
+    if entry.comparison is None or entry.comparison.other_training is None:
         return ""
-    return p_value(entry.compared.other_training.p)
+    return p_value(entry.comparison.other_training.p)
 
 
 def what_would_decide(entry: Entry) -> str:

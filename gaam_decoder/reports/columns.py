@@ -75,7 +75,7 @@ class Column:
 
     def text(self, entry: Entry) -> str:
         """The text of a cell, or nothing."""
-        if self.is_comparison and entry.compared is None:
+        if self.is_comparison and entry.comparison is None:
             return ""
         return self.cell(entry)
 
@@ -85,7 +85,7 @@ class Column:
 
     def values(self, entry: Entry, score: str) -> dict[str, object]:
         """Values for programs by name, or nothing; fractions instead of percent."""
-        if self.is_comparison and entry.compared is None:
+        if self.is_comparison and entry.comparison is None:
             return {}
         name = self.name(score)
         if self.numbers is None:
@@ -140,21 +140,21 @@ VERDICT = Column(
 )
 SCORE = Column(
     header="{score}",
-    cell=lambda entry: entry.chosen.unit.text(entry.chosen.mean),
+    cell=lambda entry: entry.compared_score.score.text(entry.compared_score.mean),
     note="mean over the finished seeds, on the test rows",
-    numbers=one_number(lambda entry: entry.chosen.mean),
+    numbers=one_number(lambda entry: entry.compared_score.mean),
     screen=Screen("{score}", position=1),
     is_key=True,
 )
 ROWS_CI = Column(
     header="95% CI + rows",
-    cell=lambda entry: entry.chosen.unit.span(entry.chosen.two_level),
+    cell=lambda entry: entry.compared_score.score.span(entry.compared_score.two_level),
     note=(
         "confidence interval of the mean over seeds and test rows, or groups of "
         "rows; it does not predict the accuracy on another test set, which varies "
         "more"
     ),
-    numbers=both_bounds(lambda entry: entry.chosen.two_level),
+    numbers=both_bounds(lambda entry: entry.compared_score.two_level),
     screen=Screen("95% CI", position=4),
     is_key_alone=True,
 )
@@ -207,9 +207,9 @@ DECIDE = Column(
 )
 SD = Column(
     header="sd",
-    cell=lambda entry: entry.chosen.unit.std(entry.chosen.std),
+    cell=lambda entry: entry.compared_score.score.std(entry.compared_score.std),
     note="standard deviation over seeds",
-    numbers=one_number(lambda entry: entry.chosen.std),
+    numbers=one_number(lambda entry: entry.compared_score.std),
     aliases=("std",),
     screen=Screen("sd", position=3, left_out=5),
 )
@@ -222,12 +222,12 @@ SEEDS = Column(
 )
 SEEDS_CI = Column(
     header="95% CI seeds",
-    cell=lambda entry: entry.chosen.unit.span(entry.chosen.interval),
+    cell=lambda entry: entry.compared_score.score.span(entry.compared_score.interval),
     note=(
         "confidence interval of the mean over seeds alone (Student's t), for these "
         "test rows"
     ),
-    numbers=both_bounds(lambda entry: entry.chosen.interval),
+    numbers=both_bounds(lambda entry: entry.compared_score.interval),
 )
 P_TRAINING = Column(
     header="p training",
@@ -325,10 +325,10 @@ def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
     has_comparisons = any(column.is_comparison for column in shown)
     if table.compared and has_comparisons:
         baseline = brief(str(table.baseline))
-        unit = table.unit.of_differences
-        caption += f", and differences to '{baseline}' in {unit}"
+        difference_unit = table.score.of_differences
+        caption += f", and differences to '{baseline}' in {difference_unit}"
 
-    headers = [column.header.format(score=table.unit.column) for column in shown]
+    headers = [column.header.format(score=table.score.column) for column in shown]
     key_headers = [
         header
         for column, header in zip(shown[1:], headers[1:], strict=True)
@@ -390,7 +390,7 @@ def _plain(name: str) -> str:
 
 def of_score(table: Table) -> str:
     """The name of the values in a table, such as ``test accuracy``."""
-    score = table.unit
+    score = table.score
     scaled = SCALED if table.temperature and score.of_sizes else ""
     return f"test {score.title}{scaled}"
 

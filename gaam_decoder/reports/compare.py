@@ -44,11 +44,13 @@ def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison |
     seed. None without a common seed, without the score, and if the probabilities of
     only one of the two were scaled.
     """
-    score = entry.chosen.unit
+    score = entry.compared_score.score
     seeds = tuple(
         seed for seed in entry.finished if other.fitted or seed in other.finished
     )
-    is_scored = entry.chosen.mean is not None and other.chosen.mean is not None
+    is_scored = (
+        entry.compared_score.mean is not None and other.compared_score.mean is not None
+    )
     if not seeds or not is_scored:
         return None
     is_one_scaled = (entry.temperatures is None) != (other.temperatures is None)
@@ -78,17 +80,17 @@ def _over_folds(
     entry: Entry, other: Entry, places: list[int], other_places: list[int]
 ) -> stats.CorrectedT | None:
     """The difference over the folds, with the t test for overlapping training sets."""
-    by_part = (entry.by_part[places] - other.by_part[other_places]).mean(0)
+    by_part = (entry.score_SP[places] - other.score_SP[other_places]).mean(0)
     if entry.folds <= 1 or not np.isfinite(by_part).all():
         return None
 
     # Test rows of a fold for every training or validation row.
     ratio = 1 / (entry.folds - 1)
-    if entry.drawn is not None:
+    if entry.num_drawn_rows is not None:
         first = entry.runs[0]
         split_rows = first.cache.rows[first.recipe.train_split]
-        ratio = split_rows / entry.folds / entry.drawn
-    most = entry.chosen.unit.largest_difference
+        ratio = split_rows / entry.folds / entry.num_drawn_rows
+    most = entry.compared_score.score.largest_difference
     return stats.corrected_resampled_t(by_part, ratio, most=most)
 
 
@@ -103,9 +105,9 @@ def _tuning_grids(entry: Entry) -> list[list[Any]]:
 def _scored(entry: Entry, places: list[int]) -> Scored:
     # The variance of a mean over parts, from the doubt of the choice in each part.
     variance = sum(choice.variance for choice in entry.choices)
-    choice_variance = variance / entry.by_part.shape[1] ** 2
+    choice_variance = variance / entry.score_SP.shape[1] ** 2
     return replace(
-        entry.chosen.scored.chosen(places),
+        entry.compared_score.scored.chosen(places),
         choice=choice_variance,
         train_rows=entry.train_rows,
     )
@@ -489,7 +491,7 @@ def _group_by_settings(entries: Sequence[Entry], axis: str) -> EntriesBySettings
     """
     sets: EntriesBySettings = {}
     for entry in entries:
-        if entry.fitted or entry.shuffled or entry.chosen.mean is None:
+        if entry.fitted or entry.shuffled or entry.compared_score.mean is None:
             continue
         if entry.tunings and axis in TUNED:
             continue
@@ -506,7 +508,7 @@ def _settings(entry: Entry, axis: str) -> SettingPairs:
     left_out = {axis}
     if entry.tunings:
         left_out.update(TUNED)
-    is_scaled = entry.chosen.unit.of_sizes and entry.temperatures is not None
+    is_scaled = entry.compared_score.score.of_sizes and entry.temperatures is not None
     settings: dict[str, Any] = {
         "attn": entry.attention,
         "head": entry.head,

@@ -36,7 +36,7 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
     advised = False
     if table.compared:
         parts, advised = _clauses_on_mechanisms(table, choice)
-    elif any(entry.probed for entry in table.entries):
+    elif any(entry.probe_comparison for entry in table.entries):
         parts, advised = _clauses_on_decoders(table, choice)
     else:
         parts = [_clause_without_comparison(table)]
@@ -44,8 +44,8 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
         parts.append(choice.advice)
 
     text = "; ".join(parts) + _conditions(table)
-    if table.score != table.task.default_score:
-        text = f"by {table.unit.title}, {text}"
+    if table.score_name != table.task.default_score:
+        text = f"by {table.score.title}, {text}"
 
     # a name of a decoder keeps its case; these first words are the report's own
     if text.startswith(("no ", "by ", "every ")):
@@ -91,7 +91,9 @@ def _clauses_on_decoders(
 ) -> tuple[list[str], bool]:
     """The same without a baseline: decoders against logistic regression."""
     claims = {
-        entry.label: entry.probed.claim for entry in table.entries if entry.probed
+        entry.label: entry.probe_comparison.claim
+        for entry in table.entries
+        if entry.probe_comparison
     }
     parts = _clauses(table, claims, PROBE, "decoder")
     all_worse = len(parts) == 1 and " worse than " in parts[0]
@@ -118,7 +120,7 @@ def _clauses(
         parts.append(f"no {noun} is shown to differ from {rival}: {spread}")
     if "equivalent" in labels:
         subject = _with_verb(labels["equivalent"])
-        margin = table.unit.size(table.margin)
+        margin = table.score.size(table.margin)
         parts.append(f"{subject} equivalent to {rival} within {margin}")
     if 0 < len(labels.get("undecided", ())) < len(claims):
         parts.append(f"{_with_verb(labels['undecided'])} undecided")
@@ -131,20 +133,20 @@ def _clauses(
 
 def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
     """How far differences and their intervals reach, and what would decide."""
-    unit = table.unit
+    score = table.score
     claims = list(claims)
-    low = unit.difference(min(claim.difference for claim in claims))
-    high = unit.difference(max(claim.difference for claim in claims))
+    low = score.difference(min(claim.difference for claim in claims))
+    high = score.difference(max(claim.difference for claim in claims))
     text = f"differences of {low}"
     if high != low:
         text += f" to {high}"
-    if unit.percent:
+    if score.percent:
         text += " points"
 
     intervals = [claim.interval_corrected for claim in claims]
     widths = [interval[1] - interval[0] for interval in intervals if interval]
     if widths:
-        text += f", intervals up to {unit.size(max(widths), '.2f')} wide"
+        text += f", intervals up to {score.size(max(widths), '.2f')} wide"
 
     furthest = max(claims, key=lambda claim: abs(claim.difference))
     rows = furthest.rows_to_decide
@@ -160,18 +162,19 @@ def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
 
 def _clause_without_comparison(table: Table) -> str:
     first = table.entries[0]
-    interval = first.chosen.two_level
-    mean = first.chosen.mean
+    interval = first.compared_score.two_level
+    mean = first.compared_score.mean
     if len(table.entries) > 1 or interval is None or mean is None:
         return (
             "Nothing is compared with a baseline, so there is no verdict on differences"
         )
-    unit = table.unit
-    sign = "%" if unit.percent else ""
-    drawn = "groups of test rows" if table.num_groups else "test rows"
+    score = table.score
+    sign = "%" if score.percent else ""
+    sampled_units = "groups of test rows" if table.num_groups else "test rows"
     return (
-        f"The mean {unit.title} of {first.label} is {unit.text(mean)}{sign}, with a "
-        f"95% confidence interval of {unit.span(interval)}{sign} over seeds and {drawn}"
+        f"The mean {score.title} of {first.label} is {score.text(mean)}{sign}, with a "
+        f"95% confidence interval of {score.span(interval)}{sign} over seeds and "
+        f"{sampled_units}"
     )
 
 
@@ -183,7 +186,7 @@ def _conditions(table: Table) -> str:
         conditions.append("some numbers are optimistic")
 
     untuned = [entry for entry in trained if not entry.tunings]
-    if any(entry.candidate for entry in untuned):
+    if any(entry.is_candidate for entry in untuned):
         conditions.append("not tuned: every candidate stands for itself")
     elif untuned and len(untuned) == len(trained):
         conditions.append(NOT_TUNED)

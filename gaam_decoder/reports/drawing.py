@@ -167,7 +167,7 @@ def overviews(table: Table) -> list[Picture]:
     """Pictures of all shown entries: accuracy, and differences to the baseline."""
     pictures = []
     if table.entries:
-        title = table.unit.title
+        title = table.score.title
         accuracy = Picture(
             "accuracy",
             f"{title[0].upper()}{title[1:]} of every seed",
@@ -176,8 +176,8 @@ def overviews(table: Table) -> list[Picture]:
             lambda: _strip(table),
         )
         pictures.append(accuracy)
-    if any(entry.compared for entry in table.shown):
-        better_side = "Right" if table.unit.larger_is_better else "Left"
+    if any(entry.comparison for entry in table.shown):
+        better_side = "Right" if table.score.larger_is_better else "Left"
         differences = Picture(
             "differences",
             f"Differences to {brief(str(table.baseline))} with intervals",
@@ -192,14 +192,14 @@ def overviews(table: Table) -> list[Picture]:
 
 def _strip(table: Table) -> Figure:
     """Dots of all seeds, with mean and intervals, one entry below the other."""
-    unit = table.unit
-    figure, axes = _name_entries(table.shown, f"test {unit.column}")
+    score = table.score
+    figure, axes = _name_entries(table.shown, f"test {score.column}")
     for height, entry in enumerate(table.shown):
-        chosen = entry.chosen
-        value_S = unit.factor * np.sort(chosen.scored.values)
+        chosen = entry.compared_score
+        value_S = score.factor * np.sort(chosen.scored.values)
         if len(value_S):
             _draw_seeds(axes, height, value_S)
-        _intervals(axes, height + 0.18, unit.factor, chosen.interval, chosen.two_level)
+        _intervals(axes, height + 0.18, score.factor, chosen.interval, chosen.two_level)
     return _with_legend(figure)
 
 
@@ -225,13 +225,15 @@ def _draw_seeds(axes: Axes, height: int, value_S: NDArray[np.float64]) -> None:
 
 def _forest(table: Table) -> Figure:
     """Differences to the baseline with intervals, one entry below the other."""
-    unit = table.unit
+    score = table.score
     ink = PALETTE["ink"]
-    points = "percentage points" if table.score == DEFAULT else unit.of_differences
-    compared_entries = [entry for entry in table.shown if entry.compared]
+    points = (
+        "percentage points" if table.score_name == DEFAULT else score.of_differences
+    )
+    compared_entries = [entry for entry in table.shown if entry.comparison]
     x = f"difference to {brief(str(table.baseline), 26)},\n{points}"
     figure, axes = _name_entries(compared_entries, x)
-    margin = unit.factor * table.margin
+    margin = score.factor * table.margin
     axes.axvspan(
         -margin,
         margin,
@@ -242,13 +244,13 @@ def _forest(table: Table) -> Figure:
     )
     axes.axvline(0, color=ink, lw=1)
 
-    claims = [entry.compared.claim for entry in compared_entries if entry.compared]
+    claims = [entry.comparison.claim for entry in compared_entries if entry.comparison]
     for height, claim in enumerate(claims):
         over_seeds = claim.on_these_rows.interval
-        _intervals(axes, height, unit.factor, over_seeds, claim.interval_corrected)
+        _intervals(axes, height, score.factor, over_seeds, claim.interval_corrected)
         face = ink if claim.significant else "none"
         label = "mean, Holm p < 0.05" if claim.significant else "mean"
-        mean = unit.factor * claim.difference
+        mean = score.factor * claim.difference
         axes.plot(mean, height, "o", ms=6, mew=1.4, mec=ink, mfc=face, label=label)
     return _with_legend(figure)
 

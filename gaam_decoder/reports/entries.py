@@ -33,10 +33,10 @@ SURE = 0.95
 SCALED = ", temperature fitted"
 
 
-class Measured(NamedTuple):
+class MeasuredScore(NamedTuple):
     """A score of the finished seeds of an entry."""
 
-    unit: Score
+    score: Score
     scored: Scored
     mean: float | None  # None without a finished seed, or without such a score
     std: float | None  # over seeds
@@ -111,13 +111,13 @@ class EntryScores:
 
     finished: tuple[int, ...]  # seeds that finished in every fold: the S below
     task: Task
-    accuracy: Measured  # of another task than classification, its default score
-    chosen: Measured  # the score that the table compares
+    accuracy: MeasuredScore  # of another task than classification, its default score
+    compared_score: MeasuredScore  # the score that the table compares
     right: NDArray[Any]
     """Whether a seed is right on a test row, (S, N); of other tasks what the row
     contributes to the default score."""
-    by_part: Floats  # the compared score of every part, (S, P); NaN: undefined
-    every: dict[str, Floats]  # every defined score, with a value for each seed
+    score_SP: Floats  # the compared score of every seed on every part; NaN: undefined
+    values_by_score: dict[str, Floats]  # name of a defined score -> values, (S,)
     confusion: NDArray[np.int64]
     """True class by predicted class, summed over seeds, (C, C); else (0, 0)."""
     vote_accuracy: float | None  # of the class that most seeds predict
@@ -127,7 +127,7 @@ class EntryScores:
     labels_per_class: NDArray[np.int64]  # test rows, (C,); else (0,)
     temperatures: Floats | None
     """Divisors of the logits in scores of probabilities, (S, P)."""
-    bins: Floats
+    calibration_bins: Floats
     """By calibration bin: rows, right rows, summed probabilities, (3, B)."""
 
 
@@ -155,7 +155,7 @@ class Entry(EntryScores):
     fitted: bool  # whether the head was fitted at once, without steps and seeds
     shuffled: bool  # whether labels were shuffled: a check, never compared
     on_training_rows: bool  # whether the test rows are the training rows
-    drawn: int | None
+    num_drawn_rows: int | None
     """Number of training rows drawn, the fewest of the folds; None: all."""
     still_learning: tuple[int, ...]
     """Finished seeds whose best epoch is the last one, in any fold."""
@@ -168,11 +168,13 @@ class Entry(EntryScores):
     settings: str = ""
     """Settings that the entries of the table do not share, such as ``lr=0.001``."""
     label: str = ""  # the name, with settings if another entry has the same name
-    compared: Comparison | None = None  # with its counterpart of the baseline
-    probed: Comparison | None = None  # with the linear probe on the same states
+    comparison: Comparison | None = None  # with its counterpart of the baseline
+    probe_comparison: Comparison | None = (
+        None  # with the linear probe on the same states
+    )
     unchosen: bool = False  # whether it is a candidate of a tuning without a winner
     shown: bool = True  # whether it is among the best entries that the user wants
-    candidate: bool = False
+    is_candidate: bool = False
     """Whether it stands beside other candidates of the same tuning."""
     grouped_by: tuple[str, ...] = ()  # relations that put test rows together
 
@@ -196,7 +198,7 @@ class Entry(EntryScores):
         if self.folds > 1:
             return math.inf
         first = self.runs[0]
-        rows: int = self.drawn or first.cache.rows[first.recipe.train_split]
+        rows: int = self.num_drawn_rows or first.cache.rows[first.recipe.train_split]
         groups = self.accuracy.scored.groups
         if groups is None:
             return rows
@@ -247,7 +249,7 @@ class Entry(EntryScores):
     @property
     def learned(self) -> dict[str, dict[str, Any]]:
         """Ranges of the learned parameters by name; empty for several folds."""
-        return learned_ranges(self.runs) if self.by_part.shape[1] == 1 else {}
+        return learned_ranges(self.runs) if self.score_SP.shape[1] == 1 else {}
 
     @property
     def importance(self) -> Importance | None:
@@ -287,7 +289,10 @@ class Entry(EntryScores):
 
     def _score_values(self) -> dict[str, object]:
         accuracy_S = self.accuracy.scored.values
-        scores = {name: self._summary(value_S) for name, value_S in self.every.items()}
+        scores = {
+            name: self._summary(value_S)
+            for name, value_S in self.values_by_score.items()
+        }
         if not self.task.has_classes:
             return {
                 "task": self.task.name,
@@ -302,7 +307,7 @@ class Entry(EntryScores):
                 "per_seed": self._per_seed(accuracy_S),
             },
             "accuracy_ci95_seeds_and_rows": self.accuracy.two_level,
-            "macro_f1": self._summary(self.every[MACRO_F1]),
+            "macro_f1": self._summary(self.values_by_score[MACRO_F1]),
             "scores": scores,
             "majority_vote_accuracy": self.vote_accuracy,
             "confusion": self.confusion.tolist(),
@@ -322,8 +327,10 @@ class Entry(EntryScores):
                 {"seed": seed, "reason": reason} for seed, reason in failed
             ],
             "importance": importance.to_dict() if importance else None,
-            "comparison": self.compared.to_dict() if self.compared else None,
-            "against_probe": claim_values(self.probed.claim) if self.probed else None,
+            "comparison": self.comparison.to_dict() if self.comparison else None,
+            "against_probe": claim_values(self.probe_comparison.claim)
+            if self.probe_comparison
+            else None,
             "runs": [_run_values(run) for run in self.runs],
         }
 

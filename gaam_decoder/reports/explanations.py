@@ -22,7 +22,7 @@ def explained(table: Table) -> Iterator[str]:
         yield _explain_chance(table)
     if table.incomplete:
         yield f"left out, because folds are missing: {', '.join(table.incomplete)}"
-    if table.score != table.task.default_score:
+    if table.score_name != table.task.default_score:
         yield _explain_score(table)
     if table.compared:
         yield _explain_differences(table)
@@ -43,21 +43,21 @@ def _explain_chance(table: Table) -> str:
 
 
 def _explain_score(table: Table) -> str:
-    unit = table.unit
-    better = "larger" if unit.larger_is_better else "smaller"
-    text = f"compared by {unit.title}: {better} is better"
-    if unit.no_claim:
-        text += f"; no claim is made: {unit.no_claim}"
+    score = table.score
+    better = "larger" if score.larger_is_better else "smaller"
+    text = f"compared by {score.title}: {better} is better"
+    if score.no_claim:
+        text += f"; no claim is made: {score.no_claim}"
     return text
 
 
 def _explain_differences(table: Table) -> str:
-    unit = table.unit
+    score = table.score
     return (
-        f"differences to '{brief(str(table.baseline))}' in {unit.of_differences}, "
+        f"differences to '{brief(str(table.baseline))}' in {score.of_differences}, "
         "within the same head and recipe; intervals and verdicts cover seeds and "
         f"{table.units}, corrected by Holm for {counts_in_words(table.num_tests)}; "
-        f"equivalent means within {unit.size(table.margin)}"
+        f"equivalent means within {score.size(table.margin)}"
     )
 
 

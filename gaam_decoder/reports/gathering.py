@@ -140,7 +140,7 @@ class _TableMaker:
 
     runs: Sequence[RunResult]
     tunings: Mapping[str, Tuning]
-    score: str
+    score_name: str
     temperature: bool
     grouped_by: str | None
     beside: Sequence[RunResult]
@@ -205,7 +205,7 @@ class _TableMaker:
         ]
         groups = table_groups(tests, runs_of_cache, repeats, self.grouped_by)
         entries = [
-            _make_entry(parts, self.tunings, self.score, self.temperature, groups)
+            _make_entry(parts, self.tunings, self.score_name, self.temperature, groups)
             for parts in decoders
         ]
 
@@ -220,11 +220,11 @@ class _TableMaker:
 
 def _rank(entry: Entry) -> tuple[object, ...]:
     """Sort key of an entry in its table: the best mean first, then by name."""
-    mean = math.inf if entry.chosen.mean is None else entry.chosen.mean
-    if math.isfinite(mean) and entry.chosen.unit.larger_is_better:
+    mean = math.inf if entry.compared_score.mean is None else entry.compared_score.mean
+    if math.isfinite(mean) and entry.compared_score.score.larger_is_better:
         mean = -mean
     some_layers = entry.recipe.get("layers") is not None
-    size = entry.drawn or math.inf
+    size = entry.num_drawn_rows or math.inf
     recipe = str(entry.recipe)
     return mean, some_layers, entry.attention, entry.head, entry.select, size, recipe
 
@@ -305,7 +305,7 @@ def _make_entry(
         failed=_failed_seeds(runs_by_seed, seeds),
         fitted=bool(first.fit),
         on_training_rows=first.recipe.on_training_rows,
-        drawn=_fewest_drawn(counted),
+        num_drawn_rows=_fewest_drawn(counted),
         still_learning=late,
         too_short=_is_too_short(late, scores.finished, recipe, len(parts)),
         at_edge=_settings_at_edge(entry_tunings, choices),

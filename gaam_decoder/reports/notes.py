@@ -57,7 +57,7 @@ def notes(table: Table) -> list[str]:
 def below(table: Table) -> list[str]:
     """The legend of intervals and marks, which stands unfolded below a table."""
     lines = []
-    if any(entry.chosen.two_level for entry in table.shown):
+    if any(entry.compared_score.two_level for entry in table.shown):
         unit = "groups of test rows" if table.num_groups else "test rows"
         line = INTERVALS.format(unit)
         if table.compared:
@@ -291,7 +291,7 @@ def _not_compared(table: Table) -> str | None:
 
     def lacks_counterpart(entry: Entry) -> bool:
         exempt = is_of(entry, baseline) or entry.shuffled or entry.fitted
-        return not (entry.compared or exempt)
+        return not (entry.comparison or exempt)
 
     text = (
         f"not compared, because no '{brief(baseline)}' has the same head, recipe and "
@@ -304,8 +304,10 @@ def _against_probe(table: Table) -> str | None:
     """The verdicts against logistic regression; better comes first, even if empty."""
     labels_by_verdict: dict[str, list[str]] = {"better": []}
     for entry in table.entries:
-        if entry.probed:
-            labels = labels_by_verdict.setdefault(entry.probed.claim.verdict, [])
+        if entry.probe_comparison:
+            labels = labels_by_verdict.setdefault(
+                entry.probe_comparison.claim.verdict, []
+            )
             labels.append(entry.label)
     if not any(labels_by_verdict.values()):
         return None

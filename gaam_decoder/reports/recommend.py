@@ -29,22 +29,22 @@ def recommended(table: Table) -> Recommendation | None:
     entries = [
         entry
         for entry in table.entries
-        if entry.chosen.mean is not None and not entry.shuffled
+        if entry.compared_score.mean is not None and not entry.shuffled
     ]
-    inputs = {(entry.drawn, entry.recipe.get("layers")) for entry in entries}
+    inputs = {(entry.num_drawn_rows, entry.recipe.get("layers")) for entry in entries}
     if len(inputs) != 1 or any(entry.unchosen or entry.optimistic for entry in entries):
         return None
 
     # entries are sorted, the best mean first
     best = entries[0]
-    if best.compared and best.compared.claim.verdict == "better":
+    if best.comparison and best.comparison.claim.verdict == "better":
         reason = f"best mean, shown to be better than '{table.baseline}'"
         return _recommend(best, reason)
 
     reference = _unbeaten_reference(table, entries)
     if reference is None:
         return None
-    probed = [entry for entry in table.entries if entry.probed]
+    probed = [entry for entry in table.entries if entry.probe_comparison]
     if reference.is_logistic and all(is_behind_probe(entry) for entry in probed):
         return _recommend(reference, "shown to be better than every other decoder")
 
@@ -69,7 +69,7 @@ def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
 
     None where an entry is shown to be better than it, and where nothing was compared.
     """
-    probed = [entry for entry in table.entries if entry.probed]
+    probed = [entry for entry in table.entries if entry.probe_comparison]
     best = entries[0]
     if best.fitted:
         # other fits are compared with nothing
@@ -93,8 +93,14 @@ def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
 
 def is_behind_probe(entry: Entry) -> bool:
     """Whether a decoder is shown to be worse than logistic regression."""
-    return entry.probed is not None and entry.probed.claim.verdict == "worse"
+    return (
+        entry.probe_comparison is not None
+        and entry.probe_comparison.claim.verdict == "worse"
+    )
 
 
 def _is_ahead_of_probe(entry: Entry) -> bool:
-    return entry.probed is not None and entry.probed.claim.verdict == "better"
+    return (
+        entry.probe_comparison is not None
+        and entry.probe_comparison.claim.verdict == "better"
+    )

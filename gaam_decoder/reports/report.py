@@ -87,7 +87,7 @@ class Report:
         write_file(absolute_path(file).resolve(), text.encode())
 
     def _format(self, name: str, part: ReportPart) -> Format:
-        score = self.tables[0].score if self.tables else DEFAULT
+        score = self.tables[0].score_name if self.tables else DEFAULT
         return format_of(name, score, **part)
 
     def save_figures(self, folder: str | Path) -> list[Path]:

@@ -19,7 +19,7 @@ from gaam_decoder.reports.entries import (
     MACRO_F1,
     EntryScores,
     Floats,
-    Measured,
+    MeasuredScore,
 )
 from gaam_decoder.reports.groups import TableGroups
 from gaam_decoder.runs.result import RunResult
@@ -109,15 +109,15 @@ def score_entry(
     )
     compared = _compared_score(tally, accuracy, parts, repeats, groups)
     fitted = bool(parts[0][0].fit)
-    by_part_SP = np.array(tally.by_part, np.float64).reshape(num_seeds, len(parts))
+    score_SP = np.array(tally.part_values, np.float64).reshape(num_seeds, len(parts))
     return EntryScores(
         task=task,
         finished=predictions.finished,
         right=right_SN,
         accuracy=_measure(tally.scores[DEFAULT], accuracy, fitted),
-        chosen=_measure(score, compared, fitted),
-        by_part=by_part_SP,
-        every=value_S_by_score,
+        compared_score=_measure(score, compared, fitted),
+        score_SP=score_SP,
+        values_by_score=value_S_by_score,
         confusion=stats.confusion(
             predicted_SN.ravel(), np.tile(label_N, num_seeds), num_classes
         ),
@@ -125,7 +125,7 @@ def score_entry(
         majority_accuracy=_majority_accuracy(parts, len(label_N)),
         labels_per_class=np.bincount(label_N, minlength=num_classes),
         temperatures=predictions.temperature_SP,
-        bins=tally.bins,
+        calibration_bins=tally.bins,
     )
 
 
@@ -164,15 +164,15 @@ def _scores_without_classes(
         finished=predictions.finished,
         right=contribution_SN,
         accuracy=_measure(tally.scores[task.default_score], usual, fitted),
-        chosen=_measure(score, chosen, fitted),
-        by_part=np.array(tally.by_part, np.float64).reshape(shape),
-        every=tally.value_S_by_score(),
+        compared_score=_measure(score, chosen, fitted),
+        score_SP=np.array(tally.part_values, np.float64).reshape(shape),
+        values_by_score=tally.value_S_by_score(),
         confusion=np.zeros((0, 0), np.int64),
         vote_accuracy=None,
         majority_accuracy=_majority_accuracy(parts, len(predictions.label_N)),
         labels_per_class=np.zeros(0, np.int64),
         temperatures=None,
-        bins=tally.bins,
+        calibration_bins=tally.bins,
     )
 
 
@@ -198,7 +198,7 @@ def _vote_accuracy(
     return float((vote_N == predictions.label_N).mean())
 
 
-def _measure(score: Score, scored: Scored, fitted: bool) -> Measured:
+def _measure(score: Score, scored: Scored, fitted: bool) -> MeasuredScore:
     value_S = scored.values
     mean = None
     std = None
@@ -209,7 +209,7 @@ def _measure(score: Score, scored: Scored, fitted: bool) -> Measured:
         over_seeds = stats.t_interval(value_S)
         interval = stats.within(over_seeds, score.lowest, score.highest)
     two_level = interval_by_score(score, scored, without_seeds=fitted)
-    return Measured(score, scored, mean, std, interval, two_level)
+    return MeasuredScore(score, scored, mean, std, interval, two_level)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -267,12 +267,12 @@ def _read_predictions(
 class _Tally:
     """Collects the scores of one seed after the other."""
 
-    def __init__(self, compared: Score, task: Task) -> None:
-        self.compared = compared
+    def __init__(self, compared_score: Score, task: Task) -> None:
+        self.compared_score = compared_score
         self.task = task
         self.scores = all_scores(task.name)
         self.seed_scores: list[SeedScore | None] = []
-        self.by_part: list[list[float | None]] = []
+        self.part_values: list[list[float | None]] = []
         self.no_claim = ""
         self.bins: Floats = np.zeros((3, BINS))
         self._values: dict[str, list[float]] = {task.default_score: []}
@@ -286,18 +286,18 @@ class _Tally:
             if value is not None:
                 self._values.setdefault(name, []).append(value)
 
-        answers = scaled if self.compared.of_sizes else raw
-        self.seed_scores.append(self.compared.of(answers))
+        answers = scaled if self.compared_score.of_sizes else raw
+        self.seed_scores.append(self.compared_score.of(answers))
         if not self.no_claim:
-            self.no_claim = self.compared.why_no_claim(answers)
+            self.no_claim = self.compared_score.why_no_claim(answers)
 
         ends = np.cumsum(raw.sizes)[:-1]
         logits_by_part = np.split(answers.logits, ends)
         labels_by_part = np.split(answers.labels, ends)
         part_values = []
         for logits, labels in zip(logits_by_part, labels_by_part, strict=True):
-            part_values.append(self.compared.value(Answers(logits, labels)))
-        self.by_part.append(part_values)
+            part_values.append(self.compared_score.value(Answers(logits, labels)))
+        self.part_values.append(part_values)
         if self.task.has_classes:
             self.bins += np.stack(reliability(scaled))
 
@@ -320,7 +320,7 @@ def _compared_score(
         return accuracy
     defined = [score for score in tally.seed_scores if score is not None]
     if len(defined) < len(tally.seed_scores):
-        reason = f"these rows and classes have no {tally.compared.title}"
+        reason = f"these rows and classes have no {tally.compared_score.title}"
         nan_S = np.full(len(tally.seed_scores), np.nan)
         return Scored(values=nan_S, by_row=None, no_claim=reason)
 

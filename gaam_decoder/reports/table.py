@@ -69,7 +69,8 @@ class Table:
     pairs: Pairs | None = None
     # largest difference that does not matter, a fraction or in the score's unit
     margin: float
-    score: str
+    # name of the score that is compared
+    score_name: str
     temperature: bool
     # what filters left out of the whole report
     selection: Selection | None
@@ -92,7 +93,7 @@ class Table:
     @property
     def compared(self) -> list[tuple[Entry, Comparison]]:
         """The entries that are compared with the baseline."""
-        return [(entry, entry.compared) for entry in self.entries if entry.compared]
+        return [(entry, entry.comparison) for entry in self.entries if entry.comparison]
 
     @property
     def task(self) -> Task:
@@ -100,9 +101,9 @@ class Table:
         return self.runs[0].of_task if self.runs else CLASSIFICATION
 
     @property
-    def unit(self) -> Score:
+    def score(self) -> Score:
         """The score that is compared, which says how its values are written."""
-        return score_of(self.score)
+        return score_of(self.score_name)
 
     def title(self) -> str:
         """One line that names the data set, the encoder and the test rows."""
@@ -205,7 +206,7 @@ class Table:
             "baseline": self.baseline,
             "comparisons_corrected_for": dict(self.num_tests),
             "margin": self.margin,
-            "score": self.score,
+            "score": self.score_name,
             "temperature": self.temperature,
             "unchosen_entries": [
                 i for i, entry in enumerate(self.shown) if entry.unchosen
@@ -297,8 +298,8 @@ class _TableBuilder:
 
     def __init__(self, runs: Sequence[RunResult], options: TableOptions) -> None:
         self.options = options
-        self.score = _fitting_score(runs, options)
-        self.margin = _margin_of_score(score_of(self.score), options.get("margin"))
+        self.score_name = _fitting_score(runs, options)
+        self.margin = _margin_of_score(score_of(self.score_name), options.get("margin"))
         self.selection: Selection | None = getattr(runs, "selection", None)
         self.left_out_runs: Sequence[RunResult] = getattr(runs, "others", ())
         self.choice, self.tested = self._choose_and_group(runs)
@@ -335,7 +336,7 @@ class _TableBuilder:
         tested = entries_by_test(
             [run for run in choice.runs if run.evaluated],
             choice.tunings,
-            self.score,
+            self.score_name,
             self.options.get("temperature", False),
             self.options.get("groups"),
             self.left_out_runs,
@@ -358,7 +359,7 @@ class _TableBuilder:
             cache=cache,
             where=where,
             margin=self.margin,
-            score=self.score,
+            score_name=self.score_name,
             temperature=self.options.get("temperature", False),
             selection=self.selection,
             runs=(),
@@ -415,10 +416,10 @@ class _TableBuilder:
         finished_entries = [
             replace(
                 entry,
-                compared=compared.get(entry.key),
-                probed=probed.get(entry.key),
+                comparison=compared.get(entry.key),
+                probe_comparison=probed.get(entry.key),
                 unchosen=entry.runs[0].key in self.choice.unchosen,
-                candidate=self.options.get("every_candidate", False)
+                is_candidate=self.options.get("every_candidate", False)
                 and len(entries) > 1,
                 shown=any(entry is shown_entry for shown_entry in shown),
             )
@@ -473,9 +474,9 @@ def _fitting_score(runs: Sequence[RunResult], options: TableOptions) -> str:
     task = task_of(tasks[0])
     if name is not None and task.name not in score_of(name).tasks:
         fitting = [
-            score
-            for score in plugins.names(SCORES)
-            if task.name in score_of(score).tasks
+            other_name
+            for other_name in plugins.names(SCORES)
+            if task.name in score_of(other_name).tasks
         ]
         raise ConfigError(
             f"the score '{name}' is not for {task.name}",
@@ -493,15 +494,15 @@ def _fitting_score(runs: Sequence[RunResult], options: TableOptions) -> str:
     return name or task.default_score
 
 
-def _margin_of_score(unit: Score, margin: float | None) -> float:
+def _margin_of_score(score: Score, margin: float | None) -> float:
     """The margin as a fraction or in the score's own unit; a person gives points."""
-    value = unit.margin if margin is None else margin / unit.factor
-    if not 0 < value < unit.largest_difference:
-        highest = unit.factor * unit.largest_difference
+    value = score.margin if margin is None else margin / score.factor
+    if not 0 < value < score.largest_difference:
+        highest = score.factor * score.largest_difference
         raise ConfigError(
             "--margin is out of range",
-            expected=f"{unit.of_differences} above 0 and below {highest:g}",
-            found=f"{unit.factor * value:g}",
+            expected=f"{score.of_differences} above 0 and below {highest:g}",
+            found=f"{score.factor * value:g}",
         )
     return value
 

@@ -58,8 +58,8 @@ def compared(
         (table,) = build_tables(load_runs(runs), baseline=baseline)
         for row in table.entries:
             accuracy[row.attention] = row.accuracy.mean or 0.0
-            if row.compared is not None:
-                found[baseline, row.attention] = row.compared
+            if row.comparison is not None:
+                found[baseline, row.attention] = row.comparison
     return found, accuracy
 
 

@@ -93,7 +93,7 @@ def forget_registered_classes() -> None:
 def num_compared(runs: Path) -> int:
     """How many decoders of a report are compared with another."""
     [table] = gaam_decoder.report(runs).tables
-    return sum(entry.compared is not None for entry in table.entries)
+    return sum(entry.comparison is not None for entry in table.entries)
 
 
 @pytest.mark.usefixtures("sech_package")

@@ -89,8 +89,8 @@ def test_a_loss_an_optimizer_and_a_score_may_be_from_a_file(
     assert str(run.recipe.optimizer) == "Halved:momentum=0.5"
     (table,) = gaam_decoder.report(run, score="again.py:Again").tables
     (usual,) = gaam_decoder.report(run).tables
-    assert table.score == "Again"
-    assert table.entries[0].chosen.mean == usual.entries[0].chosen.mean
+    assert table.score_name == "Again"
+    assert table.entries[0].compared_score.mean == usual.entries[0].compared_score.mean
 
 
 def test_the_loss_of_the_page_is_its_formula(examples: list[str]) -> None:

@@ -55,7 +55,7 @@ def _chosen(table: Table, columns: Sequence[Column]) -> Iterator[dict[str, objec
     for entry in table.shown:
         line: dict[str, object] = {TITLE: table.title()}
         for column in columns:
-            line |= column.values(entry, table.unit.title)
+            line |= column.values(entry, table.score.title)
         yield line
 
 
@@ -95,7 +95,7 @@ def _shared_values(table: Table, content: Mapping[str, Any]) -> dict[str, object
     left_out = table.selection.left_out if table.selection else {}
     counts = ", ".join(f"{count:,} by {name}" for name, count in left_out.items())
     shared["left_out"] = counts or None
-    shared["compared_by"] = table.score
+    shared["compared_by"] = table.score_name
     shared["conclusion"] = conclusion(table)
     groups = content["groups"]
     if groups is not None:

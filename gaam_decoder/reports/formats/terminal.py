@@ -188,7 +188,7 @@ def _main(table: Table, console: Console) -> RichTable:
 
 def _texts_by_column(table: Table) -> dict[Screen, list[str]]:
     """Header and cells of each column that has a value."""
-    score = table.unit.column.replace("accuracy", "acc").replace(" ", "\n", 1)
+    score = table.score.column.replace("accuracy", "acc").replace(" ", "\n", 1)
     texts_of = {}
     for column, screen in on_screen():
         cells = [column.text(entry) for entry in table.shown]

@@ -34,10 +34,10 @@ class Calibration(Writer):
 
 
 def _calibration(table: Table) -> Section:
-    unit = score_of("ece")
+    score = score_of("ece")
     scaled = SCALED if table.temperature else ""
     finished = [entry for entry in table.entries if entry.finished]
-    errors = [float(entry.every["ece"].mean()) for entry in finished]
+    errors = [float(entry.values_by_score["ece"].mean()) for entry in finished]
     lines = [
         "ECE: distance between accuracy and mean probability of what is predicted, in "
         f"{BINS} bins of equal width (Naeini et al. 2015, Guo et al. 2017), of each "
@@ -46,13 +46,13 @@ def _calibration(table: Table) -> Section:
     ]
     if table.temperature:
         lines.append(TEMPERATURE)
-    sheet = _calibration_sheet(finished, unit, table.temperature)
+    sheet = _calibration_sheet(finished, score, table.temperature)
     picture = _reliability_diagram(table.entries[:MOST_LINES])
     return Section(
         name="calibration",
         heading="Calibration",
-        lead=f"expected calibration error {unit.text(min(errors))} to "
-        f"{unit.text(max(errors))}% (top label, {BINS} bins{scaled})",
+        lead=f"expected calibration error {score.text(min(errors))} to "
+        f"{score.text(max(errors))}% (top label, {BINS} bins{scaled})",
         lines=tuple(lines),
         make=lambda: ((sheet,), (picture,)),
         values=[_calibration_values(entry) for entry in finished],
@@ -60,7 +60,7 @@ def _calibration(table: Table) -> Section:
 
 
 def _calibration_sheet(
-    entries: Sequence[Entry], unit: Score, has_temperature: bool
+    entries: Sequence[Entry], score: Score, has_temperature: bool
 ) -> Sheet:
     header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
     caption = "calibration"
@@ -70,14 +70,14 @@ def _calibration_sheet(
 
     lines = []
     for entry in entries:
-        value_S = entry.every["ece"]
-        count, right, probability = entry.bins.sum(1)
+        value_S = entry.values_by_score["ece"]
+        count, right, probability = entry.calibration_bins.sum(1)
         cells = [
             entry.label,
-            unit.text(value_S.mean()),
-            unit.std(stats.standard_deviation(value_S)),
-            unit.text(probability / count),
-            unit.text(right / count),
+            score.text(value_S.mean()),
+            score.std(stats.standard_deviation(value_S)),
+            score.text(probability / count),
+            score.text(right / count),
         ]
         if has_temperature:
             temperature = entry.temperature
@@ -87,10 +87,10 @@ def _calibration_sheet(
 
 
 def _calibration_values(entry: Entry) -> dict[str, object]:
-    count_B, right_B, probability_B = entry.bins.tolist()
+    count_B, right_B, probability_B = entry.calibration_bins.tolist()
     return {
         "decoder": entry.label,
-        "ece": float(entry.every["ece"].mean()),
+        "ece": float(entry.values_by_score["ece"].mean()),
         "temperature": entry.temperature,
         "rows": count_B,
         "right": right_B,
@@ -101,7 +101,9 @@ def _calibration_values(entry: Entry) -> dict[str, object]:
 def _reliability_diagram(entries: Sequence[Entry]) -> Picture:
     curves = []
     for entry in entries:
-        count_B, right_B, probability_B = entry.bins[:, entry.bins[0] >= FEWEST]
+        count_B, right_B, probability_B = entry.calibration_bins[
+            :, entry.calibration_bins[0] >= FEWEST
+        ]
         mean_B = 100 * probability_B / count_B
         curves.append(Line(entry.label, mean_B, 100 * right_B / count_B))
     diagonal = Line("as they say", [0, 100], [0, 100])

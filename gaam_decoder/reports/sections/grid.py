@@ -133,26 +133,26 @@ def _capitalised(text: str) -> str:
 
 
 def _parts(axis: str, cells: Cells, task: Task) -> Parts:
-    unit = score_of(task.default_score)
+    score = score_of(task.default_score)
     distinct = {value for line in cells.values() for value in line}
     values = sorted(distinct, key=lambda value: (_number(value), str(value)))
     header = [axis, *map(_value_in_words, values)]
     table = []
     for name, accuracies in cells.items():
-        table.append([name, *(unit.text(accuracies.get(value)) for value in values)])
-    sheet = Sheet(f"{unit.column} by {axis}", header, table)
+        table.append([name, *(score.text(accuracies.get(value)) for value in values)])
+    sheet = Sheet(f"{score.column} by {axis}", header, table)
 
     positions = {}
     for value in values:
         position = _number(value)
         if position < math.inf:
             positions[value] = position
-    lines = _lines(cells, positions, unit.factor)
+    lines = _lines(cells, positions, score.factor)
     low = min(positions.values(), default=0)
     high = max(positions.values(), default=0)
     is_log = axis != "layers" and 0 < 9.999 * low < high
     title = f"test {task.score_title}"
-    if unit.percent:
+    if score.percent:
         title += ", %"
     picture = Picture(
         "grid",

@@ -70,7 +70,7 @@ class EveryPair(Writer):
             lead=_lead(comparisons, axis),
             answers=_answers(table, pairs, axis) if pairs.asked else (),
             lines=_lines(table, pairs),
-            make=lambda: (list(_sheets(pairs.groups, axis, table.unit)), ()),
+            make=lambda: (list(_sheets(pairs.groups, axis, table.score)), ()),
             values={
                 "axis": axis,
                 "corrected_for": pairs.num_tests,
@@ -90,9 +90,9 @@ def _lead(comparisons: Sequence[Comparison], axis: str) -> str:
 
 
 def _lines(table: Table, pairs: Pairs) -> list[str]:
-    unit = table.unit
+    score = table.score
     lines = [
-        f"differences are in {unit.of_differences}; the best decoder stands first",
+        f"differences are in {score.of_differences}; the best decoder stands first",
         "each pair is tested as a comparison with a baseline is; Holm corrects for all "
         f"pairs of this table ({counts_in_words(pairs.num_tests)}), a family of their "
         "own",
@@ -100,7 +100,7 @@ def _lines(table: Table, pairs: Pairs) -> list[str]:
     if any(len(group.pairs) > MOST_LISTED for group in pairs.groups):
         lines.append(
             "line minus column: * they differ, = they are equivalent within "
-            f"{unit.size(table.margin)}, no mark: undecided, or no claim"
+            f"{score.size(table.margin)}, no mark: undecided, or no claim"
         )
         lines.append(
             f"the {MOST_VALUES} best decoders are compared each with each, all others "
@@ -141,11 +141,11 @@ def _answers(table: Table, pairs: Pairs, axis: str) -> list[str]:
 
 def _answer(group: Group, axis: str, table: Table) -> str:
     """Compare the best entry with all others, then with the next."""
-    unit = table.unit
-    mean = unit.text(group.entries[0].chosen.mean)
-    percent = "%" if unit.percent else ""
+    score = table.score
+    mean = score.text(group.entries[0].compared_score.mean)
+    percent = "%" if score.percent else ""
     best_label = in_words(axis, group.labels[:1])
-    text = f"the best mean {unit.title} is that of {best_label}, {mean}{percent}"
+    text = f"the best mean {score.title} is that of {best_label}, {mean}{percent}"
     if group.name:
         text = f"{group.name}: {text}"
 
@@ -162,9 +162,9 @@ def _answer(group: Group, axis: str, table: Table) -> str:
 
     second = min(of_best)
     claim = of_best[second].claim
-    text += f"; {_pair(group, axis, (0, second))}: {unit.difference(claim.difference)}"
+    text += f"; {_pair(group, axis, (0, second))}: {score.difference(claim.difference)}"
     if claim.interval_corrected:
-        interval = unit.span(claim.interval_corrected, signed=True)
+        interval = score.span(claim.interval_corrected, signed=True)
         text += f", {interval}, p {p_value(claim.p_holm)}"
     return text
 
@@ -183,7 +183,7 @@ def _verdicts_of_best(
         seeds = f"seeds: {num_seeds}, and a claim needs {stats.LEAST_SEEDS}"
         parts.append(f"there is no verdict on differences yet ({seeds})")
     else:
-        margin = table.unit.size(table.margin)
+        margin = table.score.size(table.margin)
         verdicts = [
             words.format(in_words(axis, labels[verdict]), margin)
             for verdict, words in VERDICTS.items()
@@ -232,22 +232,22 @@ def _pair(group: Group, axis: str, pair: Places) -> str:
     return " - ".join(in_words(axis, [group.labels[index]]) for index in pair)
 
 
-def _sheets(groups: Sequence[Group], axis: str, unit: Score) -> Iterator[Sheet]:
+def _sheets(groups: Sequence[Group], axis: str, score: Score) -> Iterator[Sheet]:
     for group in groups:
-        yield _list(group, axis, unit)
+        yield _list(group, axis, score)
         if len(group.pairs) > MOST_LISTED:
-            yield _matrix(group, axis, unit)
+            yield _matrix(group, axis, score)
 
 
-def _list(group: Group, axis: str, unit: Score) -> Sheet:
+def _list(group: Group, axis: str, score: Score) -> Sheet:
     """List pairs with interval and p."""
     lines = []
     for pair in _listed_places(group):
         claim = group.pairs[pair].claim
         cells = [
             _pair(group, axis, pair),
-            unit.difference(claim.difference),
-            unit.span(claim.interval_corrected, signed=True),
+            score.difference(claim.difference),
+            score.span(claim.interval_corrected, signed=True),
             p_value(claim.p_holm),
             verdict(claim),
         ]
@@ -256,7 +256,7 @@ def _list(group: Group, axis: str, unit: Score) -> Sheet:
     listed = "every pair"
     if len(lines) < len(group.pairs):
         listed = f"{len(lines)} of {len(group.pairs)} pairs"
-    return Sheet(_caption(listed, group, axis, unit), ["pair", *header], lines, header)
+    return Sheet(_caption(listed, group, axis, score), ["pair", *header], lines, header)
 
 
 def _listed_places(group: Group) -> list[Places]:
@@ -270,20 +270,20 @@ def _listed_places(group: Group) -> list[Places]:
     return [pair for pair in of_references if {*pair} <= listed][:MOST_LISTED]
 
 
-def _matrix(group: Group, axis: str, unit: Score) -> Sheet:
+def _matrix(group: Group, axis: str, score: Score) -> Sheet:
     count = min(len(group.labels), MOST_VALUES)
     cells = [["-"] * count for _ in range(count)]
     for (first, second), comparison in group.pairs.items():
         if second < count:
             claim = comparison.claim
             mark = MARKS.get(claim.verdict, "")
-            cells[first][second] = unit.difference(claim.difference) + mark
-            cells[second][first] = unit.difference(-claim.difference) + mark
+            cells[first][second] = score.difference(claim.difference) + mark
+            cells[second][first] = score.difference(-claim.difference) + mark
     header = [axis, *(str(number) for number in range(1, count + 1))]
     lines = [[f"{i + 1} {group.labels[i]}", *cells[i]] for i in range(count)]
-    return Sheet(_caption("line minus column", group, axis, unit), header, lines)
+    return Sheet(_caption("line minus column", group, axis, score), header, lines)
 
 
-def _caption(text: str, group: Group, axis: str, unit: Score) -> str:
+def _caption(text: str, group: Group, axis: str, score: Score) -> str:
     name = f" ({group.name})" if group.name else ""
-    return f"{text} along {axis}{name}, {unit.of_differences}"
+    return f"{text} along {axis}{name}, {score.of_differences}"

@@ -79,7 +79,7 @@ def _published_results(dataset: Mapping[str, Any], table: Table) -> dict[str, An
     published = dataset.get("mechanisms", {})
     results = {}
     for entry in table.entries:
-        if entry.recipe.get("layers") or entry.drawn:
+        if entry.recipe.get("layers") or entry.num_drawn_rows:
             continue
         name = entry.attention
         if name not in published:

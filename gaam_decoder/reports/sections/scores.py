@@ -29,12 +29,14 @@ class Scores(Writer):
         """Nothing where no seed finished."""
         if not any(entry.finished for entry in table.entries):
             return
-        defined = {name for entry in table.entries for name in entry.every}
-        all_units = all_scores(table.task.name)
-        units = {name: unit for name, unit in all_units.items() if name in defined}
-        titles = ", ".join(unit.title for unit in units.values())
+        defined = {name for entry in table.entries for name in entry.values_by_score}
+        all_task_scores = all_scores(table.task.name)
+        scores = {
+            name: score for name, score in all_task_scores.items() if name in defined
+        }
+        titles = ", ".join(score.title for score in scores.values())
         smaller = ", ".join(
-            unit.title for unit in units.values() if not unit.larger_is_better
+            score.title for score in scores.values() if not score.larger_is_better
         )
         recall = ", and recall by class" if table.task.has_classes else ""
         yield Section(
@@ -47,31 +49,31 @@ class Scores(Writer):
                 "choose the score to compare before you see the scores: of many, one "
                 "differs by chance",
             ),
-            make=lambda: (tuple(_sheets(table, units)), ()),
+            make=lambda: (tuple(_sheets(table, scores)), ()),
         )
 
 
-def _sheets(table: Table, units: dict[str, Score]) -> Iterator[Sheet]:
+def _sheets(table: Table, scores: dict[str, Score]) -> Iterator[Sheet]:
     """All scores, and the recall of classes where there are any."""
-    yield _every(table, units)
+    yield _every(table, scores)
     if table.task.has_classes:
         yield _recall(table)
 
 
-def _every(table: Table, units: dict[str, Score]) -> Sheet:
+def _every(table: Table, scores: dict[str, Score]) -> Sheet:
     """Mean and standard deviation of every score of every entry."""
     lines = []
     for entry in table.entries:
         cells = [entry.label]
-        for name, unit in units.items():
-            value_S = entry.every.get(name, np.empty(0))
-            cell = unit.text(float(value_S.mean())) if len(value_S) else "-"
+        for name, score in scores.items():
+            value_S = entry.values_by_score.get(name, np.empty(0))
+            cell = score.text(float(value_S.mean())) if len(value_S) else "-"
             std = stats.standard_deviation(value_S)
             if std is not None:
-                cell += f" ({unit.std(std)})"
+                cell += f" ({score.std(std)})"
             cells.append(cell)
         lines.append(cells)
-    header = ["decoder", *(unit.column for unit in units.values())]
+    header = ["decoder", *(score.column for score in scores.values())]
     return Sheet("test scores", header, lines)
 
 

@@ -62,8 +62,8 @@ def claims_of(table: Table) -> Iterator[stats.Claim]:
     for _, comparison in table.compared:
         yield comparison.claim
     for entry in table.entries:
-        if entry.probed:
-            yield entry.probed.claim
+        if entry.probe_comparison:
+            yield entry.probe_comparison.claim
     for pair in pairs_of(table):
         yield pair.comparison.claim
 
@@ -173,7 +173,7 @@ def test_entries_are_compared_with_the_baseline_of_their_size() -> None:
     ]
     [table] = build_tables(runs)
     baselines = [entry for entry in table.entries if entry.attention == "none"]
-    assert [entry.drawn for entry in baselines] == [None, 100, 8, 6]
+    assert [entry.num_drawn_rows for entry in baselines] == [None, 100, 8, 6]
     assert len(table.compared) == len(SIZES)
     for entry, comparison in table.compared:
         [baseline] = [
@@ -191,9 +191,11 @@ def test_entries_of_different_sizes_are_never_compared(
 ) -> None:
     run = run_of_size("gaam", SIZES[size])
     [table] = build_tables([run, run_of_size("none", SIZES[other_size])])
-    assert any(entry.compared for entry in table.entries) == (size == other_size)
+    assert any(entry.comparison for entry in table.entries) == (size == other_size)
     [table] = build_tables([run, probe_of_size(SIZES[other_size])])
-    assert any(entry.probed for entry in table.entries) == (size == other_size)
+    assert any(entry.probe_comparison for entry in table.entries) == (
+        size == other_size
+    )
 
 
 def sweep() -> list[RunResult]:
@@ -220,10 +222,10 @@ def claims_by_runs(report: Report) -> dict[Key, Any]:
     for table in report.tables:
         for entry in table.entries:
             paths = [str(run.path) for run in entry.runs]
-            if entry.compared:
-                claims["baseline", *paths] = entry.compared.claim
-            if entry.probed:
-                claims["probe", *paths] = entry.probed.claim
+            if entry.comparison:
+                claims["baseline", *paths] = entry.comparison.claim
+            if entry.probe_comparison:
+                claims["probe", *paths] = entry.probe_comparison.claim
         for pair in pairs_of(table):
             paths = sorted(str(entry.runs[0].path) for entry in pair.entries)
             claims["pair", *paths] = pair.comparison.claim
@@ -277,11 +279,13 @@ def corrected_p_values(table: Table, head: str = "") -> dict[Key, Corrected]:
     """The corrected p-values of a table, or of one head, by the names compared."""
     values: dict[Key, Corrected] = {}
     for entry in table.entries:
-        if entry.compared:
+        if entry.comparison:
             key = ("baseline", entry.attention, entry.head)
-            values[key] = corrected(entry.compared)
-        if entry.probed:
-            values["probe", entry.attention, entry.head] = corrected(entry.probed)
+            values[key] = corrected(entry.comparison)
+        if entry.probe_comparison:
+            values["probe", entry.attention, entry.head] = corrected(
+                entry.probe_comparison
+            )
     for pair in pairs_of(table):
         names = sorted(entry.attention for entry in pair.entries)
         key = ("pair", *names, pair.entries[0].head)
@@ -379,8 +383,8 @@ def test_every_pair_is_corrected_for_all_pairs(count: int, score: str) -> None:
     [table] = build_tables(runs_of_mechanisms(count), score=score)
     assert table.pairs is not None
     [group] = table.pairs.groups
-    sign = 1 if group.entries[0].chosen.unit.larger_is_better else -1
-    means = [sign * (entry.chosen.mean or 0) for entry in group.entries]
+    sign = 1 if group.entries[0].compared_score.score.larger_is_better else -1
+    means = [sign * (entry.compared_score.mean or 0) for entry in group.entries]
     assert means == sorted(means, reverse=True), "the best stands first"
     claims = [comparison.claim for comparison in group.pairs.values()]
     assert len(claims) == count * (count - 1) // 2

@@ -96,10 +96,10 @@ def test_all_folds_are_one_entry_whose_test_rows_stand_one_after_the_other() -> 
     np.testing.assert_allclose(none.accuracy.scored.values, expected)
     assert none.failed == {4: "fold 2/3: nan"}
     assert gaam.seconds == dict.fromkeys(range(7), 1.5)
-    assert gaam.compared is not None
-    assert gaam.compared.seeds == tuple(finished)
+    assert gaam.comparison is not None
+    assert gaam.comparison.seeds == tuple(finished)
     differences = all_right[finished].mean(1) - all_of_baseline[finished].mean(1)
-    assert gaam.compared.claim.difference == pytest.approx(differences.mean())
+    assert gaam.comparison.claim.difference == pytest.approx(differences.mean())
 
 
 def run_of_a_fold(
@@ -139,7 +139,7 @@ def test_folds_and_repeats_are_rows_of_one_test(repeats: int) -> None:
         [table] = build_tables(runs, score=name)
         entry = table.entries[0]
         assert (entry.folds, entry.repeats) == (2, repeats), name
-        scored = entry.chosen.scored
+        scored = entry.compared_score.scored
         if scored.by_row is not None:
             assert scored.by_row.shape == (7, 2 * ROWS_OF_A_FOLD), name
             assert scored.by_row.mean(1) == pytest.approx(scored.values), name
@@ -155,7 +155,7 @@ def test_a_row_is_right_as_often_as_it_is_in_all_repeats() -> None:
     for run in runs:
         if run.attention == entry.attention:
             expected[:, run.test_rows] += run.hits / 2
-    np.testing.assert_allclose(entry.chosen.scored.by_row, expected)
+    np.testing.assert_allclose(entry.compared_score.scored.by_row, expected)
 
 
 def test_folds_that_test_other_rows_than_a_repeat_has_are_damage() -> None:

@@ -174,9 +174,9 @@ def test_the_columns_of_csv_stand_in_the_order_of_their_names() -> None:
         assert float(line["accuracy"]) == entry.accuracy.mean
         difference = ""
         verdict = ""
-        if entry.compared:
-            difference = str(entry.compared.claim.difference)
-            verdict = entry.compared.claim.verdict
+        if entry.comparison:
+            difference = str(entry.comparison.claim.difference)
+            verdict = entry.comparison.claim.verdict
         assert line["difference"] == difference
         assert line["verdict"] == verdict
 

@@ -181,7 +181,7 @@ def test_fewer_than_six_groups_are_no_claim_with_the_reason(score: str) -> None:
     reason = "o claim is made about gaam: 5 groups of rows, and a claim needs 6"
     assert reason in conclusion(table)
     assert comparison_of(table).claim.interval_corrected is None
-    interval_over_groups = table.entries[0].chosen.two_level
+    interval_over_groups = table.entries[0].compared_score.two_level
     assert interval_over_groups is not None, "of an accuracy there is one"
 
 
@@ -369,8 +369,8 @@ def test_runs_that_record_nothing_are_read_with_their_cache(
         change_arrays(run, same={})
     [table] = gaam_decoder.report(runs).tables
     assert table.num_groups == expected.num_groups == 6
-    interval = table.entries[0].chosen.two_level
-    assert interval == expected.entries[0].chosen.two_level
+    interval = table.entries[0].compared_score.two_level
+    assert interval == expected.entries[0].compared_score.two_level
 
 
 def test_the_command_takes_a_kept_column(

@@ -113,7 +113,7 @@ def tuned_runs() -> list[RunResult]:
 
 def test_tuned_entries_are_compared_whatever_was_best_for_each() -> None:
     [table] = build_tables(tuned_runs())
-    comparison = table.entries[0].compared
+    comparison = table.entries[0].comparison
     assert comparison is not None
     expected = answers(6, 0.9, 1000).mean() - answers(6, 0.8, 100).mean()
     assert comparison.claim.difference == pytest.approx(expected)
@@ -131,14 +131,14 @@ def test_entries_that_were_tuned_over_other_grids_are_compared_with_a_remark() -
 def test_entries_that_were_not_tuned_and_have_other_rates_are_not_compared() -> None:
     runs = [*candidates("gaam", {1e-3: 0.9}), *candidates("none", {1e-4: 0.9})]
     [table] = build_tables(runs)
-    assert [entry.compared for entry in table.entries] == [None, None]
+    assert [entry.comparison for entry in table.entries] == [None, None]
     assert "not compared" in "\n".join(notes(table))
 
 
 def test_a_tuned_entry_is_not_compared_with_one_that_happens_to_have_a_rate() -> None:
     tuned = candidates("gaam", {1e-3: 0.9, 1e-4: 0.8})
     [table] = build_tables([*tuned, *candidates("none", {1e-4: 0.9})])
-    assert [entry.compared for entry in table.entries] == [None, None]
+    assert [entry.comparison for entry in table.entries] == [None, None]
 
 
 @pytest.mark.parametrize("best", RATES)
@@ -190,7 +190,7 @@ def test_each_fold_chooses_for_itself_and_the_whole_table_stands() -> None:
         assert entry.recipe["lr"] == BY_FOLD
         assert entry.seeds == tuple(range(6))
         assert entry.settings == f"lr={BY_FOLD}{AT_EDGE}"
-    comparison = table.entries[0].compared
+    comparison = table.entries[0].comparison
     assert comparison is not None
     assert comparison.seeds == tuple(range(6))
 
