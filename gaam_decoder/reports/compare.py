@@ -29,20 +29,23 @@ MOST_VALUES = 12
 MOST_GROUPS = 8
 # A recipe without one of these settings uses all layers, or all training rows.
 MEAN_ALL = ("layers", *DRAWN_BY)
-ALL = "all"  # the value of such a setting
+ALL = "all"  # what reports call the missing value
 ALL_HEADS = "all heads"
 
 SettingPairs = tuple[tuple[str, str], ...]  # sorted names and values
 EntriesBySettings = dict[SettingPairs, list[Entry]]
-Places = tuple[int, int]  # of two entries in their group
+Places = tuple[int, int]  # the positions of two entries in their group
 
 
 def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison | None:
-    """Subtract another entry from an entry, seed by seed.
+    """Subtract the score of another entry from that of an entry, seed by seed.
 
-    A head that is fitted at once has no seeds: the same predictions stand beside each
-    seed. None without a common seed, without the score, and if the probabilities of
-    only one of the two were scaled.
+    A head that is fitted at once has no seeds: its predictions are subtracted from
+    those of each seed.
+
+    Returns:
+        None if the two have no seed in common, if one of them lacks the score, or if
+        only one of them has probabilities that a fitted temperature scaled.
     """
     score = entry.compared_score.score
     seeds = tuple(
@@ -57,57 +60,73 @@ def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison |
     if score.of_sizes and is_one_scaled:
         return None
 
-    places = [entry.finished.index(seed) for seed in seeds]
-    other_places = [0] * len(seeds)
+    # positions of the seeds in the arrays of each entry; a fit has a single position
+    positions = [entry.finished.index(seed) for seed in seeds]
+    other_positions = [0] * len(seeds)
     if not other.fitted:
-        other_places = [other.finished.index(seed) for seed in seeds]
+        other_positions = [other.finished.index(seed) for seed in seeds]
     return Comparison(
         baseline=other.attention,
         seeds=seeds,
         dropped=tuple(sorted({*entry.seeds, *other.seeds} - {*seeds})),
         claim=claim_by_score(
             score,
-            _scored(entry, places),
-            _scored(other, other_places),
+            _scores_to_claim(entry, positions),
+            _scores_to_claim(other, other_positions),
             margin=margin,
         ),
-        other_training=_over_folds(entry, other, places, other_places),
+        other_training=_difference_over_folds(entry, other, positions, other_positions),
         other_grid=_tuning_grids(entry) != _tuning_grids(other),
     )
 
 
-def _over_folds(
-    entry: Entry, other: Entry, places: list[int], other_places: list[int]
+def _difference_over_folds(
+    entry: Entry, other: Entry, positions: list[int], other_positions: list[int]
 ) -> stats.CorrectedT | None:
-    """The difference over the folds, with the t test for overlapping training sets."""
-    by_part = (entry.score_SP[places] - other.score_SP[other_places]).mean(0)
-    if entry.folds <= 1 or not np.isfinite(by_part).all():
+    """Test the difference of two entries over the P folds of a cross-validation.
+
+    The t test is corrected, because the training sets of folds overlap.
+
+    Args:
+        entry: the entry.
+        other: the entry that is subtracted.
+        positions: of the common seeds in the arrays of ``entry``.
+        other_positions: of the same seeds in the arrays of ``other``.
+
+    Returns:
+        None without folds, or where a fold has no score.
+    """
+    difference_SP = entry.score_SP[positions] - other.score_SP[other_positions]
+    difference_P = difference_SP.mean(0)
+    if entry.folds <= 1 or not np.isfinite(difference_P).all():
         return None
 
     # Test rows of a fold for every training or validation row.
-    ratio = 1 / (entry.folds - 1)
+    test_per_train = 1 / (entry.folds - 1)
     if entry.num_drawn_rows is not None:
         first = entry.runs[0]
         split_rows = first.cache.rows[first.recipe.train_split]
-        ratio = split_rows / entry.folds / entry.num_drawn_rows
+        test_per_train = split_rows / entry.folds / entry.num_drawn_rows
     most = entry.compared_score.score.largest_difference
-    return stats.corrected_resampled_t(by_part, ratio, most=most)
+    return stats.corrected_resampled_t(difference_P, test_per_train, most=most)
 
 
 def _tuning_grids(entry: Entry) -> list[list[Any]]:
-    """The values of all candidates, for every tuning of an entry."""
+    """The candidates' tuned settings, for every tuning (fold) of an entry."""
     return [
         [candidate.values for candidate in tuning.candidates]
         for tuning in entry.tunings
     ]
 
 
-def _scored(entry: Entry, places: list[int]) -> Scored:
-    # The variance of a mean over parts, from the doubt of the choice in each part.
+def _scores_to_claim(entry: Entry, positions: list[int]) -> Scored:
+    """The compared scores of the seeds at these positions, as a claim needs them."""
+    # The score is a mean over P parts. In each part validation chose the settings, and
+    # that choice adds a variance.
     variance = sum(choice.variance for choice in entry.choices)
     choice_variance = variance / entry.score_SP.shape[1] ** 2
     return replace(
-        entry.compared_score.scored.chosen(places),
+        entry.compared_score.scored.of_seeds(positions),
         choice=choice_variance,
         train_rows=entry.train_rows,
     )
@@ -118,11 +137,19 @@ def _correct_by_holm(
     beside: Mapping[Any, Comparison] | None = None,
     untested: int = 0,
 ) -> dict[Any, Comparison]:
-    """Give comparisons Holm's p-values, corrected for all of their family.
+    """Give comparisons Holm's p-values, corrected for all comparisons of a family.
 
-    The family has these comparisons, those ``beside`` them, and ``untested`` more that
-    count as if they had shown nothing. The tests of a difference and of equivalence are
-    a family each.
+    The tests of a difference and of equivalence are a family each.
+
+    Args:
+        comparisons: key -> a comparison to correct.
+        beside: key -> another comparison of the family. It counts in the correction,
+            unless ``comparisons`` has its key, but is not returned.
+        untested: number of further comparisons, which count as if they had shown
+            nothing.
+
+    Returns:
+        The keys of ``comparisons`` -> the corrected comparison.
     """
     claims = [comparison.claim for comparison in comparisons.values()]
     for key, comparison in (beside or {}).items():
@@ -141,42 +168,47 @@ def _correct_by_holm(
 
 def compare_all(
     entries: Sequence[Entry],
-    beside: Sequence[Entry],
+    all_entries: Sequence[Entry],
     margin: float,
-    other_of: Callable[[Entry, Sequence[Entry]], Entry | None],
+    find_other: Callable[[Entry, Sequence[Entry]], Entry | None],
 ) -> dict[Any, Comparison]:
-    """Compare every entry of a table with its counterpart, corrected for its head.
+    """Compare every entry of a table with its counterpart.
+
+    Holm corrects the comparisons of entries with the same head for one another.
 
     Args:
         entries: entries of one table.
-        beside: all entries of that table, with those that filters left out; only the
-            correction uses the latter.
+        all_entries: these entries, and those that filters left out of the table. The
+            latter count in the correction alone.
         margin: largest difference that does not matter.
-        other_of: finds the counterpart of an entry among the entries of its table.
+        find_other: finds, among entries, the one that is subtracted from an entry.
 
     Returns:
         The comparison of each entry with a counterpart, by the key of the entry.
     """
-    compared: dict[Any, Comparison] = {}
+    corrected: dict[tuple[Any, Any], Comparison] = {}
     for head in dict.fromkeys(entry.head for entry in entries):
-        differences = _differences(entries, head, margin, other_of)
-        left_out = _differences(beside, head, margin, other_of)
-        compared |= _correct_by_holm(differences, left_out)
-    return {entry_key: comparison for (entry_key, _), comparison in compared.items()}
+        differences = _differences(entries, head, margin, find_other)
+        all_differences = _differences(all_entries, head, margin, find_other)
+        corrected |= _correct_by_holm(differences, all_differences)
+    return {entry_key: comparison for (entry_key, _), comparison in corrected.items()}
 
 
 def _differences(
     entries: Sequence[Entry],
     head: str,
     margin: float,
-    other_of: Callable[[Entry, Sequence[Entry]], Entry | None],
+    find_other: Callable[[Entry, Sequence[Entry]], Entry | None],
 ) -> dict[tuple[Any, Any], Comparison]:
-    """Every entry of a head minus its counterpart, by the keys of both."""
+    """Every entry with this head minus its counterpart, by the keys of both.
+
+    ``find_other`` finds the counterpart of an entry among ``entries``.
+    """
     differences = {}
     for entry in entries:
         if entry.head != head:
             continue
-        other = other_of(entry, entries)
+        other = find_other(entry, entries)
         if other is None:
             continue
         difference = paired_difference(entry, other, margin)
@@ -186,12 +218,15 @@ def _differences(
 
 
 def counts_by_head(
-    entries: Sequence[Entry], compared: Mapping[Any, Comparison]
+    entries: Sequence[Entry], comparisons: Mapping[Any, Comparison]
 ) -> dict[str, int]:
-    """Number of comparisons in Holm's correction, for each head with a claim."""
+    """Number of comparisons in Holm's correction, for each head with a claim.
+
+    ``comparisons`` holds them by the key of their entry.
+    """
     counts: dict[str, int] = {}
     for entry in entries:
-        comparison = compared.get(entry.key)
+        comparison = comparisons.get(entry.key)
         if comparison and comparison.claim.testable:
             counts[entry.head] = comparison.claim.num_tests
     return counts
@@ -206,71 +241,78 @@ def counts_in_words(counts: Mapping[str, int]) -> str:
     )
 
 
-def same_recipe(first: Settings, second: Settings, apart: Iterable[str] = ()) -> bool:
-    """Whether two recipes agree in all settings except those in ``apart``.
+def same_recipe(first: Settings, second: Settings, ignore: Iterable[str] = ()) -> bool:
+    """Whether two recipes agree in all settings except those in ``ignore``.
 
     A missing setting is the same as None.
     """
-    keys = (first.keys() | second.keys()) - set(apart)
+    keys = (first.keys() | second.keys()) - set(ignore)
     return all(first.get(key) == second.get(key) for key in keys)
 
 
-def choose_baseline(entries: Sequence[Entry], asked: str | None) -> str | None:
+def choose_baseline(entries: Sequence[Entry], requested: str | None) -> str | None:
     """Choose the mechanism to compare with: the requested one, else ``none``.
+
+    None if nothing was requested and no run has the mechanism ``none``.
 
     Raises:
         ConfigError: no entry has the requested mechanism.
     """
     evaluated = sorted({entry.attention for entry in entries if not entry.shuffled})
-    if asked is None:
+    if requested is None:
         # A linear probe has no counterparts among decoders that are trained by steps.
         stepped = {
             entry.attention for entry in entries if not (entry.fitted or entry.shuffled)
         }
         candidates = stepped or set(evaluated)
         return DEFAULT_BASELINE if DEFAULT_BASELINE in candidates else None
-    if asked in evaluated:
-        return asked
+    if requested in evaluated:
+        return requested
     raise ConfigError(
-        f"no run of the baseline '{asked}' was evaluated",
+        f"no run of the baseline '{requested}' was evaluated",
         expected=f"one of: {', '.join(evaluated)}",
-        hint=f"gaam train --attn {asked}, or a filter that does not leave it out",
+        hint=f"gaam train --attn {requested}, or a filter that does not leave it out",
     )
 
 
-def is_of(entry: Entry, baseline: str | None) -> bool:
-    """Whether an entry is one of the baseline; a check with shuffled labels is not."""
+def is_baseline(entry: Entry, baseline: str | None) -> bool:
+    """Whether an entry has the mechanism of the baseline, and no shuffled labels."""
     return entry.attention == baseline and not entry.shuffled
 
 
-def counterpart(
+def find_baseline(
     entry: Entry, entries: Sequence[Entry], baseline: str | None
 ) -> Entry | None:
     """Find the entry of the baseline with the same head and recipe.
 
-    If both entries were tuned, their tuned settings may differ. None for the baseline
-    itself and for checks, and if more than the mechanism would differ.
+    If both entries were tuned, their tuned settings may differ.
+
+    Returns:
+        None if no entry of the baseline differs in the mechanism alone, if the entry is
+        one of the baseline itself, or if its labels were shuffled.
     """
     if entry.shuffled or entry.attention == baseline:
         return None
-    of_baseline = [
+    baseline_entries = [
         other
         for other in entries
-        if is_of(other, baseline) and other.head == entry.head
+        if is_baseline(other, baseline) and other.head == entry.head
     ]
-    for other in of_baseline:
+    for other in baseline_entries:
         if same_recipe(entry.recipe, other.recipe):
             return other
     if not entry.tunings:
         return None
-    for other in of_baseline:
+    for other in baseline_entries:
         if other.tunings and same_recipe(entry.recipe, other.recipe, TUNED):
             return other
     return None
 
 
-def probe_of(entry: Entry, entries: Sequence[Entry]) -> Entry | None:
+def find_probe(entry: Entry, entries: Sequence[Entry]) -> Entry | None:
     """Find the linear probe that was fitted to the same rows and layers as an entry.
+
+    A linear probe is logistic regression on the states.
 
     Returns:
         None if there is no such probe, if the entry is a probe itself, has shuffled
@@ -282,15 +324,15 @@ def probe_of(entry: Entry, entries: Sequence[Entry]) -> Entry | None:
         # The recipe of a probe says only which rows and layers it read. Settings that
         # draw a part of the rows must agree also where the probe has none (None).
         required = dict.fromkeys(DRAWN_BY) | probe.recipe
-        is_same = all(
+        has_same_input = all(
             entry.recipe.get(name) == value for name, value in required.items()
         )
-        if probe.is_logistic and not probe.shuffled and is_same:
+        if probe.is_logistic and not probe.shuffled and has_same_input:
             return probe
     return None
 
 
-class Group(NamedTuple):
+class PairGroup(NamedTuple):
     """Entries that differ in one setting alone, the best first, and all their pairs."""
 
     name: str  # the settings that distinguish it from other groups; may be empty
@@ -300,23 +342,27 @@ class Group(NamedTuple):
 
     @property
     def references(self) -> tuple[int, ...]:
-        """Places of the entries compared with all others: the best, and that of all."""
+        """Positions of the entries that are compared with every other entry.
+
+        These are the best entry, and the one that uses all layers or all training rows.
+        """
         return _references(self.labels)
 
 
 class Pairs(NamedTuple):
     """The pairs of one table."""
 
-    axis: str
+    axis: str  # the setting in which the two entries of a pair differ
     num_tests: dict[str, int]
     """Pairs in Holm's correction, those with enough seeds, by head or of all heads."""
-    groups: list[Group]
-    asked: bool  # whether the user named this axis
+    groups: list[PairGroup]
+    is_requested: bool  # whether the user named this axis
 
 
 def _references(labels: Sequence[str]) -> tuple[int, ...]:
-    places = {place for place, label in enumerate(labels) if label == ALL}
-    return tuple(sorted({0} | places))
+    """Position 0, of the best entry, and the positions of the label ``all``."""
+    positions = {position for position, label in enumerate(labels) if label == ALL}
+    return tuple(sorted({0} | positions))
 
 
 def every_pair(
@@ -361,9 +407,18 @@ def _compare_table(
     all_sets: EntriesBySettings,
     axis: str,
     margin: float,
-    asked: bool,
+    is_requested: bool,
 ) -> Pairs:
-    """Compare the pairs of one table, and correct them for all pairs of their head."""
+    """Compare the pairs of one table, and correct them for all pairs of their head.
+
+    Args:
+        shown: the entries of the table, grouped by all settings but the axis.
+        all_sets: the same with the entries that filters left out; they count in the
+            correction alone.
+        axis: the setting in which the entries of a pair differ.
+        margin: largest difference that does not matter.
+        is_requested: whether the user named the axis.
+    """
     testable = _testable_pairs([*shown.values(), *all_sets.values()], axis)
     groups = _compare_groups(shown, axis, margin)
     num_tests: dict[str, int] = {}
@@ -373,7 +428,7 @@ def _compare_table(
         ]
         _correct_groups(family_groups, len(testable[family]))
         num_tests[family] = len(testable[family])
-    return Pairs(axis, num_tests, groups, asked)
+    return Pairs(axis, num_tests, groups, is_requested)
 
 
 def _family(entries: Sequence[Entry], axis: str) -> str:
@@ -384,7 +439,10 @@ def _family(entries: Sequence[Entry], axis: str) -> str:
 def _testable_pairs(
     sets: Iterable[Sequence[Entry]], axis: str
 ) -> dict[str, set[frozenset[Any]]]:
-    """Pairs of entry keys with enough seeds and test rows for a claim, by family."""
+    """Family -> its pairs with enough seeds and test rows for a claim.
+
+    A pair is the set of the keys of its two entries.
+    """
     testable: dict[str, set[frozenset[Any]]] = {}
     for entries in sets:
         pairs = {
@@ -396,49 +454,56 @@ def _testable_pairs(
     return testable
 
 
-def _correct_groups(groups: Sequence[Group], num_testable: int) -> None:
-    """Replace the comparisons of these groups by corrected ones."""
+def _correct_groups(groups: Sequence[PairGroup], num_testable: int) -> None:
+    """Replace the comparisons of these groups by corrected ones, in place.
+
+    Args:
+        groups: the groups of one family.
+        num_testable: number of pairs of the family that allow a claim, compared or not.
+    """
     comparisons = {
         (number, places): comparison
         for number, group in enumerate(groups)
         for places, comparison in group.pairs.items()
     }
-    tested = [
-        comparison
-        for comparison in comparisons.values()
-        if comparison.claim.testable or comparison.claim.silent
-    ]
-    untested = max(0, num_testable - len(tested))
+    claims = [comparison.claim for comparison in comparisons.values()]
+    num_tested = sum(claim.testable or claim.silent for claim in claims)
+    untested = max(0, num_testable - num_tested)
     corrected = _correct_by_holm(comparisons, untested=untested)
     for (number, places), comparison in corrected.items():
         groups[number].pairs[places] = comparison
 
 
 def _is_testable(entry: Entry, other: Entry) -> bool:
-    """Whether two entries have seeds and test rows enough for a claim."""
+    """Whether two entries have enough common seeds and test rows for a claim."""
     seeds = {*entry.finished} & {*other.finished}
     num_rows: int = entry.accuracy.scored.by_row.shape[1]  # type: ignore[union-attr]
     return len(seeds) >= stats.LEAST_SEEDS and num_rows > 1
 
 
-def _compare_groups(sets: EntriesBySettings, axis: str, margin: float) -> list[Group]:
-    """Compare the entries of the largest groups, and name each group."""
+def _compare_groups(
+    sets: EntriesBySettings, axis: str, margin: float
+) -> list[PairGroup]:
+    """Compare the entries of the largest groups, and name each group.
+
+    ``sets`` holds entries that differ in the axis alone, by their shared settings.
+    """
     if not sets:
         return []
-    shared = set.intersection(*map(set, sets))
+    shared_settings = set.intersection(*map(set, sets))
     largest_first = sorted(sets.items(), key=lambda item: -len(item[1]))
     groups = []
     for settings, entries in largest_first[:MOST_GROUPS]:
         values = [brief(_axis_value(entry, axis), 60) for entry in entries]
         labels = tuple(numbered(values))
         pairs = _compare_entries(entries, _references(labels), margin)
-        name = _group_name(settings, shared)
-        groups.append(Group(name, labels, tuple(entries), pairs))
+        name = _group_name(settings, shared_settings)
+        groups.append(PairGroup(name, labels, tuple(entries), pairs))
     return groups
 
 
 def _group_name(settings: SettingPairs, shared: set[tuple[str, str]]) -> str:
-    """The mechanism, and the settings that not all groups of the table share."""
+    """The mechanism of a group, and its settings that are not in ``shared``."""
     parts = []
     for name, value in settings:
         if name == "attn":
@@ -462,11 +527,11 @@ def _compare_entries(
 
 
 def numbered(names: list[str]) -> list[str]:
-    """Put its place behind each name that occurs several times."""
+    """Add its position, from 1, to each name that occurs several times."""
     numbered_names = []
-    for place, name in enumerate(names, 1):
+    for position, name in enumerate(names, 1):
         is_repeated = names.count(name) > 1
-        numbered_names.append(f"{name} #{place}" if is_repeated else name)
+        numbered_names.append(f"{name} #{position}" if is_repeated else name)
     return numbered_names
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.compare import DEFAULT_BASELINE, counts_in_words, is_of
+from gaam_decoder.reports.compare import DEFAULT_BASELINE, counts_in_words, is_baseline
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.explanations import explained
 from gaam_decoder.reports.groups import in_words
@@ -290,7 +290,7 @@ def _not_compared(table: Table) -> str | None:
         return None
 
     def lacks_counterpart(entry: Entry) -> bool:
-        exempt = is_of(entry, baseline) or entry.shuffled or entry.fitted
+        exempt = is_baseline(entry, baseline) or entry.shuffled or entry.fitted
         return not (entry.comparison or exempt)
 
     text = (

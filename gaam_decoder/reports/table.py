@@ -378,7 +378,9 @@ class _TableBuilder:
             entries, all_entries, self.margin, self._find_baseline
         )
         share_right_N = _share_right(entries)
-        has_baseline = any(compare.is_of(entry, self.baseline) for entry in entries)
+        has_baseline = any(
+            compare.is_baseline(entry, self.baseline) for entry in entries
+        )
         return replace(
             self._empty_table(entries[0].runs[0].cache, test.where),
             num_test_rows=len(test.labels),
@@ -396,7 +398,7 @@ class _TableBuilder:
         )
 
     def _find_baseline(self, entry: Entry, candidates: Sequence[Entry]) -> Entry | None:
-        return compare.counterpart(entry, candidates, self.baseline)
+        return compare.find_baseline(entry, candidates, self.baseline)
 
     def _compared_entries(
         self,
@@ -406,7 +408,7 @@ class _TableBuilder:
     ) -> tuple[Entry, ...]:
         """The entries with their comparisons and names."""
         probed = compare.compare_all(
-            entries, all_entries, self.margin, compare.probe_of
+            entries, all_entries, self.margin, compare.find_probe
         )
         # the baseline of an entry that is shown stays beside it
         best_entries = entries[: self.options.get("top")]

@@ -59,10 +59,10 @@ class Scored:
             groups=groups,
         )
 
-    def chosen(self, places: list[int]) -> Scored:
-        """The same scores of some seeds, by their places."""
-        by_row = None if self.by_row is None else self.by_row[places]
-        return replace(self, values=self.values[places], by_row=by_row)
+    def of_seeds(self, positions: list[int]) -> Scored:
+        """The same scores of some seeds, given by their positions in the arrays."""
+        by_row = None if self.by_row is None else self.by_row[positions]
+        return replace(self, values=self.values[positions], by_row=by_row)
 
 
 def claim_by_score(

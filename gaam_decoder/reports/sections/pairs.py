@@ -20,7 +20,7 @@ from gaam_decoder.reports.compare import (
     ALL,
     MOST_GROUPS,
     MOST_VALUES,
-    Group,
+    PairGroup,
     Pairs,
     Places,
     counts_in_words,
@@ -60,7 +60,7 @@ class EveryPair(Writer):
         if not comparisons:
             return
         has_baseline = pairs.axis == "attn" and table.baseline
-        if has_baseline and len(comparisons) < 2 and not pairs.asked:
+        if has_baseline and len(comparisons) < 2 and not pairs.is_requested:
             return
 
         axis = pairs.axis.replace("_", "-")
@@ -68,7 +68,7 @@ class EveryPair(Writer):
             name="pairs",
             heading="Every pair",
             lead=_lead(comparisons, axis),
-            answers=_answers(table, pairs, axis) if pairs.asked else (),
+            answers=_answers(table, pairs, axis) if pairs.is_requested else (),
             lines=_lines(table, pairs),
             make=lambda: (list(_sheets(pairs.groups, axis, table.score)), ()),
             values={
@@ -114,7 +114,7 @@ def _lines(table: Table, pairs: Pairs) -> list[str]:
     return lines
 
 
-def _values(group: Group) -> dict[str, object]:
+def _values(group: PairGroup) -> dict[str, object]:
     pairs = []
     for (first, second), comparison in group.pairs.items():
         pair = {
@@ -139,7 +139,7 @@ def _answers(table: Table, pairs: Pairs, axis: str) -> list[str]:
     return answers
 
 
-def _answer(group: Group, axis: str, table: Table) -> str:
+def _answer(group: PairGroup, axis: str, table: Table) -> str:
     """Compare the best entry with all others, then with the next."""
     score = table.score
     mean = score.text(group.entries[0].compared_score.mean)
@@ -170,7 +170,7 @@ def _answer(group: Group, axis: str, table: Table) -> str:
 
 
 def _verdicts_of_best(
-    group: Group, axis: str, table: Table, of_best: Mapping[int, Comparison]
+    group: PairGroup, axis: str, table: Table, of_best: Mapping[int, Comparison]
 ) -> list[str]:
     """What the claims say of the best entry and each of the others."""
     labels: dict[str, list[str]] = {}
@@ -228,18 +228,18 @@ def _layers_in_words(labels: Sequence[str]) -> list[str]:
     return names
 
 
-def _pair(group: Group, axis: str, pair: Places) -> str:
+def _pair(group: PairGroup, axis: str, pair: Places) -> str:
     return " - ".join(in_words(axis, [group.labels[index]]) for index in pair)
 
 
-def _sheets(groups: Sequence[Group], axis: str, score: Score) -> Iterator[Sheet]:
+def _sheets(groups: Sequence[PairGroup], axis: str, score: Score) -> Iterator[Sheet]:
     for group in groups:
         yield _list(group, axis, score)
         if len(group.pairs) > MOST_LISTED:
             yield _matrix(group, axis, score)
 
 
-def _list(group: Group, axis: str, score: Score) -> Sheet:
+def _list(group: PairGroup, axis: str, score: Score) -> Sheet:
     """List pairs with interval and p."""
     lines = []
     for pair in _listed_places(group):
@@ -259,7 +259,7 @@ def _list(group: Group, axis: str, score: Score) -> Sheet:
     return Sheet(_caption(listed, group, axis, score), ["pair", *header], lines, header)
 
 
-def _listed_places(group: Group) -> list[Places]:
+def _listed_places(group: PairGroup) -> list[Places]:
     """All pairs if they are few, else those of the best entry and of all."""
     pairs = sorted(group.pairs)
     if len(pairs) <= MOST_LISTED:
@@ -270,7 +270,7 @@ def _listed_places(group: Group) -> list[Places]:
     return [pair for pair in of_references if {*pair} <= listed][:MOST_LISTED]
 
 
-def _matrix(group: Group, axis: str, score: Score) -> Sheet:
+def _matrix(group: PairGroup, axis: str, score: Score) -> Sheet:
     count = min(len(group.labels), MOST_VALUES)
     cells = [["-"] * count for _ in range(count)]
     for (first, second), comparison in group.pairs.items():
@@ -284,6 +284,6 @@ def _matrix(group: Group, axis: str, score: Score) -> Sheet:
     return Sheet(_caption("line minus column", group, axis, score), header, lines)
 
 
-def _caption(text: str, group: Group, axis: str, score: Score) -> str:
+def _caption(text: str, group: PairGroup, axis: str, score: Score) -> str:
     name = f" ({group.name})" if group.name else ""
     return f"{text} along {axis}{name}, {score.of_differences}"
