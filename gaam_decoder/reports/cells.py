@@ -10,6 +10,7 @@ from gaam_decoder.reports.table import ON_TRAINING_ROWS
 from gaam_decoder.stats.scores.base import Interval
 
 Numbers = Callable[[Entry], Mapping[str, object]]
+"""Makes the values of an entry for programs, by what follows the column's header."""
 
 
 def p_value(p: float | None) -> str:
@@ -41,12 +42,12 @@ def verdict(claim: stats.Claim) -> str:
 
 
 def one_number(value: Callable[[Entry], object]) -> Numbers:
-    """One value for programs, under the header alone."""
+    """Make the function of a column with one value, which has the header alone."""
     return lambda entry: {"": value(entry)}
 
 
 def both_bounds(interval_of: Callable[[Entry], Interval]) -> Numbers:
-    """Both ends of an interval for programs."""
+    """Make the function of a column with two values: the ends of an interval."""
 
     def numbers(entry: Entry) -> dict[str, object]:
         low, high = interval_of(entry) or (None, None)
@@ -56,6 +57,7 @@ def both_bounds(interval_of: Callable[[Entry], Interval]) -> Numbers:
 
 
 def claim_of(entry: Entry) -> stats.Claim:
+    """The claim of an entry that is compared with the baseline."""
     assert entry.comparison is not None
     return entry.comparison.claim
 
@@ -123,7 +125,10 @@ def training_p_text(entry: Entry) -> str:
 
 
 def what_would_decide(entry: Entry) -> str:
-    """How many seeds, rows or groups would decide; or why there is no claim."""
+    """The number of seeds, rows or groups that would decide an undecided comparison.
+
+    For a comparison without a claim, the reason; empty if it is decided.
+    """
     claim = claim_of(entry)
     if claim.verdict != "undecided" or claim.p is None:
         return f"no claim: {claim.no_claim}" if claim.no_claim else ""

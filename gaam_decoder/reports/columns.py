@@ -62,7 +62,7 @@ class Column:
     note: str
     # whether it shows a comparison, and is empty in entries that are not compared
     is_comparison: bool = False
-    # values for programs, by what to add to the header; None: the text of the cell
+    # makes the values for programs; None: they are the text of the cell
     numbers: Numbers | None = None
     # other names that people use for it
     aliases: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as text for people: a caption, a header and lines of cells."""
+    """A table of a report as text: a caption, a header and lines of cells."""
 
     caption: str
     header: list[str]
@@ -106,7 +106,7 @@ class Sheet:
 
     @cached_property
     def words(self) -> list[str]:
-        """Columns that are aligned left: the first, and those that hold words."""
+        """Headers of the columns to align left: the first, and those with words."""
         numbers = set()
         for name, *cells in zip(self.header, *self.lines, strict=True):
             # an empty cell counts as a number
@@ -381,10 +381,12 @@ def choose(names: str | Sequence[str], score: str) -> tuple[Column, ...]:
 
 
 def _names_by_alias(score: str) -> dict[str, str]:
+    """Other name of a column -> its name, where a score with this title is compared."""
     return {alias: column.name(score) for column in COLUMNS for alias in column.aliases}
 
 
 def _plain(name: str) -> str:
+    """A name in small letters, with single spaces in place of ``-`` and ``_``."""
     return " ".join(name.casefold().replace("-", " ").replace("_", " ").split())
 
 

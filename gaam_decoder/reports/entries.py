@@ -72,7 +72,7 @@ class Comparison:
 
 
 def claim_values(claim: stats.Claim) -> dict[str, Any]:
-    """Give a claim as JSON values."""
+    """Give a claim of statistics, one tested difference, as JSON values."""
     these_rows = claim.on_these_rows
     sign_flip = these_rows.sign_flip
     return {
@@ -180,7 +180,7 @@ class Entry(EntryScores):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What decides its numbers: entries with the same key are the same entry."""
+        """Its runs, seeds and tuning: entries with the same key have equal numbers."""
         return self.runs, self.seeds, self.choices
 
     @property

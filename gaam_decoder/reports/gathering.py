@@ -33,13 +33,14 @@ from gaam_decoder.stats.groups import joined, row_groups
 from gaam_decoder.stats.scores.base import Answers, Score
 
 SeedFold = tuple[int, int]  # split seed, number of the fold
-FoldRuns = dict[SeedFold, list[RunResult]]
-# What the folds of one cross-validation share.
+FoldRuns = dict[SeedFold, list[RunResult]]  # the runs on every fold
+# The states, number of folds, training split and groups of one cross-validation, and of
+# its repeats with other split seeds.
 Partition = tuple[str, ...]
 
 
 class Tested(NamedTuple):
-    """The entries of a future table: all are tested on the same rows of the data."""
+    """The entries of one table: all are tested on the same rows of the data."""
 
     where: str  # the test rows in words
     key: tuple[object, ...]  # identity of the test rows, whichever runs are there
@@ -55,20 +56,31 @@ def entries_by_test(
     score: str,
     temperature: bool,
     grouped_by: str | None = None,
-    beside: Sequence[RunResult] = (),
+    left_out_runs: Sequence[RunResult] = (),
 ) -> Iterator[Tested]:
-    """Group all runs into entries, by their test rows.
+    """Group all runs into entries, and the entries by their test rows.
 
     The rows of different folds are different test rows. If a mechanism has all folds,
     its test rows are put one after the other: every row of the split is tested once, by
     decoders that did not learn from it. Repeats of a cross-validation are one table
     too. Any other fold is a table of its own.
-    """
-    maker = _TableMaker(runs, tunings, score, temperature, grouped_by, beside)
 
+    Args:
+        runs: the runs to report.
+        tunings: key of a run -> the tuning that chose its settings.
+        score: name of the score that tables compare.
+        temperature: whether to fit temperatures to the probabilities.
+        grouped_by: kept column whose values are the groups of the test rows, if any.
+        left_out_runs: runs that filters left out; only the groups of rows that they
+            recorded count.
+    """
+    maker = _TableMaker(runs, tunings, score, temperature, grouped_by, left_out_runs)
+
+    # cross-validations of which an entry has every fold, each with its split seed
     whole_splits: set[tuple[Partition, int]] = set()
     for partition, folds_by_name in _folds_by_partition(runs, tunings).items():
-        numbers = range(1, int(partition[1]) + 1)
+        num_folds = int(partition[1])
+        numbers = range(1, num_folds + 1)
         split_seeds = _whole_split_seeds(folds_by_name.values(), numbers)
         if split_seeds:
             whole_splits |= {(partition, seed) for seed in split_seeds}
@@ -82,7 +94,7 @@ def entries_by_test(
 def _folds_by_partition(
     runs: Sequence[RunResult], tunings: Mapping[str, Tuning]
 ) -> dict[Partition, dict[str, FoldRuns]]:
-    """Runs of folds by partition, by what all folds of an entry share, and by fold."""
+    """Runs of folds by cross-validation, by decoder and settings, and by fold."""
     by_partition: dict[Partition, dict[str, FoldRuns]] = {}
     for run in runs:
         fold = run.recipe.fold
@@ -90,10 +102,14 @@ def _folds_by_partition(
             continue
 
         # Folds of one entry may differ in their split seed and in tuned settings.
-        left_out = {"fold", "split_seed"}
+        ignored = {"fold", "split_seed"}
         if run.key in tunings:
-            left_out.update(TUNED)
-        shared = [(k, str(v)) for k, v in run.settings.items() if k not in left_out]
+            ignored.update(TUNED)
+        shared = [
+            (name, str(value))
+            for name, value in run.settings.items()
+            if name not in ignored
+        ]
         name = repr((run.attention, run.head, sorted(shared)))
 
         by_name = by_partition.setdefault(_partition(run), {})
@@ -103,7 +119,12 @@ def _folds_by_partition(
 
 
 def _whole_split_seeds(folds: Iterable[FoldRuns], numbers: range) -> list[int]:
-    """Split seeds with all folds, of the entry that has most of them."""
+    """Split seeds of which a decoder has all folds; of the decoder with most of them.
+
+    Args:
+        folds: for each decoder, its runs by split seed and fold.
+        numbers: the numbers of all folds.
+    """
     seeds_of_entries: list[set[int]] = []
     for runs_by_fold in folds:
         seeds = {seed for seed, _ in runs_by_fold}
@@ -118,7 +139,11 @@ def _whole_split_seeds(folds: Iterable[FoldRuns], numbers: range) -> list[int]:
 def _runs_by_single_test(
     runs: Sequence[RunResult], whole_splits: set[tuple[Partition, int]]
 ) -> dict[tuple[object, ...], dict[str, list[RunResult]]]:
-    """Runs by the rows that test them and by key, without whole cross-validations."""
+    """Runs by the rows that test them, and by the key of their recipe.
+
+    The key of the test rows begins with the test split and the fold. The folds in
+    ``whole_splits`` are left out: they are tested together.
+    """
     by_test: dict[tuple[object, ...], dict[str, list[RunResult]]] = {}
     for run in runs:
         fold = run.recipe.fold
@@ -139,11 +164,11 @@ class _TableMaker:
     """Makes the entries of each table from the runs of a report."""
 
     runs: Sequence[RunResult]
-    tunings: Mapping[str, Tuning]
-    score_name: str
-    temperature: bool
-    grouped_by: str | None
-    beside: Sequence[RunResult]
+    tunings: Mapping[str, Tuning]  # by the key of a run
+    score_name: str  # of the score that the tables compare
+    temperature: bool  # whether temperatures are fitted
+    grouped_by: str | None  # kept column that says which rows belong together
+    left_out_runs: Sequence[RunResult]  # runs that filters left out
 
     def cross_validation(
         self,
@@ -152,19 +177,26 @@ class _TableMaker:
         split_seeds: list[int],
         numbers: range,
     ) -> Tested:
-        """The table of all entries that have every fold of these split seeds."""
+        """The table of all entries that have every fold of these split seeds.
+
+        Args:
+            partition: identity of the cross-validation.
+            folds: for each decoder, its runs by split seed and fold.
+            split_seeds: of the repeats of the cross-validation.
+            numbers: the numbers of all folds.
+        """
         required = [(seed, number) for seed in split_seeds for number in numbers]
         complete = []
         lacking: set[str] = set()
         for runs_by_fold in folds:
-            count = len(runs_by_fold.keys() & set(required))
-            if count == len(required):
+            num_present = len(runs_by_fold.keys() & set(required))
+            if num_present == len(required):
                 complete.append(runs_by_fold)
-            elif count > 0:
+            elif num_present > 0:
                 lacking |= _decoder_names(runs_by_fold)
 
         times = f"{len(split_seeds)} times" if len(split_seeds) > 1 else "all"
-        split = _split(complete[0][required[0]][0], split_seeds)
+        split = _split_in_words(complete[0][required[0]][0], split_seeds)
         where = f"{times} {len(numbers)} folds{split}"
         decoders: list[list[Part]] = [
             [runs_by_fold[seed_fold] for seed_fold in required]
@@ -173,12 +205,17 @@ class _TableMaker:
         return self._tested(where, ("folds", *partition), decoders, sorted(lacking))
 
     def single_test(self, key: tuple[Any, ...], parts: Sequence[Part]) -> Tested:
-        """The table of all entries on one test split, or on one fold."""
+        """The table of all entries on one test split, or on one fold.
+
+        Args:
+            key: of the test rows; it begins with the test split and the fold.
+            parts: the runs of each entry.
+        """
         test_split, fold, *_ = key
         where = f"test split '{test_split}'"
         if fold:
             first = parts[0][0]
-            split = _split(first, [split_seed_of(first)])
+            split = _split_in_words(first, [split_seed_of(first)])
             where = f"fold {fold.number} of {fold.total}{split}"
         return self._tested(where, key, [[part] for part in parts], [])
 
@@ -189,6 +226,14 @@ class _TableMaker:
         decoders: Sequence[Sequence[Part]],
         incomplete: list[str],
     ) -> Tested:
+        """The sorted entries on one set of test rows, with the groups of these rows.
+
+        Args:
+            where: the test rows in words.
+            key: identity of the test rows.
+            decoders: for each entry, its runs on every part of the test rows.
+            incomplete: names of decoders that lack folds.
+        """
         first_decoder = decoders[0]
         repeats = len({split_seed_of(part[0]) for part in first_decoder})
 
@@ -200,7 +245,7 @@ class _TableMaker:
         fingerprint = first_decoder[0][0].cache.fingerprint
         runs_of_cache = [
             run
-            for run in (*self.runs, *self.beside)
+            for run in (*self.runs, *self.left_out_runs)
             if run.cache.fingerprint == fingerprint
         ]
         groups = table_groups(tests, runs_of_cache, repeats, self.grouped_by)
@@ -237,7 +282,10 @@ def _decoder_names(runs_by_fold: FoldRuns) -> set[str]:
 
 
 def _partition(run: RunResult) -> Partition:
-    """What folds of one cross-validation share, and its repeats."""
+    """States, number of folds, training split and groups of a run's cross-validation.
+
+    Of a run without folds, its states and an empty text.
+    """
     fold = run.recipe.fold
     if fold is None:
         return run.states, ""
@@ -246,8 +294,8 @@ def _partition(run: RunResult) -> Partition:
     return run.states, str(fold.total), run.recipe.train_split, digest
 
 
-def _split(run: RunResult, seeds: list[int]) -> str:
-    """The split that the folds divide, and what else decides their rows."""
+def _split_in_words(run: RunResult, seeds: list[int]) -> str:
+    """The split that folds divide, the split seeds and the groups, for a title."""
     text = f" of the '{run.recipe.train_split}' split"
     if seeds != [0]:
         text += f", split seed {spell_numbers(seeds)}"
@@ -287,7 +335,7 @@ def _make_entry(
     entry_tunings = tuple(tunings[part[0].key] for part in tuned_parts)
     choices = _choices(tuned_parts, entry_tunings, score, groups.names)
     scores = score_entry(parts, sorted(seeds), num_repeats, score, temperature, groups)
-    late = _late_seeds(counted, scores.finished)
+    late_seeds = _late_seeds(counted, scores.finished)
     return Entry(
         attention=first.attention,
         head=first.head,
@@ -306,8 +354,8 @@ def _make_entry(
         fitted=bool(first.fit),
         on_training_rows=first.recipe.on_training_rows,
         num_drawn_rows=_fewest_drawn(counted),
-        still_learning=late,
-        too_short=_is_too_short(late, scores.finished, recipe, len(parts)),
+        still_learning=late_seeds,
+        too_short=_is_too_short(late_seeds, scores.finished, recipe, len(parts)),
         at_edge=_settings_at_edge(entry_tunings, choices),
         runs=counted,
         grouped_by=groups.names,
@@ -322,14 +370,17 @@ def _late_seeds(runs: Sequence[RunResult], finished: Sequence[int]) -> tuple[int
 
 
 def _is_too_short(
-    late: Sequence[int],
+    late_seeds: Sequence[int],
     finished: Sequence[int],
     recipe: Mapping[str, Any],
     num_parts: int,
 ) -> bool:
-    """Whether more seeds are late than a plateau of accuracy explains."""
-    return bool(late) and stats.later_than_chance(
-        len(late), len(finished), recipe["epochs"], num_parts
+    """Whether more seeds had their best epoch last than chance explains.
+
+    Chance means that the accuracy no longer changes, so that any epoch may be best.
+    """
+    return bool(late_seeds) and stats.later_than_chance(
+        len(late_seeds), len(finished), recipe["epochs"], num_parts
     )
 
 
@@ -401,7 +452,7 @@ def _shared_recipe(parts: Sequence[Part]) -> tuple[Settings, str]:
 
 
 def _counted_runs(parts: Sequence[Part], seeds: set[int]) -> tuple[RunResult, ...]:
-    """The runs with a seed of the entry; of a part without any, all its runs."""
+    """The runs of all parts that have a seed of the entry; of a part without, all."""
     counted: list[RunResult] = []
     for part in parts:
         counted += [run for run in part if set(run.seeds) & seeds] or part
@@ -414,6 +465,14 @@ def _choices(
     score: Score,
     grouped_by: Sequence[str],
 ) -> tuple[ChoiceOf, ...]:
+    """How sure each tuning is, of those whose runs record what that takes.
+
+    Args:
+        tuned_parts: the runs of each tuned part of the test rows.
+        tunings: the tuning of each of these parts.
+        score: the score that the table compares.
+        grouped_by: relations that put validation rows together.
+    """
     choices = []
     for part, tuning in zip(tuned_parts, tunings, strict=True):
         choice = _choice(part[0].targets, tuning, score, grouped_by)
@@ -428,7 +487,15 @@ def _choice(
     score: Score,
     grouped_by: Sequence[str],
 ) -> ChoiceOf | None:
-    """How sure a tuning is; None without two candidates that have a score."""
+    """How sure a tuning is; None without two candidates that have a score.
+
+    Args:
+        labels: of the test rows.
+        tuning: its candidates have answers to validation rows and test logits.
+        score: of the test logits.
+        grouped_by: relations that put validation rows together.
+    """
+    # of every candidate: right validation rows, and test scores of its seeds
     right: list[NDArray[Any]] = []
     values: list[list[float | None]] = []
     groups = None
@@ -445,7 +512,7 @@ def _choice(
 def _settings_at_edge(
     tunings: Sequence[Tuning], choices: Sequence[ChoiceOf]
 ) -> frozenset[str]:
-    """Settings tuned to the end of their grid; none if the choice is unsure."""
+    """Tuned settings whose smallest or largest value won; none if chance may be why."""
     if any(choice.share < SURE for choice in choices):
         return frozenset()
     return frozenset(name for tuning in tunings for name in tuning.at_edge)

@@ -32,7 +32,8 @@ LEVEL = 0.01
 # relations between rows that are no kept columns
 NO_COLUMNS = {EQUAL_ROWS, GROUPS_FILE}
 Numbers = NDArray[np.int32]
-Tests = Sequence[Sequence[RunResult]]  # all runs on each part of the test rows
+Tests = Sequence[Sequence[RunResult]]
+"""For each part of the test rows (one part, or the folds), all runs that test on it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,8 +72,9 @@ def table_groups(
 ) -> TableGroups:
     """Groups of the test rows of a table, by all relations between them.
 
-    Rows that one relation puts together belong together, whatever another says: a finer
-    relation never makes a test of more groups.
+    A relation puts rows together: a kept column by equal values, or equal texts, pieces
+    of one sound, a file of groups. Rows that one relation puts together belong
+    together, whatever another says: a finer relation never makes a test of more groups.
 
     Args:
         tests: the runs of every part of the test rows, in order.
@@ -97,13 +99,12 @@ def table_groups(
     if requested_column is not None and requested_column in unknown:
         raise _unknown_column(requested_column, tests[0][0])
 
-    # a relation counts where it puts two rows together
-    in_force = {name: numbers[name] for name in numbers if name in relations}
-    grouping = {
-        name: number_N
-        for name, number_N in in_force.items()
-        if len(np.unique(number_N)) < len(number_N)
-    }
+    # a relation that puts no two rows together groups nothing
+    grouping = {}
+    for name, number_N in numbers.items():
+        puts_rows_together = len(np.unique(number_N)) < len(number_N)
+        if name in relations and puts_rows_together:
+            grouping[name] = number_N
     return TableGroups(
         names=tuple(grouping),
         groups=row_groups(joined(list(grouping.values()))) if grouping else None,
@@ -115,7 +116,7 @@ def table_groups(
 def _numbers_by_name(
     tests: Tests, names: Iterable[str], repeats: int
 ) -> tuple[dict[str, Numbers], set[str]]:
-    """The group numbers of each relation, columns first, and the unknown relations."""
+    """Group numbers by relation, columns first, and the relations that lack them."""
     order_N = _order_without_repeats(tests, repeats)
     numbers = {}
     unknown = set()
@@ -129,7 +130,7 @@ def _numbers_by_name(
 
 
 def _relations(tests: Tests, runs_of_cache: Sequence[RunResult]) -> set[str]:
-    """Relations that hold for the test rows, of any run on the same cache."""
+    """Names of the relations between test rows that any run on the same cache has."""
     relations = {name for run in runs_of_cache for name in names_in_force(run)}
     # the file of another run may name other rows
     relations.discard(GROUPS_FILE)
@@ -140,7 +141,10 @@ def _relations(tests: Tests, runs_of_cache: Sequence[RunResult]) -> set[str]:
 
 
 def _order_without_repeats(tests: Tests, repeats: int) -> NDArray[np.int64] | None:
-    """Places of each test row once, in the order of the split; None without repeats."""
+    """Indices that take each test row once, in the order of the split.
+
+    Repeats of a cross-validation test every row several times. None without repeats.
+    """
     if repeats < 2:
         return None
     row_N = np.concatenate([runs[0].test_rows for runs in tests])
@@ -150,7 +154,11 @@ def _order_without_repeats(tests: Tests, repeats: int) -> NDArray[np.int64] | No
 def _numbers(
     tests: Tests, name: str, order_N: NDArray[np.int64] | None
 ) -> Numbers | None:
-    """Equal numbers for rows of one group, (N,); None where they are unknown."""
+    """The group number of every test row by the relation ``name``, (N,).
+
+    ``order_N`` takes each row once, if rows are repeated. None where neither runs nor
+    cache hold the numbers.
+    """
     parts = []
     for runs in tests:
         # a run that recorded the numbers saves a look into the cache
@@ -187,7 +195,7 @@ def _unknown_column(name: str, run: RunResult) -> ConfigError:
 
 
 def columns_like_groups(
-    known: TableGroups, right_N: NDArray[np.float64], label_N: NDArray[np.int64]
+    table_groups: TableGroups, right_N: NDArray[np.float64], label_N: NDArray[np.int64]
 ) -> dict[str, int]:
     """Kept columns that look like groups, and how many values they have.
 
@@ -198,18 +206,18 @@ def columns_like_groups(
     column that splits a group cannot be a coarser group.
 
     Args:
-        known: groups and kept columns of the test rows.
+        table_groups: groups and kept columns of the test rows.
         right_N: share of all decoders and seeds that are right on each row.
         label_N: class of each row.
     """
     rows_C = np.maximum(1, np.bincount(label_N))
     residual_N = right_N - (np.bincount(label_N, right_N) / rows_C)[label_N]
     num_classes = len(np.unique(label_N))
-    groups = known.groups
+    groups = table_groups.groups
 
     values_by_column = {}
-    for name, number_N in known.columns.items():
-        if name in known.names:
+    for name, number_N in table_groups.columns.items():
+        if name in table_groups.names:
             continue
         residual_U = residual_N
         number_U = number_N
@@ -229,7 +237,15 @@ def columns_like_groups(
 def _varies(
     residual_U: NDArray[np.float64], value_U: NDArray[np.int64], num_classes: int
 ) -> bool:
-    """Whether residuals vary more between values of a column than within them."""
+    """Whether residuals vary more between values of a column than within them.
+
+    An F test at the level ``LEVEL``, on units: test rows, or means of groups of rows.
+
+    Args:
+        residual_U: share of right answers of every unit, less the mean of its class.
+        value_U: number of the column's value of every unit, from 0 without gaps.
+        num_classes: number of class means that were subtracted.
+    """
     units_V = np.bincount(value_U)
     num_values = len(units_V)
     num_units = len(residual_U)

@@ -14,24 +14,31 @@ SPELLED_IN_NAME = {"select", "allow_train_as_test", "shuffle_labels"}
 
 
 def name_entries(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The entries with short names, and with the settings in which they differ."""
-    names_heads = len({entry.head for entry in entries if not entry.fitted}) > 1
+    """Set ``name``, ``settings`` and ``label`` of every entry.
+
+    The name is the mechanism, and more where entries differ in it. The settings are
+    those that were tuned or that differ. The label is unique: the name, with the
+    settings where several entries have the same name.
+    """
+    has_several_heads = len({entry.head for entry in entries if not entry.fitted}) > 1
     settings = _settings_to_show(entries)
-    names = [_name_of(entry, names_heads or entry.fitted) for entry in entries]
+    names = [_name_of(entry, has_several_heads or entry.fitted) for entry in entries]
 
     named_entries = []
     labels = []
     for entry, name in zip(entries, names, strict=True):
-        spelled = _spell_settings(entry, settings, entries)
-        marked = []
-        for setting, text in spelled.items():
-            marked.append(text + AT_EDGE if setting in entry.at_edge else text)
-        named_entries.append(replace(entry, name=name, settings=", ".join(marked)))
+        texts = _spell_settings(entry, settings, entries)
+        marked_texts = []
+        for setting, text in texts.items():
+            mark = AT_EDGE if setting in entry.at_edge else ""
+            marked_texts.append(f"{text}{mark}")
+        settings_text = ", ".join(marked_texts)
+        named_entries.append(replace(entry, name=name, settings=settings_text))
 
         # a name that several entries have needs the settings behind it
         label = name
         if names.count(name) > 1:
-            label = f"{name} {', '.join(spelled.values())}".strip()
+            label = f"{name} {', '.join(texts.values())}".strip()
         labels.append(label)
     return tuple(
         replace(entry, label=label)
@@ -44,14 +51,16 @@ def _settings_to_show(entries: Sequence[Entry]) -> list[str]:
     tuned = {
         name for entry in entries for tuning in entry.tunings for name in tuning.names
     }
-    known_names = {name for entry in entries for name in entry.recipe} - SPELLED_IN_NAME
-    return [
-        name for name in sorted(known_names) if name in tuned or _varies(name, entries)
-    ]
+    names = {name for entry in entries for name in entry.recipe} - SPELLED_IN_NAME
+    return [name for name in sorted(names) if name in tuned or _varies(name, entries)]
 
 
 def _varies(setting: str, entries: Sequence[Entry]) -> bool:
-    """Whether entries differ in a setting, among those in which it plays a part."""
+    """Whether entries differ in a setting, among those that it concerns.
+
+    Only the settings of its recipe, and those that draw training rows, concern a head
+    that is fitted at once.
+    """
     values = set()
     for entry in entries:
         if setting in entry.recipe or setting in DRAWN_BY or not entry.fitted:
@@ -60,6 +69,7 @@ def _varies(setting: str, entries: Sequence[Entry]) -> bool:
 
 
 def _name_of(entry: Entry, with_head: bool) -> str:
+    """The mechanism, and the head on request; shuffled labels and unusual selection."""
     name = brief(entry.attention)
     if with_head:
         name += f" + {brief(entry.head, 60)}"
@@ -73,20 +83,20 @@ def _name_of(entry: Entry, with_head: bool) -> str:
 def _spell_settings(
     entry: Entry, settings: Sequence[str], entries: Sequence[Entry]
 ) -> dict[str, str]:
-    """The settings of an entry in words, by their names.
+    """The texts of an entry's settings, such as ``lr=0.001``, by name of the setting.
 
     The code of a mechanism is among them where it differs between entries.
     """
-    spelled = {}
+    texts = {}
     for name in settings:
         value = entry.recipe.get(name)
         if value is not None:
-            spelled[name] = brief(f"{name}={value}")
+            texts[name] = brief(f"{name}={value}")
     codes = {
         other_entry.code
         for other_entry in entries
         if other_entry.attention == entry.attention
     }
     if len(codes) > 1:
-        spelled["code"] = entry.code
-    return spelled
+        texts["code"] = entry.code
+    return texts

@@ -41,9 +41,9 @@ class Note:
     """A note of a report."""
 
     name: str
-    # the sentence of a table without its full stop; None where it does not apply
+    # makes the sentence, without its full stop; None where the note does not apply
     text: Callable[[Table], str | None]
-    # whether nobody may miss it: it stands beside a single section, too
+    # a warning also stands beside a section that is shown alone
     is_warning: bool = False
     # whether a table without entries may have it
     without_entries: bool = False
@@ -58,8 +58,8 @@ def below(table: Table) -> list[str]:
     """The legend of intervals and marks, which stands unfolded below a table."""
     lines = []
     if any(entry.compared_score.two_level for entry in table.shown):
-        unit = "groups of test rows" if table.num_groups else "test rows"
-        line = INTERVALS.format(unit)
+        sampled_units = "groups of test rows" if table.num_groups else "test rows"
+        line = INTERVALS.format(sampled_units)
         if table.compared:
             line += "; that of a difference is corrected (Holm)"
         lines.append(line)
@@ -75,8 +75,8 @@ def caused(table: Table) -> list[str]:
 
 def warnings(table: Table) -> list[str]:
     """The notes that nobody may miss, as full sentences."""
-    grave = [note for note in NOTES if note.is_warning]
-    return [f"{text[0].upper()}{text[1:]}." for text in _texts(table, grave)]
+    warning_notes = [note for note in NOTES if note.is_warning]
+    return [f"{text[0].upper()}{text[1:]}." for text in _texts(table, warning_notes)]
 
 
 def _texts(table: Table, notes_of_report: Sequence[Note]) -> list[str]:
@@ -93,7 +93,10 @@ def _texts(table: Table, notes_of_report: Sequence[Note]) -> list[str]:
 def _name_entries(
     text: str, applies: Callable[[Entry], object]
 ) -> Callable[[Table], str | None]:
-    """Make a text that names the entries to which ``applies`` says yes."""
+    """Make a note's function: ``text``, then the entries for which ``applies`` is true.
+
+    The note does not apply to a table without such entries.
+    """
 
     def name_entries(table: Table) -> str | None:
         names = [entry.label for entry in table.entries if applies(entry)]
@@ -103,7 +106,7 @@ def _name_entries(
 
 
 def _selected(table: Table) -> str | None:
-    """Which runs filters left out, and what p-values and the baseline lose by it."""
+    """Which runs filters left out, and how that affects p-values and baseline."""
     selection = table.selection
     if selection is None:
         return None
@@ -139,6 +142,7 @@ def _lost_baseline(selection: Selection) -> str:
 
 
 def _failures(table: Table) -> str | None:
+    """The failed seeds of every entry, with up to three reasons."""
     lines = []
     for entry in table.entries:
         if not entry.failed:
@@ -173,6 +177,7 @@ def _failure_reasons(entry: Entry) -> Iterator[str]:
 
 
 def _no_control(table: Table) -> str | None:
+    """Whether no decoder without attention to the layers was trained for comparison."""
     trained = [entry for entry in table.entries if not (entry.fitted or entry.shuffled)]
     controls = [
         entry for entry in trained if entry.attention in CONTROLS and entry.finished
@@ -183,6 +188,7 @@ def _no_control(table: Table) -> str | None:
 
 
 def _few_rows(table: Table) -> str | None:
+    """A warning of test sets in which one row makes more than three points."""
     num_rows = table.num_test_rows
     if num_rows >= FEW_ROWS:
         return None
@@ -193,6 +199,7 @@ def _few_rows(table: Table) -> str | None:
 
 
 def _few_seeds(table: Table) -> str | None:
+    """A warning of comparisons with too few seeds for a claim."""
     if not table.compared:
         return None
     fewest = min(len(comparison.seeds) for _, comparison in table.compared)
@@ -241,6 +248,7 @@ def _groups_not_known(table: Table) -> str | None:
 
 
 def _predicts_one_class(entry: Entry) -> bool:
+    """Whether all seeds predict the same class for every test row."""
     predicted_C = entry.confusion.sum(0)
     if len(predicted_C) < 2 or not entry.finished:
         return False
@@ -248,7 +256,7 @@ def _predicts_one_class(entry: Entry) -> bool:
 
 
 def _leaks(table: Table) -> str | None:
-    """Test texts that training, or the encoder, has seen."""
+    """Test rows whose texts the training, or the encoder's fit, has seen."""
     split_pairs = _train_and_test_splits(table)
     shared_texts = table.cache.shared_texts or {}
     leaks = []
@@ -270,7 +278,7 @@ def _leaks(table: Table) -> str | None:
 
 
 def _train_and_test_splits(table: Table) -> set[tuple[str, str]]:
-    """Each training split with its test split; folds test on the training split."""
+    """Pairs of a training split and its test split, which are the same for folds."""
     split_pairs = set()
     for entry in table.entries:
         if entry.on_training_rows:
@@ -281,6 +289,7 @@ def _train_and_test_splits(table: Table) -> set[tuple[str, str]]:
 
 
 def _not_compared(table: Table) -> str | None:
+    """The entries that no entry of the baseline could be compared with."""
     baseline = table.baseline
     if baseline is None:
         if len(table.entries) > 1:
@@ -322,26 +331,28 @@ def _against_probe(table: Table) -> str | None:
 
 
 def _few_validation_rows(entry: Entry) -> bool:
-    """Whether few rows chose the epoch.
+    """Whether few validation rows chose the epoch.
 
-    Where a run does not record their number, their share of the training split says it.
+    Their number is recorded by runs that draw training rows. For other runs it is a
+    share of the training split.
     """
     if entry.select != "val":
         return False
 
     first_run = entry.runs[0]
     num_train = first_run.cache.rows.get(first_run.recipe.train_split, 0)
-    expected = num_train * first_run.recipe.val_fraction
+    num_expected = num_train * first_run.recipe.val_fraction
     if entry.folds > 1:
         # the test fold takes its share of the split first
-        expected *= 1 - 1 / entry.folds
+        num_expected *= 1 - 1 / entry.folds
     fewest: float = min(
-        (run.drawn.choose if run.drawn else 0) or expected for run in entry.runs
+        (run.drawn.choose if run.drawn else 0) or num_expected for run in entry.runs
     )
     return 0 < fewest < FEW_ROWS
 
 
 def _few_training_rows(table: Table) -> str | None:
+    """A note where training rows, not test rows, limit the precision of differences."""
     num_train = min((entry.train_rows for entry, _ in table.compared), default=math.inf)
     if num_train >= table.num_test_rows:
         return None

@@ -65,9 +65,14 @@ def _recommend(entry: Entry, reason: str) -> Recommendation:
 
 
 def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
-    """Logistic regression where it is the best, else the only entry of the baseline.
+    """The reference that no entry is shown to be better than.
 
-    None where an entry is shown to be better than it, and where nothing was compared.
+    The reference is logistic regression where that has the best mean, else the only
+    entry of the baseline. None where an entry is better, or nothing was compared.
+
+    Args:
+        table: the table.
+        entries: its entries that have a score, the best first.
     """
     probed = [entry for entry in table.entries if entry.probe_comparison]
     best = entries[0]
@@ -100,6 +105,7 @@ def is_behind_probe(entry: Entry) -> bool:
 
 
 def _is_ahead_of_probe(entry: Entry) -> bool:
+    """Whether a decoder is shown to be better than logistic regression."""
     return (
         entry.probe_comparison is not None
         and entry.probe_comparison.claim.verdict == "better"

@@ -145,7 +145,7 @@ def _scores_without_classes(
             for logits_NK in predictions.logits_SNC
         ]
     ).reshape(len(predictions.finished), len(predictions.label_N))
-    usual = Scored(
+    default_score = Scored(
         values=np.array(
             [
                 task.selection(logits_NK, predictions.label_N)
@@ -156,15 +156,15 @@ def _scores_without_classes(
         by_row=_by_row(contribution_SN, parts, repeats),
         groups=groups.groups,
     )
-    chosen = _compared_score(tally, usual, parts, repeats, groups)
+    compared = _compared_score(tally, default_score, parts, repeats, groups)
     fitted = bool(parts[0][0].fit)
     shape = (len(predictions.finished), len(parts))
     return EntryScores(
         task=task,
         finished=predictions.finished,
         right=contribution_SN,
-        accuracy=_measure(tally.scores[task.default_score], usual, fitted),
-        compared_score=_measure(score, chosen, fitted),
+        accuracy=_measure(tally.scores[task.default_score], default_score, fitted),
+        compared_score=_measure(score, compared, fitted),
         score_SP=np.array(tally.part_values, np.float64).reshape(shape),
         values_by_score=tally.value_S_by_score(),
         confusion=np.zeros((0, 0), np.int64),
@@ -177,14 +177,16 @@ def _scores_without_classes(
 
 
 def _tally_seeds(predictions: "_Predictions", score: Score, task: Task) -> "_Tally":
-    """Score one seed after the other."""
+    """Score one seed after the other: raw logits, and logits over temperatures."""
     tally = _Tally(score, task)
     for index in range(len(predictions.finished)):
-        raw = predictions.answers(index)
-        scaled = raw
+        answers = predictions.answers(index)
+        scaled_answers = answers
         if predictions.temperature_SP is not None:
-            scaled = predictions.scaled_answers(index, predictions.temperature_SP)
-        tally.add(raw, scaled)
+            scaled_answers = predictions.scaled_answers(
+                index, predictions.temperature_SP
+            )
+        tally.add(answers, scaled_answers)
     return tally
 
 
@@ -199,6 +201,13 @@ def _vote_accuracy(
 
 
 def _measure(score: Score, scored: Scored, fitted: bool) -> MeasuredScore:
+    """Mean, standard deviation and intervals of a score.
+
+    Args:
+        score: the score, which has the range of its values.
+        scored: its values of every seed, and of every row.
+        fitted: whether the head was fitted at once and so has no seeds.
+    """
     value_S = scored.values
     mean = None
     std = None
@@ -219,9 +228,9 @@ class _Predictions:
     finished: tuple[int, ...]
     logits_SNC: NDArray[np.float32]
     label_N: NDArray[Any]  # as ``RunResult.targets``
-    sizes: tuple[int, ...]  # test rows of every part
-    repeats: int
-    temperature_SP: Floats | None
+    sizes: tuple[int, ...]  # number of test rows of every part
+    repeats: int  # how often every row is among the test rows
+    temperature_SP: Floats | None  # divisors of the logits; None: not divided
 
     def answers(self, index: int) -> Answers:
         """The logits of one seed."""
@@ -241,6 +250,14 @@ class _Predictions:
 def _read_predictions(
     parts: Sequence[Part], seeds: Sequence[int], repeats: int, fit_temperature: bool
 ) -> _Predictions:
+    """Join the test logits of all parts, for the seeds that finished in each part.
+
+    Args:
+        parts: the runs of an entry on each part of the test rows.
+        seeds: the seeds that every part has.
+        repeats: how often every row is among the test rows.
+        fit_temperature: whether to fit temperatures to the validation rows.
+    """
     logits_by_part = [_logits(part) for part in parts]
     finished = [
         seed for seed in seeds if all(seed in logits for logits in logits_by_part)
@@ -265,7 +282,14 @@ def _read_predictions(
 
 
 class _Tally:
-    """Collects the scores of one seed after the other."""
+    """Collects the scores of one seed after the other.
+
+    ``scores`` are all scores of the task by name, ``compared_score`` is the one that
+    the table compares. ``seed_scores`` has its value and rows for each seed, None where
+    it is undefined; ``part_values`` has its values on the parts for each seed.
+    ``no_claim`` is the first reason against a claim, and ``bins`` are the bins of
+    ``EntryScores.calibration_bins``.
+    """
 
     def __init__(self, compared_score: Score, task: Task) -> None:
         self.compared_score = compared_score
@@ -279,30 +303,38 @@ class _Tally:
         if task.has_classes:
             self._values[MACRO_F1] = []
 
-    def add(self, raw: Answers, scaled: Answers) -> None:
-        """Score a seed; ``scaled`` has its logits divided by the temperature."""
+    def add(self, answers: Answers, scaled_answers: Answers) -> None:
+        """Score a seed by all scores.
+
+        Args:
+            answers: its logits and the targets.
+            scaled_answers: the same with the logits divided by the temperatures, for
+                scores of the size of probabilities.
+        """
         for name, score in self.scores.items():
-            value = score.value(scaled if score.of_sizes else raw)
+            value = score.value(scaled_answers if score.of_sizes else answers)
             if value is not None:
                 self._values.setdefault(name, []).append(value)
 
-        answers = scaled if self.compared_score.of_sizes else raw
-        self.seed_scores.append(self.compared_score.of(answers))
+        compared = self.compared_score
+        compared_answers = scaled_answers if compared.of_sizes else answers
+        self.seed_scores.append(compared.of(compared_answers))
         if not self.no_claim:
-            self.no_claim = self.compared_score.why_no_claim(answers)
+            self.no_claim = compared.why_no_claim(compared_answers)
 
-        ends = np.cumsum(raw.sizes)[:-1]
-        logits_by_part = np.split(answers.logits, ends)
-        labels_by_part = np.split(answers.labels, ends)
+        # the rows of the parts stand one after the other
+        ends = np.cumsum(answers.sizes)[:-1]
+        logits_by_part = np.split(compared_answers.logits, ends)
+        labels_by_part = np.split(compared_answers.labels, ends)
         part_values = []
         for logits, labels in zip(logits_by_part, labels_by_part, strict=True):
-            part_values.append(self.compared_score.value(Answers(logits, labels)))
+            part_values.append(compared.value(Answers(logits, labels)))
         self.part_values.append(part_values)
         if self.task.has_classes:
-            self.bins += np.stack(reliability(scaled))
+            self.bins += np.stack(reliability(scaled_answers))
 
     def value_S_by_score(self) -> dict[str, Floats]:
-        """Every defined score, with the values of the seeds that have it."""
+        """Name of every defined score -> values of the seeds that have it, (S,)."""
         return {
             name: np.array(values, np.float64) for name, values in self._values.items()
         }
@@ -310,14 +342,18 @@ class _Tally:
 
 def _compared_score(
     tally: _Tally,
-    accuracy: Scored,
+    default_score: Scored,
     parts: Sequence[Part],
     repeats: int,
     groups: TableGroups,
 ) -> Scored:
-    """The compared score of all seeds; that of accuracy if no seed finished."""
+    """The score that the table compares, of all seeds.
+
+    If no seed finished it is ``default_score``, which is then empty. If the score is
+    undefined for a seed, all its values are NaN, and no claim is made.
+    """
     if not tally.seed_scores:
-        return accuracy
+        return default_score
     defined = [score for score in tally.seed_scores if score is not None]
     if len(defined) < len(tally.seed_scores):
         reason = f"these rows and classes have no {tally.compared_score.title}"
@@ -332,6 +368,7 @@ def _compared_score(
 
 
 def _majority_accuracy(parts: Sequence[Part], num_rows: int) -> float:
+    """``EntryScores.majority_accuracy``: the mean over the parts, by their rows."""
     right = sum(
         (part[0].majority_accuracy or part[0].baseline_score or 0) * len(part[0].labels)
         for part in parts
@@ -340,7 +377,17 @@ def _majority_accuracy(parts: Sequence[Part], num_rows: int) -> float:
 
 
 def _by_row(value_SN: NDArray[Any], parts: Sequence[Part], repeats: int) -> Any:
-    """Average each row over the repeats that test it, (S, rows of the split)."""
+    """Average the values of each row over the repeats of a cross-validation.
+
+    Args:
+        value_SN: value of every seed on every test row; each row stands in it once for
+            every repeat.
+        parts: the runs on each part of the test rows, which hold the rows' numbers.
+        repeats: number of repeats.
+
+    Returns:
+        (S, rows of the split), in the order of the rows' numbers.
+    """
     if repeats == 1:
         return value_SN
     row_N = np.concatenate([part[0].test_rows for part in parts])

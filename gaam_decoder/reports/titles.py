@@ -19,7 +19,8 @@ from gaam_decoder.runs.records import CacheRecord
 DIGEST = re.compile(r"[0-9a-f]{64}")
 # characters of a value that a title quotes; it shows a longer one by its digest
 LONGEST = 80
-# how a title spells a setting; others are called by the last part of their name
+# name of a setting -> makes the words of a title from its value; settings without such
+# a function are called by the last part of their name
 WORDS: dict[str, Callable[[Any], str]] = {
     "revision": lambda commit: (
         f"revision {short_digest(commit)}" if commit else "no revision"
@@ -55,7 +56,7 @@ def apart(caches: Sequence[CacheRecord]) -> list[str]:
     settings = [dict(_settings(cache)) for cache in caches]
     words_by_name = _differing_words(settings)
 
-    # weights and long values say that caches differ, but not how
+    # digests of weights and long values tell caches apart, but say nothing to people
     opaque = [
         name
         for name in words_by_name
@@ -63,9 +64,10 @@ def apart(caches: Sequence[CacheRecord]) -> list[str]:
     ]
     readable = [name for name in words_by_name if name not in opaque]
 
-    # the readable settings come first; the weights of an encoder are the next to add
+    # try the readable settings alone, then with one opaque setting, weights first
     opaque.sort(key=lambda name: "safetensors" not in name)
-    for names in (readable, *([*readable, name] for name in opaque)):
+    sets_of_names = [readable, *([*readable, name] for name in opaque)]
+    for names in sets_of_names:
         additions = _additions(words_by_name, names, len(caches))
         if len(set(additions)) == len(caches):
             return additions
@@ -112,17 +114,21 @@ def _without_needless(words_by_name: dict[str, list[str]]) -> dict[str, list[str
 def _additions(
     words_by_name: WordsByName, names: Sequence[str], num_caches: int
 ) -> list[str]:
-    """The words of every cache about some settings, as far as they are unusual."""
+    """The words about some settings for the title of every cache.
+
+    Words that more than half of the caches share are left out, unless that leaves none.
+    """
     additions = []
     for index in range(num_caches):
-        words = [words_by_name[name][index] for name in names]
-        unusual = [
-            words_by_name[name][index]
-            for name in names
-            if not _is_usual(words_by_name[name][index], words_by_name[name])
-        ]
-        # a cache that is usual in every setting says them all
-        additions.append(", ".join(unusual or words))
+        all_words = []
+        unusual_words = []
+        for name in names:
+            words_of_caches = words_by_name[name]
+            words = words_of_caches[index]
+            all_words.append(words)
+            if not _is_usual(words, words_of_caches):
+                unusual_words.append(words)
+        additions.append(", ".join(unusual_words or all_words))
     return additions
 
 
@@ -132,7 +138,10 @@ def _is_usual(words: str, words_of_caches: Sequence[str]) -> bool:
 
 
 def _settings(cache: CacheRecord) -> Iterator[tuple[str, Any]]:
-    """All settings that decide states and rows of a cache, by dotted names."""
+    """Name and value of all settings that decide states and rows of a cache.
+
+    A setting of a nested table has a dotted name, such as ``encoder.dtype``.
+    """
     plan: Mapping[str, Any] = cache.plan or {}
     encoder = plan.get("encoder", {})
     yield "revision", encoder.get("revision")
@@ -145,12 +154,16 @@ def _settings(cache: CacheRecord) -> Iterator[tuple[str, Any]]:
 
 
 def _truncation(kind: str | None, fingerprint_fields: Mapping[str, Any]) -> str:
+    """How long an input may be, in words: texts have tokens, others frames."""
     length = fingerprint_fields.get("encoder", {}).get("max_length", 0)
     return f"cut at {length:,} tokens" if kind == "text" else f"at most {length:,} long"
 
 
 def _flatten(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """The values of nested mappings, by dotted names."""
+    """Dotted name and value of every setting in nested mappings.
+
+    The maximum length is left out: its words need the kind of the encoder.
+    """
     for key, value in values.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and name not in WORDS:
