@@ -305,6 +305,7 @@ def names() -> list[str]:
         with contextlib.suppress(ImportError, ValueError, AttributeError, KeyError):
             mapped = transformers.MODEL_MAPPING[config]
             model = mapped[0] if isinstance(mapped, tuple) else mapped
+            assert model is not None
             if "input_ids" in inspect.signature(model.forward).parameters:
                 found.append(name)
     return found

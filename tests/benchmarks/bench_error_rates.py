@@ -34,7 +34,7 @@ SWAPPED = ((6, 300), (6, 2000), (20, 2000))
 Line = Sequence[object]
 
 
-def percent(count: int, of: int) -> str:
+def percent(count: float, of: int) -> str:
     """Of what there is."""
     return f"{100 * count / of:.1f}" if of else "-"
 

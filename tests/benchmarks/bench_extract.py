@@ -19,7 +19,7 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -75,7 +75,7 @@ class Bench:
             finally:
                 spent[0] += time.process_time() - start
 
-        TextEncoder.encode_alone = timed  # type: ignore[method-assign]
+        TextEncoder.encode_alone = timed  # type: ignore[method-assign,assignment]
         try:
             yield spent
         finally:
@@ -151,19 +151,20 @@ class Bench:
 
 def flops_per_token(model: torch.nn.Module, mean_squared_over_mean: float) -> float:
     """Multiply-adds x 2 of all linear maps of the layers, and of attention at these lengths."""
+    hidden_size = int(model.config.hidden_size)  # type: ignore[union-attr,arg-type]
     layers = next(m for m in model.modules() if isinstance(m, torch.nn.ModuleList))
     linear = sum(
-        m.weight.numel() for m in layers.modules() if isinstance(m, torch.nn.Linear)
+        int(m.weight.numel())
+        for m in layers.modules()
+        if isinstance(m, torch.nn.Linear)
     )
-    return 2 * linear + 4 * mean_squared_over_mean * model.config.hidden_size * len(
-        layers
-    )
+    return 2 * linear + 4 * mean_squared_over_mean * hidden_size * len(layers)
 
 
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--encoder", default=ExtractConfig.encoder)
+    parser.add_argument("--encoder", default=ExtractConfig().encoder)
     parser.add_argument("--data", default="../shared/data/ag_news")
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -178,7 +179,7 @@ def main() -> None:
     )
     cpu = torch.device("cpu")
     bench = Bench(config, arguments.rows)
-    contestants = {
+    contestants: dict[str, Callable[[], float]] = {
         "one at a time": partial(bench.one_at_a_time, bench.model),
         "batches of 32, padded": bench.padded_batches,
         "gaam float32": lambda: bench.ours("float32"),

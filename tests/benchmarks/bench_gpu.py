@@ -18,7 +18,7 @@ import json
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -59,7 +59,7 @@ TINY = {
 
 def write_model(folder: Path, shape: dict[str, int], device: torch.device) -> Any:
     """A Llama with random weights in bfloat16, and a tokenizer of as many words; the model."""
-    config = transformers.LlamaConfig(**shape)
+    config = transformers.LlamaConfig(**cast(Any, shape))
     torch.set_default_dtype(torch.bfloat16)
     with device:
         model = transformers.AutoModel.from_config(config)

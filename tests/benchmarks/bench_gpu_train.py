@@ -28,7 +28,6 @@ import numpy as np  # isort: skip
 import torch  # isort: skip
 
 from gaam_cache.common import devices
-from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import Spec, build
@@ -43,6 +42,7 @@ from tests.benchmarks._machine import (
     synchronise,
 )
 from tests.benchmarks.plain_loop import plain
+from tests.decoder.configs import loose_config
 
 SEEDS, EPOCHS, ROWS = 10, 35, 120_000
 """Of the published experiment on AG News: ten seeds, and the rows that it learns from."""
@@ -76,7 +76,7 @@ def spec_of(head: str, layers: int, hidden_size: int) -> DecoderSpec:
 
 def recipe_of(head: str, dtype: str) -> Recipe:
     """As the command line makes it."""
-    config = TrainConfig(
+    config = loose_config(
         lr=3e-4,
         attn=("gaam",),
         head=head,
@@ -150,6 +150,7 @@ def measure(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
         assert group.compiler.works == engine.compiled
         note(name, seconds, head, engine)
         if name == FASTEST:
+            assert data.test is not None
             evaluate = partial(group.logits, data.test, group.state.weights)
             rate = rows / timed(evaluate, rounds, device)
             epoch = seconds * ROWS / rows + VALIDATION / rate

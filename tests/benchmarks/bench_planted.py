@@ -22,13 +22,14 @@ from pathlib import Path
 
 import torch
 
-from gaam_decoder import TrainConfig, load_runs, train
+from gaam_decoder import load_runs, train
 from gaam_decoder.analysis.learned import GATES
 from gaam_decoder.analysis.planting import plant
 from gaam_decoder.config import PlantConfig
 from gaam_decoder.reports.entries import Comparison
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.specs import parse_attention
+from tests.decoder.configs import loose_config
 
 SHAPES = ("laplace:heads=1", "gaam:heads=1", "student-t:heads=1", "chi2:heads=1")
 HEADS = tuple(f"gaam:heads={heads}" for heads in (1, 2, 4, 8))
@@ -46,7 +47,7 @@ def compared(
         )
     )  # fmt: skip
     train(
-        TrainConfig(
+        loose_config(
             cache=cache, runs=runs, attn=attn, seeds=tuple(range(options.seeds)),
             lr=options.lr, epochs=options.epochs, batch_size=options.batch_size,
             weight_decay=options.weight_decay, probe=False, compile="off",

@@ -26,8 +26,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 os.environ.setdefault(
     "GOMP_SPINCOUNT", "1000"
@@ -152,7 +153,7 @@ def conv(cache: Path, rounds: int) -> dict[str, Any]:
         few = replace(data, train=_first(data.train, 40 * recipe.batch_size))
         part = contestant(spec, few, asked, how, 1)
         share = len(data.train) / len(few.train)
-        contestants[dtype] = lambda part=part, share=share: part() * share
+        contestants[dtype] = partial(scaled, part, share)
     contestants["ceiling"] = lambda: 1 / ceiling_flops(device)
     figures = alternate(rounds, contestants)
     flops = conv_flops(spec, len(data.train))
@@ -162,6 +163,11 @@ def conv(cache: Path, rounds: int) -> dict[str, Any]:
         "share_of_bfloat16_ceiling": median_ratio(at_ceiling, figures["bfloat16"]),
         "ceiling_gflops": statistics.median(flops / s / 1e9 for s in at_ceiling),
     }
+
+
+def scaled(seconds: Callable[[], float], share: float) -> float:
+    """The seconds of all rows, from those of a part of them."""
+    return seconds() * share
 
 
 def ceiling_flops(device: torch.device) -> float:
@@ -185,6 +191,7 @@ def accuracy(cache: Path, head: str, epochs: int, seeds: int = 10) -> dict[str, 
     """Test accuracy of 10 seeds after the last epoch: ours in both arithmetics, the plain loop."""
     result: dict[str, Any] = {"epochs": epochs, "seeds": seeds}
     spec, data, recipe = setting(cache, "gaam", head, epochs=epochs)
+    assert data.test is not None
     label_N = data.test.label_N
     device = torch.device("cpu")
     for dtype in ("float32", "bfloat16"):
@@ -274,7 +281,7 @@ class RandomRows(Features):
     ) -> None:
         self.device = device
         self.shape = (rows, layers, hidden_size)
-        self.place = device.type
+        self.place = cast(Any, device.type)
         self.dtype = torch.float16
         self.resident = torch.randn(self.shape, device=device, dtype=self.dtype)
         self._loaded_N = None
@@ -302,7 +309,7 @@ def main() -> None:
         }
         if sizes := arguments.whole:
             parts["whole"] = lambda: whole(
-                arguments.cache, "linear", *sizes, arguments.rounds
+                arguments.cache, "linear", sizes[0], sizes[1], arguments.rounds
             )
         if arguments.accuracy:
             parts["accuracy-linear"] = lambda: accuracy(arguments.cache, "linear", 10)

@@ -18,19 +18,19 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.utils.data import DataLoader
 
 from gaam_cache.store.reader import open_cache
-from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.heads.conv import ConvHead
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.arithmetic.engine import keep_freed_memory
 from gaam_decoder.training.data import Subset, TrainData, prepare_data
 from gaam_decoder.training.experiments import plan_experiments
+from tests.decoder.configs import loose_config
 
 
 class PlainLoop:
@@ -43,14 +43,17 @@ class PlainLoop:
         self.decoder = build_decoder(spec, seed).to(self.device)
         if isinstance(self.decoder.head, ConvHead):
             head = self.decoder.head
-            head.forward = lambda x, noise=None: as_published(head, x)  # type: ignore[method-assign]
+            head.forward = lambda x, noise=None: as_published(head, x)  # type: ignore[method-assign,assignment]
         self.optimizer = torch.optim.AdamW(
             self.decoder.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay
         )
         items = list(zip(_rows(data.train), data.train.label_N.cpu(), strict=True))
         generator = torch.Generator().manual_seed(seed)
-        self.loader = DataLoader(
-            items, batch_size=recipe.batch_size, shuffle=True, generator=generator
+        self.loader: DataLoader[tuple[torch.Tensor, torch.Tensor]] = DataLoader(
+            cast(Any, items),
+            batch_size=recipe.batch_size,
+            shuffle=True,
+            generator=generator,
         )
 
     def epoch(self, steps: int | None = None) -> int:
@@ -100,7 +103,7 @@ def setting(
 ) -> tuple[DecoderSpec, TrainData, Recipe]:
     """What the command line would make of these options, without a validation split."""
     asked = {"select": "last", "device": "cpu"} | options
-    config = TrainConfig(
+    config = loose_config(
         attn=(attention,), head=head, cache=cache_path, **({"lr": 3e-4} | asked)
     )
     cache = open_cache(cache_path)

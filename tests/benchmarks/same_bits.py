@@ -35,6 +35,7 @@ from gaam_decoder import TrainConfig, load_runs
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.table import build_tables
 from tests.conftest import build_encoder, random_rows, write_csv
+from tests.decoder.configs import change, loose_config
 
 SEEDS = (0, 1, 2)
 
@@ -100,7 +101,7 @@ def digests(folder: Path) -> dict[str, str]:
         for file in sorted(cache.glob("shards/*.h5")):
             # the name holds the digest; the content holds the fingerprint, which a format decides
             found[f"{storage}/{file.name[:-12]}"] = _arrays(file)
-    base = TrainConfig(
+    base = loose_config(
         cache=folder / "cache-float16",
         runs=folder / "runs",
         seeds=SEEDS,
@@ -111,9 +112,9 @@ def digests(folder: Path) -> dict[str, str]:
         device="cpu",
         probe=False,  # what is compared is what a study asks for
     )
-    for name, config in _studies(base).items():
-        gaam_decoder.train(config)
-        for run in sorted(config.runs.glob("[!.]*/run.json")):
+    for name, study in _studies(base).items():
+        gaam_decoder.train(study)
+        for run in sorted(study.runs.glob("[!.]*/run.json")):
             _settle(run, folder)
             for file in sorted(run.parent.glob("*.safetensors")):
                 found[f"{name}/{run.parent.name}/{file.name}"] = file.read_bytes()
@@ -122,7 +123,7 @@ def digests(folder: Path) -> dict[str, str]:
                 {key: line[key] for key in line if key != "seconds"} for line in log
             ]
             found[f"{name}/{run.parent.name}/log"] = json.dumps(kept).encode()
-        tables = build_tables(load_runs(config.runs))
+        tables = build_tables(load_runs(study.runs))
         for format in plugins.names("gaam_decoder.reports.formats"):
             stream = io.StringIO()
             plugins.load(
@@ -143,7 +144,6 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def _studies(base: TrainConfig) -> dict[str, TrainConfig]:
-    from dataclasses import replace
 
     everything = tuple(plugins.names("gaam_decoder.attention"))
     package = "gaam_decoder.heads"
@@ -155,12 +155,12 @@ def _studies(base: TrainConfig) -> dict[str, TrainConfig]:
     some = ("gaam", "mha", "none", "laplace:heads=2,location=median")
     runs = base.runs.parent
     return {
-        "fitted": replace(
+        "fitted": change(
             base, attn=("none", "gct"), head="lbfgs", folds=2, runs=runs / "fitted"
         ),
-        "all": replace(base, attn=everything, head=heads, runs=runs / "all"),
-        "folds": replace(base, attn=some, folds=3, runs=runs / "folds"),
-        "sweep": replace(
+        "all": change(base, attn=everything, head=heads, runs=runs / "all"),
+        "folds": change(base, attn=some, folds=3, runs=runs / "folds"),
+        "sweep": change(
             base,
             attn=some[:2],
             lr=(0.01, 0.1),
@@ -168,7 +168,7 @@ def _studies(base: TrainConfig) -> dict[str, TrainConfig]:
             layers=(None, (1, 4)),
             runs=runs / "sweep",
         ),
-        "protocol": replace(
+        "protocol": change(
             base,
             attn=some,
             select="test",
@@ -179,8 +179,8 @@ def _studies(base: TrainConfig) -> dict[str, TrainConfig]:
             seed_batch=2,
             runs=runs / "protocol",
         ),
-        "compiled": replace(base, attn=some[:2], compile="on", runs=runs / "compiled"),
-        "failed": replace(base, attn=some[:3], lr=1e30, runs=runs / "failed"),
+        "compiled": change(base, attn=some[:2], compile="on", runs=runs / "compiled"),
+        "failed": change(base, attn=some[:3], lr=1e30, runs=runs / "failed"),
     }
 
 

@@ -6,9 +6,9 @@ S seeds that report, K that tune, N test rows, R rates.
 """
 
 import tempfile
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -19,6 +19,7 @@ from gaam_decoder import stats
 from gaam_decoder.attention import Attention
 from gaam_decoder.runs.tuning import choose
 from gaam_decoder.stats.choice import choice_of
+from tests.decoder.configs import change, loose_config
 
 SIZES, TEST, POOL = (
     (300, 1000),
@@ -62,7 +63,7 @@ def _rows(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.nd
 
 
 @cache
-def train(rows: int, number: int) -> list[tuple[np.ndarray, ...]]:
+def train(rows: int, number: int) -> list[tuple[Any, ...]]:
     """Of every mechanism on a subset, always the same one: hits at the rate that was chosen (S, N),
     of all rates on the rows that chose (R, V) and on those of test (R, K, N), and what other seeds
     have on other rows (R,).
@@ -75,12 +76,12 @@ def train(rows: int, number: int) -> list[tuple[np.ndarray, ...]]:
             "test": _rows(generator, most + POOL),
         }
         gaam_cache.write(root / "cache", splits)
-        config = gaam_decoder.TrainConfig(
+        config = loose_config(
             cache=root / "cache", runs=root / "runs", attn=(Louder, Mirrored, Averaged), lr=RATES,
             tune_seeds=(1000, 1001, 1002), seeds=6, epochs=5, probe=False, compile="off",
         )  # fmt: skip
         chosen, found = choose(gaam_decoder.train(config)), []
-        others = gaam_decoder.train(replace(config, seeds="6-11", tune_seeds=None))
+        others = gaam_decoder.train(change(config, seeds="6-11", tune_seeds=None))
         for run, start in zip(
             chosen.runs, range(0, len(others), len(RATES)), strict=True
         ):
@@ -112,6 +113,8 @@ def simulate(which: int, rows: int, test: int, repetitions: int) -> dict[str, fl
             claim = stats.claim(
                 hits[:, :test], others[:, :test], choice=choice, train_rows=rows
             )
+            assert claim.interval is not None
+            assert claim.p is not None
             low, high = claim.interval
             counts[f"held{name}"] += low <= counts["truth"] <= high
             counts[f"found{name}"] += claim.p < stats.ALPHA

@@ -21,6 +21,7 @@ import gaam_cache
 import gaam_decoder
 from gaam_decoder import RunResult
 from tests.contract.conftest import run, train
+from tests.decoder.configs import probabilities_of
 
 RATES: dict[str, Any] = {"lr": (1e-4, 0.1), "weight_decay": (0, 0.5)}
 TUNED: dict[str, Any] = {**RATES, "tune_seeds": (7, 8)}
@@ -99,7 +100,7 @@ def choices(result: RunResult) -> dict[str, Any]:
         "penalty": result.fit,
         "epochs": result.epochs,
         "temperatures": predictor.temperatures,
-        "weights": predictor.predict_states(states).probabilities_NC,
+        "weights": probabilities_of(predictor.predict_states(states)),
         "validation": result.validation and asdict(result.validation),
         "log": log,
     }

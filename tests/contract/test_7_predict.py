@@ -28,6 +28,7 @@ import gaam_cache
 import gaam_decoder
 from gaam_decoder import PredictConfig, RunResult, load
 from tests.contract.conftest import extract, read_rows, run, train
+from tests.decoder.configs import probabilities_of
 from tests.tiny import random_rows
 
 # of too few epochs
@@ -157,7 +158,7 @@ def test_a_loaded_decoder_predicts_texts_and_states(
     expected_names = [predictor.class_names[c] for c in expected_NC.argmax(-1)]
     assert predictor.predict(sentences) == expected_names
     states = gaam_cache.open_cache(cache)["test"].embeddings
-    close(predictor.predict_states(states).probabilities_NC, expected_NC)
+    close(probabilities_of(predictor.predict_states(states)), expected_NC)
 
 
 def test_an_exported_decoder_predicts_a_cache(
@@ -173,7 +174,7 @@ def test_one_seed_is_predicted(mha: RunResult, cache: Path) -> None:
     states = gaam_cache.open_cache(cache)["test"].embeddings
     predictions = load(mha.path, seed=mha.seeds[1]).predict_states(states)
     expected_NC = softmax(mha.logits[1].astype(float), -1)
-    close(predictions.probabilities_NC, expected_NC)
+    close(probabilities_of(predictions), expected_NC)
 
 
 def listed_names(kind: str) -> list[str]:
@@ -193,7 +194,7 @@ def test_every_mechanism_and_head(exact: Path, tmp_path: Path) -> None:
         # weights amplify that, and a fit with nearly no penalty has large weights.
         atol = 1e-5 if result.fit is None else 2e-4
         np.testing.assert_allclose(
-            load(result.path).predict_states(states).probabilities_NC,
+            probabilities_of(load(result.path).predict_states(states)),
             expected_probabilities(result),
             atol=atol,
             rtol=0,

@@ -14,6 +14,7 @@ import torch
 import gaam_cache
 import gaam_decoder
 from gaam_cache.common import plugins
+from tests.decoder.configs import loose_config
 
 PAGE = Path(__file__).parents[2] / "docs/contributing/parts.md"
 EXAMPLE = re.compile(r"^`(\w+\.py)`[^\n]*:\n\n```python\n(.*?)```", re.M | re.S)
@@ -44,7 +45,7 @@ def test_the_mechanism_and_the_head_of_the_page_train(examples: list[str]) -> No
         "lr": 1e-3,
         "probe": False,
     }
-    [run] = gaam_decoder.train(gaam_decoder.TrainConfig(**settings))
+    [run] = gaam_decoder.train(loose_config(**settings))
     assert not run.failed
     assert "s" in run.learned
 
@@ -57,6 +58,7 @@ class Halved(SGD):
 """
 SCORE = """
 from gaam_decoder.stats.scores.accuracy import Accuracy
+from tests.decoder.configs import loose_config
 
 class Again(Accuracy):
     title = "accuracy again"
@@ -73,7 +75,7 @@ def test_a_loss_an_optimizer_and_a_score_may_be_from_a_file(
     labels = np.arange(40) % 2
     splits = {"train": (states, labels), "test": (states + 1, labels)}
     gaam_cache.write("cache", splits)
-    config = gaam_decoder.TrainConfig(
+    config = loose_config(
         attn="none",
         loss="brier.py:BrierLoss",
         optimizer="halved.py:Halved:momentum=0.5",

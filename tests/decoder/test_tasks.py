@@ -128,6 +128,7 @@ def test_r2_of_equal_numbers_is_that_of_scikit_learn_and_of_the_score(
     expected = r2_score(targets.astype(float), outputs)
     np.testing.assert_allclose(task.selection(outputs, targets), expected)
     value = R2().value(Answers(outputs, task.scored_targets(targets)))
+    assert value is not None
     np.testing.assert_allclose(value, expected)
     contributions = task.contributions(outputs, targets)
     np.testing.assert_allclose(contributions.mean(), expected)

@@ -16,6 +16,8 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder.runs.loading import Runs
+from gaam_decoder.use.results import NumberPredictions
+from tests.decoder.configs import loose_config, probabilities_of
 
 NUM_TRAIN = 80
 NAMES = ("alpha", "beta")
@@ -51,7 +53,7 @@ def make_cache(folder: Path, task: str) -> Path:
 
 
 def train(folder: Path, cache: Path, **settings: Any) -> Runs:
-    config = gaam_decoder.TrainConfig(
+    config = loose_config(
         attn=("none",),
         cache=cache,
         runs=folder / "runs",
@@ -135,7 +137,7 @@ def test_a_task_is_learned_reported_and_predicted(
 @pytest.mark.parametrize("task", ["regression", "multi-label"])
 def test_rates_are_tuned_in_folds(task: str, tmp_path: Path) -> None:
     cache = make_cache(tmp_path, task)
-    config = gaam_decoder.TrainConfig(
+    config = loose_config(
         attn=("none",),
         cache=cache,
         runs=tmp_path / "runs",
@@ -209,7 +211,7 @@ def test_heads_without_training_serve_numbers_and_label_sets(
 ) -> None:
     """The score is scikit-learn's, and predictions are those of the training."""
     cache = make_cache(tmp_path, task)
-    config = gaam_decoder.TrainConfig(
+    config = loose_config(
         attn=("none",), head=head, cache=cache, runs=tmp_path / "runs", probe=False
     )
     [run] = gaam_decoder.train(config)
@@ -220,7 +222,8 @@ def test_heads_without_training_serve_numbers_and_label_sets(
     predicted = gaam_decoder.load(run.path).predict_states(states)
     expected_NK = logits_NK.astype(np.float64)
     if task == "regression":
+        assert isinstance(predicted, NumberPredictions)
         np.testing.assert_allclose(predicted.numbers_NK, expected_NK, rtol=1e-3)
         return
     expected_NK = 1 / (1 + np.exp(-expected_NK))
-    np.testing.assert_allclose(predicted.probabilities_NC, expected_NK, rtol=1e-3)
+    np.testing.assert_allclose(probabilities_of(predicted), expected_NK, rtol=1e-3)

@@ -27,6 +27,7 @@ def on(
     values: Sequence[Any] = ("",), rehearsed: int | None = None
 ) -> pytest.MarkDecorator:
     """Run a test on a ``device`` with each ``value``, the first ``rehearsed`` on the CPU too."""
+    named: list[tuple[str, Any, Sequence[pytest.MarkDecorator]]]
     named = [("cpu", value, ()) for value in values[:rehearsed]]
     named += [("cuda", value, needs_gpu) for value in values]
     params = [

@@ -38,7 +38,7 @@ def test_the_rehearsal_of_all_parts_leaves_figures(tmp_path: Path) -> None:
         "tests.benchmarks.on_gpu",
         "--tiny",
         "--json",
-        tmp_path / "gpu.json",
+        str(tmp_path / "gpu.json"),
     ]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False

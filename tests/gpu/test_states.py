@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_states_of_every_architecture_are_those_of_the_cpu(
     name, dtype = value
     config = replace(
         config_for(encoder_of(name, tmp_path / "encoder"), tmp_path),
-        dtype=dtype,
+        dtype=cast(Any, dtype),
         pool=POOLS,
     )
     of_cpu = replace(config, device="cpu", out=tmp_path / "cpu")

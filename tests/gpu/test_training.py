@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
 import gaam_decoder
 from gaam_cache.encoders import ROUNDING
-from gaam_decoder import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.training import data as features
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, choose_engine
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.seed_batch import SeedBatch
+from tests.decoder.configs import loose_config
 from tests.decoder.heads.stepped import STEPPED
 from tests.decoder.training.seed_batches import (
     EAGER,
@@ -50,6 +50,12 @@ COMPILED = [
 ]
 GAP = 1e-8
 """Of float64 after 12 steps: Adam divides small gradients by their size."""
+
+
+def logits_of_test(batch: SeedBatch) -> torch.Tensor:
+    """Logits of every seed for the test rows."""
+    assert batch.data.test is not None
+    return batch.logits(batch.data.test, batch.state.weights)
 
 
 def seeds_of(attention: str, head: str) -> list[int]:
@@ -108,9 +114,9 @@ def test_compiled_seeds_equal_a_plain_loop_on_the_cpu(
         ours._pass(epoch)
     assert ours.compiler.works
     is_the_plain_loop(ours, attention, head, clip)
-    logits = ours.logits(ours.data.test, ours.state.weights)
+    logits = logits_of_test(ours)
     ours.compiler.works = False
-    expected = ours.logits(ours.data.test, ours.state.weights)
+    expected = logits_of_test(ours)
     torch.testing.assert_close(logits, expected, atol=GAP, rtol=0)
 
 
@@ -121,20 +127,17 @@ def test_rounded_products_are_near_those_of_the_cpu_and_train(
     """Logits before training within what that type rounds; float16 with losses that are scaled."""
     dtype, attention, head = value
     scale = "dynamic" if dtype == "float16" else "none"
-    engine = replace(EAGER, dtype=dtype)
+    engine = replace(EAGER, dtype=cast(Any, dtype))
     ours = seed_batch(
         attention, seeds_of(attention, head), head, torch.float32, engine, device=device,
         loss_scale=scale,
     )  # fmt: skip
     exact = seed_batch(attention, ours.seeds, head)
-    found, expected = (
-        one.logits(one.data.test, one.state.weights).cpu().double()
-        for one in (ours, exact)
-    )
+    found, expected = (logits_of_test(one).cpu().double() for one in (ours, exact))
     assert (found - expected).norm() <= 5 * ROUNDING[dtype] * expected.norm()
     ours.train_epoch()
     assert [member.failed for member in ours.members] == [None] * len(ours.seeds)
-    assert ours.logits(ours.data.test, ours.state.weights).dtype == torch.float32
+    assert logits_of_test(ours).dtype == torch.float32
     if ours.state.scaling is not None:
         assert ours.state.scaling.steps_S.min() > 0
 
@@ -156,7 +159,7 @@ def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(
     attention, head, dtype, compiled = value
     if compiled:
         compiles(device)
-    engine = replace(EAGER, dtype=dtype, compiled=compiled)
+    engine = replace(EAGER, dtype=cast(Any, dtype), compiled=compiled)
     scale = "dynamic" if dtype == "float16" else "none"
     options: dict[str, Any] = {
         "schedule": "plateau",
@@ -196,7 +199,7 @@ def test_as_many_seeds_as_are_chosen_together_fit(device: torch.device) -> None:
             "gaam", list(range(chosen.seed_batch)), dtype=torch.float32, device=device
         )
         ours.train_epoch()
-        ours.logits(ours.data.test, ours.state.weights)
+        logits_of_test(ours)
 
 
 PLACES = {"device": (2**60, 2**60), "memory": (0, 2**60), "disk": (0, 0)}
@@ -214,7 +217,7 @@ def test_seeds_have_the_same_bits_wherever_their_rows_are(
         monkeypatch.setattr(
             features, "free_on", lambda where, free=free: free[where.type]
         )
-        config = TrainConfig(
+        config = loose_config(
             lr=3e-4, cache=tiny_cache, head=value, seeds=(0, 1), epochs=2, device=str(device),
             compile="off", runs=tmp_path / place, probe=False,
         )  # fmt: skip

@@ -281,6 +281,8 @@ def test_an_extraction_says_what_rounding_takes_away(
     encoder = plan.encoder.path
     dataset = plan.dataset.path
     out = tmp_path / "cache"
+    assert encoder is not None
+    assert dataset is not None
     config = ExtractConfig(encoder=encoder, dataset=dataset, out=out)
     warning = "float16 rounds away part of what tells texts"
     assert any(warning in text for text in warnings_of(config))

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -134,7 +135,7 @@ def test_a_single_file_is_split_by_whole_groups_whose_column_is_kept(
 ) -> None:
     lines = [f"{'ab'[n % 2]},text {n},speaker {n % 8}\n" for n in range(80)]
     (tmp_path / "all.csv").write_text("label,text,speaker\n" + "".join(lines))
-    options = {
+    options: dict[str, Any] = {
         "dataset": str(tmp_path / "all.csv"),
         "encoder": "tfidf",
         "out": tmp_path / "c",

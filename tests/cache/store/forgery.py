@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.store.files import sealed_text, unsealed
-from gaam_cache.store.plan import fingerprint
+from gaam_cache.store.files import fingerprint, sealed_text, unsealed
 
 
 def edit_json(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:

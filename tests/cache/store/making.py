@@ -72,7 +72,11 @@ def labels(rows: int) -> NDArray[np.int64]:
 
 def config(*files: Path, out: Path, **options: Any) -> gaam_cache.ImportConfig:
     """An import with few rows a shard."""
-    settings = {"files": tuple(map(str, files)), "out": out, "shard_rows": 8}
+    settings: dict[str, Any] = {
+        "files": tuple(map(str, files)),
+        "out": out,
+        "shard_rows": 8,
+    }
     return gaam_cache.ImportConfig(**(settings | options))
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 import gaam_cache
-from gaam_cache.store.reader import EmbeddingCache
+from gaam_cache.store.reader import EmbeddingCache, Split
 
 ROWS = 37
 NEW_ROWS = 9
@@ -54,6 +54,11 @@ def test_rows_of_torch_are_those_of_the_split(cache: EmbeddingCache) -> None:
         split[ROWS]
 
 
+def loader_of(split: Split, *, shuffle: bool = False) -> DataLoader[Any]:
+    """Batches of eight rows; a split has the methods of a data set, not its class."""
+    return DataLoader(cast(Dataset[Any], split), 8, shuffle=shuffle)
+
+
 def sorted_rows(states: NDArray[Any]) -> NDArray[Any]:
     return states[np.lexsort(states.reshape(len(states), -1).T)]
 
@@ -64,7 +69,7 @@ def test_a_loader_gives_every_row_once(cache: EmbeddingCache, is_copied: bool) -
     # as a worker of the loader gets it
     if is_copied:
         split = pickle.loads(pickle.dumps(split))
-    batches = [states for states, _ in DataLoader(split, 8, shuffle=True)]
+    batches = [states for states, _ in loader_of(split, shuffle=True)]
     states = torch.cat(batches).numpy()
     expected = cache["train"].embeddings[:].astype(np.float32)
     np.testing.assert_array_equal(sorted_rows(states), sorted_rows(expected))
@@ -84,7 +89,7 @@ def test_a_batch_is_read_at_once(
         return read_into(*arguments)
 
     monkeypatch.setattr(array_class, "read_into", count_and_read)
-    assert len(list(DataLoader(split, 8))) == 5
+    assert len(list(loader_of(split))) == 5
     assert num_reads == 5
 
 

@@ -135,8 +135,8 @@ def test_the_first_number_that_is_none_is_named_wherever_it_is(
     row, layer, feature = place
     message = f"row {row + 1}, layer {layer + 1}, feature {feature}"
     layers = {f"layer_{number}": wrong[:, number] for number in range(3)}
-    for arrays in ({"X": wrong}, layers):
-        arrays = {**arrays, "y": labels(9)}
+    for given in ({"X": wrong}, layers):
+        arrays = {**given, "y": labels(9)}
         error = refusal_of(tmp_path, arrays, file="train.safetensors")
         assert isinstance(error, NumericsError)
         assert message in str(error)

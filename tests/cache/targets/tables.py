@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources import Rows, find_source
 
@@ -30,7 +32,9 @@ def texts_of(num_rows: int, name: str) -> list[str]:
     return [f"{name} {WORDS[row % 10]} {WORDS[row // 10]}" for row in range(num_rows)]
 
 
-def write_table(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+def write_table(
+    path: Path, columns: Mapping[str, Sequence[Any] | NDArray[Any]]
+) -> None:
     """Write texts beside these columns, as CSV or as JSON lines."""
     num_rows = len(next(iter(columns.values())))
     records = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ ROWS = {"train": 24, "test": 12}
 class Kind(NamedTuple):
     """Labels of one kind, in tables and in programs."""
 
-    columns: dict[str, Sequence[Any]]  # of a table, for 24 rows
+    columns: dict[str, Any]  # of a table, for 24 rows
     options: dict[str, Any]  # of an extraction
     labels: np.ndarray[Any, np.dtype[Any]]  # of a program
     settings: dict[str, Any]  # of an import

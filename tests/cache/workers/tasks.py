@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -18,7 +19,6 @@ from gaam_cache.common import errors, terminal
 from gaam_cache.common.errors import GaamError, GaamWarning
 from gaam_cache.config import WorkerConfig
 from gaam_cache.workers import Task, Worker, load_engine
-from gaam_cache.workers.engines import local
 
 DETAILS = {
     name: f"{name}, 日本 and\ntwo lines"
@@ -124,14 +124,14 @@ if __name__ == "__main__":
     terminal.unwind_on_signals()
     engine, name, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     os.sched_getaffinity = lambda pid: {0, 1}  # two workers on any machine
-    context = local.get_context("spawn")
+    context = multiprocessing.get_context("spawn")
     terminate = context.Process.terminate
 
     def noted(process: Any) -> None:
         (folder / "stopping").touch()
         terminate(process)
 
-    context.Process.terminate = noted  # type: ignore[method-assign]
+    context.Process.terminate = noted  # type: ignore[assignment,method-assign]
     placing = WorkerConfig(engine=engine, devices="2")
     try:
         load_engine(placing).run(

@@ -12,16 +12,24 @@ from safetensors.torch import load_file
 
 import gaam_decoder
 from gaam_cache import open_cache
-from gaam_decoder import RunResult, TrainConfig
+from gaam_decoder import RunResult
 from gaam_decoder.analysis.importance import (
     importance_factor,
     importance_of,
     layer_contribution,
 )
+from gaam_decoder.attention import Attention
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.specs import parse_attention
+from tests.decoder.configs import loose_config
 
 SEEDS = (0, 1, 2)
+
+
+def map_of(attention: Attention, x_LD: torch.Tensor) -> NDArray[np.float64]:
+    map_BLD = attention.attention_map(x_LD[None])
+    assert map_BLD is not None
+    return np.asarray(map_BLD[0])
 
 
 def mean_map(run: RunResult, cache: Path, place: int) -> NDArray[np.float64]:
@@ -37,7 +45,7 @@ def mean_map(run: RunResult, cache: Path, place: int) -> NDArray[np.float64]:
     }
     attention.load_state_dict(weights)
     with torch.inference_mode():
-        maps = [attention.attention_map(x_LD[None])[0].numpy() for x_LD in x_NLD]
+        maps = [map_of(attention, x_LD) for x_LD in x_NLD]
     return np.asarray(np.mean(maps, axis=0))
 
 
@@ -54,7 +62,7 @@ def weights_by_layer(run: RunResult, cache: Path, place: int) -> NDArray[np.floa
 def test_importance_of_a_run_equals_brute_force(
     name: str, tiny_cache: Path, tmp_path: Path
 ) -> None:
-    config = TrainConfig(
+    config = loose_config(
         attn=(name,),
         cache=tiny_cache,
         runs=tmp_path / "runs",

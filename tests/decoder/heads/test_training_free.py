@@ -214,7 +214,7 @@ def test_nadaraya_watson_equals_a_plain_loop(
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_the_example_of_the_lecture(kernel: str) -> None:
+def test_the_example_of_the_lecture(kernel: Any) -> None:
     """100 points of 2 sin x + x + noise; the test points ask, the training points answer."""
     generator = np.random.default_rng(0)
 

@@ -159,7 +159,12 @@ def run_of_size(attention: str, size: Size, **changes: Any) -> RunResult:
     path = f"{attention}-{rows}-{len(size)}-{head}"
     drawn = DrawnRows(learn=rows - 2, choose=2) if size else None
     return build_run(
-        attention, right, path=path, split_seed=0, drawn=drawn, **size, **changes
+        attention,
+        right,
+        path=path,
+        split_seed=0,
+        drawn=drawn,
+        **(size | changes),
     )
 
 
@@ -288,8 +293,8 @@ def corrected_p_values(table: Table, head: str = "") -> dict[Key, Corrected]:
             )
     for pair in pairs_of(table):
         names = sorted(entry.attention for entry in pair.entries)
-        key = ("pair", *names, pair.entries[0].head)
-        values[key] = corrected(pair.comparison)
+        first, second = names
+        values["pair", first, second, pair.entries[0].head] = corrected(pair.comparison)
     if not head:
         return values
     return {key: value for key, value in values.items() if key[-1] == head}
@@ -397,6 +402,8 @@ def test_every_pair_is_the_claim_of_the_two(count: int) -> None:
     [table] = build_tables(runs_of_mechanisms(count))
     for pair in pairs_of(table):
         right, other_right = (entry.accuracy.scored.by_row for entry in pair.entries)
+        assert right is not None
+        assert other_right is not None
         assert pair.comparison.claim.p == stats.claim(right, other_right).p
 
 

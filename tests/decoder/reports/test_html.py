@@ -267,7 +267,7 @@ def test_the_picture_of_importance_shows_the_numbers_of_the_table() -> None:
     picture = pictures_of(table_of_two_runs())["importance"]
     axes = picture.draw().axes[0]
     [line] = [line for line in axes.lines if line.get_label() == "gaam"]
-    np.testing.assert_allclose(line.get_ydata(), 100 / 6)
+    np.testing.assert_allclose(np.asarray(line.get_ydata()), 100 / 6)
     assert axes.get_ylim()[0] == 0
 
 
@@ -277,14 +277,14 @@ def test_the_picture_of_accuracies_shows_the_numbers_of_the_table() -> None:
     picture = pictures_of(table)["accuracy"]
     dots, mean, two_level, over_seeds = picture.draw().axes[0].lines
     values = sorted(100 * accuracy.scored.values)
-    np.testing.assert_allclose(sorted(dots.get_xdata()), values)
+    np.testing.assert_allclose(sorted(np.asarray(dots.get_xdata())), values)
     assert accuracy.mean is not None
-    np.testing.assert_allclose(mean.get_xdata(), 100 * accuracy.mean)
+    np.testing.assert_allclose(np.asarray(mean.get_xdata()), 100 * accuracy.mean)
     np.testing.assert_allclose(
-        two_level.get_xdata(), 100 * np.array(accuracy.two_level)
+        np.asarray(two_level.get_xdata()), 100 * np.array(accuracy.two_level)
     )
     np.testing.assert_allclose(
-        over_seeds.get_xdata(), 100 * np.array(accuracy.interval)
+        np.asarray(over_seeds.get_xdata()), 100 * np.array(accuracy.interval)
     )
 
 

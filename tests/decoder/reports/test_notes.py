@@ -352,7 +352,7 @@ def test_a_failure_in_many_folds_is_one_reason(failing_folds: tuple[int, ...]) -
 SHARED_TEXTS = {
     "shared_texts": {"test": {"train": 7, "test": 5}, "train": {"train": 4, "test": 6}}
 }
-ON_TRAIN = {"test_split": "train", "allow_train_as_test": True}
+ON_TRAIN: dict[str, Any] = {"test_split": "train", "allow_train_as_test": True}
 WEAK: dict[str, Case] = {
     "two seeds of many failed": Case(
         lambda: [

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import gaam_decoder
-from gaam_decoder import TrainConfig
 from gaam_decoder.reports import columns
 from tests.conftest import Outcome
+from tests.decoder.configs import loose_config
 from tests.decoder.reports.conftest import FORMATS
 
 Gaam = Callable[..., Outcome]
@@ -19,7 +19,7 @@ Gaam = Callable[..., Outcome]
 @pytest.fixture(scope="module")
 def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report") / "runs"
-    config = TrainConfig(
+    config = loose_config(
         lr=3e-4,
         attn=("gaam", "none"),
         cache=tiny_cache,

@@ -132,7 +132,9 @@ def test_gates_are_drawn_beside_the_one_that_is_planted(
             continue
         assert len(axes.lines) == 5
         planted_line = axes.lines[0]
-        np.testing.assert_allclose(planted_line.get_ydata(), planted_curve("laplace"))
+        np.testing.assert_allclose(
+            np.asarray(planted_line.get_ydata()), planted_curve("laplace")
+        )
 
 
 @pytest.fixture(scope="module")

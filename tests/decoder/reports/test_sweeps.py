@@ -78,9 +78,9 @@ def test_a_sweep_has_a_table_and_a_picture_of_the_means_of_its_entries(
     [axes] = picture.draw().axes
     numbers = [value for value in values if value is not None]
     for line in axes.lines:
-        expected = [100 * means[line.get_label(), value] for value in numbers]
-        np.testing.assert_allclose(line.get_ydata(), expected)
-        assert list(line.get_xdata()) == [float(value) for value in numbers]
+        expected = [100 * means[str(line.get_label()), value] for value in numbers]
+        np.testing.assert_allclose(np.asarray(line.get_ydata()), expected)
+        assert list(np.asarray(line.get_xdata())) == [float(value) for value in numbers]
 
 
 def test_entries_that_differ_in_more_are_in_no_grid_and_have_labels_of_their_own() -> (
@@ -158,4 +158,6 @@ def test_importance_stands_beside_the_accuracy_of_each_layer_alone() -> None:
     [axes] = section.parts[1][0].draw().axes
     [line] = [line for line in axes.lines if line.get_label() == "gaam"]
     share_SL = map_SLD.sum(2) / map_SLD.sum((1, 2))[:, None]
-    np.testing.assert_allclose(line.get_ydata(), 100 * share_SL.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(
+        np.asarray(line.get_ydata()), 100 * share_SL.mean(0), rtol=1e-5
+    )

@@ -141,13 +141,14 @@ def test_what_a_row_adds_is_how_the_score_changes_with_its_weight(
     assert found is not None
     assert found.by_row is not None
     copies = 400
-    many = np.tile(outputs, (copies, 1)), np.tile(targets, (copies, 1))
+    many_outputs = np.tile(outputs, (copies, 1))
+    many_targets = np.tile(targets, (copies, 1))
     for row in range(0, 60, 7):
-        more = [
-            np.vstack([side, one[row : row + 1]])
-            for side, one in zip(many, (outputs, targets), strict=True)
-        ]
-        value = score.value(Answers(*more))
+        more = Answers(
+            np.vstack([many_outputs, outputs[row : row + 1]]),
+            np.vstack([many_targets, targets[row : row + 1]]),
+        )
+        value = score.value(more)
         assert value is not None
         change = (value - found.value) * (60 * copies + 1)
         assert change == pytest.approx(found.by_row[row] - found.value, abs=5e-3)

@@ -13,6 +13,7 @@ from gaam_cache.common.errors import GaamWarning
 from gaam_cache.store.reader import open_cache
 from gaam_decoder import TrainConfig
 from gaam_decoder.heads import lbfgs
+from gaam_decoder.heads.base import Examples
 from gaam_decoder.inspect import list_runs
 from gaam_decoder.training import probe
 from gaam_decoder.training.data import Subset, prepare_data
@@ -64,8 +65,8 @@ def test_it_learns_from_the_rows_of_the_other_heads(config: TrainConfig) -> None
     assert data.selection is not None
     x_NLD = torch.from_numpy(cache["train"].embeddings[:]).float()
 
-    def examples(rows: Subset) -> lbfgs.Examples:
-        return lbfgs.Examples(x_NLD[rows.rows].flatten(1), rows.label_N)
+    def examples(rows: Subset) -> Examples:
+        return Examples(x_NLD[rows.rows].flatten(1), rows.label_N)
 
     def ignore_progress(done: int, text: str) -> None:
         pass

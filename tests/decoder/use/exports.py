@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import gaam_decoder
-from gaam_decoder import TrainConfig
 from gaam_decoder.runs.result import RunResult
+from tests.decoder.configs import loose_config
 
 
 def train(cache: Path, runs: Path, *attn: str, **options: Any) -> dict[str, RunResult]:
@@ -19,5 +19,5 @@ def train(cache: Path, runs: Path, *attn: str, **options: Any) -> dict[str, RunR
         "compile": "off",
         "probe": False,
     }
-    config = TrainConfig(attn=attn, cache=cache, runs=runs, **(settings | options))
+    config = loose_config(attn=attn, cache=cache, runs=runs, **(settings | options))
     return {f"{run.attention} + {run.head}": run for run in gaam_decoder.train(config)}

@@ -65,7 +65,7 @@ def test_the_metadata_of_a_card_name_an_encoder_and_a_data_set_of_the_hub(
     run: RunResult, tiny_cache: Path
 ) -> None:
     plan = read_plan(tiny_cache)
-    hub = {"name": "someone/tiny", "path": None, "revision": "0" * 40}
+    hub: dict[str, Any] = {"name": "someone/tiny", "path": None, "revision": "0" * 40}
     plan = replace(
         plan, encoder=replace(plan.encoder, **hub), dataset=replace(plan.dataset, **hub)
     )

@@ -18,6 +18,8 @@ from gaam_cache.store.files import sealed_text, unsealed
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.export import export_run
 from gaam_decoder.use.load import CONFIG_FILE, MODEL_FILE, OWN_FILES
+from gaam_decoder.use.predictor import Predictions
+from tests.decoder.configs import probabilities_of
 from tests.decoder.use.exports import train
 
 
@@ -61,9 +63,11 @@ def test_every_mechanism_and_head_comes_back_bit_for_bit(
         assert export.bytes == sum(file.stat().st_size for file in files), name
         expected = gaam_decoder.load(run.path).predict_states(states_NLD)
         predicted = gaam_decoder.load(folder).predict_states(states_NLD)
-        assert np.array_equal(predicted.probabilities_NC, expected.probabilities_NC), (
-            name
-        )
+        assert np.array_equal(
+            probabilities_of(predicted), probabilities_of(expected)
+        ), name
+        assert isinstance(predicted, Predictions)
+        assert isinstance(expected, Predictions)
         assert np.array_equal(predicted.agreement_N, expected.agreement_N), name
 
 

@@ -32,6 +32,7 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.predict import PredictConfig
 from gaam_decoder.use.predictor import Predictor
 from tests.conftest import Outcome
+from tests.decoder.configs import change, loose_config, probabilities_of
 from tests.tiny import build_encoder, random_rows, write_csv
 
 # epochs that are too few
@@ -64,7 +65,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config_of(cache: Path, runs: Path) -> TrainConfig:
     """Three seeds of gaam, for an epoch."""
-    return TrainConfig(
+    return loose_config(
         cache=cache,
         runs=runs,
         attn=("gaam",),
@@ -106,13 +107,13 @@ def check(run: RunResult, cache: Path) -> Predictor:
     predictions = predictor.predict_states(states[:])
     expected_NC = softmax(run.finished_logits().astype(float), -1).mean(0)
     np.testing.assert_allclose(
-        predictions.probabilities_NC, expected_NC, atol=1e-5, rtol=0
+        probabilities_of(predictions), expected_NC, atol=1e-5, rtol=0
     )
     labels = [predictor.class_names[number] for number in expected_NC.argmax(-1)]
     assert predictions.labels == labels
     # states that stay in their file
-    from_file_NC = predictor.predict_states(states).probabilities_NC
-    np.testing.assert_array_equal(from_file_NC, predictions.probabilities_NC)
+    from_file_NC = probabilities_of(predictor.predict_states(states))
+    np.testing.assert_array_equal(from_file_NC, probabilities_of(predictions))
     return predictor
 
 
@@ -138,14 +139,14 @@ def test_seeds_that_failed_are_left_out(
 def test_states_of_any_floating_type_are_taken(run: RunResult, cache: Path) -> None:
     predictor = load(run)
     states = gaam_cache.open_cache(cache)["test"].embeddings[:]
-    expected_NC = predictor.predict_states(states).probabilities_NC
+    expected_NC = probabilities_of(predictor.predict_states(states))
     equal_states = {
         "float64": states.astype(np.float64),
         "a list": states.tolist(),
         "a tensor": torch.from_numpy(states),
     }
     for case, values in equal_states.items():
-        probabilities_NC = predictor.predict_states(values).probabilities_NC
+        probabilities_NC = probabilities_of(predictor.predict_states(values))
         np.testing.assert_array_equal(probabilities_NC, expected_NC, case)
     assert len(predictor.predict_states(states[:0])) == 0
 
@@ -295,7 +296,7 @@ def imported_run(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     splits = {"train": (states, labels), "test": (states[:9], labels[:9])}
     gaam_cache.write(root / "cache", splits)
     return train(
-        TrainConfig(
+        loose_config(
             lr=3e-4, cache=root / "cache", runs=root / "runs", epochs=1, probe=False
         )
     )
@@ -335,6 +336,6 @@ def test_of_a_folder_of_runs_the_one_that_its_report_recommends_is_taken(
     run = train(config)
     with pytest.warns(GaamWarning, match=f"gaam:heads=1.*{re.escape(str(run.path))}"):
         assert gaam_decoder.load(config.runs).seeds == run.finished
-    train(replace(config, attn=("laplace",)))
+    train(change(config, attn=("laplace",)))
     with pytest.raises(ConfigError, match=r"gaam_.*, laplace_"):
         gaam_decoder.load(config.runs)

@@ -14,9 +14,9 @@ from torch import nn
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._forward import Unusable
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.encoders.vision import (
-    Unusable,
     VisionEncoder,
     _VisionForward,
     find_layout,
