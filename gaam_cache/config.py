@@ -64,7 +64,7 @@ EXPECTED_COLUMN_NAME = "a letter, then letters, digits and '_', 64 at most"
 OUT_OF_RANGE = "is out of range"
 
 
-def budget_of(batch_tokens: int | None, device_type: str) -> int:
+def max_batch_tokens(batch_tokens: int | None, device_type: str) -> int:
     """The largest number of tokens of a batch, padding included.
 
     Args:

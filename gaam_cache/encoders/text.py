@@ -24,7 +24,7 @@ from torch import nn
 
 from gaam_cache.common.devices import memory_left
 from gaam_cache.common.errors import GaamError, ShortOfMemoryError
-from gaam_cache.config import DEFAULT_ENCODER, budget_of
+from gaam_cache.config import DEFAULT_ENCODER, max_batch_tokens
 from gaam_cache.encoders._fixed_rows import SHORT_TEXTS, TEXTS, texts_around_the_cut
 from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable
 from gaam_cache.encoders._gguf import gguf_in_own_folder
@@ -288,7 +288,7 @@ class TextEncoder(ModelEncoder):
         ``probe_length`` is the length of the longest text.
         """
         # A text that is longer than the token budget of a batch has a batch of its own.
-        budget = budget_of(self._config.batch_tokens, self.device.type)
+        budget = max_batch_tokens(self._config.batch_tokens, self.device.type)
         longest_shared = max(budget, SHORT_LENGTHS[-1])
         if longest_shared < probe_length:
             return longest_shared

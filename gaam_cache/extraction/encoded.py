@@ -24,26 +24,26 @@ class PreparedRows:
     small shards are compared with those of other small shards, too."""
     origin: str  # name of the source of the rows, for messages
     first_row: int = 0  # number of the first of the rows in the source, from 0
-    places: Sequence[str] = ()
-    """Place of every row in the source; empty if its number says where it is."""
+    locations: Sequence[str] = ()
+    """Of every row in the source, 'line 7'; empty if the row's number is enough."""
 
     def where(self, row: int) -> str:
-        """The source and the place of a row, for messages.
+        """The source and the location of a row, for messages.
 
         ``row`` is the number of the row among these rows, from 0.
         """
-        return f"{self.origin}, {self._place(row)}"
+        return f"{self.origin}, {self._location(row)}"
 
     @property
     def where_all(self) -> str:
-        """The source and the places of the first and the last row, for messages."""
+        """The source and the locations of the first and the last row, for messages."""
         last = len(self.distinct) - 1
-        return f"{self.origin}, {self._place(0)} to {self._place(last)}"
+        return f"{self.origin}, {self._location(0)} to {self._location(last)}"
 
-    def _place(self, row: int) -> str:
-        """The place of a row in the source: 'row 7', where people count from 1."""
-        if self.places:
-            return self.places[row]
+    def _location(self, row: int) -> str:
+        """The location of a row in the source: 'row 7', where people count from 1."""
+        if self.locations:
+            return self.locations[row]
         return f"row {self.first_row + row + 1}"
 
 

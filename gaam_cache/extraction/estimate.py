@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common.messages import duration, visible
 from gaam_cache.common.terminal import ReportProgress, no_progress
-from gaam_cache.config import ExtractConfig, budget_of
+from gaam_cache.config import ExtractConfig, max_batch_tokens
 from gaam_cache.encoders.base import Encoder, Inputs
 from gaam_cache.extraction.batches import padded_tokens, token_budget_batches
 from gaam_cache.extraction.job import Job, prepare_job, warn
@@ -100,7 +100,7 @@ def estimate(
     # only for its error: nothing is written now
     check_writable(config.out, option="--out")
     # complete the settings whose defaults depend on the data set
-    config = find_source(config.dataset).settled(config)
+    config = find_source(config.dataset).with_defaults(config)
     if speed is not None:
         # nothing is computed, so the configured device need not be here
         config = replace(config, device="cpu")
@@ -151,7 +151,7 @@ def _encoding_seconds(
         inputs: the rows.
         batch_tokens: most tokens of a batch; None for the default of the device.
     """
-    budget = budget_of(batch_tokens, encoder.device.type)
+    budget = max_batch_tokens(batch_tokens, encoder.device.type)
     sizes = inputs.sizes
     batches = token_budget_batches(sizes, budget, encoder.batching, inputs.extents)
 

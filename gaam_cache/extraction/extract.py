@@ -38,7 +38,7 @@ from gaam_cache.extraction.job import (
 from gaam_cache.extraction.states import StateExtractor
 from gaam_cache.extraction.summary import ExtractionStats, ExtractSummary
 from gaam_cache.sources.base import find_source
-from gaam_cache.sources.rows.checks import truncation
+from gaam_cache.sources.rows.checks import truncation_warning
 from gaam_cache.store.files import check_writable
 from gaam_cache.store.plan import (
     PLAN_FILE,
@@ -100,7 +100,7 @@ def extract(
             class, more than 1% of the rows are cut, or a worker died.
     """
     # complete the settings whose defaults depend on the data set
-    config = find_source(config.dataset).settled(config)
+    config = find_source(config.dataset).with_defaults(config)
     report = progress or no_progress
     rank = find_rank(config.rank)
     check_writable(config.out, option="--out")
@@ -127,7 +127,7 @@ def _warn_of_doubts(summary: ExtractSummary) -> None:
 
     Examples are rows of unknown tokens, and different rows with the same states.
     """
-    cut_rows = truncation(
+    cut_rows = truncation_warning(
         summary.rows_made, summary.truncated, summary.max_length, summary.unit
     )
     warn(cut_rows)
@@ -144,7 +144,7 @@ class _WorkerArgument(NamedTuple):
     """The argument of ``_run_worker``."""
 
     config: ExtractConfig  # without workers
-    checked: CheckedRows | None  # None if the worker must read the rows itself
+    checked_rows: CheckedRows | None  # None if the worker must read the rows itself
     rank: Rank | None  # of the process that started the workers; None if it has none
 
 
@@ -160,9 +160,9 @@ def _extract_by_engine(
     """
     engine = load_engine(config)
     engine.check(config.device, config)
-    checked = read_rows(config, report)
+    checked_rows = read_rows(config, report)
     prepare_folder(config.out)
-    num_rows = sum(map(len, checked.rows.values()))
+    num_rows = sum(map(len, checked_rows.rows.values()))
     # the number of missing rows is infinite for a new cache
     num_missing = int(min(num_rows, _count_missing_rows(config)))
     progress = _SumOfProgress(
@@ -170,7 +170,7 @@ def _extract_by_engine(
     )
 
     # workers on other machines read the rows themselves
-    rows_for_workers = checked if config.engine == "local" else None
+    rows_for_workers = checked_rows if config.engine == "local" else None
     argument = _WorkerArgument(without_workers(config), rows_for_workers, rank)
     task = Task(_run_worker, argument, config.out, config.device)
     started = time.perf_counter()
@@ -254,7 +254,7 @@ def _run_worker(
         worker: number and device of this worker.
         send: sends messages to the process that started the workers.
     """
-    config, checked, rank = argument
+    config, checked_rows, rank = argument
     stats = ExtractionStats()
     progress = _ProgressSender(send, stats)
     # workers begin at different shards; those of another rank begin elsewhere, too
@@ -265,7 +265,7 @@ def _run_worker(
         replace(config, device=worker.device),
         progress.report,
         stats,
-        checked=checked,
+        checked_rows=checked_rows,
         start=start,
         # ranks do not wait for one another
         waits=rank is None,
@@ -313,7 +313,7 @@ def make_missing(
     report: ReportProgress,
     stats: ExtractionStats,
     *,
-    checked: CheckedRows | None = None,
+    checked_rows: CheckedRows | None = None,
     start: float | None = None,
     waits: bool = True,
 ) -> ExtractSummary:
@@ -323,13 +323,13 @@ def make_missing(
         config: the extraction, without workers.
         report: called with (rows done, rows in all, what is going on).
         stats: counts what this process does.
-        checked: the rows, if they were read before.
+        checked_rows: the rows, if they were read before.
         start: where in the order of shards to begin, as a share in [0, 1). None stands
             for the first shard of a new cache, and a random one of an existing cache.
         waits: whether to return only when every shard exists, whoever makes it. If not,
             this returns as soon as other workers are making all missing shards.
     """
-    job = prepare_job(config, report, checked=checked)
+    job = prepare_job(config, report, checked_rows=checked_rows)
     plan = _existing_plan(job)
     shards: list[ShardSpec] | None = None
     if plan is not None:
@@ -661,7 +661,7 @@ class ShardWorker:
             embeddings_key(plan, pooling): (plan.storage_dtype, states_NLD)
             for pooling, states_NLD in self._states.states(encoded).items()
         }
-        arrays |= self._row_arrays.of_shard(task.shard, inputs.lengths)
+        arrays |= self._row_arrays.arrays_of(task.shard, inputs.lengths)
         written_bytes, is_ours = write_shard(
             self._out,
             plan,

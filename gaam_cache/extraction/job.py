@@ -82,7 +82,7 @@ def prepare_job(
     config: ExtractConfig,
     report: ReportProgress = no_progress,
     *,
-    checked: CheckedRows | None = None,
+    checked_rows: CheckedRows | None = None,
     needs_weights: bool = True,
 ) -> Job:
     """Read the rows and find the encoder; write nothing, load no weights.
@@ -90,36 +90,36 @@ def prepare_job(
     Args:
         config: the extraction.
         report: called with (rows read, 0, what is going on).
-        checked: the rows, if they were read before.
+        checked_rows: the rows, if they were read before.
         needs_weights: whether the encoder's weights must be there. If not, the fields
             of the job do not cover the weights.
     """
     # the process that started this worker may have read the rows
-    if checked is None:
-        checked = read_rows(config, report)
-    rows = checked.rows
+    if checked_rows is None:
+        checked_rows = read_rows(config, report)
+    rows = checked_rows.rows
     encoder = open_encoder(
         _first_split(rows).kind, config, rows, needs_weights=needs_weights
     )
     warn(encoder.notices())
     fields = plan_fields(
         rows,
-        checked.target,
-        checked.content,
+        checked_rows.target,
+        checked_rows.content,
         encoder.identity(),
         config.storage_dtype,
     )
     return Job(
         config=config,
         rows=rows,
-        target=checked.target,
+        target=checked_rows.target,
         encoder=encoder,
         fields=fields,
-        dataset=_dataset_record(config, checked),
+        dataset=_dataset_record(config, checked_rows),
     )
 
 
-def _dataset_record(config: ExtractConfig, checked: CheckedRows) -> DatasetRecord:
+def _dataset_record(config: ExtractConfig, checked_rows: CheckedRows) -> DatasetRecord:
     """What a plan records of the data set."""
     settings: dict[str, object] = {
         "text_columns": list(config.text_columns),
@@ -134,14 +134,14 @@ def _dataset_record(config: ExtractConfig, checked: CheckedRows) -> DatasetRecor
     path = None
     if config.dataset != DEFAULT_DATASET:
         path = _local_path(config.dataset)
-    rows = checked.rows
+    rows = checked_rows.rows
     return DatasetRecord(
         name=config.dataset,
         path=path,
         revision=_first_split(rows).revision,
         origin={split: split_rows.origin for split, split_rows in rows.items()},
-        shared_texts=checked.shared_texts,
-        equal_rows=checked.equal_rows,
+        shared_texts=checked_rows.shared_texts,
+        equal_rows=checked_rows.equal_rows,
         settings=settings,
     )
 
@@ -159,7 +159,7 @@ def read_rows(
     return CheckedRows(
         rows=rows,
         target=target,
-        content=content_of(rows, report),
+        content=content_hashes(rows, report),
         shared_texts=shared_texts(groups),
         equal_rows=equal_rows(groups),
     )
@@ -178,7 +178,7 @@ def _check_kinds(rows: Mapping[str, Rows]) -> None:
     )
 
 
-def content_of(
+def content_hashes(
     rows: Mapping[str, Rows], report: ReportProgress = no_progress
 ) -> dict[str, str]:
     """Hash the rows of every split, with their labels."""
@@ -361,7 +361,7 @@ def _target(rows: dict[str, Rows], config: ExtractConfig) -> Target:
     if "train" in rows:
         reference_split = "train"
     reference_rows = rows[reference_split]
-    target = target_class(reference_rows.task).of(
+    target = target_class(reference_rows.task).from_labels(
         reference_rows.labels, reference_rows.class_names
     )
     for split, split_rows in rows.items():
@@ -376,7 +376,7 @@ def _target(rows: dict[str, Rows], config: ExtractConfig) -> Target:
                 where=split_rows.origin,
                 hint="--task says what the labels of all splits are",
             )
-        unknown_labels = target.unknown(split_rows.labels)
+        unknown_labels = target.unknown_names(split_rows.labels)
         if unknown_labels:
             raise _unknown_label_error(
                 min(unknown_labels), split, split_rows, reference_split, target, config
@@ -419,7 +419,7 @@ def _unknown_label_error(
     row = next(
         row
         for row, row_label in enumerate(rows.labels)
-        if label in target.unknown([row_label])
+        if label in target.unknown_names([row_label])
     )
     return DataError(
         f"the label {excerpt(label)} occurs in '{split}' but not in "
@@ -438,7 +438,7 @@ class RowArrays:
         self._rows = rows
         self._target = plan.target
 
-    def of_shard(
+    def arrays_of(
         self, shard: ShardSpec, lengths: Sequence[int] | NDArray[np.int64]
     ) -> dict[str, tuple[str, NDArray[Any]]]:
         """Arrays of a shard: name -> (dtype, array), as ``write_shard`` takes them.
@@ -454,7 +454,7 @@ class RowArrays:
 
         # the order of the arrays is part of the bytes of a shard
         arrays: dict[str, tuple[str, NDArray[Any]]] = {
-            self._target.key: (self._target.dtype, label_N)
+            self._target.array_key: (self._target.dtype, label_N)
         }
         values = {"row": row_N, "num_tokens": np.asarray(lengths)}
         arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}

@@ -18,7 +18,12 @@ from gaam_cache.extraction.behaviour import check_behaviour
 from gaam_cache.extraction.job import Job, prepare_job
 from gaam_cache.extraction.reopen import recorded_config
 from gaam_cache.store.dtypes import as_float32
-from gaam_cache.store.plan import Plan, ShardSpec, comparable, explain_differences
+from gaam_cache.store.plan import (
+    Plan,
+    ShardSpec,
+    comparable_fields,
+    explain_differences,
+)
 from gaam_cache.store.rounding import (
     is_within_rounding,
     recompute_limit,
@@ -126,7 +131,7 @@ def _check_unchanged(root: Path, plan: Plan, fields: Mapping[str, object]) -> No
     Raises:
         CacheError: the message lists what has changed.
     """
-    fields_now, fields_then = comparable(fields, plan.fingerprint_fields)
+    fields_now, fields_then = comparable_fields(fields, plan.fingerprint_fields)
     changes = explain_differences(fields_now, fields_then, plan)
     if not changes:
         return

@@ -19,7 +19,7 @@ from gaam_cache.config import DEFAULT_ENCODER, RECORDED, ExtractConfig, ImportCo
 from gaam_cache.encoders.base import Encoder, open_encoder
 from gaam_cache.extraction.behaviour import check_behaviour
 from gaam_cache.sources.base import MEDIA, Rows, find_source
-from gaam_cache.store.plan import Plan, comparable, explain_differences
+from gaam_cache.store.plan import Plan, comparable_fields, explain_differences
 from gaam_cache.targets.classes import is_number, is_odd
 
 ENCODER_FREE_WAYS = (
@@ -282,7 +282,7 @@ def _check_identity(plan: Plan, name: str, identity: Mapping[str, object]) -> No
         identity: what identifies the encoder that is there now.
     """
     # a property that was measured for only one of the two encoders does not count
-    now, then = comparable({"encoder": identity}, {"encoder": plan.identity})
+    now, then = comparable_fields({"encoder": identity}, {"encoder": plan.identity})
     _check_same(now["encoder"], then["encoder"], f"'{name}' is another encoder", plan)
 
 

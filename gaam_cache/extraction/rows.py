@@ -36,13 +36,13 @@ weights it sets the default type of all threads, and parameters are of that type
 
 
 class LocatedRows(NamedTuple):
-    """Rows, and the place of each in its source, for messages.
+    """Rows, and the location of each in its source, for messages.
 
-    The places need not follow one another: a file may have empty lines.
+    The locations need not follow one another: a file may have empty lines.
     """
 
     rows: Sequence[Any]
-    places: Sequence[str]  # place of every row, such as 'line 7'
+    locations: Sequence[str]  # of every row, such as 'line 7'
 
 
 class RowEncoder:
@@ -163,15 +163,15 @@ class RowEncoder:
         kind = self.plan.kind
         cells = [
             _table_cell(row, kind, where)
-            for row, where in zip(chunk.rows, chunk.places, strict=True)
+            for row, where in zip(chunk.rows, chunk.locations, strict=True)
         ]
         rows = rows_from_inputs(
-            cells, kind, self._config, origin=origin, places=chunk.places
+            cells, kind, self._config, origin=origin, locations=chunk.locations
         )
         # two threads would disturb each other: a tokenizer keeps state while it works
         with self._tokenizer_lock:
             return self._extractor.prepare(
-                rows.inputs, rows.essences(), origin=origin, places=chunk.places
+                rows.inputs, rows.essences(), origin=origin, locations=chunk.locations
             )
 
     def _encode(
@@ -194,7 +194,7 @@ class RowEncoder:
 def _locate(chunks: Iterable[Sequence[str] | LocatedRows]) -> Iterator[LocatedRows]:
     """Give every row a place: its number in all chunks, from 1.
 
-    Chunks whose rows have places already are passed on; their rows count, too.
+    Chunks whose rows have locations already are passed on; their rows count, too.
     """
     rows_before = 0
     for chunk in chunks:
@@ -202,8 +202,8 @@ def _locate(chunks: Iterable[Sequence[str] | LocatedRows]) -> Iterator[LocatedRo
             located = chunk
         else:
             first = rows_before + 1
-            places = [f"row {number}" for number in range(first, first + len(chunk))]
-            located = LocatedRows(chunk, places)
+            locations = [f"row {number}" for number in range(first, first + len(chunk))]
+            located = LocatedRows(chunk, locations)
         rows_before += len(located.rows)
         yield located
 

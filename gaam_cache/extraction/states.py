@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gaam_cache.common import devices
 from gaam_cache.common.devices import CopyBack, to_numpy
 from gaam_cache.common.errors import GaamWarning, NumericsError, ShortOfMemoryError
-from gaam_cache.config import budget_of
+from gaam_cache.config import max_batch_tokens
 from gaam_cache.encoders.base import Encoder
 from gaam_cache.extraction.batches import padded_tokens, token_budget_batches
 from gaam_cache.extraction.encoded import Encoded, EncodedBatch, PreparedRows
@@ -62,7 +62,7 @@ class StateExtractor:
         self._plan = plan
         self._stats = stats
         self._outside_cache = outside_cache
-        self._batch_tokens = budget_of(batch_tokens, encoder.device.type)
+        self._batch_tokens = max_batch_tokens(batch_tokens, encoder.device.type)
         self._copies = CopyBack(encoder.device)
         self._spreads = SpreadCheck(encoder, plan, stats, outside_cache=outside_cache)
         stats.batching = self._batching
@@ -80,7 +80,7 @@ class StateExtractor:
         *,
         origin: str,
         first_row: int = 0,
-        places: Sequence[str] = (),
+        locations: Sequence[str] = (),
     ) -> PreparedRows:
         """Make rows ready for the encoder.
 
@@ -89,8 +89,8 @@ class StateExtractor:
             essences: content of every row as bytes; rows with equal bytes are copies.
             origin: name of the source of the rows, for messages.
             first_row: number of the first of the rows in the source, from 0.
-            places: place of every row in the source; empty if its number says where it
-                is.
+            locations: location of every row in the source, such as 'line 7'; empty if
+                the number of the row is enough.
 
         Raises:
             DataError: a row has nothing to encode.
@@ -101,7 +101,7 @@ class StateExtractor:
             distinct=distinct_N,
             origin=origin,
             first_row=first_row,
-            places=places,
+            locations=locations,
         )
         empty_rows = np.flatnonzero(np.asarray(prepared.inputs.lengths) == 0)
         if len(empty_rows):

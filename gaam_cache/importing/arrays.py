@@ -111,7 +111,7 @@ class Array:
     def values(
         self,
         role: str,
-        rows: int | None,
+        num_rows: int | None,
         is_valid: Callable[[Any], bool],
         expected: str,
     ) -> list[Any]:
@@ -119,7 +119,7 @@ class Array:
 
         Args:
             role: what the array is used for, for messages.
-            rows: the number of rows that the array must have; None for any number.
+            num_rows: number of values that the array must have; None for any number.
             is_valid: tells whether a value may be used.
             expected: the valid values in words, for messages.
 
@@ -129,23 +129,24 @@ class Array:
         Raises:
             DataError: the array has another type or shape, or an invalid value.
         """
-        # the error shows the array if its type or shape is wrong, ...
+        # an error shows the type and the shape, unless a single value is at fault
         found = f"{self.dtype} {self.shape}"
         where = self.where
         has_discrete_type = (
             self.dtype.startswith(("int", "uint")) or self.dtype == STRINGS
         )
-        has_row_axis = len(self.shape) == 1 and rows in (None, self.shape[0])
-        if has_discrete_type and has_row_axis:
+        has_one_value_per_row = len(self.shape) == 1 and (
+            num_rows is None or self.shape[0] == num_rows
+        )
+        if has_discrete_type and has_one_value_per_row:
             values: list[Any] = self.read().tolist()
             bad_rows = (row for row, value in enumerate(values) if not is_valid(value))
             first_bad_row = next(bad_rows, None)
             if first_bad_row is None:
                 return values
-            # ... and otherwise its first invalid value
             found = excerpt(values[first_bad_row])
             where += f", row {first_bad_row + 1}"
-        count = "" if rows is None else f" of {rows:,}"
+        count = "" if num_rows is None else f" of {num_rows:,}"
         raise DataError(
             f"the array '{self.name}' cannot be {role}",
             expected=f"one for every row{count}: {expected}",
@@ -155,9 +156,10 @@ class Array:
 
 
 def _shape_and_type(values: Any) -> tuple[tuple[int, ...], str]:
-    """The shape of an array and the name of its type."""
+    """The shape of an array of any library, and the name of its type, like 'float32'."""
     if hasattr(values, "get_shape"):
-        # only a part that was read of a safetensors array has a ``dtype`` of torch
+        # The slice object of safetensors has no ``dtype`` of torch. The empty part that
+        # is read here has one.
         shape = tuple(values.get_shape())
         dtype = (values[:0] if shape else values).dtype
     else:
@@ -185,7 +187,11 @@ def _to_numpy(tensor: Any) -> NDArray[Any]:
 
 
 def _to_texts(part: Any) -> NDArray[Any]:
-    """Texts, or bytes that HDF5 and NumPy store for texts, as an array of str."""
+    """Make an array of str of texts, which HDF5 and NumPy may store as bytes.
+
+    Raises:
+        TypeError: an entry is not a text.
+    """
     texts = []
     for value in part.tolist():
         text = value.decode() if isinstance(value, bytes) else value
@@ -249,7 +255,7 @@ def open_file(path: Path, stack: ExitStack) -> list[Array]:
 
 
 def _open_numpy(path: Path) -> dict[str, Any]:
-    """The arrays of a .npy or .npz file by name; they stay on disk if they can."""
+    """The arrays of a .npy or .npz file by name; that of a .npy stays on disk."""
     # a pickle would run code
     loaded: Any = np.load(path, mmap_mode="r", allow_pickle=False)
     if path.suffix.lower() == ".npy":
@@ -285,9 +291,9 @@ def _open_hdf5(path: Path, stack: ExitStack) -> dict[str, Any]:
 def _is_complete(dataset: Any) -> bool:
     """Whether an HDF5 file holds all values of a data set.
 
-    HDF5 reads values that were never written as zeros.
+    HDF5 reads zeros in place of values that were never written, without any error.
     """
-    # the values may lie in other files
+    # such a data set refers to values in other files, which may be missing
     if dataset.is_virtual or dataset.external:
         return False
     if not dataset.chunks:
@@ -305,8 +311,8 @@ def _is_complete(dataset: Any) -> bool:
 class _LayerArray:
     """An array and the number of its layer.
 
-    Arrays of labels and columns have a number too, which only tells whether there are
-    several of them.
+    Labels and kept columns have no layers. Their arrays are numbered in the same way,
+    so that two arrays for one role are noticed.
     """
 
     layer: int  # from 0 or 1 on, as the names say; or ``ALL_LAYERS``
@@ -351,7 +357,14 @@ class _ArrayChooser:
         self._label_names = names_by_split(config, "labels")
 
     def choose(self) -> tuple[Mapping[str, Roles], list[Array]]:
-        """Split -> role -> arrays; and the arrays that were not chosen."""
+        """Choose the arrays of every split.
+
+        Returns:
+            Split -> role -> arrays; and the arrays that were not chosen.
+
+        Raises:
+            ConfigError: it is not clear which array has which role.
+        """
         candidates = self._candidates_by_name()
         # options override names
         self._apply_options(candidates)
@@ -374,9 +387,9 @@ class _ArrayChooser:
         return splits, [array for array in self._arrays if array not in chosen]
 
     def _candidates_by_name(self) -> _Candidates:
-        """The arrays whose names say a split and a role.
+        """Split -> role -> the arrays whose names say this split and this role.
 
-        If ``--array`` names splits, only these splits count.
+        If the option ``--array`` names splits, only these splits count.
         """
         candidates: _Candidates = {}
         for array in self._arrays:
@@ -390,7 +403,11 @@ class _ArrayChooser:
         return candidates
 
     def _apply_options(self, candidates: _Candidates) -> None:
-        """Replace the candidates of the roles that ``--array`` or ``--labels`` name."""
+        """Replace candidates by the arrays that ``--array`` and ``--labels`` name.
+
+        Args:
+            candidates: split -> role -> arrays that may have it; this changes it.
+        """
         names_by_role = {STATES: self._state_names, LABELS: self._label_names}
         for role, array_names_by_split in names_by_role.items():
             for split, names in array_names_by_split.items():
@@ -450,9 +467,14 @@ class _ArrayChooser:
     def _find_column_array(
         self, split: str, column: str, is_only_split: bool
     ) -> list[Array]:
-        """The array that is called like a column and names no split.
+        """The array that has the name of a kept column, without the name of a split.
 
         Such a name is clear only where there is one split.
+
+        Args:
+            split: name of the split.
+            column: name of the kept column.
+            is_only_split: whether there is no other split.
         """
         names = {array.name for array in self._arrays}
         if not is_only_split or column not in names:
@@ -501,8 +523,8 @@ class _ArrayChooser:
                 arrays have the same layer.
         """
         layers = sorted(entry.layer for entry in layer_arrays)
-        # of two arrays with one layer, or beside an array with all layers, nobody knows
-        # which is meant
+        # it is not clear which array is meant if two have the same layer, or if one has
+        # all layers and others have single ones
         is_repeated = len(set(layers)) < len(layers)
         is_mixed = ALL_LAYERS in layers and len(layers) > 1
         if is_repeated or is_mixed:
@@ -533,7 +555,10 @@ def _with_layer_numbers(arrays: Sequence[Array]) -> list[_LayerArray]:
 
 
 def _match_array(pattern: re.Pattern[str], array: Array) -> re.Match[str] | None:
-    """Match an array called ``NAME``, ``FILE:NAME`` or ``PATH/FILE:NAME``."""
+    """Match a pattern with the name of an array; None if it does not match.
+
+    The pattern may match ``NAME``, ``FILE:NAME`` or ``PATH/FILE:NAME``.
+    """
     names = (
         array.name,
         f"{array.file.name}:{array.name}",
@@ -558,7 +583,8 @@ def _parse_name(array: Array, columns: Sequence[str]) -> _ParsedName:
     role_words = "|".join((*ROLE_BY_NAME, *columns))
     split_words = "|".join(SPLIT_WORDS)
     layer = rf"(?:{LAYER_WORDS})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
-    # a group of HDF5 whose name is not a role has the name of a split, which may be any
+    # a split of any name may be a group of HDF5, 'dev2/states'; a group that is called
+    # like a role is none
     group = rf"(?!(?:{role_words})/)(?P<group>{NAME_PATTERN.pattern})/"
     match = re.fullmatch(
         rf"(?:(?P<before>{split_words})[/._-]|{group})?"
@@ -573,10 +599,10 @@ def _parse_name(array: Array, columns: Sequence[str]) -> _ParsedName:
     if not splits:
         words_of_file = re.split(r"[^A-Za-z0-9]+", array.file.stem)
         splits = set(words_of_file).intersection(SPLIT_WORDS)
-    # names that say no split or two splits are not clear
+    # a name that says no split, or two, is not clear
     split = splits.pop() if len(splits) == 1 else ""
 
-    # only the name of a layer has no word for its role
+    # the pattern matches a word for a role, or else the number of a layer of states
     role_word = match["role"]
     if role_word is None:
         return _ParsedName(split=split, role=STATES, layer=int(match["layer"]))

@@ -59,19 +59,23 @@ class ClassArrays(LabelArrays):
         self._class_by_label = class_by_label
 
     def read(self, split: str, array: Array) -> list[str]:
-        """The class of every row; DataError for a label without a class."""
-        names = ", ".join(map(repr, self._class_by_label))
+        """The class of every row; DataError for a label that is no class."""
+        known_labels = ", ".join(map(repr, self._class_by_label))
         labels = array.values(
             f"labels of '{split}'",
             None,
             self._class_by_label.__contains__,
-            brief(f"one of {names}", 200),
+            brief(f"one of {known_labels}", 200),
         )
         return [self._class_by_label[label] for label in labels]
 
 
 class MatrixArrays(LabelArrays):
-    """Arrays of numbers, or of 0 and 1, for every row."""
+    """Arrays with K numbers a row: quantities, or 0 and 1 for each of K labels.
+
+    Args:
+        target: the names of the K columns, and how their numbers are stored.
+    """
 
     target: MatrixTarget
 
@@ -80,7 +84,7 @@ class MatrixArrays(LabelArrays):
         self._num_columns = len(target.names)
 
     def read(self, split: str, array: Array) -> list[str]:
-        """The JSON of every row's numbers or labels."""
+        """The label of every row as text: JSON of its numbers, or of its label names."""
         values_NK = _read_matrix(array, type(self.target))
         if values_NK.shape[1] != self._num_columns:
             raise DataError(
@@ -118,17 +122,24 @@ def read_target(
             "no split has labels", expected="at least one split with labels"
         )
     array = dict(arrays).get("train", arrays[0][1])
-    wanted_class = _choose_target_class(array, config)
+    chosen_class = _choose_target_class(array, config)
     names = config.target_names or config.class_names
-    if not issubclass(wanted_class, MatrixTarget):
+    if not issubclass(chosen_class, MatrixTarget):
         return _read_classes(array, names, config.task)
-    values_NK = _read_matrix(array, wanted_class)
+    values_NK = _read_matrix(array, chosen_class)
     _warn_of_whole_numbers(array, values_NK, config)
-    return MatrixArrays(wanted_class.of_matrix(values_NK.shape[1], names))
+    return MatrixArrays(chosen_class.of_matrix(values_NK.shape[1], names))
 
 
 def _choose_target_class(array: Array, config: ImportConfig) -> type[Target]:
-    """The target of the task that is asked for, or that the array can only be for."""
+    """The class of targets of an array of labels: the kind of labels that they are.
+
+    It is that of the task that the user names. Else it is that of the only task that
+    the type and the shape of the array fit, or classes.
+
+    Raises:
+        DataError: the user has to name the task.
+    """
     if config.task != AUTO:
         return target_class(config.task)
     for known_class in target_classes().values():
@@ -145,13 +156,21 @@ def _choose_target_class(array: Array, config: ImportConfig) -> type[Target]:
     return target_class(CLASSIFICATION)
 
 
-def _read_matrix(array: Array, wanted_class: type[MatrixTarget]) -> NDArray[Any]:
-    """Read an array of labels as a matrix (N, K); a single axis is one column."""
-    has_known_dtype = array.dtype.startswith(wanted_class.array_dtypes)
+def _read_matrix(array: Array, chosen_class: type[MatrixTarget]) -> NDArray[Any]:
+    """Read an array of labels as a matrix (N, K); an array (N,) becomes one column.
+
+    Args:
+        array: the labels.
+        chosen_class: the kind of labels that they must be.
+
+    Raises:
+        DataError: the array has a type or a number of axes that such labels never have.
+    """
+    has_known_dtype = array.dtype.startswith(chosen_class.array_dtypes)
     if len(array.shape) not in (1, 2) or not has_known_dtype:
         raise DataError(
-            f"the array '{array.name}' cannot be labels of {wanted_class.task}",
-            expected=wanted_class.array_words,
+            f"the array '{array.name}' cannot be labels of {chosen_class.task}",
+            expected=chosen_class.array_words,
             found=f"{array.dtype} {array.shape}",
             where=array.where,
             hint="name another array with --labels, or another task with --task",
@@ -167,11 +186,18 @@ def _read_matrix(array: Array, wanted_class: type[MatrixTarget]) -> NDArray[Any]
 def _warn_of_whole_numbers(
     array: Array, values_NK: NDArray[Any], config: ImportConfig
 ) -> None:
-    """Warn if numbers that are taken for quantities may be the numbers of classes."""
-    is_asked = config.task != AUTO
-    if is_asked or values_NK.shape[1] > 1 or array.dtype == "bool":
+    """Warn if numbers that are taken for quantities may be the numbers of classes.
+
+    Args:
+        array: the labels.
+        values_NK: their values.
+        config: the settings; a user who names the task is not warned.
+    """
+    is_task_given = config.task != AUTO
+    if is_task_given or values_NK.shape[1] > 1 or array.dtype == "bool":
         return
-    if np.isfinite(values_NK).all() and (values_NK == np.floor(values_NK)).all():
+    are_whole = (values_NK == np.floor(values_NK)).all()
+    if np.isfinite(values_NK).all() and are_whole:
         warnings.warn(
             f"the labels '{array.name}' are whole numbers stored as {array.dtype}: "
             "they are taken for numbers (regression); of classes pass "
@@ -182,14 +208,15 @@ def _warn_of_whole_numbers(
 
 
 def _read_classes(array: Array, given_names: tuple[str, ...], task: str) -> ClassArrays:
-    """The classes of the deciding array, and label -> name of its class.
+    """Find the classes in the labels of the training rows.
 
-    A row of another split with a label of no class is an error later.
+    The result reads the labels of all splits; it refuses a label that is no class.
 
     Args:
-        array: the deciding labels.
+        array: the labels of the training rows.
         given_names: the names that the user gives to the classes; may be empty.
-        task: 'auto' refuses texts that are quantities.
+        task: the task that the user names. With 'auto', texts that are quantities, such
+            as prices, are refused.
     """
     refuse_fractions(array.name, array.dtype, array.shape, array.where)
     # any whole number or string may be the label of a class

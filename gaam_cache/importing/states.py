@@ -97,7 +97,10 @@ class ImportSummary:
 
 
 def _rounded(value: object) -> object:
-    """A value whose fractions are rounded to six decimals, for people."""
+    """Round the fractions in a dictionary to six decimals, for people.
+
+    Any other value is returned as it is.
+    """
     if not isinstance(value, dict):
         return value
     return {
@@ -147,6 +150,7 @@ class ImportedRows(Rows):
         Raises:
             DataError: a label is unusable, or the arrays do not fit together.
         """
+        # the states, whose axes an option or the number of axes says, and the labels
         state_arrays = roles[STATES]
         first_array = state_arrays[0]
         labels = None
@@ -158,20 +162,12 @@ class ImportedRows(Rows):
             split, state_arrays, labels, known_axes, are_axes_given=axes is not None
         )
 
+        # every other role is a kept column, with a value for every row
         size_by_axis = dict(zip(known_axes, first_array.shape, strict=False))
         num_rows = size_by_axis["n"]
         columns = [role for role in roles if role not in (STATES, LABELS)]
         kept = {name: _read_column(roles[name][0], num_rows) for name in columns}
 
-        # the fingerprint covers which array was taken for which role
-        array_names: dict[str, Any] = {
-            "states": [array.name for array in state_arrays],
-            "dtypes": [first_array.dtype],
-            "axes": known_axes,
-            "columns": {name: roles[name][0].name for name in columns},
-        }
-        if LABELS in roles:
-            array_names[LABELS] = roles[LABELS][0].name
         origin = first_array.where
         if len(state_arrays) > 1:
             origin += f" to {state_arrays[-1].name}"
@@ -187,7 +183,7 @@ class ImportedRows(Rows):
             axes=known_axes,
             num_layers=size_by_axis.get("l", len(state_arrays)),
             hidden_size=size_by_axis["d"],
-            array_names=array_names,
+            array_names=_names_by_role(roles, known_axes),
         )
 
     def __len__(self) -> int:
@@ -255,7 +251,7 @@ class ImportedRows(Rows):
         shard: ShardSpec,
         storage_dtype: str,
     ) -> NumericsError:
-        """The error for the state at ``index`` that the storage type cannot hold.
+        """The error for the state at ``index``, which the storage type cannot hold.
 
         Args:
             original_NLD: the states of the shard as they were read.
@@ -268,14 +264,35 @@ class ImportedRows(Rows):
         if self.arrays[0].dtype == "bfloat16":
             value = dtypes.as_float32(value)
         array = self.arrays[layer] if len(self.arrays) > 1 else self.arrays[0]
-        place = f"row {shard.start + row + 1}, layer {layer + 1}, feature {feature}"
+        location = f"row {shard.start + row + 1}, layer {layer + 1}, feature {feature}"
         return NumericsError(
             f"a state of layer {layer + 1} cannot be stored as {storage_dtype}",
             expected=f"finite values up to {dtypes.LARGEST[storage_dtype]:g}",
             found=f"{float(value):g}",
-            where=f"{array.where}, {place}",
+            where=f"{array.where}, {location}",
             hint="of a finite value: --storage-dtype bfloat16 or float32",
         )
+
+
+def _names_by_role(roles: Roles, axes: str) -> dict[str, Any]:
+    """The names of the arrays of a split by role, and type and axes of the states.
+
+    The fingerprint of a cache covers these JSON values: which array was taken for what.
+
+    Args:
+        roles: role -> arrays of the split.
+        axes: the axes of the states: 'nld', 'lnd' or 'nd'.
+    """
+    columns = [role for role in roles if role not in (STATES, LABELS)]
+    names: dict[str, Any] = {
+        "states": [array.name for array in roles[STATES]],
+        "dtypes": [roles[STATES][0].dtype],
+        "axes": axes,
+        "columns": {name: roles[name][0].name for name in columns},
+    }
+    if LABELS in roles:
+        names[LABELS] = roles[LABELS][0].name
+    return names
 
 
 def _read_column(array: Array, num_rows: int) -> list[str]:
@@ -285,7 +302,7 @@ def _read_column(array: Array, num_rows: int) -> list[str]:
 
 
 def _can_be_kept(value: Any) -> bool:
-    """Whether a shard can store a value as text."""
+    """Whether a shard can store a value as text: short enough, and without NUL."""
     return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
 
 
@@ -313,7 +330,7 @@ def _check_shapes(
     is_first_usable = (
         first_array.dtype in IMPORTABLE_DTYPES
         and _has_fitting_axes(first_array, labels, axes, are_axes_given=are_axes_given)
-        # several arrays are one for each layer, so none has an axis of layers
+        # where there are several arrays, each is one layer and has no axis of layers
         and (len(state_arrays) == 1 or axes == "nd")
     )
     for array in state_arrays:
@@ -335,7 +352,14 @@ def _check_shapes(
 def _has_fitting_axes(
     array: Array, labels: Sequence[str] | None, axes: str, *, are_axes_given: bool
 ) -> bool:
-    """Whether an array of states has these axes, and a row for every label."""
+    """Whether an array of states can have these axes, and has a row for every label.
+
+    Args:
+        array: the states of a split, or of one of its layers.
+        labels: the label of every row; None for a split without labels.
+        axes: the axes in question: 'nld', 'lnd' or 'nd' (rows n, layers l, features d).
+        are_axes_given: whether an option says the axes.
+    """
     if len(array.shape) != len(axes) or 0 in array.shape:
         return False
     if labels is None:
@@ -510,15 +534,19 @@ def _make_cache(
     planted: Mapping[str, Any] | None = None,
     unused_arrays: Sequence[Array] = (),
 ) -> ImportSummary:
-    """Make the cache of some arrays, or say what it would be.
+    """Make the cache of the arrays of all splits, or preview it.
 
     Args:
         roles_by_split: split -> role -> arrays.
         config: the settings.
-        report: called with the progress; None for a preview, which writes nothing.
-        fingerprint_extras: what the fingerprint covers beside the arrays.
-        imported: what it takes to read the files again.
-        planted: describes the teacher that drew the labels.
+        report: called with (rows done, rows in all, current work); None for a preview,
+            which writes nothing.
+        fingerprint_extras: further JSON values that the fingerprint covers, such as the
+            hashes of the files.
+        imported: the settings with which the files can be imported again, as JSON
+            values; None for arrays that no file holds.
+        planted: for labels that ``gaam plant`` drew, figures of the model (teacher)
+            that drew them.
         unused_arrays: arrays without a role, for the summary.
     """
     if len({split.casefold() for split in roles_by_split}) < len(roles_by_split):
@@ -562,10 +590,16 @@ def _make_cache(
 
 
 def _label_figures(rows: ImportedRows, target: Target) -> dict[str, Any]:
-    """Figures of the labels of a split; none where it has no labels."""
+    """Figures of the labels of a split for people, such as the rows of each class.
+
+    A split without labels has no figures.
+    """
     if rows.labelled and rows.labels:
         return target.summary(target.encode(rows.labels))
-    return {"rows_per_class": {}} if target.task == CLASSIFICATION else {}
+    # programs expect this key wherever the task is classification
+    if target.task == CLASSIFICATION:
+        return {"rows_per_class": {}}
+    return {}
 
 
 def _check_equal_sizes(rows: Mapping[str, ImportedRows]) -> None:
@@ -596,7 +630,7 @@ def _new_plan(
         rows: the rows of every split.
         target: what is predicted.
         dataset: what the plan records of the data set.
-        fingerprint_extras: what the fingerprint covers beside the arrays.
+        fingerprint_extras: further JSON values that the fingerprint covers.
     """
     # all splits have the same number of layers and the same hidden size
     first_rows = next(iter(rows.values()))
@@ -604,7 +638,7 @@ def _new_plan(
     encoder = EncoderRecord(
         kind=IMPORTED, name=config.encoder_name, revision=None, batching="alone"
     )
-    storage_dtype = config.storage_dtype or _lossless_dtype(rows)
+    storage_dtype = config.storage_dtype or _default_storage_dtype(rows)
     return job.new_plan(
         job.plan_fields(rows, target, {}, identity, storage_dtype),
         rows,
@@ -624,7 +658,14 @@ def _dataset_record(
     imported: Mapping[str, Any] | None,
     planted: Mapping[str, Any] | None,
 ) -> DatasetRecord:
-    """What the plan records of the data set, as far as the states need not be read."""
+    """What the plan records of the data set before the states are read.
+
+    Args:
+        config: the settings.
+        rows: the rows of every split.
+        imported: the settings with which the files can be imported again.
+        planted: figures of the model (teacher) that drew planted labels.
+    """
     file_names = ", ".join(Path(name).name for name in config.files)
     return DatasetRecord(
         name=config.dataset_name or file_names,
@@ -643,6 +684,11 @@ def _encoder_identity(
     """The fields of the fingerprint that describe the encoder.
 
     The encoder is unknown, so the arrays and files of the import stand in its place.
+
+    Args:
+        config: the settings.
+        rows: the rows of every split.
+        fingerprint_extras: further JSON values, such as the hashes of the files.
     """
     array_names = {split: split_rows.array_names for split, split_rows in rows.items()}
     return {
@@ -654,10 +700,11 @@ def _encoder_identity(
     }
 
 
-def _lossless_dtype(rows: Mapping[str, ImportedRows]) -> str:
-    """The type of the arrays of states, or float32.
+def _default_storage_dtype(rows: Mapping[str, ImportedRows]) -> str:
+    """The type in which a cache stores states if the user names none.
 
-    It is float32 if the splits have different types, or a type that no cache stores.
+    It is the type of the arrays of states; but float32 if the splits have different
+    types, or a type that no cache stores.
     """
     input_dtypes = {split_rows.arrays[0].dtype for split_rows in rows.values()}
     if len(input_dtypes) == 1:
@@ -676,6 +723,12 @@ def _finish_plan(
 ) -> Plan:
     """Check and hash every state, and write the plan with its fingerprint.
 
+    Args:
+        config: the settings.
+        plan: the plan of ``_new_plan``, whose fingerprint lacks the states.
+        rows: the rows of every split; this fills their empty ``inputs``.
+        report: called with (rows done, rows in all, current work).
+
     Returns:
         The plan as it was written.
 
@@ -688,14 +741,15 @@ def _finish_plan(
             stored_NLD = split_rows.read_for_storage(
                 shard, plan.storage_dtype, spread_sums
             )
-            # the digest of a row stands for its text or sound, which is unknown
+            # the digest of a row stands in place of its text or sound, which is unknown
             digests = [sha256(row_LD).digest() for row_LD in stored_NLD]
             split_rows.inputs.extend(digests)
             report(shard.stop, len(split_rows), f"checking '{split}'")
+        # the spread says how far the states of the rows lie apart, layer by layer
         spread = spread_sums.spread()
         job.warn(_rounding_warnings(spread, plan.storage_dtype, split, split_rows))
 
-    # rows with equal states in two splits are a leak, as rows with equal texts are
+    # equal states in two splits leak test rows into training, as equal texts do
     copy_groups = list(row_checks.repeated_texts(rows, report))
     job.warn(row_checks.check_rows(rows, plan.target, copy_groups))
     dataset = replace(
@@ -703,7 +757,7 @@ def _finish_plan(
         shared_texts=row_checks.shared_texts(copy_groups),
         equal_rows=row_checks.equal_rows(copy_groups),
     )
-    plan = plan.with_content(job.content_of(rows, report), dataset)
+    plan = plan.with_content(job.content_hashes(rows, report), dataset)
     prepare_folder(config.out)
     return write_plan(config.out, plan)
 
@@ -714,7 +768,14 @@ def _write_shards(
     rows: Mapping[str, ImportedRows],
     report: ReportProgress,
 ) -> int:
-    """Write the shards that are missing or broken; return their number."""
+    """Write the shards that are missing or broken, and return their number.
+
+    Args:
+        config: the settings.
+        plan: the plan of the cache.
+        rows: the rows of every split.
+        report: called with (rows done, rows in all, current work).
+    """
     row_arrays = job.RowArrays(plan, rows)
     # an earlier import, which was interrupted, has written the other shards
     shards = job.shards_to_make(config.out, plan)
@@ -724,7 +785,9 @@ def _write_shards(
         states_NLD = rows[shard.split].read_for_storage(shard, plan.storage_dtype)
         key = embeddings_key(plan, plan.pooling[0])
         arrays = {key: (plan.storage_dtype, states_NLD)}
-        arrays |= row_arrays.of_shard(shard, np.ones(len(states_NLD), np.int64))
+        # the numbers of tokens are unknown: every row counts as one token
+        num_tokens = np.ones(len(states_NLD), np.int64)
+        arrays |= row_arrays.arrays_of(shard, num_tokens)
         write_shard(config.out, plan, shard, arrays)
     remove_locks(config.out)
     return len(shards)
@@ -733,10 +796,13 @@ def _write_shards(
 def _rounding_warnings(
     spread: Spread, storage_dtype: str, split: str, rows: ImportedRows
 ) -> Iterator[str]:
-    """Warnings of layers in which rows cannot be told apart, or less than before.
+    """Yield warnings of layers in which rows have equal states, or nearly equal ones.
+
+    Rounding to the storage type makes states more alike than they were.
 
     Args:
-        spread: how far the states of a split lie apart, before and after rounding.
+        spread: how far the states of a split lie apart in each layer, before and after
+            rounding.
         storage_dtype: the type to which they are rounded.
         split: name of the split.
         rows: its rows.

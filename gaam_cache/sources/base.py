@@ -76,15 +76,18 @@ class Rows(ABC):
         """The bytes of every input. The fingerprint of a cache covers all of them."""
 
     def essences(self) -> Iterator[bytes]:
-        """Bytes of every input, which are equal for inputs that count as copies."""
+        """Bytes of every input that are equal for inputs that count as copies.
+
+        Of a text, for example, these are its bytes without differences in case.
+        """
         return self.contents()
 
     @abstractmethod
     def excerpt(self, row: int) -> str:
-        """An input on one line, for messages."""
+        """The input of a row, shortened to one line for messages."""
 
     def doubts(self) -> Iterator[str]:
-        """Yield warnings that the inputs may not be what the user takes them for."""
+        """Yield warnings of suspicious inputs, such as silent sounds."""
         return iter(())
 
     @classmethod
@@ -135,11 +138,15 @@ class Source(ABC):
     @classmethod
     @abstractmethod
     def claims(cls, dataset: str) -> bool:
-        """Whether this source is the one to read ``dataset``."""
+        """Whether this source can read ``dataset``, as its form says.
+
+        ``dataset`` is what the user wrote after ``--dataset``. Of several sources that
+        claim it, the one with the lowest ``priority`` reads it.
+        """
 
     @classmethod
-    def settled(cls, config: ExtractConfig) -> ExtractConfig:
-        """The config, completed with defaults that depend on the data set."""
+    def with_defaults(cls, config: ExtractConfig) -> ExtractConfig:
+        """The configuration, completed with defaults that depend on the data set."""
         return config
 
     def read(
@@ -213,9 +220,13 @@ def _divide(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Row
     """Divide rows into the splits 'train' and 'test', and apply ``--limit`` to each.
 
     Args:
-        rows: the rows of the only split.
+        rows: the rows of the only split. A source may have decided already which of
+            them become 'test' (``Rows.held_out``).
         config: the extraction.
         fraction: the share of the rows that becomes 'test'.
+
+    Returns:
+        Split -> its rows.
 
     Raises:
         ConfigError: there are too few rows.
@@ -241,7 +252,13 @@ def _divide(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Row
 def _choose_test_rows(
     rows: Rows, config: ExtractConfig, fraction: float
 ) -> NDArray[np.bool_]:
-    """Whether each row belongs to 'test', (N,); pieces of a sound stay together."""
+    """Choose the rows of 'test': (N,) truth values; pieces of a sound stay together.
+
+    Args:
+        rows: the rows of the only split.
+        config: the extraction; it may name a column of groups that must not be split.
+        fraction: the share of the rows that becomes 'test'.
+    """
     # a source that applied the limit has chosen the rows of 'test' already
     if rows.held_out:
         return np.asarray(rows.held_out, np.bool_)
@@ -250,16 +267,24 @@ def _choose_test_rows(
             rows, config.test_groups, fraction, config.split_seed
         )
     unit_strata, unit_N = _unit_strata(rows)
-    return held_out(unit_strata, fraction, config.split_seed)[unit_N]
+    is_test_unit_U = held_out(unit_strata, fraction, config.split_seed)
+    is_test_N: NDArray[np.bool_] = is_test_unit_U[unit_N]
+    return is_test_N
 
 
 def _choose_test_groups(
     rows: Rows, column: str, fraction: float, seed: int
 ) -> NDArray[np.bool_]:
-    """Whether each row belongs to 'test', (N,), if groups must not be split.
+    """Choose the rows of 'test' by whole groups: (N,) truth values.
 
     A group is all rows with one value in ``column``. A warning says how many groups
     were chosen.
+
+    Args:
+        rows: the rows of the only split.
+        column: the kept column with the group of every row, such as the speaker.
+        fraction: the share of the rows that becomes 'test'.
+        seed: draws the groups.
 
     Raises:
         ConfigError: no group can be held out.
@@ -296,7 +321,7 @@ def _choose_test_groups(
 
 
 def _apply_limit(rows: Rows, config: ExtractConfig) -> Rows:
-    """The rows that ``--limit`` takes.
+    """The rows of a split that ``--limit`` takes, of every class its share.
 
     If the source has applied the limit already, these are all rows.
     """
@@ -307,7 +332,8 @@ def _apply_limit(rows: Rows, config: ExtractConfig) -> Rows:
         is_taken_N = np.arange(len(rows)) < limit
     else:
         unit_strata, unit_N = _unit_strata(rows)
-        is_taken_N = limited(unit_strata, limit)[unit_N]
+        is_taken_U = limited(unit_strata, limit)
+        is_taken_N = is_taken_U[unit_N]
     # copies of all columns would take memory for nothing
     if is_taken_N.all():
         return rows
@@ -315,12 +341,17 @@ def _apply_limit(rows: Rows, config: ExtractConfig) -> Rows:
 
 
 def _unit_strata(rows: Rows) -> tuple[Sequence[str], NDArray[np.int64]]:
-    """The stratum of every unit, and the unit of every row, (N,).
+    """The stratum of every unit, and the index of the unit of every row, (N,).
 
-    Pieces of a sound must go to one split together, so they count as one unit.
+    A unit is a row, or all rows that are pieces of one sound: these must go to one
+    split together. Splits and limits take the same share of every stratum; of classes
+    the strata are the classes.
     """
-    number_N = np.asarray(rows.units or range(len(rows)), np.int64)
-    _, first_row_U, unit_N = np.unique(number_N, return_index=True, return_inverse=True)
+    unit_number_N = np.asarray(rows.units or range(len(rows)), np.int64)
+    _, first_row_U, unit_N = np.unique(
+        unit_number_N, return_index=True, return_inverse=True
+    )
+    # all rows of a unit have one label, so that of its first row is enough
     labels = [rows.labels[row] for row in first_row_U.tolist()]
     # rows without labels are one stratum
     if not rows.labelled:
@@ -329,7 +360,7 @@ def _unit_strata(rows: Rows) -> tuple[Sequence[str], NDArray[np.int64]]:
 
 
 def _select_rows(rows: Rows, is_selected_N: NDArray[np.bool_]) -> Rows:
-    """The rows for which ``is_selected_N`` is true, in their order."""
+    """The rows for which ``is_selected_N``, (N,), is true, in their order."""
     row_N = np.flatnonzero(is_selected_N).tolist()
     columns = {
         name: [values[row] for row in row_N] for name, values in rows.kept.items()

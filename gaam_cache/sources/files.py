@@ -16,11 +16,11 @@ from gaam_cache.sources.rows.layout import (
     SPLITS_HINT,
     SUFFIXES,
     SplitFiles,
-    candidates,
     check_file,
     files_of_split,
+    items_of_split,
     kind_of,
-    shard_of,
+    parse_table_name,
     warn_of_synonym,
 )
 from gaam_cache.sources.rows.readers import dataset_table, open_table, open_tables
@@ -61,7 +61,7 @@ class FileSource(Source):
         )
 
     @classmethod
-    def settled(cls, config: ExtractConfig) -> ExtractConfig:
+    def with_defaults(cls, config: ExtractConfig) -> ExtractConfig:
         """Set ``test_fraction`` for data that is a single split, and warn of it.
 
         Returns:
@@ -69,7 +69,7 @@ class FileSource(Source):
             the same configuration if the data has several splits, or if the user has
             said how to test.
         """
-        # other splits than the default ones say how to test, as does a fraction
+        # a user who names splits, or a fraction, has said what to test on
         if config.test_fraction is not None or config.splits != ("train", "test"):
             return config
         path = Path(config.dataset).expanduser()
@@ -92,7 +92,7 @@ class FileSource(Source):
         return replace(config, test_fraction=TEST_FRACTION)
 
     def rows(self, config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
-        """Read one split, at a path or of the bundled sample."""
+        """Read one split: from files at a path, or from the bundled sample."""
         if config.dataset != DEFAULT_DATASET:
             return _read_split(config, split, report)
 
@@ -115,19 +115,19 @@ class _OpenedSplit(NamedTuple):
 
 
 def _read_split(config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
-    """Read the rows of a split at the path ``config.dataset``."""
+    """Read the rows of a split from the files at the path ``config.dataset``."""
     path = Path(config.dataset).expanduser()
     if is_saved(path):
         opened = _open_saved(path, config, split)
     else:
         files = _find_files(path, config, split)
-        # The user's text columns are those of tables. Such a file has one column, with
-        # a name of its own.
+        # A .txt file has a single column, which gaam names. The text columns that the
+        # user names are those of the other splits.
         if kind_of(files.paths[0]) == ".txt":
             config = replace(config, text_columns=())
-        table = open_tables(files.checked(), config)
+        table = open_tables(files.complete_paths(), config)
         folder = files.paths[0].parent
-        opened = _OpenedSplit(table, str(folder / files.label), folder)
+        opened = _OpenedSplit(table, str(folder / files.display_name), folder)
 
     labels = () if split in config.unlabelled else config.label_column
     columns = choose_columns(opened.table, config, labels, opened.origin)
@@ -161,7 +161,7 @@ def _find_files(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
         return files_of_split(path, split, only_split=only_split, suffixes=suffixes)
 
     # the path is a file: its name may be that of a split, or of a shard of a split
-    name, count = shard_of(path)
+    name, num_shards = parse_table_name(path)
     is_this_split = only_split or len(config.splits) == 1 or name == split
     if kind_of(path) not in suffixes or not is_this_split:
         raise NotFoundError(
@@ -171,10 +171,10 @@ def _find_files(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
             where=str(path.absolute()),
             hint=SPLITS_HINT,
         )
-    if count is not None and count > 1:
+    if num_shards is not None and num_shards > 1:
         warnings.warn(
-            f"'{path.name}' is one of {count} shards: --dataset {path.parent} reads "
-            "all of them",
+            f"'{path.name}' is one of {num_shards} shards: --dataset {path.parent} "
+            "reads all of them",
             GaamWarning,
             stacklevel=2,
         )
@@ -238,7 +238,7 @@ def _find_saved_split(
         only_split: whether the data set must have a single split, which is then taken
             whatever its name.
     """
-    eligible = names if only_split else candidates(split, names, str)
+    eligible = names if only_split else items_of_split(split, names, str)
     if len(eligible) != 1:
         problem = (
             f"several splits may be '{split}'" if eligible else f"no split '{split}'"

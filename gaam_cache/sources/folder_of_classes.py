@@ -16,7 +16,7 @@ from gaam_cache.sources.base import Record, Rows, Source
 from gaam_cache.sources.files import is_saved
 from gaam_cache.sources.media.base import media
 from gaam_cache.sources.rows.collect import Columns, Table, choose_columns, collect
-from gaam_cache.sources.rows.layout import candidates, holds_tables, warn_of_synonym
+from gaam_cache.sources.rows.layout import holds_tables, items_of_split, warn_of_synonym
 from gaam_cache.targets.base import CLASSIFICATION
 
 FILE = "file"  # the column with the path of a file in the folder of the data set
@@ -110,7 +110,7 @@ def _find_folder(config: ExtractConfig, root: Path, split: str) -> Path:
     folders = sorted(
         path for path in root.iterdir() if path.is_dir() and _is_visible(path.name)
     )
-    eligible = candidates(split, folders, lambda folder: folder.name)
+    eligible = items_of_split(split, folders, lambda folder: folder.name)
     if config.test_fraction is None:
         if len(eligible) == 1:
             warn_of_synonym(split, eligible[0].name, root)

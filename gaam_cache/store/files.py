@@ -69,7 +69,7 @@ class ElsewhereError(FileNotFoundError):
             f"{path.name} is a link to '{path.readlink()}', and nothing is there"
         )
 
-    def refusal(self, subject: str, path: Path) -> OutOfReachError:
+    def out_of_reach_error(self, subject: str, path: Path) -> OutOfReachError:
         """Turn this error into one for the user, which says how to bring the file back.
 
         Args:
@@ -171,7 +171,7 @@ def unsealed(content: dict[str, Any]) -> dict[str, Any]:
     return unsealed_content
 
 
-def regular_file(path: Path) -> os.stat_result:
+def regular_file_status(path: Path) -> os.stat_result:
     """The status (size and times) of a regular file, or of the file behind a link.
 
     Raises:
@@ -205,9 +205,9 @@ def check_size(path: Path, expected_bytes: int) -> None:
     Raises:
         ElsewhereError: the file is a pointer or a broken link: it may be intact.
         ValueError: the file has another size, or is not a regular file.
-        OSError: see ``regular_file``.
+        OSError: see ``regular_file_status``.
     """
-    actual_bytes = regular_file(path).st_size
+    actual_bytes = regular_file_status(path).st_size
     if actual_bytes != expected_bytes:
         # A pointer in place of the file has another size, too, but is no damage.
         check_fetched(path)
@@ -242,9 +242,9 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         ElsewhereError: the file is a pointer or a broken link: it may be intact.
         ValueError: the file is too large, or does not hold a JSON object.
-        OSError: see ``regular_file``.
+        OSError: see ``regular_file_status``.
     """
-    size = regular_file(path).st_size
+    size = regular_file_status(path).st_size
     if size > MAX_JSON_BYTES:
         raise ValueError(f"{path.name} is too large: {size:,} bytes")
     try:

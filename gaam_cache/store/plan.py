@@ -409,7 +409,7 @@ def read_plan(root: Path) -> Plan:
         return Plan.from_dict(content)
     except ElsewhereError as error:
         subject = f"the plan of the cache '{shown_path(root)}'"
-        raise error.refusal(subject, path) from error
+        raise error.out_of_reach_error(subject, path) from error
     except DAMAGE as error:
         raise _unusable_plan_error(root, error) from error
 
@@ -482,7 +482,7 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: DatasetRecord) -> Pl
         ConfigError: the folder holds another cache; the message lists the differences.
     """
     existing = read_plan(root)
-    fields_now, fields_then = comparable(fields, existing.fingerprint_fields)
+    fields_now, fields_then = comparable_fields(fields, existing.fingerprint_fields)
     if fields_now == fields_then:
         return existing
 
@@ -512,7 +512,7 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: DatasetRecord) -> Pl
     )
 
 
-def comparable(
+def comparable_fields(
     now: Mapping[str, Any], then: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The fields of two fingerprints, without those measured on only one encoder.
@@ -539,7 +539,9 @@ def _without_measured(
     return {**fields, "encoder": encoder}
 
 
-def differences(now: Mapping[str, object], then: Mapping[str, object]) -> list[str]:
+def differing_fields(
+    now: Mapping[str, object], then: Mapping[str, object]
+) -> list[str]:
     """A line for each differing field, with its dotted name; absent values are ``-``.
 
     Token ids follow from other fields: they are listed only if no other field differs.
@@ -574,14 +576,14 @@ def _flatten(value: object, name: str = "") -> dict[str, str]:
 def explain_differences(
     now: Mapping[str, object], then: Mapping[str, object], plan: Plan
 ) -> list[str]:
-    """The lines of ``differences``; if only token ids differ, name the libraries.
+    """The lines of ``differing_fields``; if only token ids differ, name the libraries.
 
     Args:
         now: fields, such as those of a fingerprint.
         then: the same fields as a plan records them.
         plan: names the libraries of that time.
     """
-    lines = differences(now, then)
+    lines = differing_fields(now, then)
     if not lines or not all(map(TOKEN_FIELD.match, lines)):
         return lines
     fields = [line.split()[0] for line in lines]

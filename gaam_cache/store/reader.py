@@ -192,7 +192,7 @@ class ShardedArray:
             self._copy_rows(shard, row_in_shard_N, place_N, raw)
 
         # Threads save time if many bytes are copied or a shard must be hashed first.
-        all_checked = all(self._split.checked[shard] for shard in shards)
+        all_checked = all(self._split.is_hashed[shard] for shard in shards)
         if raw.nbytes < MIN_BYTES_FOR_THREADS and all_checked:
             for shard, place_N in zip(shards, places_by_shard, strict=True):
                 copy(shard, place_N)
@@ -264,7 +264,7 @@ class Split:
         """Bytes on disk."""
         self.receipts = receipts
         self.shard_rows = plan.shard_rows
-        self.checked = [False] * len(receipts)
+        self.is_hashed = [False] * len(receipts)
         """Whether the file of each shard was hashed."""
         self._root = root
         self._plan = plan
@@ -294,9 +294,9 @@ class Split:
     def arrays(self, shard: int) -> dict[str, NDArray[Any]]:
         """The memory-mapped arrays of a shard; the first call hashes its file."""
         receipt = self.receipts[shard]
-        if not self.checked[shard]:
+        if not self.is_hashed[shard]:
             check_content(self._root, self._plan, receipt)
-            self.checked[shard] = True
+            self.is_hashed[shard] = True
         return map_arrays(self._root, receipt)
 
     @cached_property
@@ -334,7 +334,7 @@ class Split:
         regression: K numbers, (rows, K) float32. multi-label: 1 for every label that
         the row has and else 0, (rows, K) uint8. ``target_names`` has their names.
         """
-        return ShardedArray(self, self._plan.target.key)[:]
+        return ShardedArray(self, self._plan.target.array_key)[:]
 
     @cached_property
     def num_tokens(self) -> NDArray[np.int32]:

@@ -112,7 +112,7 @@ def read_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
         disk.check_size(path.with_name(receipt.file), receipt.bytes)
         return receipt
     except disk.ElsewhereError as error:
-        raise error.refusal(f"the shard '{shard.name}'", path) from error
+        raise error.out_of_reach_error(f"the shard '{shard.name}'", path) from error
     except disk.DAMAGE as error:
         reason = disk.describe_damage(error)
         raise damaged_shard_error(root, plan, shard.name, reason) from error
@@ -162,7 +162,7 @@ def _planned_arrays(
     for pooling in plan.pooling:
         arrays[embeddings_key(plan, pooling)] = (states_shape, plan.storage_dtype)
     target = plan.target
-    arrays[target.key] = (target.shape(num_rows), target.dtype)
+    arrays[target.array_key] = (target.shape(num_rows), target.dtype)
     for key, dtype in ROW_DATASETS.items():
         arrays[key] = ((num_rows,), dtype)
     for name, width in plan.columns.items():
@@ -235,10 +235,10 @@ def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:
     # the name of the file is that of the shard, '-' and part of the hash
     name = receipt.file.rpartition("-")[0]
     try:
-        disk.regular_file(path)
+        disk.regular_file_status(path)
         digest = disk.hash_file(path)
     except disk.ElsewhereError as error:
-        raise error.refusal(f"the shard '{name}'", path) from error
+        raise error.out_of_reach_error(f"the shard '{name}'", path) from error
     except FileNotFoundError as error:
         # The whole cache may have been moved while it was in use.
         if not root.is_dir():
@@ -278,7 +278,7 @@ def missing_shards(root: Path, plan: Plan) -> list[str]:
     folder = root / SHARD_FOLDER
     if folder.is_symlink() and not folder.is_dir():
         broken_link = disk.ElsewhereError.from_link(folder)
-        raise broken_link.refusal("the folder of the shards", folder)
+        raise broken_link.out_of_reach_error("the folder of the shards", folder)
 
     # One listing of the folder: a look-up for each shard of a large plan would be slow.
     file_names: set[str] = set()

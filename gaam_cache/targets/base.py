@@ -54,7 +54,7 @@ class Target(ABC):
     """Its name in the plan of a cache; the name of its file."""
     task: ClassVar[str]
     """Name of the task that predicts it."""
-    key: ClassVar[str] = "label"
+    array_key: ClassVar[str] = "label"
     """Name of the array of labels in a shard."""
     dtype: ClassVar[str]
     """Type of this array, as a receipt names it."""
@@ -77,7 +77,7 @@ class Target(ABC):
         """The labels whose stored values these are."""
 
     @abstractmethod
-    def unknown(self, labels: Sequence[str]) -> set[str]:
+    def unknown_names(self, labels: Sequence[str]) -> set[str]:
         """The names in these labels that the target lacks."""
 
     @abstractmethod
@@ -97,7 +97,9 @@ class Target(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, labels: Sequence[str], declared: tuple[str, ...] | None) -> Self:
+    def from_labels(
+        cls, labels: Sequence[str], declared: tuple[str, ...] | None
+    ) -> Self:
         """The target of the training rows.
 
         Args:
@@ -156,9 +158,9 @@ class MatrixTarget(Target):
             DataError: a value cannot be stored; the message names its row.
         """
 
-    def place(self, index_of_bad: tuple[int, ...]) -> str:
+    def location_of(self, index: tuple[int, ...]) -> str:
         """Row and column of a value, for messages."""
-        row, column = index_of_bad
+        row, column = index
         return f"row {row + 1}, column '{self.names[column]}'"
 
     @classmethod

@@ -94,7 +94,7 @@ class Classes(Target):
         """The names of the classes with these numbers."""
         return [self.names[number] for number in values]
 
-    def unknown(self, labels: Sequence[str]) -> set[str]:
+    def unknown_names(self, labels: Sequence[str]) -> set[str]:
         """The labels that are no class."""
         return set(labels) - set(self.names)
 
@@ -111,7 +111,9 @@ class Classes(Target):
         yield from _doubtful_class_warning(labels_by_split, confirmed)
 
     @classmethod
-    def of(cls, labels: Sequence[str], declared: tuple[str, ...] | None) -> Self:
+    def from_labels(
+        cls, labels: Sequence[str], declared: tuple[str, ...] | None
+    ) -> Self:
         """The declared classes, or those of the labels in ``class_order``."""
         return cls(declared or class_order(set(labels)))
 
@@ -175,7 +177,7 @@ def class_of(
     if names is not None and _is_whole_number(value):
         return sys.intern(_class_at_index(int(value), value, names))
     name = _class_name(value, names, strip=strip)
-    if not is_odd(name) or spelling(name) in map(spelling, odd_classes):
+    if not is_odd(name) or normal_spelling(name) in map(normal_spelling, odd_classes):
         return sys.intern(name)
 
     raise NoLabelError(
@@ -258,7 +260,7 @@ def is_number(name: str) -> bool:
     return DECIMAL_NUMBER.fullmatch(name) is not None
 
 
-def spelling(name: str) -> str:
+def normal_spelling(name: str) -> str:
     """One word for all spellings of an odd class: for 'NaN' and 'nan'; '-1', '-1.0'."""
     word = name.strip().casefold()
     if NEGATIVE_NUMBER.fullmatch(word):
@@ -289,11 +291,11 @@ def refuse_quantities(
         DataError: the labels are quantities.
     """
     # confirmed classes may be any numbers: only the other labels are examined
-    confirmed_spellings = set(map(spelling, odd_classes))
+    confirmed_spellings = set(map(normal_spelling, odd_classes))
     distinct_labels = [
         label
         for label in dict.fromkeys(labels)
-        if spelling(label) not in confirmed_spellings
+        if normal_spelling(label) not in confirmed_spellings
     ]
     if len(distinct_labels) < 2 or not all(map(is_number, distinct_labels)):
         return
@@ -465,10 +467,13 @@ def _doubtful_class_warning(
 ) -> Iterator[str]:
     """A line if names of classes are words that often stand for a missing label."""
     counts = Counter(label for labels in labels_by_split.values() for label in labels)
-    confirmed_spellings = set(map(spelling, confirmed))
+    confirmed_spellings = set(map(normal_spelling, confirmed))
     doubtful = []
     for name, count in counts.items():
-        if is_doubtful(name, counts) and spelling(name) not in confirmed_spellings:
+        if (
+            is_doubtful(name, counts)
+            and normal_spelling(name) not in confirmed_spellings
+        ):
             doubtful.append(f"{excerpt(name)} (rows: {count:,})")
     if doubtful:
         yield (

@@ -24,7 +24,7 @@ from gaam_cache.common.cells import (
 from gaam_cache.common.errors import DataError
 from gaam_cache.common.messages import excerpt
 from gaam_cache.targets.base import LabelColumns, MatrixTarget, NoLabelError
-from gaam_cache.targets.classes import class_of, is_doubtful, spelling
+from gaam_cache.targets.classes import class_of, is_doubtful, normal_spelling
 
 UNLABELLED = 255
 """Every number of a row without labels on disk."""
@@ -65,7 +65,7 @@ class LabelSets(MatrixTarget):
             for flag_K in np.asarray(values)
         ]
 
-    def unknown(self, labels: Sequence[str]) -> set[str]:
+    def unknown_names(self, labels: Sequence[str]) -> set[str]:
         return set(_rows_per_name(labels)) - set(self.names)
 
     def summary(self, values: NDArray[Any]) -> dict[str, Any]:
@@ -92,18 +92,20 @@ class LabelSets(MatrixTarget):
             if constant:
                 yield f"every row of '{split}' has the labels {_shown(constant)}"
 
-        confirmed_spellings = set(map(spelling, confirmed))
+        confirmed_spellings = set(map(normal_spelling, confirmed))
         doubtful = [
             name
             for name in self.names
             if is_doubtful(name, self.names)
-            and spelling(name) not in confirmed_spellings
+            and normal_spelling(name) not in confirmed_spellings
         ]
         if doubtful:
             yield f"these labels may stand for a missing label: {_shown(doubtful)}"
 
     @classmethod
-    def of(cls, labels: Sequence[str], declared: tuple[str, ...] | None) -> Self:
+    def from_labels(
+        cls, labels: Sequence[str], declared: tuple[str, ...] | None
+    ) -> Self:
         """The declared labels, or those that some row has, sorted."""
         return cls(declared or tuple(sorted(_rows_per_name(labels))))
 
@@ -182,7 +184,7 @@ class LabelSets(MatrixTarget):
                 "a label is neither 0 nor 1",
                 expected="0 or 1 for every row and label (multi-label)",
                 found=str(values_NK[index]),
-                where=f"{where}, {self.place(index)}",
+                where=f"{where}, {self.location_of(index)}",
                 hint="numbers are for --task regression",
             )
         return values_NK.astype(np.uint8)

@@ -51,7 +51,7 @@ class Numbers(MatrixTarget):
         """The JSON arrays of these numbers, (N, K)."""
         return list(map(_to_json, np.asarray(values, np.float32)))
 
-    def unknown(self, labels: Sequence[str]) -> set[str]:  # noqa: ARG002 none is
+    def unknown_names(self, labels: Sequence[str]) -> set[str]:  # noqa: ARG002 none is
         return set()
 
     def summary(self, values: NDArray[Any]) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Numbers(MatrixTarget):
                     )
 
     @classmethod
-    def of(
+    def from_labels(
         cls,
         labels: Sequence[str],  # noqa: ARG003 the columns are the names
         declared: tuple[str, ...] | None,
@@ -123,7 +123,7 @@ class Numbers(MatrixTarget):
                 "a label is not a finite number",
                 expected=EXPECTED,
                 found=str(values_NK[index]),
-                where=f"{where}, {self.place(index)}",
+                where=f"{where}, {self.location_of(index)}",
                 hint="correct or remove the row",
             )
         return values_NK.astype(np.float32)

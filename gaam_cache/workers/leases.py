@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gaam_cache.common.messages import visible
-from gaam_cache.store.files import regular_file, remove_lock, write_file
+from gaam_cache.store.files import regular_file_status, remove_lock, write_file
 
 logger = logging.getLogger(__name__)
 RENEW_SECONDS = 10.0  # time between two renewals of our leases
@@ -355,7 +355,7 @@ def _read_holder(path: Path) -> Holder:
     """
     try:
         # reading a pipe or a device would never end
-        regular_file(path)
+        regular_file_status(path)
         content = json.loads(path.read_bytes()[:MAX_LEASE_BYTES])
         # another version of gaam may write fewer or more values
         values = {name: content[name] for name in Holder._fields if name in content}

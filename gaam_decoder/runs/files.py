@@ -61,7 +61,7 @@ def reading(path: Path) -> Iterator[None]:
         # It already says what is wrong.
         raise
     except disk.ElsewhereError as error:
-        raise error.refusal(f"the run '{path.parent.name}'", path) from error
+        raise error.out_of_reach_error(f"the run '{path.parent.name}'", path) from error
     except (*disk.DAMAGE, SafetensorError) as error:
         is_gone = isinstance(error, FileNotFoundError | NotADirectoryError)
         if is_gone and not path.parent.is_dir():

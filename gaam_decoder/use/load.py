@@ -19,7 +19,13 @@ from gaam_cache.common.errors import CacheError, ConfigError, GaamWarning
 from gaam_cache.common.messages import visible
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.version import __version__
-from gaam_cache.store.files import DAMAGE, digest_of, read_json, regular_file, unsealed
+from gaam_cache.store.files import (
+    DAMAGE,
+    digest_of,
+    read_json,
+    regular_file_status,
+    unsealed,
+)
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.recipe import recorded_plugins
 from gaam_decoder.reports.recommend import Recommendation, recommended
@@ -345,7 +351,7 @@ def read_export(folder: Path) -> tuple[DecoderConfig, dict[str, Tensor]]:
         settings = unsealed(read_json(folder / CONFIG_FILE))
         if any(settings.pop(key, None) != value for key, value in FORMAT.items()):
             raise ValueError(f"not what gaam exports: {FORMAT}")
-        regular_file(folder / MODEL_FILE)
+        regular_file_status(folder / MODEL_FILE)
         content = (folder / MODEL_FILE).read_bytes()
         if digest_of(content) != settings.pop("sha256_of_weights"):
             raise ValueError("the weights are not those that were exported")

@@ -33,9 +33,9 @@ from gaam_cache.sources.rows.collect import Columns, choose_columns
 from gaam_cache.store.files import make_folder, short_digest
 from gaam_cache.store.plan import (
     Plan,
-    comparable,
+    comparable_fields,
     describe_state_deviation,
-    differences,
+    differing_fields,
 )
 from gaam_cache.store.reader import open_cache
 from gaam_decoder.use.load import load
@@ -653,11 +653,13 @@ def _check_plans(cache_plan: Plan, run_plan: Plan | None, where: str) -> None:
     if run_plan is None or cache_plan.imported:
         deviations = ["states of one of them were imported"]
     else:
-        cache_encoding, run_encoding = comparable(
+        cache_encoding, run_encoding = comparable_fields(
             {"encoder": _encoding_of_rows(cache_plan)},
             {"encoder": _encoding_of_rows(run_plan)},
         )
-        deviations = differences(cache_encoding["encoder"], run_encoding["encoder"])
+        deviations = differing_fields(
+            cache_encoding["encoder"], run_encoding["encoder"]
+        )
     if deviations:
         raise CacheError(
             "rows of the cache are not known to be encoded as those of the run",

@@ -23,7 +23,7 @@ from gaam_cache.targets.base import Target
 MAX_MISSING_WORD_LENGTH = 8  # characters; longer texts are not compared with the words
 MAX_COPIES_LISTED = 200_000  # copied rows that a plan lists: some 1.5 MB
 CopyGroup = list[tuple[str, int]]
-"""Rows that are copies of one another, each by its split and its index there."""
+"""Rows that are copies of one another: (split, index in the split) of each."""
 
 
 def check_rows(
@@ -38,20 +38,24 @@ def check_rows(
     Args:
         rows: the rows of every split. Checks of labels skip splits without labels.
         target: what is predicted.
-        copy_groups: the ``repeated_texts`` of these rows.
+        copy_groups: the rows that are copies of one another, by ``repeated_texts``.
         known: classes that the user has confirmed although their names are odd.
     """
     # silent sounds and blank pictures matter without labels too
-    lines = [line for part in rows.values() for line in part.doubts()]
+    lines = [line for split_rows in rows.values() for line in split_rows.doubts()]
 
-    labelled = {name: part for name, part in rows.items() if part.labelled}
+    labelled = {
+        split: split_rows for split, split_rows in rows.items() if split_rows.labelled
+    }
     for first, second in combinations(labelled, 2):
         lines.extend(_leak_warning(labelled, first, second, copy_groups))
-    for name, part in labelled.items():
-        lines.extend(_contradiction_warning(part, name, copy_groups))
+    for split, split_rows in labelled.items():
+        lines.extend(_contradiction_warning(split_rows, split, copy_groups))
 
     lines.extend(_missing_text_warnings(rows))
-    labels_by_split = {name: part.labels for name, part in labelled.items()}
+    labels_by_split = {
+        split: split_rows.labels for split, split_rows in labelled.items()
+    }
     lines.extend(target.warnings(labels_by_split, known))
     return lines
 
@@ -59,18 +63,23 @@ def check_rows(
 def repeated_texts(
     rows: Mapping[str, Rows], report: ReportProgress = no_progress
 ) -> Iterator[CopyGroup]:
-    """Yield the rows of every text that occurs more than once.
+    """Yield a group of rows for every text that occurs more than once.
 
-    In a group, rows stand in the order of the splits and of their rows. Texts are
-    compared by 16-byte BLAKE2b digests, which take some 300 bytes of memory a row,
-    however long the texts are.
+    A group lists (split, row) in the order of the splits and of their rows. Two texts
+    are equal if their essences are: for example, texts without differences in case and
+    white space. Essences are compared by 16-byte BLAKE2b digests, which take some 300
+    bytes of memory a row, however long the texts are.
+
+    Args:
+        rows: the rows of every split.
+        report: called with the number of rows of the split so far.
     """
     groups: dict[bytes, CopyGroup] = {}
-    for name, part in rows.items():
-        essences = with_progress(part.essences(), report, "looking for copies")
+    for split, split_rows in rows.items():
+        essences = with_progress(split_rows.essences(), report, "looking for copies")
         for row, essence in enumerate(essences):
             digest = hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
-            groups.setdefault(digest, []).append((name, row))
+            groups.setdefault(digest, []).append((split, row))
 
     # a plan records splits with shared texts in this order, so it must not change
     repeated = [digest for digest, group in groups.items() if len(group) > 1]
@@ -81,6 +90,9 @@ def repeated_texts(
 
 def shared_texts(copy_groups: Sequence[CopyGroup]) -> dict[str, dict[str, int]]:
     """Count the rows whose text another split has, or the same split has again.
+
+    Args:
+        copy_groups: the rows that are copies of one another, by ``repeated_texts``.
 
     Returns:
         ``[first][second]``: the number of rows of the first split whose text the second
@@ -102,6 +114,9 @@ def shared_texts(copy_groups: Sequence[CopyGroup]) -> dict[str, dict[str, int]]:
 
 def equal_rows(copy_groups: Sequence[CopyGroup]) -> dict[str, list[list[int]]]:
     """The rows that are copies of one another within a split.
+
+    Args:
+        copy_groups: the same of all splits, by ``repeated_texts``.
 
     Returns:
         Split -> for each text that occurs more than once, its rows. Splits without
@@ -130,101 +145,109 @@ def _leak_warning(
     second: str,
     copy_groups: Sequence[CopyGroup],
 ) -> Iterator[str]:
-    """A line if two splits share texts.
+    """Yield one line if two splits share texts.
 
     Args:
         rows: the rows of every split.
         first: name of one split, such as 'train'.
         second: name of another split.
-        copy_groups: the ``repeated_texts`` of these rows.
+        copy_groups: the rows that are copies of one another, by ``repeated_texts``.
     """
     # pairs of a row of the second split and its first copy in the first split
     pairs: list[tuple[int, int]] = []
     for group in copy_groups:
-        first_rows = [row for split, row in group if split == first]
-        if first_rows:
-            second_rows = [row for split, row in group if split == second]
-            pairs.extend((row, first_rows[0]) for row in second_rows)
+        copies_in_first = [row for split, row in group if split == first]
+        if copies_in_first:
+            copies_in_second = [row for split, row in group if split == second]
+            pairs.extend((row, copies_in_first[0]) for row in copies_in_second)
     if not pairs:
         return
 
-    part = rows[second]
+    second_rows = rows[second]
     # the example is the first row of the second split that has a copy
     row, copy = min(pairs)
     yield (
-        f"{len(pairs):,} of {len(part):,} rows of '{second}' "
-        f"({len(pairs) / len(part):.1%}) repeat a {part.noun} of '{first}', which "
-        f"inflates accuracy; for example row {row + 1:,} of '{second}' and row "
-        f"{copy + 1:,} of '{first}': {part.excerpt(row)}"
+        f"{len(pairs):,} of {len(second_rows):,} rows of '{second}' "
+        f"({len(pairs) / len(second_rows):.1%}) repeat a {second_rows.noun} of "
+        f"'{first}', which inflates accuracy; for example row {row + 1:,} of "
+        f"'{second}' and row {copy + 1:,} of '{first}': {second_rows.excerpt(row)}"
     )
 
 
 def _contradiction_warning(
-    part: Rows, name: str, copy_groups: Sequence[CopyGroup]
+    split_rows: Rows, name: str, copy_groups: Sequence[CopyGroup]
 ) -> Iterator[str]:
-    """A line if copies of one text have different labels in a split.
+    """Yield one line if copies of one text have different labels in a split.
 
     Args:
-        part: the rows of the split.
+        split_rows: the rows of the split.
         name: name of the split.
-        copy_groups: the ``repeated_texts`` of all rows.
+        copy_groups: the rows of all splits that are copies of one another, by
+            ``repeated_texts``.
     """
+    labels = split_rows.labels
     # of each such text, its first row and the first row with another label
     pairs: list[tuple[int, int]] = []
     for group in copy_groups:
-        rows = [row for split, row in group if split == name]
-        for row in rows[1:]:
-            if part.labels[row] != part.labels[rows[0]]:
-                pairs.append((rows[0], row))
+        copies = [row for split, row in group if split == name]
+        for row in copies[1:]:
+            if labels[row] != labels[copies[0]]:
+                pairs.append((copies[0], row))
                 break
     if not pairs:
         return
 
+    # the example is the pair that comes first in the split
     first, second = min(pairs)
-    labels = f"{excerpt(part.labels[first])} and {excerpt(part.labels[second])}"
     yield (
-        f"{len(pairs):,} {part.noun}(s) of '{name}' have copies of another label, "
-        f"which no decoder can tell apart; for example rows {first + 1:,} and "
-        f"{second + 1:,} are {labels}: {part.excerpt(first)}"
+        f"{len(pairs):,} {split_rows.noun}(s) of '{name}' have copies of another "
+        f"label, which no decoder can tell apart; for example rows {first + 1:,} and "
+        f"{second + 1:,} are {excerpt(labels[first])} and {excerpt(labels[second])}: "
+        f"{split_rows.excerpt(first)}"
     )
 
 
 def _missing_text_warnings(rows: Mapping[str, Rows]) -> Iterator[str]:
-    """A line for each split with texts that programs write for a missing value."""
-    for name, part in rows.items():
-        # sounds and pictures have no spelling of a missing value
-        if part.kind != Texts.kind:
+    """Yield a line for each split with texts such as 'nan': words for a missing value.
+
+    Args:
+        rows: the rows of every split.
+    """
+    for split, split_rows in rows.items():
+        # sounds and pictures cannot be such a word
+        if split_rows.kind != Texts.kind:
             continue
 
         # the length comes first because it rules out nearly every text quickly
         suspects = [
             row
-            for row, text in enumerate(part.inputs)
+            for row, text in enumerate(split_rows.inputs)
             if len(text) <= MAX_MISSING_WORD_LENGTH and is_missing_word(text)
         ]
         if suspects:
             yield (
-                f"{len(suspects):,} texts of '{name}' may stand for a missing text, "
-                f"such as row {suspects[0] + 1:,}: {part.excerpt(suspects[0])}"
+                f"{len(suspects):,} texts of '{split}' may stand for a missing text, "
+                f"such as row {suspects[0] + 1:,}: {split_rows.excerpt(suspects[0])}"
             )
 
 
-def truncation(
-    rows: int, truncated: int, max_length: int, unit: str = "tokens"
+def truncation_warning(
+    num_rows: int, num_truncated: int, max_length: int, unit: str = "tokens"
 ) -> list[str]:
-    """A line if more than 1% of the rows were cut.
+    """One line of warning if more than 1% of the rows were cut, else no line.
 
     Args:
-        rows: number of all rows.
-        truncated: number of rows that were cut.
+        num_rows: number of all rows.
+        num_truncated: number of rows that were cut.
         max_length: the length at which they were cut.
-        unit: unit of the length: 'tokens', or that of sounds.
+        unit: unit of the length: 'tokens' for texts, another unit for sounds.
     """
-    if truncated <= TOLERATED_TRUNCATED_SHARE * rows:
+    if num_truncated <= TOLERATED_TRUNCATED_SHARE * num_rows:
         return []
     option = "--max-length" if unit == "tokens" else "clip-seconds"
+    share = num_truncated / max(1, num_rows)
     return [
-        f"{truncated:,} of {rows:,} rows ({truncated / max(1, rows):.1%}) are cut at "
+        f"{num_truncated:,} of {num_rows:,} rows ({share:.1%}) are cut at "
         f"{max_length:,} {unit}; if the encoder takes more, raise {option} and choose "
         "a new --out"
     ]

@@ -208,7 +208,7 @@ def collect(
 
 
 def _no_rows_error(num_skipped: int, origin: str) -> DataError:
-    """The error for a table without rows, or of which all rows are empty."""
+    """The error for a table that has no rows, or only empty rows that were skipped."""
     rows = f"{num_skipped:,} rows, all of them empty" if num_skipped else "none"
     return DataError("no rows", expected="at least one row", found=rows, where=origin)
 
@@ -235,12 +235,15 @@ def _collect_records(
 def _with_files(
     records: Iterable[Record], columns: Columns, files: Files | None
 ) -> Iterator[_FileRecord]:
-    """Add to every record the function that decodes its file.
+    """Yield the location and the values of every record, and a decoder of its file.
+
+    The decoder is a function without arguments that returns the inputs in the file.
 
     Args:
-        records: the records.
+        records: the location and the values of every record.
         columns: the columns that are read.
-        files: decodes files; None for a table of texts, which has no files.
+        files: finds and decodes files. None for a table of texts: the decoder of every
+            record is None too.
     """
     if files is not None:
         yield from files.read(records, columns.inputs[0])
@@ -268,13 +271,13 @@ def _read_row(
 
     Raises:
         DataError: a cell is missing or cannot be used.
-        UnicodeEncodeError: a text contains half a character.
+        UnicodeEncodeError: a text contains an unpaired surrogate: half a character.
     """
     inputs = _inputs_of(record, columns, decode)
     label = label_reader.read(record)
     kept_values = [kept_value(record[name], name) for name in columns.kept]
 
-    # half a character can be neither hashed nor stored: encode raises an error for it
+    # an unpaired surrogate can be neither hashed nor stored: encode raises its error
     texts = [label, *kept_values]
     if decode is None:
         texts.extend(inputs)
@@ -289,7 +292,16 @@ def _read_row(
 def _inputs_of(
     record: Mapping[str, Any], columns: Columns, decode: Decode | None
 ) -> Sequence[Any]:
-    """The inputs of a record: its text, or what its file holds; at least one."""
+    """The inputs of a record: its text, or the sounds or pictures in its file.
+
+    Args:
+        record: the values of the record by column.
+        columns: the columns that are read.
+        decode: decodes the file of the record; None in a table of texts.
+
+    Raises:
+        DataError: the record has no input.
+    """
     if decode is None:
         problem = "a text is empty"
         text = text_of(record, columns.inputs)
@@ -308,7 +320,7 @@ def _inputs_of(
 
 
 class _CollectedRows:
-    """The rows that were read so far, as columns."""
+    """The rows that were read so far, as parallel lists with one entry a row."""
 
     def __init__(self, columns: Columns) -> None:
         self.num_records = 0  # read so far, usable or not
@@ -353,9 +365,15 @@ class _Selection(NamedTuple):
 def _held_out_rows(
     collected: _CollectedRows, selection: _Selection | None
 ) -> Sequence[bool]:
-    """Whether each row goes to 'test'; empty if the selection has not decided that."""
+    """Whether each row goes to 'test'; empty if the selection has not decided that.
+
+    Args:
+        collected: the rows, made of the selected records only.
+        selection: the records that a limit takes; None without a limit.
+    """
     if selection is None or not selection.held_out:
         return ()
+    # all pieces of a sound share a record, and so go to the same split
     return [selection.held_out[number - 1] for number in collected.record_numbers]
 
 
@@ -367,10 +385,11 @@ def _select_rows(
     problems: RowProblems,
     report: ReportProgress,
 ) -> _Selection | None:
-    """The records that ``--limit`` takes.
+    """Choose the records that ``--limit`` takes.
 
-    To give every class its share, this reads all labels of the table. Labels that
-    cannot be used are added to ``problems``, and then refused.
+    ``--limit`` is the largest number of rows of a split. To give every class its share
+    of them, this reads all labels of the table. Labels that cannot be used are added to
+    ``problems``, which then raises an error.
 
     Returns:
         The records; None if all records have to be read, because there is no limit or
@@ -379,7 +398,7 @@ def _select_rows(
     limit = config.limit
     fraction = config.test_fraction
     takes_first_rows = config.limit_rule == "first"
-    # which rows come first in 'train' and in 'test' is known when all rows are read
+    # only when all rows are read is it known which come first in 'train' and in 'test'
     if limit is None or (takes_first_rows and fraction is not None):
         return None
     # groups, not labels, decide about 'test', so the limit has to wait for them
@@ -395,17 +414,18 @@ def _select_rows(
     if fraction is None:
         is_taken_N = limited(row_strata, limit)
         return _Selection(np.flatnonzero(is_taken_N).tolist(), num_skipped=num_skipped)
-    # few rows are all read; ``Source.read`` divides them, or refuses to
+    # the limit leaves out none of so few rows, or there are too few to divide: the
+    # caller reads all of them, and divides or refuses them
     if len(labels) <= max(limit, FEWEST_ROWS):
         return None
 
-    # the limit holds for 'train' and for 'test'
+    # 'train' and 'test' each have as many rows as the limit says
     is_test_N = held_out(row_strata, fraction, config.split_seed)
     is_taken_N = np.zeros(len(labels), np.bool_)
-    for is_part_N in (~is_test_N, is_test_N):
-        index_M = np.flatnonzero(is_part_N)
-        part_strata = [row_strata[index] for index in index_M.tolist()]
-        is_taken_N[index_M] = limited(part_strata, limit)
+    for is_in_split_N in (~is_test_N, is_test_N):
+        index_M = np.flatnonzero(is_in_split_N)
+        split_strata = [row_strata[index] for index in index_M.tolist()]
+        is_taken_N[index_M] = limited(split_strata, limit)
     return _Selection(
         record_indices=np.flatnonzero(is_taken_N).tolist(),
         held_out=is_test_N[is_taken_N].tolist(),
@@ -450,7 +470,7 @@ def _read_labels(
 
 
 class _RecordFilter:
-    """Passes the records that a limit takes, and skips empty ones if so configured.
+    """Lets through the records that a limit takes, without empty ones if so configured.
 
     Args:
         columns: the columns that are read.
@@ -468,16 +488,22 @@ class _RecordFilter:
 
     @property
     def num_skipped(self) -> int:
-        """Number of empty records in the whole table, as far as it was read.
+        """Number of empty records that were found in the table.
 
-        With a limit this filter may stop early; the selection may have counted more.
+        With a limit this filter may stop before the end of the table. The selection of
+        the records has read all of it, so its number may be larger.
         """
         if self._selection is None:
             return self._num_skipped_here
         return max(self._num_skipped_here, self._selection.num_skipped)
 
     def apply(self, records: Iterator[Record]) -> Iterator[Record]:
-        """Yield the records that pass, and read none after the last of them."""
+        """Yield the selected records, and read no record after the last of them.
+
+        Args:
+            records: the location and the values of every record of the table.
+        """
+        # without a limit all indices are selected
         selected_indices: Iterator[int] = itertools.count()
         if self._selection is not None:
             selected_indices = iter(self._selection.record_indices)
@@ -514,7 +540,7 @@ def rows_from_inputs(
     config: ExtractConfig,
     *,
     origin: str,
-    places: Sequence[str],
+    locations: Sequence[str],
 ) -> Rows:
     """Checked rows of the texts or files that a program passes.
 
@@ -523,14 +549,14 @@ def rows_from_inputs(
         kind: kind of the inputs, such as 'text'.
         config: the extraction; its settings of a data set do not apply.
         origin: where the inputs are from, for messages.
-        places: the location of every input, for messages.
+        locations: of every input, such as 'line 7', for messages.
 
     Raises:
         DataError: an input cannot be used, or does not make exactly one row.
     """
     column = "row"
     # a table of one column: a program passes inputs, and no labels
-    records = zip(places, ({column: value} for value in inputs), strict=True)
+    records = zip(locations, ({column: value} for value in inputs), strict=True)
     table = Table([column], lambda columns: iter(records))
     columns = Columns(inputs=(column,), labels=(), of_files=kind != Texts.kind)
     # the caller, not a data set, names the files: they may lie anywhere

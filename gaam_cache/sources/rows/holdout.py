@@ -93,14 +93,20 @@ def _number_groups(groups: Sequence[str], seed: int) -> dict[str, int]:
 
 
 def _choose_groups(count_GC: NDArray[np.int64], millionths: int) -> NDArray[np.bool_]:
-    """Whether each group is held out, (G,).
+    """Choose the groups that are held out for testing, by the rule of the caller.
+
+    The distance of a choice is the sum of ``|1,000,000 h - f n|`` over the classes,
+    where h of the n rows of a class are held out, and f is ``millionths``.
 
     Args:
         count_GC: number of rows of every group and class.
         millionths: the share of the rows to hold out.
+
+    Returns:
+        Whether each group is held out, (G,).
     """
     total_C = count_GC.sum(0)
-    share_C = millionths * total_C  # of every class, in millionths of a row
+    share_C = millionths * total_C  # rows to hold out of every class, in millionths
     test_C = np.zeros_like(total_C)
     is_test_G = np.zeros(len(count_GC), np.bool_)
 
@@ -112,11 +118,13 @@ def _choose_groups(count_GC: NDArray[np.int64], millionths: int) -> NDArray[np.b
             test_C = new_test_C
             is_test_G[group] = True
 
-    # groups are coarse: one that exceeds a share may still come nearer to it
+    # a group that exceeds the share of a class may still bring the choice nearer to it
     while True:
         new_test_GC = test_C + count_GC
         distance_G = abs(MILLION * new_test_GC - share_C).sum(1)
+        # a group may be the last one of a class: then no row is left for training
         empties_class_G = ((new_test_GC >= total_C) & (count_GC > 0)).any(1)
+        # the largest distance keeps a group from being the nearest
         distance_G[is_test_G | empties_class_G] = np.iinfo(np.int64).max
 
         nearest = int(distance_G.argmin())

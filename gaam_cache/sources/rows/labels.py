@@ -57,7 +57,7 @@ class LabelReader:
 
     @property
     def target_class(self) -> type[Target]:
-        """The target of the labels, as far as they were read."""
+        """The kind of labels; classes as long as no label was read."""
         return self._target_class or target_class(CLASSIFICATION)
 
     @property
@@ -74,11 +74,14 @@ class LabelReader:
         if not self.columns.names:
             return NO_LABEL
         if self._target_class is None:
-            self._decide(record[self.columns.names[0]])
+            self._choose_target_class(record[self.columns.names[0]])
         return self.target_class.read(record, self.columns)
 
-    def _decide(self, cell: object) -> None:
-        """Decide the target by the first cell that is not empty."""
+    def _choose_target_class(self, cell: object) -> None:
+        """Choose the target by a cell of the label column; an empty cell decides none.
+
+        The target stays as it is chosen here for all later records.
+        """
         if cell is None or (isinstance(cell, str) and is_blank(cell)):
             return
         self._target_class = target_class(CLASSIFICATION)

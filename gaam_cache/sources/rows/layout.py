@@ -13,11 +13,11 @@ T = TypeVar("T")
 TEXT_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".txt")
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 COMPRESSED = ".gz"
-SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(?:-[0-9a-f]{8,})?")
+SHARD_NAME = re.compile(r"(.+)-(\d{5})-of-(\d{5})(?:-[0-9a-f]{8,})?")
 """A shard of ``datasets`` without suffix: split, number, count; maybe a hash."""
-VALIDATION = ("validation", "valid", "val", "dev")
+VALIDATION_NAMES = ("validation", "valid", "val", "dev")
 """Names of one and the same split."""
-BOOKKEEPING = frozenset(
+BOOKKEEPING_FILES = frozenset(
     {
         "dataset_info.json",
         "dataset_infos.json",
@@ -27,12 +27,13 @@ BOOKKEEPING = frozenset(
         "metadata.json",
     }
 )
-"""Files beside the data that are not tables of a split."""
+"""Files that libraries write beside the data; they are not tables of a split."""
 SHARD_FOLDER = "data"  # where the hub keeps shards
 POINTER = b"version https://git-lfs.github.com/spec/v1"
-"""The start of a file that stands for one that Git LFS has not fetched."""
+"""The first bytes of a small file that Git LFS leaves in place of a large one until it
+fetches it."""
 HEAD_BYTES = 64
-MISSING_SHOWN = 3  # missing shards that an error names
+MAX_MISSING_SHOWN = 3  # missing shards that an error names
 SPLITS_HINT = (
     "--split names the splits of the data set; --test-fraction 0.2 divides one file "
     "into 'train' and 'test'"
@@ -45,7 +46,8 @@ class SplitFiles:
 
     split: str
     paths: tuple[Path, ...]  # in order
-    count: int | None = None  # number of shards; None for a file that is not a shard
+    num_shards: int | None = None
+    """Number of shards that the names of the files say; None for a single file."""
 
     @property
     def kind(self) -> str:
@@ -53,39 +55,49 @@ class SplitFiles:
         return kind_of(self.paths[0])
 
     @property
-    def label(self) -> str:
-        """Their name in messages."""
-        if self.count is None or len(self.paths) == 1:
+    def display_name(self) -> str:
+        """One name for all files, for messages: 'train-*-of-00003.csv'."""
+        if self.num_shards is None or len(self.paths) == 1:
             return self.paths[0].name
-        return f"{self.split}-*-of-{self.count:05}{self.kind}"
+        return f"{self.split}-*-of-{self.num_shards:05}{self.kind}"
 
-    def checked(self) -> tuple[Path, ...]:
-        """The files; DataError where a shard is missing or is there twice."""
-        if self.count is None:
+    def complete_paths(self) -> tuple[Path, ...]:
+        """The paths of all files, in order.
+
+        Raises:
+            DataError: a shard is missing, or its number occurs twice.
+        """
+        if self.num_shards is None:
             return self.paths
         numbers = [_shard_number(path) for path in self.paths]
-        if numbers == list(range(self.count)):
+        if numbers == list(range(self.num_shards)):
             return self.paths
         raise DataError(
-            self._shard_problem(self.count, numbers),
-            expected=f"{self.count} files, each number once",
+            self._shard_problem(self.num_shards, numbers),
+            expected=f"{self.num_shards} files, each number once",
             found=", ".join(path.name for path in self.paths),
             where=str(self.paths[0].parent),
             hint="fetch the data set again",
         )
 
-    def _shard_problem(self, count: int, numbers: list[int]) -> str:
-        missing = sorted(set(range(count)) - set(numbers))
+    def _shard_problem(self, num_shards: int, numbers: list[int]) -> str:
+        """Say which shards are missing, or that some number occurs twice.
+
+        Args:
+            num_shards: the number of shards that there should be.
+            numbers: the numbers of the shards that exist, from 0.
+        """
+        missing = sorted(set(range(num_shards)) - set(numbers))
         if not missing:
             return "shards of a split do not belong together"
         names = [
-            f"{self.split}-{number:05}-of-{count:05}"
-            for number in missing[:MISSING_SHOWN]
+            f"{self.split}-{number:05}-of-{num_shards:05}"
+            for number in missing[:MAX_MISSING_SHOWN]
         ]
-        if len(missing) > MISSING_SHOWN:
+        if len(missing) > MAX_MISSING_SHOWN:
             names.append("...")
         return (
-            f"{len(missing)} of {count} shards of '{self.split}' are missing: "
+            f"{len(missing)} of {num_shards} shards of '{self.split}' are missing: "
             f"{', '.join(names)}"
         )
 
@@ -108,9 +120,14 @@ def _uncompressed_name(path: Path) -> PurePath:
     return PurePath(path.name)
 
 
-def shard_of(path: Path) -> tuple[str, int | None]:
-    """The split that a file holds, and its number of shards; None if it has none."""
-    match = SHARD.fullmatch(stem_of(path))
+def parse_table_name(path: Path) -> tuple[str, int | None]:
+    """Read the split and the number of shards in the name of a table.
+
+    Returns:
+        The split, and the number of its shards; None for a file that is not a shard.
+        'train-00000-of-00003.csv' gives ('train', 3), and 'train.csv' ('train', None).
+    """
+    match = SHARD_NAME.fullmatch(stem_of(path))
     if match is None:
         return stem_of(path), None
     return match[1], int(match[3])
@@ -118,7 +135,7 @@ def shard_of(path: Path) -> tuple[str, int | None]:
 
 def _shard_number(path: Path) -> int:
     """The number of a shard, from 0; -1 for a file that is not a shard."""
-    match = SHARD.fullmatch(stem_of(path))
+    match = SHARD_NAME.fullmatch(stem_of(path))
     return -1 if match is None else int(match[2])
 
 
@@ -153,45 +170,57 @@ def check_file(path: Path) -> None:
 def tables_in(folder: Path, suffixes: Iterable[str] = SUFFIXES) -> list[SplitFiles]:
     """The tables of a folder: single files, and shards joined by split and format."""
     single_files: list[SplitFiles] = []
+    # (split, number of its shards, format) -> shards
     shards: dict[tuple[str, int, str], list[Path]] = {}
     for path in sorted(folder.iterdir()):
         kind = kind_of(path)
         is_hidden = path.name.startswith(".")
-        if kind not in suffixes or is_hidden or path.name in BOOKKEEPING:
+        if kind not in suffixes or is_hidden or path.name in BOOKKEEPING_FILES:
             continue
-        split, count = shard_of(path)
-        if count is None:
+        split, num_shards = parse_table_name(path)
+        if num_shards is None:
             single_files.append(SplitFiles(split, (path,)))
         else:
-            shards.setdefault((split, count, kind), []).append(path)
+            shards.setdefault((split, num_shards, kind), []).append(path)
 
-    sharded = [
-        SplitFiles(split, tuple(sorted(paths, key=_shard_number)), count)
-        for (split, count, _), paths in shards.items()
+    sharded_tables = [
+        SplitFiles(split, tuple(sorted(paths, key=_shard_number)), num_shards)
+        for (split, num_shards, _), paths in shards.items()
     ]
-    return [*single_files, *sharded]
+    return [*single_files, *sharded_tables]
 
 
 def holds_tables(folder: Path) -> bool:
     """Whether a folder is a data set of tables.
 
-    A .json counts only if its name is that of a split, as it may describe anything.
+    A .json file counts as a table only if its name is that of a split. Other
+    .json files may hold anything.
     """
-    usual_splits = ("train", "test", *VALIDATION)
+    usual_splits = ("train", "test", *VALIDATION_NAMES)
     tables = tables_in(folder)
     if (folder / SHARD_FOLDER).is_dir():
         tables += tables_in(folder / SHARD_FOLDER)
     return any(table.kind != ".json" or table.split in usual_splits for table in tables)
 
 
-def candidates(split: str, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
-    """The items that have the name of the split; if none, those named by a synonym."""
+def items_of_split(
+    split: str, items: Iterable[T], split_of: Callable[[T], str]
+) -> list[T]:
+    """The items that belong to a split.
+
+    Where none does, they are the items of a split of another name for the same: 'valid'
+    and 'dev' are names of 'validation'.
+
+    Args:
+        split: name of the split.
+        items: such as the tables of a folder.
+        split_of: the name of the split to which an item belongs.
+    """
     all_items = list(items)
-    # a synonym serves only where nothing has the name itself
-    same_name = [item for item in all_items if name(item) == split]
-    if same_name or split not in VALIDATION:
+    same_name = [item for item in all_items if split_of(item) == split]
+    if same_name or split not in VALIDATION_NAMES:
         return same_name
-    return [item for item in all_items if name(item) in VALIDATION]
+    return [item for item in all_items if split_of(item) in VALIDATION_NAMES]
 
 
 def warn_of_synonym(split: str, name: str, where: Path) -> None:
@@ -232,7 +261,7 @@ def files_of_split(
 
     chosen = tables
     if not only_split:
-        chosen = candidates(split, tables, lambda table: table.split)
+        chosen = items_of_split(split, tables, lambda table: table.split)
     if len(chosen) == 1:
         if not only_split:
             warn_of_synonym(split, chosen[0].split, path)
@@ -242,19 +271,28 @@ def files_of_split(
     problem = f"no data for the split '{split}' at '{path}'"
     if chosen:
         problem = f"several files may be {subject} at '{path}'"
-    labels = [table.label for table in chosen or tables]
+    shown_tables = [table.display_name for table in chosen or tables]
     raise NotFoundError(
         problem,
         expected=f"one table for {subject} ending in {', '.join(suffixes)}, or all of "
         "its shards",
-        found=", ".join(labels) or "no data files",
+        found=", ".join(shown_tables) or "no data files",
         where=str(path.absolute()),
         hint=SPLITS_HINT,
     )
 
 
 def _tables_below(path: Path, split: str, suffixes: Iterable[str]) -> list[SplitFiles]:
-    """The tables of the only subfolder that has some."""
+    """The tables of the only subfolder with tables; none if no subfolder has any.
+
+    Args:
+        path: the folder.
+        split: name of the split, for the message.
+        suffixes: formats of the tables that count.
+
+    Raises:
+        NotFoundError: several subfolders have tables.
+    """
     tables_by_folder: dict[str, list[SplitFiles]] = {}
     for folder in sorted(path.iterdir()):
         if folder.is_dir() and not folder.name.startswith("."):

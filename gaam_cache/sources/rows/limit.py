@@ -34,13 +34,14 @@ def shares(rows_by_class: Mapping[str, int], limit: int) -> dict[str, int]:
     total_count = sum(counts.values())
 
     # give one row to every class whose share is smaller
-    while limit >= len(rows_by_class):
+    is_enough_for_all = limit >= len(rows_by_class)
+    while is_enough_for_all:
         small_classes = [
             name for name, count in counts.items() if count * rows_left < total_count
         ]
         if not small_classes:
             break
-        # now fewer rows are left, so that the share of another class may be too small
+        # then fewer rows are left, so the share of another class may become too small
         for name in small_classes:
             share_by_class[name] = 1
             total_count -= counts.pop(name)

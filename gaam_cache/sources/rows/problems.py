@@ -65,6 +65,7 @@ class RowProblems:
                 found=str(error),
             )
         if isinstance(error, NoLabelError):
+            # 'found' is the text of the cell in place of a label
             self._num_rows_by_bad_label[error.details["found"]] += 1
         if len(self._first_unusable_rows) < NUM_EXAMPLES:
             self._first_unusable_rows.append(_UnusableRow(location, error))

@@ -96,18 +96,19 @@ def _open_text_table(path: Path, config: ExtractConfig, read: Reader) -> Table:
     Args:
         path: the file. It is read from its start whenever records are needed.
         config: the extraction.
-        read: reads files of this format.
+        read: reads files of this format: yields the column names, then the location and
+            the values of every record.
     """
-    # gaam refuses a wrong column by the names, before it reads any record
-    with closing(read(path, config)) as lines:
-        names: list[str] = next(lines, [])
+    # a reader yields the column names first: they are enough to refuse a wrong column
+    with closing(read(path, config)) as names_and_records:
+        names: list[str] = next(names_and_records, [])
 
     def records(columns: Columns) -> Iterator[Record]:
-        required = set(columns.all)
-        with closing(read(path, config)) as lines:
-            next(lines, None)  # the column names
-            for location, record in lines:
-                missing = required - record.keys()
+        required_columns = set(columns.all)
+        with closing(read(path, config)) as names_and_records:
+            next(names_and_records, None)  # skip the column names
+            for location, record in names_and_records:
+                missing = required_columns - record.keys()
                 if missing:
                     raise DataError(
                         "a line lacks a column that the first line has",
@@ -120,7 +121,10 @@ def _open_text_table(path: Path, config: ExtractConfig, read: Reader) -> Table:
 
 
 def _read_text_lines(path: Path, config: ExtractConfig) -> Generator[Any]:
-    """One text, or one name of a file, a line."""
+    """Yield the name of the only column, then the location and the text of every line.
+
+    The text is that of a row, or the name of its file.
+    """
     name = config.file_column or "text"
     yield [name]
     for number, line in enumerate(read_lines(path, config), start=1):
@@ -128,7 +132,10 @@ def _read_text_lines(path: Path, config: ExtractConfig) -> Generator[Any]:
 
 
 def _read_csv(path: Path, config: ExtractConfig) -> Generator[Any]:
-    """The header and the rows of a CSV file; a field in quotes may span lines."""
+    """Yield the header of a CSV file, then (location, fields by column) of every row.
+
+    A field in quotes may span several lines.
+    """
     delimiter = delimiter_of(config)
     if kind_of(path) == ".tsv" and config.delimiter is None:
         delimiter = "\t"
@@ -198,8 +205,8 @@ class _CsvChecks:
                 where=f"{self._path}, {location}",
                 hint=f"quote a field that holds {self._delimiter!r} or a line break",
             )
-        # where quotes are plain text, one quote begins a field that takes in all rows
-        # up to the next quote
+        # A program may write a quote as plain text. Here it opens a quoted field, which
+        # takes in all rows up to the next quote.
         if self._delimiter == "\t" and any(map(_spans_rows, row)):
             warnings.warn(
                 f"{self._path}, {location}: a quoted field holds tabs and line breaks; "
@@ -217,7 +224,7 @@ class _CsvChecks:
 
 
 def _spans_rows(field: str) -> bool:
-    """Whether a field of a table with tabs seems to hold several rows."""
+    """Whether a field of a table with tabs seems to hold several rows of the file."""
     return "\t" in field and "\n" in field
 
 
@@ -272,7 +279,7 @@ def _decode_json(text: str, where: str) -> Any:
 
 
 def _read_json_lines(path: Path, config: ExtractConfig) -> Generator[Any]:
-    """The records of JSON lines, one object a line; the first one names the columns."""
+    """Yield the keys of the first line, then (location, object) of every JSON line."""
     has_yielded_names = False
     for number, line in enumerate(read_lines(path, config), start=1):
         if not line.strip():
@@ -294,7 +301,11 @@ def _read_json_lines(path: Path, config: ExtractConfig) -> Generator[Any]:
 
 
 def _read_json(path: Path, config: ExtractConfig) -> Generator[Any]:
-    """The records of a .json file: an array of objects, or else JSON lines."""
+    """Yield the keys of the first record, then (location, record) of every record.
+
+    A .json file holds JSON lines; or an array of records; or an object with this array
+    under ``RECORDS_KEY``.
+    """
     if _is_json_lines(path, config):
         yield from _read_json_lines(path, config)
         return
@@ -325,21 +336,26 @@ def _read_json(path: Path, config: ExtractConfig) -> Generator[Any]:
 
 
 def _is_json_lines(path: Path, config: ExtractConfig) -> bool:
-    """Whether the first line is an object, but not the one that holds all records."""
+    """Whether a .json file holds JSON lines: every line is one record.
+
+    Then its first line is a complete object. If it is the only line, it must not be an
+    object with an array of records, which is a whole file on one line.
+    """
     with closing(read_lines(path, config)) as lines:
         filled_lines = (line for line in lines if line.strip())
         first = next(filled_lines, "")
         second = next(filled_lines, None)
+    # the text of a first line that is not JSON by itself decodes to None
     record = _decode_json(first, f"{path}, line 1")
     if not isinstance(record, dict):
         return False
-    # a document on one line looks like one record
-    holds_all_records = second is None and isinstance(record.get(RECORDS_KEY), list)
+    is_only_line = second is None
+    holds_all_records = is_only_line and isinstance(record.get(RECORDS_KEY), list)
     return not holds_all_records
 
 
 def _open_parquet(path: Path) -> Table:
-    """Open a table in a file of Parquet."""
+    """Open the table in a Parquet file; its records are read in batches of rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -363,26 +379,31 @@ def _open_parquet(path: Path) -> Table:
     return Table(list(schema.names), records, tuple(stored_columns))
 
 
-def dataset_table(data: Any, config: ExtractConfig) -> Table:
-    """A table of the library ``datasets``; sounds and pictures stay encoded bytes."""
+def dataset_table(dataset: Any, config: ExtractConfig) -> Table:
+    """The table of a ``Dataset`` of the library ``datasets``.
+
+    Args:
+        dataset: one split. Its sounds and pictures stay encoded bytes.
+        config: the extraction; its first label column may declare class names.
+    """
     import datasets
 
     stored_columns = []
-    for column, feature in data.features.items():
+    for column, feature in dataset.features.items():
         if isinstance(feature, datasets.Audio | datasets.Image):
             # gaam decodes files itself, so that the fingerprint covers their bytes
-            data = data.cast_column(column, type(feature)(decode=False))
+            dataset = dataset.cast_column(column, type(feature)(decode=False))
             stored_columns.append(column)
 
     class_names = None
-    label_feature = data.features.get(config.label_column[0])
-    # a list of class labels declares the labels of a set
+    label_feature = dataset.features.get(config.label_column[0])
+    # a column of lists has the class names in the feature of its entries
     label_feature = getattr(label_feature, "feature", label_feature)
     if isinstance(label_feature, datasets.ClassLabel):
         class_names = tuple(label_feature.names)
 
     def records(columns: Columns) -> Iterator[Record]:
-        for number, record in enumerate(data.select_columns(columns.all), start=1):
+        for number, record in enumerate(dataset.select_columns(columns.all), start=1):
             yield f"row {number}", record
 
-    return Table(data.column_names, records, tuple(stored_columns), class_names)
+    return Table(dataset.column_names, records, tuple(stored_columns), class_names)

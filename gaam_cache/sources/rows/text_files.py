@@ -39,7 +39,12 @@ def byte_order_mark(path: Path) -> str | None:
 
 
 def reads_mark(encoding: str, mark: str) -> bool:
-    """Whether text in an encoding may begin with a mark, as utf-8 with utf-8-sig."""
+    """Whether an encoding reads files that begin with a byte-order mark.
+
+    Args:
+        encoding: an encoding, such as 'utf-16-le'.
+        mark: the encoding of the mark, as ``byte_order_mark`` returns it: 'utf-16'.
+    """
     return codecs.lookup(encoding).name.startswith(mark.removesuffix("-sig"))
 
 
@@ -59,7 +64,7 @@ def warn_if_utf8(path: Path, config: ExtractConfig) -> None:
 
 
 def _is_utf8_beyond_ascii(path: Path) -> bool:
-    """Whether a file is valid UTF-8, with characters that are not ASCII."""
+    """Whether a file is valid UTF-8 and has at least one character beyond ASCII."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     is_ascii = True
     try:
@@ -75,7 +80,12 @@ def _is_utf8_beyond_ascii(path: Path) -> bool:
 def read_lines(
     path: Path, config: ExtractConfig, newline: str = "\n"
 ) -> Generator[str]:
-    """The lines of a file, each with its end. ``newline`` is that of ``open``.
+    """Yield the lines of a text file, each with its line end.
+
+    Args:
+        path: the file, which may be compressed by gzip.
+        config: the extraction; it may name the encoding.
+        newline: the argument of ``open``; "" leaves all line ends as they are.
 
     Raises:
         DataError: the file cannot be decoded; or a byte-order mark, which is left where
@@ -96,10 +106,10 @@ def read_lines(
                     )
                 yield line
     except (UnicodeError, *READ_ERRORS) as error:
-        raise _unreadable(path, encoding, error) from error
+        raise _unreadable_error(path, encoding, error) from error
 
 
-def _unreadable(path: Path, encoding: str, error: Exception) -> DataError:
+def _unreadable_error(path: Path, encoding: str, error: Exception) -> DataError:
     """The error for a file that could not be read to its end."""
     hint = "convert it to UTF-8, or name its encoding: --set encoding=cp1252"
     if not isinstance(error, UnicodeError):
@@ -116,7 +126,11 @@ def _unreadable(path: Path, encoding: str, error: Exception) -> DataError:
 
 
 def _encoding_of(path: Path, config: ExtractConfig) -> str:
-    """The configured encoding, or UTF-8; a byte-order mark has to agree with it."""
+    """The encoding of a file: the configured one, else UTF-8.
+
+    Raises:
+        DataError: the file begins with the byte-order mark of another encoding.
+    """
     mark = byte_order_mark(path)
     encoding = config.encoding
     # utf-8-sig reads files with and without its mark

@@ -50,7 +50,7 @@ def test_every_way_to_write_sets_gives_the_same_labels(
     rows = read_rows(tmp_path / f"train.{kind}", **options)
     assert rows.task == "multi-label"
     assert list(rows.labels) == TEXTS
-    target = LabelSets.of(rows.labels, rows.class_names)
+    target = LabelSets.from_labels(rows.labels, rows.class_names)
     assert target.names == ("a", "b", "c")
     np.testing.assert_array_equal(target.encode(rows.labels), FLAGS)
     assert target.decode(FLAGS) == TEXTS
