@@ -32,7 +32,7 @@ ENGINES = "gaam_cache.workers.engines"
 IMPORTED = "imported"
 """Kind of the encoder in the plan of a cache of imported states."""
 AUTO = "auto"
-"""The task that the labels themselves decide."""
+"""Value of the setting ``task`` if the labels themselves decide the task."""
 SHARD_ROWS = 2048
 """Most rows of a shard by default."""
 CPU_BATCH_TOKENS = 2048  # more is slower on a CPU: the activations leave its cache
@@ -68,7 +68,8 @@ def max_batch_tokens(batch_tokens: int | None, device_type: str) -> int:
     """The largest number of tokens of a batch, padding included.
 
     Args:
-        batch_tokens: the setting; None stands for the default of the device.
+        batch_tokens: the setting of this name; None stands for the default of the
+            device.
         device_type: 'cpu' or a kind of GPU.
     """
     if batch_tokens is not None:
@@ -91,7 +92,7 @@ def parse_devices(value: object) -> str:
     if isinstance(value, (list, tuple)):
         are_integers = all(type(number) is int for number in value)
         value = ",".join(map(str, value))
-        # the list [1] in a file means GPU 1; without a comma "1" would mean one worker
+        # the list [1] means GPU 1: as text it needs a comma, since '1' is one worker
         if are_integers:
             value += ","
     text = "".join(str(value).split())
@@ -99,6 +100,7 @@ def parse_devices(value: object) -> str:
         raise ValueError(
             "1, a number, all, or numbers of GPUs such as 0,2 (one alone: 0,)"
         )
+    # in the forms 'all' and '2' there are no numbers to repeat
     gpu_numbers = [int(digits) for digits in re.findall(r"\d+", text)]
     if len(set(gpu_numbers)) < len(gpu_numbers):
         raise ValueError("numbers of GPUs, each once")
@@ -143,10 +145,11 @@ def without_workers(config: P) -> P:
 
 
 def check_workers(config: WorkerConfig) -> None:
-    """Refuse an unknown engine, a bad rank and a ``gpus_per_worker`` Ray cannot give.
+    """Check the settings of workers: the engine, the rank and the GPUs of a worker.
 
     Raises:
-        ConfigError: one of these is wrong.
+        ConfigError: no installed engine has this name; or the rank is not ``i/n``; or
+            Ray cannot give a worker so many GPUs.
     """
     engines = plugins.names(ENGINES)
     if config.engine not in engines:
@@ -197,12 +200,13 @@ def parse_range(value: object) -> str:
         ValueError: the value has another form, or the last layer is before the first;
             the text of the error says what is expected.
     """
+    expected = "consecutive layers, such as 20-40, or one"
     match = re.fullmatch(r"(0|[1-9]\d{0,3})(?:-([1-9]\d{0,3}))?", str(value), re.ASCII)
-    is_descending = (
-        match is not None and match[2] is not None and int(match[2]) < int(match[1])
-    )
-    if match is None or is_descending:
-        raise ValueError("consecutive layers, such as 20-40, or one")
+    if match is None:
+        raise ValueError(expected)
+    first_layer, last_layer = match.groups()
+    if last_layer is not None and int(last_layer) < int(first_layer):
+        raise ValueError(expected)
     return str(value)
 
 
@@ -453,7 +457,7 @@ class ExtractConfig(WorkerConfig):
     def __post_init__(self) -> None:
         # parse every value into the type of its field
         settle(self)
-        # a reader of the cache needs the groups of the rows: their column is kept, too
+        # the cache keeps the column of groups, too: training needs the groups of rows
         if self.test_groups is not None and self.test_groups not in self.keep_columns:
             columns = (*self.keep_columns, self.test_groups)
             # the dataclass is frozen, except for its constructor
@@ -477,7 +481,7 @@ class ExtractConfig(WorkerConfig):
         yield from self._rules_of_inputs()
 
     def _rules_of_numbers(self) -> Iterator[Rule]:
-        """Each of these numbers must be in its range; None means "not set"."""
+        """Rules: each of these numbers must be in its range; None means "not set"."""
         speed = self.tokens_per_second
         yield setting_rule(
             "tokens_per_second",
@@ -507,7 +511,7 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_words(self) -> Iterator[Rule]:
-        """Device map and encoding must exist; the delimiter must be one character."""
+        """Rules: device map and encoding are known; a delimiter is one character."""
         yield setting_rule(
             "device_map",
             holds=self.device_map is None or self.device_map in DEVICE_MAPS,
@@ -531,7 +535,7 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_names(self) -> Iterator[Rule]:
-        """Names of splits must suit file names, and names of columns suit arrays."""
+        """Rules: splits can be part of file names, and kept columns of array names."""
         yield setting_rule(
             "splits",
             holds=all(map(NAME_PATTERN.fullmatch, self.splits)),
@@ -554,8 +558,14 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_labels(self) -> Iterator[Rule]:
-        """Several label columns, and a separator, are for the tasks that have them."""
+        """Rules of the label columns, and of the separator of labels in one text.
+
+        Several columns hold the numbers of a regression, or 0 and 1 for each label. A
+        separator is for the labels of a multi-label task in a single column.
+        """
         columns = self.label_column
+        separator = self.label_separator
+        has_use_for_separator = self.task == "multi-label" and len(columns) == 1
         yield setting_rule(
             "label_column",
             holds=len(set(columns)) == len(columns),
@@ -572,23 +582,22 @@ class ExtractConfig(WorkerConfig):
         yield setting_rule(
             "label_separator",
             "task",
-            holds=self.label_separator is None
-            or (self.task == "multi-label" and len(columns) == 1),
+            holds=separator is None or has_use_for_separator,
             problem="separates the labels of one column",
             expected="--task multi-label, and one --label-column",
         )
         yield setting_rule(
             "label_separator",
-            holds=self.label_separator != "",
+            holds=separator != "",
             problem="is empty",
             expected="one or several characters, such as ;",
         )
 
     def _rules_of_layers(self) -> Iterator[Rule]:
-        """``layers`` excludes ``layer_zero``; TF-IDF excludes settings of transformers.
+        """Rules of the settings of layers and tokenizers.
 
-        TF-IDF has one layer and no tokenizer, so that ``layers`` and ``chat_template``
-        mean nothing to it.
+        ``layers`` and ``layer_zero`` exclude each other. TF-IDF has one layer and no
+        tokenizer, so that ``layers`` and ``chat_template`` mean nothing to it.
         """
         if self.layer_zero:
             yield setting_rule(
@@ -613,7 +622,7 @@ class ExtractConfig(WorkerConfig):
             )
 
     def _rules_of_device_map(self) -> Iterator[Rule]:
-        """An encoder that is spread over all GPUs must have them for itself."""
+        """Rules: one worker alone may spread its encoder over all GPUs."""
         if not self.device_map:
             return
         yield setting_rule(
@@ -632,9 +641,10 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_splits(self) -> Iterator[Rule]:
-        """Columns must be of texts or of files, not of both.
+        """Rules of the input columns, and of a data set without splits.
 
-        ``test_fraction`` makes the splits itself, so the user must not name others.
+        Inputs are texts or files, not both. ``test_fraction`` makes the splits 'train'
+        and 'test' itself, so the user must not name others.
         """
         if self.file_column:
             yield setting_rule(
@@ -661,14 +671,14 @@ class ExtractConfig(WorkerConfig):
             )
 
     def _rules_of_unlabelled(self) -> Iterator[Rule]:
-        """Splits without labels must be encoded, and must leave a split with labels."""
+        """Rules: splits without labels are encoded, and one split has labels."""
         yield setting_rule(
             "unlabelled",
             holds=set(self.unlabelled) <= set(self.splits),
             problem="names a split that is not encoded",
             expected=f"one of: {', '.join(self.splits)}",
         )
-        # the labels of this split decide which classes there are
+        # the labels of one split decide which classes there are
         split_of_classes = "train" if "train" in self.splits else self.splits[0]
         yield setting_rule(
             "unlabelled",
@@ -678,9 +688,10 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_inputs(self) -> Iterator[Rule]:
-        """A prompt must have one place for the text.
+        """Rules of the prompt, and of sounds that the published code prepares.
 
-        ``published_audio`` fixes the length of sounds and the pooling.
+        A prompt has one place for the text. ``published_audio`` fixes the length of
+        sounds and the pooling.
         """
         if self.prompt is not None:
             yield setting_rule(
@@ -830,7 +841,7 @@ class ImportConfig:
             names_by_split(self, name)
 
     def _rules(self) -> Iterator[Rule]:
-        """The names of kept columns and of the pooling must suit names of arrays."""
+        """Rules of the names of classes or targets, kept columns and the pooling."""
         yield setting_rule(
             "target_names",
             "class_names",
@@ -853,11 +864,12 @@ class ImportConfig:
 
 
 def names_by_split(config: ImportConfig, setting: str) -> dict[str, list[str]]:
-    """Sort the names of arrays in a setting by the split to which they belong.
+    """Group the names of arrays in a setting by the split to which they belong.
 
     Args:
         config: the import.
-        setting: 'arrays' or 'labels'; its value is a list of texts ``SPLIT=NAME``.
+        setting: 'arrays' or 'labels': the name of a setting whose value is a list of
+            texts ``SPLIT=NAME``.
 
     Returns:
         Split -> names of its arrays, in the order of the setting.

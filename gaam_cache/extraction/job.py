@@ -1,4 +1,4 @@
-"""What an extraction knows before it begins: its rows, its encoder and its plan."""
+"""Prepares an extraction: reads its rows, finds its encoder and makes its plan."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +51,7 @@ MAX_LISTED_CLASSES = 20  # class names that a message lists
 
 
 class CheckedRows(NamedTuple):
-    """The rows of all splits, read and checked."""
+    """The rows of all splits, which were read and checked."""
 
     rows: dict[str, Rows]  # by split
     target: Target
@@ -69,8 +69,10 @@ class Job(NamedTuple):
     rows: dict[str, Rows]  # by split
     target: Target
     encoder: Encoder
-    fields: dict[str, Any]  # what the fingerprint of its cache covers
-    dataset: DatasetRecord  # how to read the same rows again, from any folder
+    fields: dict[str, Any]
+    """JSON values that the fingerprint of its cache covers, from ``plan_fields``."""
+    dataset: DatasetRecord
+    """How to read the same rows again, whatever the working folder then is."""
 
     @property
     def num_rows(self) -> int:
@@ -85,14 +87,15 @@ def prepare_job(
     checked_rows: CheckedRows | None = None,
     needs_weights: bool = True,
 ) -> Job:
-    """Read the rows and find the encoder; write nothing, load no weights.
+    """Read the rows and find the encoder. This writes nothing, and loads no weights.
 
     Args:
         config: the extraction.
-        report: called with (rows read, 0, what is going on).
+        report: called with (rows read, 0, what is going on); 0 means that the number of
+            all rows is unknown.
         checked_rows: the rows, if they were read before.
-        needs_weights: whether the encoder's weights must be there. If not, the fields
-            of the job do not cover the weights.
+        needs_weights: whether the files of the encoder's weights must exist. If not,
+            the fields of the job do not cover the weights.
     """
     # the process that started this worker may have read the rows
     if checked_rows is None:
@@ -120,7 +123,12 @@ def prepare_job(
 
 
 def _dataset_record(config: ExtractConfig, checked_rows: CheckedRows) -> DatasetRecord:
-    """What a plan records of the data set."""
+    """What a plan records of the data set.
+
+    Args:
+        config: the extraction.
+        checked_rows: the rows of all splits.
+    """
     settings: dict[str, object] = {
         "text_columns": list(config.text_columns),
         "label_column": _label_column(config),
@@ -153,15 +161,15 @@ def read_rows(
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
     _check_kinds(rows)
-    target = _target(rows, config)
-    groups = list(repeated_texts(rows, report))
-    warn(check_rows(rows, target, groups, known=config.odd_classes))
+    target = _find_target(rows, config)
+    copy_groups = list(repeated_texts(rows, report))
+    warn(check_rows(rows, target, copy_groups, known=config.odd_classes))
     return CheckedRows(
         rows=rows,
         target=target,
         content=content_hashes(rows, report),
-        shared_texts=shared_texts(groups),
-        equal_rows=equal_rows(groups),
+        shared_texts=shared_texts(copy_groups),
+        equal_rows=equal_rows(copy_groups),
     )
 
 
@@ -181,13 +189,18 @@ def _check_kinds(rows: Mapping[str, Rows]) -> None:
 def content_hashes(
     rows: Mapping[str, Rows], report: ReportProgress = no_progress
 ) -> dict[str, str]:
-    """Hash the rows of every split, with their labels."""
+    """Hash the rows of every split, with their labels.
+
+    Returns:
+        Split -> one hash of all its rows.
+    """
     hashes = {}
-    # one pass over the rows, which may be larger than the memory
+    # rows may be larger than memory, so each is read, hashed and dropped
     for split, split_rows in rows.items():
         inputs = with_progress(split_rows.contents(), report, f"hashing '{split}'")
         labels = (label.encode("utf-8", "surrogatepass") for label in split_rows.labels)
         pairs = zip(inputs, labels, strict=True)
+        # hash input, label, input, label and so on
         hashes[split] = hash_parts(chain.from_iterable(pairs))
     return hashes
 
@@ -199,13 +212,14 @@ def plan_fields(
     identity: Mapping[str, object],
     storage_dtype: str,
 ) -> dict[str, Any]:
-    """Everything that decides the numbers of a cache: what its fingerprint covers.
+    """The JSON values that decide the numbers of a cache: its fingerprint covers them.
 
     Args:
         rows: of every split.
         target: what is predicted.
         content: split -> hash of its rows and labels.
-        identity: everything of the encoder that decides the numbers.
+        identity: the properties of the encoder that decide its states: hashes of its
+            files, and settings.
         storage_dtype: type to which states are rounded.
     """
     fields = {
@@ -217,8 +231,8 @@ def plan_fields(
         "content": content,
     }
 
-    # earlier versions lack these three fields: an empty one leaves no trace, so that
-    # the fingerprint stays the same
+    # Plans of earlier versions lack these three fields. An empty one is left out, so
+    # that the same cache keeps its fingerprint.
     optional_fields = {
         "columns": _column_hashes(rows),
         "unlabelled": [
@@ -231,7 +245,11 @@ def plan_fields(
 
 
 def _column_hashes(rows: Mapping[str, Rows]) -> dict[str, dict[str, str]]:
-    """Hash every column that the cache keeps: column -> split -> hash."""
+    """Hash the columns that the cache keeps.
+
+    Returns:
+        Name of a column -> split -> hash of its values.
+    """
     hashes: dict[str, dict[str, str]] = {}
     for column in _first_split(rows).kept:
         hashes[column] = {
@@ -287,7 +305,7 @@ def new_plan(
         shard_rows=shard_rows,
         created_with={"gaam": __version__} | versions,
     )
-    # a shard with fewer rows may be needed: only now the plan tells the bytes of a row
+    # only the plan can tell the bytes of a row; with large rows, a shard has fewer rows
     return replace(plan, shard_rows=rows_per_shard(plan.row_bytes, shard_rows))
 
 
@@ -295,9 +313,10 @@ def make_plan(job: Job) -> Plan:
     """Make the plan of a job, whose encoder must be loaded."""
     config = job.config
     encoder = job.encoder
-    # an encoder that is known by a name of its own, such as tfidf, has no path
+    # 'tfidf' is the name of an encoder, even if a folder here is called so too
+    has_own_name = encoder.called is not None
     encoder_path = None
-    if not encoder.called:
+    if not has_own_name:
         encoder_path = _local_path(config.encoder)
     encoder_record = EncoderRecord(
         kind=_first_split(job.rows).kind,
@@ -334,7 +353,7 @@ def _first_split(rows: Mapping[str, Rows]) -> Rows:
 
 
 def _local_path(name: str) -> str | None:
-    """The absolute path of a file or folder; None if there is none of that name."""
+    """The absolute path of a file or folder; None if no file has this name."""
     path = Path(name).expanduser()
     return str(path.absolute()) if path.exists() else None
 
@@ -346,20 +365,22 @@ def _label_column(config: ExtractConfig) -> str | list[str]:
     return list(config.label_column)
 
 
-def _target(rows: dict[str, Rows], config: ExtractConfig) -> Target:
-    """What is predicted: the names that the source declares, else those of the labels.
+def _find_target(rows: dict[str, Rows], config: ExtractConfig) -> Target:
+    """Find out what is predicted, such as which classes there are.
 
-    The labels in the split 'train' decide, or those in the first split if there is no
-    'train'.
+    It is what the source declares, or else what the labels are in the split 'train', or
+    in the first split if there is no 'train'.
+
+    Args:
+        rows: of every split.
+        config: the extraction.
 
     Raises:
         DataError: another split has another kind of labels, or a name that these rows
             lack.
     """
     # a decoder can predict only the classes of its training rows
-    reference_split = next(iter(rows))
-    if "train" in rows:
-        reference_split = "train"
+    reference_split = "train" if "train" in rows else next(iter(rows))
     reference_rows = rows[reference_split]
     target = target_class(reference_rows.task).from_labels(
         reference_rows.labels, reference_rows.class_names
@@ -399,7 +420,7 @@ def _unknown_label_error(
         split: name of the split that has the label.
         rows: of this split.
         reference_split: name of the split whose labels are the classes.
-        target: what these labels make.
+        target: the classes of the reference split, or its columns or labels.
         config: the extraction.
     """
     class_names = target.names
@@ -409,7 +430,7 @@ def _unknown_label_error(
     if len(class_names) > MAX_LISTED_CLASSES:
         shown_names += ", ..."
 
-    # --limit may have taken the rows of this class away
+    # the reference split may lack the class only because --limit left out its rows
     remedy = f"mend the labels, or add rows of that class to '{reference_split}'"
     limit = config.limit
     if limit is not None and limit <= len(class_names):
@@ -431,7 +452,10 @@ def _unknown_label_error(
 
 
 class RowArrays:
-    """Makes the arrays of a shard beside its states: labels, row numbers, columns."""
+    """Makes the arrays that a shard holds beside its states.
+
+    These are the labels, the numbers of the rows, their tokens and the kept columns.
+    """
 
     def __init__(self, plan: Plan, rows: Mapping[str, Rows]) -> None:
         self._plan = plan
@@ -439,11 +463,16 @@ class RowArrays:
         self._target = plan.target
 
     def arrays_of(
-        self, shard: ShardSpec, lengths: Sequence[int] | NDArray[np.int64]
+        self, shard: ShardSpec, num_tokens: Sequence[int] | NDArray[np.int64]
     ) -> dict[str, tuple[str, NDArray[Any]]]:
-        """Arrays of a shard: name -> (dtype, array), as ``write_shard`` takes them.
+        """Make the arrays of a shard.
 
-        ``lengths`` are the numbers of tokens of the rows of the shard.
+        Args:
+            shard: its rows.
+            num_tokens: the number of tokens of every row of the shard.
+
+        Returns:
+            Name of an array -> the name of its stored type, and its values (N, ...).
         """
         split_rows = self._rows[shard.split]
         shard_slice = slice(shard.start, shard.stop)
@@ -456,7 +485,7 @@ class RowArrays:
         arrays: dict[str, tuple[str, NDArray[Any]]] = {
             self._target.array_key: (self._target.dtype, label_N)
         }
-        values = {"row": row_N, "num_tokens": np.asarray(lengths)}
+        values = {"row": row_N, "num_tokens": np.asarray(num_tokens)}
         arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
         for name, width in self._plan.columns.items():
             column = split_rows.kept[name][shard_slice]
@@ -467,9 +496,10 @@ class RowArrays:
 def shards_to_make(root: Path, plan: Plan) -> list[ShardSpec]:
     """The shards that a cache lacks, in the order of the plan.
 
-    Broken receipts are removed, with a warning: their shards are made again. A receipt
-    is broken if it cannot be read, does not fit the plan, or names a file that is gone,
-    has another size or is no regular file. No byte of it is read.
+    A receipt is the small file that makes a shard count. Broken receipts are removed,
+    with a warning, so that their shards are made again. A receipt is broken if it
+    cannot be read, does not fit the plan, or names a shard file that is gone, has
+    another size or is no regular file. The content of shard files is not read.
 
     Other workers may make some of these shards at any time.
 
@@ -485,10 +515,11 @@ def shards_to_make(root: Path, plan: Plan) -> list[ShardSpec]:
         try:
             read_receipt(root, plan, shard)
         except OutOfReachError:
+            # a subclass of CacheError, but such a receipt is not broken
             raise
         except CacheError as error:
             missing.add(shard.name)
-            # another worker may remove it first
+            # if another worker removes the receipt first, it gives the warning
             with suppress(FileNotFoundError):
                 receipt_path(root, shard.name).unlink()
                 reason_by_shard[shard.name] = error.reason

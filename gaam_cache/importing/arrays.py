@@ -156,7 +156,7 @@ class Array:
 
 
 def _shape_and_type(values: Any) -> tuple[tuple[int, ...], str]:
-    """The shape of an array of any library, and the name of its type, like 'float32'."""
+    """The shape of an array, and the name of its type, such as 'float32'."""
     if hasattr(values, "get_shape"):
         # The slice object of safetensors has no ``dtype`` of torch. The empty part that
         # is read here has one.

@@ -84,7 +84,7 @@ class MatrixArrays(LabelArrays):
         self._num_columns = len(target.names)
 
     def read(self, split: str, array: Array) -> list[str]:
-        """The label of every row as text: JSON of its numbers, or of its label names."""
+        """The label of every row as text: the JSON of its numbers or label names."""
         values_NK = _read_matrix(array, type(self.target))
         if values_NK.shape[1] != self._num_columns:
             raise DataError(

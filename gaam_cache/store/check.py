@@ -54,7 +54,7 @@ def check_shards(root: Path, plan: Plan, report: ReportProgress) -> CheckedShard
     missing_names = set(missing)
     present = [shard for shard in plan.shards() if shard.name not in missing_names]
 
-    # an error is returned: raised in a thread, it would end the check of all shards
+    # returns the error of a shard: an error that is raised would end the whole check
     def size_or_error(shard: ShardSpec) -> int | CacheError:
         try:
             return check_shard(root, plan, shard)
@@ -89,7 +89,7 @@ def check_shard(root: Path, plan: Plan, shard: ShardSpec) -> int:
 
 
 def _check_hdf5(root: Path, plan: Plan, shard: ShardSpec, receipt: Receipt) -> None:
-    """Refuse a file in which h5py finds other attributes or arrays than planned.
+    """Read a shard file by h5py, and refuse attributes or arrays other than planned.
 
     Raises:
         CacheError: the message shows what h5py finds, and what it must find.
@@ -127,7 +127,11 @@ def _recorded_arrays(receipt: Receipt) -> dict[str, ArrayFacts]:
 
 
 def _read_structure(path: Path) -> tuple[dict[str, object], dict[str, ArrayFacts]]:
-    """What h5py finds in a file: its attributes, and name of each array -> facts."""
+    """What h5py finds in a file.
+
+    Returns:
+        The attributes of the file; and name of each array -> its facts.
+    """
     import h5py
 
     with h5py.File(path, "r", locking=False) as file:

@@ -1,4 +1,4 @@
-"""Write files and folders completely or not at all, read JSON with care, hash both.
+"""Write files and folders completely or not at all, read and hash JSON and files.
 
 Every file that gaam writes carries a digest of its own content, or another file with
 such a digest records its size and SHA-256.
@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from gaam_cache.common.errors import ConfigError, OutOfReachError, StorageError
 
-# No honest file comes near this size.
+# A larger file is damaged: gaam writes none that comes near this size.
 MAX_JSON_BYTES = 2**30
 
 DAMAGE = (
@@ -70,7 +70,7 @@ class ElsewhereError(FileNotFoundError):
         )
 
     def out_of_reach_error(self, subject: str, path: Path) -> OutOfReachError:
-        """Turn this error into one for the user, which says how to bring the file back.
+        """Make an error for the user, which says how to bring the file back.
 
         Args:
             subject: what the file belongs to, for the message: "the shard 'train-0'".
@@ -96,7 +96,11 @@ def moved_away_error(kind: str, folder: Path) -> OutOfReachError:
 
 
 def describe_damage(error: Exception) -> str:
-    """Say in words what is wrong with a file whose reading raised one of ``DAMAGE``."""
+    """Say in words why a file is damaged.
+
+    Args:
+        error: one of ``DAMAGE``: what reading the file has raised.
+    """
     # the text of a KeyError is nothing but the key
     if isinstance(error, KeyError):
         return f"no key {error}"
@@ -134,9 +138,10 @@ def hash_parts(parts: Iterable[bytes]) -> str:
 
 
 def fingerprint(fields: object) -> str:
-    """SHA-256 of JSON values, which are written in one fixed form.
+    """SHA-256 of JSON values, as hexadecimal digits.
 
-    The form has sorted keys, no white space, and ASCII characters only.
+    The values are hashed as JSON text with sorted keys, without white space, and with
+    ASCII characters only, so that equal values always have equal fingerprints.
     """
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return digest_of(text.encode())
@@ -172,7 +177,7 @@ def unsealed(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def regular_file_status(path: Path) -> os.stat_result:
-    """The status (size and times) of a regular file, or of the file behind a link.
+    """The status of a regular file, which has its size and times; follows links.
 
     Raises:
         ElsewhereError: the file or its folder is a link that leads to nothing.
@@ -288,7 +293,9 @@ def write_file(path: Path, content: bytes, *, exclusive: bool = False) -> bool:
 def _publish(temporary: Path, path: Path) -> bool:
     """Give a complete file its final name in one step; False if the name is taken.
 
-    The temporary name may remain, too: the caller removes it.
+    Args:
+        temporary: the complete file. It may keep this name, too: the caller removes it.
+        path: the final name.
     """
     try:
         # A link fails where the name exists; a rename would replace the other file.
@@ -320,8 +327,8 @@ def _locked(folder: Path) -> Iterator[None]:
     # Not every system has this module, and only an exclusive write needs it.
     import fcntl
 
-    # The lock file stays until all is published. Were it removed now, a newcomer would
-    # lock a new file while others still wait for the old one.
+    # The lock file stays after the block. If it were removed here, another process
+    # could lock a new file of that name, while others still wait for the old one.
     with (folder / LOCK_FILE).open("ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -340,7 +347,7 @@ def _locked(folder: Path) -> Iterator[None]:
 def remove_lock(folder: Path) -> None:
     """Remove the lock file of a folder, if there is one.
 
-    Call this only when all files of the folder are published: see ``_locked``.
+    Call this only when no process writes into the folder any more: see ``_locked``.
     """
     with suppress(OSError):
         (folder / LOCK_FILE).unlink()
@@ -378,8 +385,8 @@ def make_folder(folder: Path) -> None:
 def sync_folder(folder: Path) -> None:
     """Wait until the disk has the names of the files in a folder.
 
-    After this they survive a crash. Some file systems cannot do this: then nothing
-    happens.
+    Then the names survive a crash of the machine. On a file system that cannot do this,
+    nothing happens.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -428,7 +435,7 @@ def _find_obstacle(path: Path, target: Path, *, file: bool) -> str | None:
     folders = list(target.parents)
     if not file:
         folders.insert(0, target)
-    # Missing folders are made in the nearest one that exists.
+    # Missing folders are made inside the nearest one that exists.
     nearest = next(folder for folder in folders if os.path.lexists(folder))
 
     if file and target.exists() and not target.is_file():
@@ -487,7 +494,7 @@ def replace_folder(
     temporary.mkdir()
     try:
         yield temporary
-        # The old folder goes only now that the new one is complete.
+        # Only now, when the new folder is complete, the old one is removed.
         if has_content:
             shutil.rmtree(out)
         temporary.rename(out)

@@ -112,7 +112,9 @@ class Plan:
     """All that is known about a cache before its first shard is written."""
 
     fingerprint: str
+    """SHA-256 of ``fingerprint_fields``."""
     fingerprint_fields: dict[str, Any]
+    """JSON values of everything that decides the numbers in the cache."""
     encoder: EncoderRecord
     dataset: DatasetRecord
     num_layers: int
@@ -126,6 +128,7 @@ class Plan:
     shard_rows: int
     """Rows of every shard except the last of a split."""
     created_with: dict[str, str]
+    """Library -> its version when the cache was begun."""
     columns: dict[str, int] = field(default_factory=dict)
     """Kept columns, each with the UTF-8 size of its longest value."""
     unlabelled: tuple[str, ...] = ()
@@ -143,17 +146,20 @@ class Plan:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All properties of the encoder that decide the numbers."""
+        """The JSON values of the fingerprint that describe the encoder."""
         return dict(self.fingerprint_fields["encoder"])
 
     @property
     def decoders(self) -> dict[str, Any]:
-        """Versions of the libraries that decoded sound or picture files."""
+        """Library -> version, for those that decoded sound or picture files."""
         return dict(self.fingerprint_fields.get("decoders", {}))
 
     @property
     def planted(self) -> dict[str, Any] | None:
-        """Parameters and figures of the teacher that drew planted labels, if any."""
+        """Parameters and figures of the model (teacher) that drew planted labels.
+
+        None for other labels.
+        """
         parameters = self.identity.get("imported", {}).get(PLANTED_KEY)
         if parameters is None:
             return None
@@ -166,16 +172,18 @@ class Plan:
 
     @property
     def untrained_seed(self) -> int | None:
+        """Seed of an encoder with random weights; None for a trained encoder."""
         seed: int | None = self.identity.get("untrained", {}).get("seed")
         return seed
 
     @property
     def first_layer(self) -> int:
         """Number of the first layer of the states: 0 is the encoder's input."""
+        # such as 'transformers.hidden_states[20:41]'
         layers = str(self.identity.get("layers"))
-        sliced = re.fullmatch(r"transformers\.hidden_states\[(\d+):\d*\]", layers)
-        if sliced:
-            return int(sliced[1])
+        slice_match = re.fullmatch(r"transformers\.hidden_states\[(\d+):\d*\]", layers)
+        if slice_match:
+            return int(slice_match[1])
         return 0 if layers == CONVENTIONS[0] else 1
 
     @property
@@ -206,12 +214,15 @@ class Plan:
 
     @property
     def reference(self) -> Mapping[str, str]:
-        """Sketches of the reference rows by pooling."""
+        """Pooling -> sketch of the states of two fixed rows, to compare encoders."""
         return self.encoder.reference
 
     @property
     def states(self) -> str:
-        """Hash of the fingerprint and of the reference states: it names the states."""
+        """A name of the states: the hash of the fingerprint and of ``reference``.
+
+        Caches with equal states have the same name.
+        """
         return states_digest(self.fingerprint, self.reference)
 
     @property
@@ -298,21 +309,26 @@ class Plan:
         return plan
 
     def _check_fingerprint(self) -> None:
-        """Refuse a fingerprint of other fields, or fields that it does not cover."""
+        """Check the fingerprint against its fields, and these against the plan.
+
+        Raises:
+            ValueError: they do not agree.
+        """
         fields = self.fingerprint_fields
-        # Empty columns and unlabelled are left out; pooling is a field of the encoder.
+        # The fields leave out empty columns and unlabelled, and have the pooling among
+        # the fields of the encoder.
         covered = {"columns": {}, "unlabelled": [], **fields} | fields["encoder"]
         if fingerprint(fields) != self.fingerprint:
             raise ValueError("the fingerprint does not match its fields")
         for name in COVERED_FIELDS:
-            if not _is_covered(name, getattr(self, name), covered[name]):
+            if not _agrees_with_fingerprint(name, getattr(self, name), covered[name]):
                 raise ValueError(f"'{name}' is not what the fingerprint covers")
         for name, value in target_fields(self.target).items():
             if covered.get(name) != value:
                 raise ValueError(f"'{name}' is not what the fingerprint covers")
 
     def with_content(self, content: dict[str, str], dataset: DatasetRecord) -> Self:
-        """The plan of these rows, which were unknown when it was made.
+        """A copy of the plan whose fingerprint covers the content of the rows, too.
 
         Args:
             content: split -> hash of its rows and labels.
@@ -327,7 +343,10 @@ class Plan:
         )
 
     def portable(self) -> Self:
-        """The plan without paths of this machine; a local name keeps its last part."""
+        """A copy of the plan without paths of this machine.
+
+        Of the path of a local encoder or data set, only the last part stays.
+        """
         encoder_name = portable_name(self.encoder.name, local=bool(self.encoder.path))
         encoder = replace(self.encoder, name=encoder_name, path=None)
 
@@ -348,7 +367,7 @@ class Plan:
 
 
 def version_of_target(target: Target) -> int:
-    """Version of the format of a cache with such labels."""
+    """Version of the file format of a cache whose labels are of this target."""
     return FORMAT_VERSION if target.task == CLASSIFICATION else TARGET_VERSION
 
 
@@ -361,7 +380,15 @@ def target_fields(target: Target) -> dict[str, Any]:
 
 
 def _read_target(content: dict[str, Any], format_version: int) -> Target:
-    """Take the target out of the JSON values of a plan; else one of ``DAMAGE``."""
+    """Read the target from the JSON values of a plan, and remove these values.
+
+    Args:
+        content: the values of the plan; this removes those of the target.
+        format_version: the version of the plan.
+
+    Raises:
+        ValueError, LookupError or TypeError: the values are damaged.
+    """
     if format_version == FORMAT_VERSION:
         return Classes(tuple(content.pop("class_names")))
     fields = content.pop("target")
@@ -373,20 +400,21 @@ def _read_target(content: dict[str, Any], format_version: int) -> Target:
     return target
 
 
-def _is_covered(name: str, planned: Any, covered: Any) -> bool:
-    """Whether a field of a plan equals the same field of its fingerprint.
+def _agrees_with_fingerprint(name: str, in_plan: Any, in_fingerprint: Any) -> bool:
+    """Whether a field of a plan agrees with the same field of its fingerprint.
 
     Args:
         name: of the field.
-        planned: its value in the plan.
-        covered: its value among the fields of the fingerprint.
+        in_plan: its value in the plan.
+        in_fingerprint: its value among the fields of the fingerprint.
     """
     if name == "columns":
-        # The plan records widths, the fingerprint hashes of the values.
-        return set(planned) == set(covered)
+        # Column -> width in the plan, column -> hash of the values in the fingerprint.
+        return set(in_plan) == set(in_fingerprint)
     if name == "rows":
-        return dict(planned) == dict(covered)
-    return list(planned) == list(covered)
+        return dict(in_plan) == dict(in_fingerprint)
+    # A tuple in the plan may be a list in the fingerprint.
+    return list(in_plan) == list(in_fingerprint)
 
 
 def rows_per_shard(bytes_per_row: int, shard_rows: int) -> int:
@@ -399,7 +427,7 @@ def read_plan(root: Path) -> Plan:
 
     Raises:
         NotFoundError: there is no cache at ``root``.
-        OutOfReachError: the file is elsewhere, or of another format version.
+        OutOfReachError: the file was not fetched, or has another format version.
         CacheError: the file is damaged.
     """
     path = root / PLAN_FILE
@@ -415,7 +443,8 @@ def read_plan(root: Path) -> Plan:
 
 
 def _check_format_version(root: Path, content: Mapping[str, object]) -> None:
-    """Refuse the plan of a gaam that writes another version of the format."""
+    """Refuse a plan in a version of the format that this gaam does not read."""
+    # The caller refuses a file of another program.
     if content.get("format") != FORMAT:
         return
     if content["format_version"] in FORMAT_VERSIONS:
@@ -466,17 +495,27 @@ def _describe_other_content(root: Path) -> str:
 
 
 def write_plan(root: Path, plan: Plan) -> Plan:
-    """Write the plan, or adopt an existing one with the same fingerprint."""
+    """Write the plan into a folder, unless another worker has written it.
+
+    Returns:
+        The plan that is in the folder now.
+
+    Raises:
+        ConfigError: the folder holds the plan of another cache.
+    """
     if write_file(root / PLAN_FILE, plan.to_json().encode(), exclusive=True):
         return plan
     return adopt_plan(root, plan.fingerprint_fields, plan.dataset)
 
 
 def adopt_plan(root: Path, fields: dict[str, Any], dataset: DatasetRecord) -> Plan:
-    """Read the existing plan if its fingerprint covers these fields.
+    """Read the plan that a folder holds, if its fingerprint covers the same fields.
 
-    ``dataset`` records how the rows are read. The fingerprint covers only their
-    content, so ``dataset`` serves to explain a difference.
+    Args:
+        root: the folder of the cache.
+        fields: everything that decides the numbers of the cache now.
+        dataset: how the rows are read now. The fingerprint covers only the content of
+            the rows, so this serves to explain a difference.
 
     Raises:
         ConfigError: the folder holds another cache; the message lists the differences.
@@ -515,24 +554,30 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: DatasetRecord) -> Pl
 def comparable_fields(
     now: Mapping[str, Any], then: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of two fingerprints, without those measured on only one encoder.
+    """The fields of two fingerprints, without those that only one of them has measured.
 
     Args:
         now: fields of a fingerprint.
         then: fields of another fingerprint.
+
+    Returns:
+        The remaining fields of ``now``, and those of ``then``.
     """
-    one_sided = {
+    measured_once = {
         name
         for name in MEASURED_FIELDS
         if (name in now["encoder"]) != (name in then["encoder"])
     }
-    return _without_measured(now, one_sided), _without_measured(then, one_sided)
+    return (
+        _without_encoder_fields(now, measured_once),
+        _without_encoder_fields(then, measured_once),
+    )
 
 
-def _without_measured(
+def _without_encoder_fields(
     fields: Mapping[str, Any], names: Collection[str]
 ) -> dict[str, Any]:
-    """The fields of a fingerprint without these properties of the encoder."""
+    """The fields of a fingerprint without the fields of the encoder of these names."""
     encoder = {
         name: value for name, value in fields["encoder"].items() if name not in names
     }
@@ -542,9 +587,14 @@ def _without_measured(
 def differing_fields(
     now: Mapping[str, object], then: Mapping[str, object]
 ) -> list[str]:
-    """A line for each differing field, with its dotted name; absent values are ``-``.
+    """List the fields in which two mappings differ, a line for each.
 
-    Token ids follow from other fields: they are listed only if no other field differs.
+    A line has the dotted name of the field and both values; ``-`` is no value. Token
+    ids follow from other fields: they are listed only if no other field differs.
+
+    Args:
+        now: nested mappings, such as the fields of a fingerprint.
+        then: the same fields as they were before.
     """
     texts_now = _flatten(now)
     texts_then = _flatten(then)
@@ -563,7 +613,14 @@ def differing_fields(
 
 
 def _flatten(value: object, name: str = "") -> dict[str, str]:
-    """Short texts of all values in nested mappings, by their dotted names."""
+    """Dotted name -> short text, for all values in nested mappings.
+
+    {'encoder': {'dtype': 'float32'}} gives {'encoder.dtype': 'float32'}.
+
+    Args:
+        value: a mapping, or a value in it.
+        name: the dotted name of ``value``.
+    """
     if not isinstance(value, Mapping):
         text = value if isinstance(value, str) else json.dumps(value)
         return {name: brief(text, 40)}
@@ -601,15 +658,20 @@ def installed_versions() -> str:
 
 
 def recorded_versions(plan: Plan) -> str:
-    """Versions of these libraries when the cache was begun, as far as recorded."""
+    """Versions of torch, transformers and tokenizers when the cache was begun.
+
+    A plan may lack some of them.
+    """
     recorded = [name for name in LIBRARIES if name in plan.created_with]
     return ", ".join(f"{name} {plan.created_with[name]}" for name in recorded)
 
 
 def describe_state_deviation(plan: Plan, other: Plan) -> str | None:
-    """Say how the reference states of two caches differ beyond rounding; None if not.
+    """Say how far the states of two caches differ for the same two fixed rows.
 
-    A cache without reference states cannot be compared: None, too.
+    Returns:
+        A sentence; None if rounding explains the difference, or if a plan lacks the
+        states of these reference rows.
     """
     dtype = str(plan.identity.get("dtype"))
     if dtype not in ROUNDING:
@@ -630,9 +692,12 @@ def describe_state_deviation(plan: Plan, other: Plan) -> str | None:
 
 
 def portable_name(name: str, *, local: bool = False) -> str:
-    """Name an encoder or data set without the folders of this machine.
+    """The name of an encoder or data set without the folders of this machine.
 
-    A name that is ``local``, or looks like a path, keeps its last part only.
+    Args:
+        name: the name: a path, or an id on the hub.
+        local: whether it surely is a path. Else its form decides. Only the last part of
+            a path stays.
     """
     # A single slash may separate owner and name on the hub.
     is_path = re.match(r"[~./]|[A-Za-z]:\\|.*(?:/|\\).*/", name)

@@ -105,7 +105,7 @@ class ShardedArray:
         return self[:0].__dlpack_device__()
 
     def keeping(self, positions: Sequence[int]) -> ShardedArray:
-        """The same rows with only these positions of the second axis (layers, from 0).
+        """The same array with only these positions of the second axis: layers, from 0.
 
         Nothing is read yet. Later reads skip the bytes of all other positions.
         """
@@ -116,6 +116,7 @@ class ShardedArray:
         return ShardedArray(self._split, self._key, kept_positions)
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
+        """Read the part that ``index`` selects, and no other rows of the shards."""
         row_index, other_indices = self._separate_rows(index)
 
         # If the index names a single layer, only the bytes of this layer are read.
@@ -127,7 +128,8 @@ class ShardedArray:
                 feature_indices = [slice(None)]
             return states[(..., 0, *feature_indices)]
 
-        # Read all positions of the requested rows.
+        # Read all positions of the requested rows. An index of rows may have any shape;
+        # ``row_N`` has the same rows on one axis.
         row_numbers: NDArray[np.int64] = np.arange(len(self))[row_index]
         row_N = np.ravel(row_numbers)
         rows = np.empty((len(row_N), *self.shape[1:]), NUMPY_DTYPES[self.stored])
@@ -136,8 +138,9 @@ class ShardedArray:
         if self.stored == "bfloat16":
             rows = as_float32(rows)
 
-        # NumPy pairs arrays of integers on several axes element by element. So an array
-        # index of rows stays an array here, in its own shape.
+        # What was read has the requested rows only, so they are indexed anew. NumPy
+        # pairs arrays of integers on several axes element by element. So an array index
+        # of rows stays an array, in its own shape.
         read_rows: Any = slice(None)
         if not isinstance(row_index, slice):
             read_rows = np.arange(len(rows)).reshape(np.shape(row_numbers))
@@ -145,7 +148,11 @@ class ShardedArray:
         return selected
 
     def _separate_rows(self, index: Any) -> tuple[Any, list[Any]]:
-        """Split an index into that of the rows and those of the other axes."""
+        """Split an index into that of the rows and those of the other axes.
+
+        Returns:
+            The index of the first axis, and a list of the indices of the others.
+        """
         indices: tuple[Any, ...] = (index,)
         if isinstance(index, tuple):
             indices = index
@@ -180,46 +187,48 @@ class ShardedArray:
         if not raw.size:
             return
 
-        # Group the requested rows by shard. A place is a position in row_N and raw.
+        # Group the requested rows by shard: sorted by number, the rows of a shard are
+        # neighbours. An output row is an index into row_N and raw.
         order_N = np.argsort(row_N, kind="stable")
         shard_N = row_N[order_N] // self._split.shard_rows
         starts = [0, *(np.flatnonzero(np.diff(shard_N)) + 1).tolist()]
         shards: list[int] = shard_N[starts].tolist()
-        places_by_shard = np.split(order_N, starts[1:])
+        output_rows_by_shard = np.split(order_N, starts[1:])
 
-        def copy(shard: int, place_N: NDArray[np.int64]) -> None:
-            row_in_shard_N = row_N[place_N] % self._split.shard_rows
-            self._copy_rows(shard, row_in_shard_N, place_N, raw)
+        def copy(shard: int, output_row_N: NDArray[np.int64]) -> None:
+            row_in_shard_N = row_N[output_row_N] % self._split.shard_rows
+            self._copy_rows(shard, row_in_shard_N, output_row_N, raw)
 
         # Threads save time if many bytes are copied or a shard must be hashed first.
-        all_checked = all(self._split.is_hashed[shard] for shard in shards)
-        if raw.nbytes < MIN_BYTES_FOR_THREADS and all_checked:
-            for shard, place_N in zip(shards, places_by_shard, strict=True):
-                copy(shard, place_N)
+        are_all_hashed = all(self._split.is_hashed[shard] for shard in shards)
+        if raw.nbytes < MIN_BYTES_FOR_THREADS and are_all_hashed:
+            for shard, output_row_N in zip(shards, output_rows_by_shard, strict=True):
+                copy(shard, output_row_N)
             return
         num_threads = min(MAX_THREADS, len(cores()), len(shards))
         with ThreadPoolExecutor(num_threads, "read") as pool:
             # The list waits for all copies; the first error cancels the others.
-            list(pool.map(copy, shards, places_by_shard))
+            list(pool.map(copy, shards, output_rows_by_shard))
 
     def _copy_rows(
         self,
         shard: int,
         row_in_shard_N: NDArray[np.int64],
-        place_N: NDArray[np.int64],
+        output_row_N: NDArray[np.int64],
         raw: NDArray[np.uint8],
     ) -> None:
-        """Copy the kept positions of some rows of one shard.
+        """Copy some rows of one shard, with the kept positions of the second axis only.
 
         Args:
             shard: index of the shard within the split.
             row_in_shard_N: numbers of the rows within the shard.
-            place_N: place of each row in ``raw``.
-            raw: receives the rows.
+            output_row_N: index in ``raw`` of each of these rows.
+            raw: receives the rows, (all requested rows, bytes of a row).
         """
-        table = self._split.arrays(shard)[self._key]
-        num_positions = table.shape[1] if table.ndim > 2 else 1
-        entries = table.view(np.uint8).reshape(len(table), num_positions, -1)
+        # view the array of the shard as bytes: (rows, positions, bytes of a position)
+        stored = self._split.arrays(shard)[self._key]
+        num_positions = stored.shape[1] if stored.ndim > 2 else 1
+        stored_bytes = stored.view(np.uint8).reshape(len(stored), num_positions, -1)
 
         rows = _as_slice(row_in_shard_N)
         positions: slice | NDArray[np.int64] = slice(None)
@@ -229,12 +238,15 @@ class ShardedArray:
         # column, it takes every position of every row.
         if not isinstance(rows, slice) and not isinstance(positions, slice):
             rows = rows[:, None]
-        selected = entries[rows, positions]
-        raw[_as_slice(place_N)] = selected.reshape(len(selected), -1)
+        selected = stored_bytes[rows, positions]
+        raw[_as_slice(output_row_N)] = selected.reshape(len(selected), -1)
 
 
 def _as_slice(numbers: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """Turn consecutive numbers into a slice, which NumPy copies in one go."""
+    """A slice for consecutive numbers, which NumPy copies in one go.
+
+    Other numbers are returned as they are.
+    """
     if len(numbers) and (np.diff(numbers) == 1).all():
         return slice(int(numbers[0]), int(numbers[-1]) + 1)
     return numbers
@@ -276,15 +288,23 @@ class Split:
         return self._plan.rows[self.name]
 
     def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
-        """A row: its states (num_layers, hidden_size), first pooling, and its label."""
+        """Read one row.
+
+        Returns:
+            Its states of the first pooling, (num_layers, hidden_size), and its label.
+        """
         row_number = range(len(self))[row]
         return self.__getitems__([row_number])[0]
 
     def __getitems__(self, rows: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
-        """Read several rows at once, for a ``DataLoader``."""
+        """Read several rows at once: a ``DataLoader`` calls this for a batch.
+
+        Returns:
+            For every row its states (num_layers, hidden_size), and its label.
+        """
         import torch
 
-        # One read of the batch opens every shard once.
+        # One read of the whole batch opens every shard only once.
         row_B = np.asarray(rows, np.int64)
         states_BLD = self.embeddings[row_B].astype(np.float32, copy=False)
         states = torch.from_numpy(states_BLD)
@@ -309,7 +329,14 @@ class Split:
         return self.pooled(self._plan.pooling[0])
 
     def layer(self, number: int) -> NDArray[Any]:
-        """States of one layer, (rows, hidden_size), numbered as in ``--layers``."""
+        """States of one layer, (rows, hidden_size).
+
+        Args:
+            number: of the layer, as in ``--layers``: 0 is the encoder's input.
+
+        Raises:
+            ConfigError: the cache does not hold that layer.
+        """
         numbers = range(self.first_layer, self.first_layer + self._plan.num_layers)
         if number not in numbers:
             valid = map(str, numbers)
@@ -369,7 +396,8 @@ class EmbeddingCache(Mapping[str, Split]):
         self.task = self.plan.task
         """Name of the task: classification, regression, multi-label."""
         self.class_names = self.plan.class_names
-        """Names of the classes; a label is an index into them. Else empty."""
+        """Names of the classes: a label is an index into them. Empty if the task is not
+        classification."""
         self.target_names = self.plan.target_names
         """Names of the classes, of the numbers or of the labels."""
         self.num_layers = self.plan.num_layers

@@ -66,7 +66,7 @@ EQUAL_ROWS = JsonType("lists of row numbers by split", _is_equal_rows)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EncoderRecord:
-    """What a plan records of the encoder beside its fingerprint."""
+    """What a plan records of the encoder: which one it was, and how it was run."""
 
     kind: str
     """What it reads: text, audio, vision, ...; or ``imported``."""
@@ -77,8 +77,10 @@ class EncoderRecord:
     revision: str | None
     """Its commit, if it came from the hub."""
     batching: Batching
+    """Which rows may share a batch."""
     reference: Mapping[str, str] = field(default_factory=dict)
-    """Sketches of the reference rows by pooling (``reference.encode_sketch``)."""
+    """Pooling -> sketch of the states of two fixed rows (``reference.encode_sketch``).
+    It serves to recognise an encoder that computes something else."""
     adapter_of: str | None = None
     """The base model of its adapter, for people."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -103,6 +105,7 @@ class EncoderRecord:
         """JSON values, in the order of ``cache.json``."""
         content = asdict(self)
         settings: dict[str, Any] = content.pop("settings")
+        # plans of earlier versions lack both
         for name in ("reference", "adapter_of"):
             if not content[name]:
                 del content[name]
@@ -127,9 +130,9 @@ class DatasetRecord:
     Of a split and itself: how many rows repeat the text of another row.
     """
     imported: Mapping[str, Any] | None = None
-    """What it takes to read imported files again."""
+    """The settings with which imported files can be read again, as JSON values."""
     planted: Mapping[str, Any] | None = None
-    """Figures of the teacher that drew planted labels."""
+    """Figures of the model (teacher) that drew planted labels; None without them."""
     equal_rows: Mapping[str, list[list[int]]] = field(default_factory=dict)
     """Split -> groups of rows that are copies of one another; empty if unknown."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -137,7 +140,10 @@ class DatasetRecord:
 
     @property
     def reading_settings(self) -> dict[str, object]:
-        """All JSON values that can explain why the rows are others."""
+        """All JSON values that decide which rows are read.
+
+        If two caches have different rows, these may explain why.
+        """
         return {
             key: value
             for key, value in self.to_dict().items()
@@ -164,7 +170,8 @@ class DatasetRecord:
         """JSON values, in the order of ``cache.json``."""
         content = asdict(self)
         settings: dict[str, Any] = content["settings"]
-        # a key that comes twice keeps its first place
+        # In a dictionary literal a repeated key keeps its first position: so the first
+        # settings stand before the origin, and all others after it.
         ordered: dict[str, object] = {
             "name": self.name,
             "path": self.path,

@@ -37,14 +37,18 @@ class LabelColumns:
     strip: bool = False
     """Whether white space around names is removed."""
     odd_classes: Collection[str] = ()
-    """Names that the user has confirmed although they often mean a missing label."""
+    """Names that often mean a missing label, such as 'nan', and that the user has
+    confirmed as classes."""
     separator: str | None = None
     """What separates the labels of a text; None for JSON lists."""
 
 
 @dataclass(frozen=True)
 class Target(ABC):
-    """What is predicted, and how its labels are stored.
+    """The kind of labels that is predicted, and how they are stored.
+
+    A row's label is one string wherever rows travel: the name of its class, or a JSON
+    array of its numbers or of the names of its labels.
 
     Args:
         names: of the classes, of the columns of numbers, or of the labels, in order.
@@ -66,23 +70,34 @@ class Target(ABC):
 
     @abstractmethod
     def encode(self, labels: Sequence[str]) -> NDArray[Any]:
-        """The labels as they are stored; KeyError for a name that is not known."""
+        """The labels of N rows as they are stored: an array of ``shape(N)``.
+
+        Raises:
+            KeyError: a label has a name that the target lacks.
+        """
 
     @abstractmethod
     def encode_unlabelled(self, num_rows: int) -> NDArray[Any]:
-        """What is stored for rows without labels."""
+        """The array to store for rows without labels, an array of ``shape(N)``."""
 
     @abstractmethod
     def decode(self, values: NDArray[Any]) -> list[str]:
-        """The labels whose stored values these are."""
+        """The label of every row whose stored values these are; undoes ``encode``."""
 
     @abstractmethod
     def unknown_names(self, labels: Sequence[str]) -> set[str]:
-        """The names in these labels that the target lacks."""
+        """The names that occur in the labels of rows, but are not in ``names``."""
 
     @abstractmethod
     def summary(self, values: NDArray[Any]) -> dict[str, Any]:
-        """Figures of stored labels for people: key -> JSON value."""
+        """Figures of the labels of rows for people, such as the rows of each class.
+
+        Args:
+            values: the labels as they are stored.
+
+        Returns:
+            Name of a figure -> JSON value.
+        """
 
     @abstractmethod
     def warnings(
@@ -100,7 +115,7 @@ class Target(ABC):
     def from_labels(
         cls, labels: Sequence[str], declared: tuple[str, ...] | None
     ) -> Self:
-        """The target of the training rows.
+        """The target that the labels of the training rows have.
 
         Args:
             labels: the label of every training row.
@@ -110,7 +125,11 @@ class Target(ABC):
     @classmethod
     @abstractmethod
     def strata(cls, labels: Sequence[str]) -> Sequence[str]:
-        """The stratum of every row: splits and limits take the same share of each."""
+        """The stratum of every row.
+
+        Splits and limits take the same share of every stratum. Of classes, the strata
+        are the classes.
+        """
 
     @classmethod
     @abstractmethod
@@ -129,12 +148,17 @@ class Target(ABC):
 
     @classmethod
     def claims_cell(cls, cell: object, columns: LabelColumns) -> bool:  # noqa: ARG003
-        """Whether a cell of a single label column can only be such a label."""
+        """Whether a cell of a single label column can be a label of this kind only."""
         return False
 
     @classmethod
     def claims_array(cls, dtype: str, num_axes: int) -> bool:  # noqa: ARG003
-        """Whether an array of this type can only be such labels."""
+        """Whether an array of labels can be of this kind only.
+
+        Args:
+            dtype: name of its type, such as 'float32'.
+            num_axes: number of its axes.
+        """
         return False
 
 
@@ -144,11 +168,11 @@ class MatrixTarget(Target):
     array_dtypes: ClassVar[tuple[str, ...]] = ("float", "bfloat", "int", "uint")
     """How the names of the types of such matrices may begin."""
     array_words: ClassVar[str]
-    """What such a matrix is, for messages."""
+    """What programs may pass for such a matrix, in words for messages."""
 
     @abstractmethod
     def check_matrix(self, values_NK: NDArray[Any], where: str) -> NDArray[Any]:
-        """The values in the stored type.
+        """Check a matrix of labels, and convert it to the type that is stored.
 
         Args:
             values_NK: what a program passes, (N, K).
@@ -159,16 +183,20 @@ class MatrixTarget(Target):
         """
 
     def location_of(self, index: tuple[int, ...]) -> str:
-        """Row and column of a value, for messages."""
+        """Row and column of a value in words, for messages.
+
+        Args:
+            index: row and column of the value, from 0.
+        """
         row, column = index
         return f"row {row + 1}, column '{self.names[column]}'"
 
     @classmethod
     def of_matrix(cls, num_columns: int, given_names: tuple[str, ...]) -> Self:
-        """The target of matrices with so many columns.
+        """The target of matrices (N, K).
 
         Args:
-            num_columns: K.
+            num_columns: the number K of columns.
             given_names: names that the user gives to the columns; empty for 0, 1, ...
 
         Raises:
@@ -182,7 +210,9 @@ class MatrixTarget(Target):
 
 def check_names(names: Sequence[str], num_columns: int) -> None:
     """Refuse names that are not one for every column, distinct and not empty."""
-    if len(names) == num_columns and len(set(names)) == len(names) and "" not in names:
+    has_name_per_column = len(names) == num_columns
+    are_distinct = len(set(names)) == len(names)
+    if has_name_per_column and are_distinct and "" not in names:
         return
     raise ConfigError(
         "target names must be one for each column of the labels, distinct, none empty",
@@ -194,7 +224,7 @@ def check_names(names: Sequence[str], num_columns: int) -> None:
 
 @functools.cache
 def target_classes() -> dict[str, type[Target]]:
-    """Task -> its class of targets, for all that are installed."""
+    """Task -> the class of targets that it predicts, for all that are installed."""
     classes: list[type[Target]] = [
         plugins.load(TARGETS, name, kind="target") for name in plugins.names(TARGETS)
     ]
@@ -207,7 +237,15 @@ def target_class(task: str) -> type[Target]:
 
 
 def target_of_kind(kind: str, names: Sequence[str]) -> Target:
-    """The target that a plan describes; ValueError for a kind that nobody knows."""
+    """The target that a plan describes.
+
+    Args:
+        kind: the name of its class in plans, such as 'label-sets'.
+        names: of its classes, columns or labels.
+
+    Raises:
+        ValueError: no installed class of targets has this kind.
+    """
     for known_class in target_classes().values():
         if known_class.kind == kind:
             return known_class(tuple(names))

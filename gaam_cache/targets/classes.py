@@ -36,7 +36,7 @@ from gaam_cache.targets.base import (
 )
 
 UNLABELLED = -1
-"""Label of such a row on disk."""
+"""Number on disk in place of the label of a row without one."""
 MAX_NUM_CLASSES = 10**6  # a plan names every class: a larger label is no class
 # fmt: off
 DOUBTFUL_WORDS = frozenset({
@@ -50,8 +50,8 @@ DOUBTFUL_WORDS = frozenset({
 In lower case, without the characters of ``OUTER_CHARACTERS`` at either end."""
 OUTER_CHARACTERS = " <>[](){}_.'\""
 MISSING_CODES = frozenset({"99", "255", "999", "9999"})
-"""Numbers that stand for a missing label, such as 99; but where 98 is a class, 99 is
-one too."""
+"""Numbers that people write for a missing label. Where the number before it is a class
+too, such a number is an ordinary class."""
 NEGATIVE_NUMBER = re.compile(r"-0*[1-9]\d{0,17}(\.0*)?", re.ASCII)
 DECIMAL_NUMBER = re.compile(
     r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE
@@ -87,7 +87,7 @@ class Classes(Target):
         return np.array(numbers, np.int64)
 
     def encode_unlabelled(self, num_rows: int) -> NDArray[np.int64]:
-        """The labels of rows without labels, (N,)."""
+        """-1 for every row, (N,)."""
         return np.full(num_rows, UNLABELLED, np.int64)
 
     def decode(self, values: Iterable[int]) -> list[str]:
@@ -106,7 +106,14 @@ class Classes(Target):
     def warnings(
         self, labels_by_split: Mapping[str, Sequence[str]], confirmed: Collection[str]
     ) -> Iterator[str]:
-        """Lines for classes that are absent, too many, alike or perhaps no labels."""
+        """Yield a line for each doubt about the classes.
+
+        Classes may be absent in a split, too many, alike, or words for a missing label.
+
+        Args:
+            labels_by_split: split -> the label of every row.
+            confirmed: class names that the user has confirmed although they are odd.
+        """
         yield from _class_warnings(labels_by_split, self.names)
         yield from _doubtful_class_warning(labels_by_split, confirmed)
 
@@ -114,7 +121,7 @@ class Classes(Target):
     def from_labels(
         cls, labels: Sequence[str], declared: tuple[str, ...] | None
     ) -> Self:
-        """The declared classes, or those of the labels in ``class_order``."""
+        """The declared classes, or else the distinct labels in ``class_order``."""
         return cls(declared or class_order(set(labels)))
 
     @classmethod
@@ -140,7 +147,7 @@ def class_order(labels: set[str]) -> tuple[str, ...]:
     """
     if not all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels):
         return tuple(sorted(labels))
-    # '1' and '01' are one number: then the label decides, and not the order of the set
+    # '1' and '01' are one number: then the text decides, for a set has no fixed order
     return tuple(sorted(labels, key=lambda label: (int(label), label)))
 
 
@@ -201,7 +208,16 @@ def _is_whole_number(value: object) -> TypeGuard[int | float]:
 
 
 def _class_at_index(index: int, value: object, names: tuple[str, ...]) -> str:
-    """The declared class at an index; ``value`` is the cell, for messages."""
+    """The declared class at an index.
+
+    Args:
+        index: the number in a cell of the label column.
+        value: the cell itself, for messages.
+        names: the declared classes.
+
+    Raises:
+        DataError: there is no class at the index; NoLabelError if it is negative.
+    """
     if index < 0:
         raise _missing_label_error(value, names)
     if index >= len(names):
@@ -210,7 +226,17 @@ def _class_at_index(index: int, value: object, names: tuple[str, ...]) -> str:
 
 
 def _class_name(value: object, names: tuple[str, ...] | None, *, strip: bool) -> str:
-    """The name of the class in a cell that is not the index of a declared class."""
+    """The name of the class in a cell: its text, or the text of its number.
+
+    Args:
+        value: the cell; it is not the index of a declared class.
+        names: the declared classes, for messages; None if none are declared.
+        strip: remove white space around the name.
+
+    Raises:
+        NoLabelError: the cell is empty, blank or NaN.
+        DataError: the cell holds something that cannot be the name of a class.
+    """
     if value is None:
         raise _missing_label_error(value, names)
     if isinstance(value, str):
@@ -235,7 +261,7 @@ def _class_name(value: object, names: tuple[str, ...] | None, *, strip: bool) ->
 
 
 def is_odd(name: str) -> bool:
-    """Whether programs write the name of a class for a missing label: -1, nan."""
+    """Whether a name is odd: programs write it for a missing label, as -1 or 'nan'."""
     # the first character is fast to look at, and rules out nearly every name
     if name[0] not in "-nN<#\\ \t":
         return False
@@ -243,7 +269,7 @@ def is_odd(name: str) -> bool:
 
 
 def is_doubtful(name: str, classes: Collection[str]) -> bool:
-    """Whether people write the name of a class for a missing label.
+    """Whether a name is doubtful: people write it for a missing label, as 'unknown'.
 
     Args:
         name: the name.
@@ -261,7 +287,10 @@ def is_number(name: str) -> bool:
 
 
 def normal_spelling(name: str) -> str:
-    """One word for all spellings of an odd class: for 'NaN' and 'nan'; '-1', '-1.0'."""
+    """The same text for all spellings of an odd class name.
+
+    'NaN' and 'nan' give 'nan'; '-1' and '-1.0' give '-1'.
+    """
     word = name.strip().casefold()
     if NEGATIVE_NUMBER.fullmatch(word):
         return str(int(float(word)))
@@ -320,7 +349,7 @@ def refuse_quantities(
 
 
 def _are_quantities(numbers: Sequence[float], num_rows: int) -> bool:
-    """Whether distinct whole numbers are too many, and too far apart, for classes.
+    """Whether distinct whole numbers are too many, and too far apart, to be classes.
 
     Args:
         numbers: the distinct labels.
@@ -330,17 +359,17 @@ def _are_quantities(numbers: Sequence[float], num_rows: int) -> bool:
         return False
     if len(numbers) <= MIN_DISTINCT_SHARE * num_rows:
         return False
-    # numbers of classes leave few gaps
+    # classes are usually numbered without gaps; here at least half of the range is gaps
     return max(numbers) - min(numbers) >= 2 * len(numbers)
 
 
 def names_of_array(
     labels: Sequence[Any], given_names: tuple[str, ...], *, are_texts: bool
 ) -> tuple[str, ...]:
-    """The names of the classes of labels that another program made, in order.
+    """The names of the classes, in order, for labels that another program made.
 
     Args:
-        labels: whole numbers from 0, or texts.
+        labels: the label of every row: whole numbers from 0, or texts.
         given_names: the names that the user gives to the classes; may be empty.
         are_texts: whether the labels are texts.
 
@@ -362,13 +391,15 @@ def names_of_array(
 
 
 def refuse_fractions(name: str, dtype: str, shape: tuple[int, ...], where: str) -> None:
-    """Refuse fractions as labels: a decoder would learn each number as a class.
+    """Refuse an array of floating-point numbers as the labels of classes.
+
+    A decoder would learn each number as a class of its own.
 
     Args:
-        name: of the array of labels.
+        name: name of the array.
         dtype: name of its type.
-        shape: of the array.
-        where: its file and name.
+        shape: its shape, for the message.
+        where: its file and name, for the message.
     """
     if dtype.startswith(("float", "bfloat")):
         raise DataError(
@@ -392,7 +423,7 @@ def _missing_label_error(value: object, names: tuple[str, ...] | None) -> NoLabe
 
 
 def _unusable_label_error(value: object, names: tuple[str, ...] | None) -> DataError:
-    """The error for a cell that no class can be; ``names`` are the declared classes."""
+    """The error for a cell that names no class; ``names`` are the declared classes."""
     expected = _expected_label(names)
     return unusable_cell_error("a label is unusable", value, expected, "--label-column")
 
@@ -407,7 +438,15 @@ def _expected_label(names: tuple[str, ...] | None) -> str:
 def _class_warnings(
     labels_by_split: Mapping[str, Sequence[str]], class_names: Sequence[str]
 ) -> Iterator[str]:
-    """Lines if there is one class, absent or too many classes, or look-alike names."""
+    """Yield a line for each doubt about the set of classes.
+
+    There may be a single class, classes without rows in a split, too many classes for
+    the rows, or names that look alike.
+
+    Args:
+        labels_by_split: split -> the label of every row.
+        class_names: the names of all classes.
+    """
     if len(class_names) == 1:
         label = excerpt(class_names[0])
         yield f"every row has the label {label}: a decoder has nothing to learn"
@@ -441,8 +480,12 @@ def _class_warnings(
 
 
 def _lookalike_pairs(class_names: Sequence[str]) -> list[str]:
-    """Pairs of classes that may be one class, written differently: "'a' and 'A'"."""
-    first_names: dict[str | float, str] = {}
+    """Pairs of classes that may be one class, written differently.
+
+    Returns:
+        A text for each pair, such as "'a' and 'A'".
+    """
+    first_names: dict[str | float, str] = {}  # form that names share -> first such name
     pairs = []
     for name in class_names:
         first_name = first_names.setdefault(_comparable_name(name), name)
@@ -452,7 +495,11 @@ def _lookalike_pairs(class_names: Sequence[str]) -> list[str]:
 
 
 def _comparable_name(name: str) -> str | float:
-    """The form or the number that all spellings of a class name have in common."""
+    """The text or the number that all spellings of a class name share.
+
+    Spellings differ in case, white space, quotes, invisible characters, or in the way
+    in which a number is written.
+    """
     # 1, +1 and 1.0 are one number
     if re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII):
         return float(name)
@@ -465,7 +512,12 @@ def _comparable_name(name: str) -> str | float:
 def _doubtful_class_warning(
     labels_by_split: Mapping[str, Sequence[str]], confirmed: Collection[str]
 ) -> Iterator[str]:
-    """A line if names of classes are words that often stand for a missing label."""
+    """Yield one line if names of classes are words that often mean a missing label.
+
+    Args:
+        labels_by_split: split -> the label of every row.
+        confirmed: names that the user has confirmed as classes.
+    """
     counts = Counter(label for labels in labels_by_split.values() for label in labels)
     confirmed_spellings = set(map(normal_spelling, confirmed))
     doubtful = []
@@ -482,9 +534,9 @@ def _doubtful_class_warning(
         )
 
 
-def _joined_names(words: Sequence[str]) -> str:
-    """The first words, with dots where there are more."""
-    joined_words = ", ".join(words[:MAX_NAMES_SHOWN])
-    if len(words) > MAX_NAMES_SHOWN:
-        return f"{joined_words}, ..."
-    return joined_words
+def _joined_names(names: Sequence[str]) -> str:
+    """The first ten names with commas between them, and dots if there are more."""
+    joined_names = ", ".join(names[:MAX_NAMES_SHOWN])
+    if len(names) > MAX_NAMES_SHOWN:
+        return f"{joined_names}, ..."
+    return joined_names

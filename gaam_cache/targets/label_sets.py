@@ -27,15 +27,19 @@ from gaam_cache.targets.base import LabelColumns, MatrixTarget, NoLabelError
 from gaam_cache.targets.classes import class_of, is_doubtful, normal_spelling
 
 UNLABELLED = 255
-"""Every number of a row without labels on disk."""
+"""Number on disk in place of each 0 or 1 of a row whose labels are unknown."""
 MAX_NAMES_SHOWN = 10
 FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True}
 FLAGS |= {"false": False, "true": True}
-"""Texts of a column of 0 and 1, in lower case."""
+"""Texts in a column of 0 and 1, in lower case -> whether the row has the label."""
 
 
 class LabelSets(MatrixTarget):
-    """A set of labels a row, which may be empty: ``names`` are all labels."""
+    """The labels of a multi-label task: every row has a set of them, maybe empty.
+
+    ``names`` are all labels. The label of a row, as it travels, is the JSON array of
+    the names in its set.
+    """
 
     kind = "label-sets"
     task = "multi-label"
@@ -48,7 +52,14 @@ class LabelSets(MatrixTarget):
         return {name: position for position, name in enumerate(self.names)}
 
     def encode(self, labels: Sequence[str]) -> NDArray[np.uint8]:
-        """1 for every label that a row has, else 0, (N, K)."""
+        """1 for every label that a row has, else 0, (N, K).
+
+        Args:
+            labels: the JSON array of the label names of every row.
+
+        Raises:
+            KeyError: a row has a label that is not in ``names``.
+        """
         flags_NK = np.zeros((len(labels), len(self.names)), np.uint8)
         for row, label in enumerate(labels):
             positions = [self._position_by_name[name] for name in json.loads(label)]
@@ -56,20 +67,31 @@ class LabelSets(MatrixTarget):
         return flags_NK
 
     def encode_unlabelled(self, num_rows: int) -> NDArray[np.uint8]:
+        """255 in place of every 0 or 1, (N, K)."""
         return np.full((num_rows, len(self.names)), UNLABELLED, np.uint8)
 
     def decode(self, values: NDArray[Any]) -> list[str]:
-        """The JSON arrays of the names whose number is 1, for numbers (N, K)."""
-        return [
-            _to_json([self.names[position] for position in np.flatnonzero(flag_K == 1)])
-            for flag_K in np.asarray(values)
-        ]
+        """The JSON array of the label names of every row.
+
+        Args:
+            values: 1 for every label that a row has, else 0, (N, K).
+        """
+        labels = []
+        for flag_K in np.asarray(values):
+            names = [self.names[position] for position in np.flatnonzero(flag_K == 1)]
+            labels.append(_to_json(names))
+        return labels
 
     def unknown_names(self, labels: Sequence[str]) -> set[str]:
+        """The names that some row has, but that are not in ``names``."""
         return set(_rows_per_name(labels)) - set(self.names)
 
     def summary(self, values: NDArray[Any]) -> dict[str, Any]:
-        """The number of rows with every label, and with none."""
+        """The number of rows that have each label, and of rows that have none.
+
+        Args:
+            values: 1 for every label that a row has, else 0, (N, K).
+        """
         counts = values.sum(0, dtype=np.int64).tolist()
         return {
             "rows_per_label": dict(zip(self.names, counts, strict=True)),
@@ -79,18 +101,25 @@ class LabelSets(MatrixTarget):
     def warnings(
         self, labels_by_split: Mapping[str, Sequence[str]], confirmed: Collection[str]
     ) -> Iterator[str]:
-        """Lines for labels that no row or every row has, and for odd names."""
+        """Yield a line for labels that no row or every row of a split has.
+
+        Another line is for names that are words for a missing label.
+
+        Args:
+            labels_by_split: split -> the label of every row, a JSON array of names.
+            confirmed: names that the user has confirmed as labels.
+        """
         for split, labels in labels_by_split.items():
             counts = _rows_per_name(labels)
             absent = [name for name in self.names if not counts[name]]
             if absent:
                 yield (
                     f"no row of '{split}' has {len(absent):,} of {len(self.names):,} "
-                    f"labels ({_shown(absent)}): its scores say nothing of them"
+                    f"labels ({_joined_names(absent)}): its scores say nothing of them"
                 )
             constant = [name for name in self.names if counts[name] == len(labels)]
             if constant:
-                yield f"every row of '{split}' has the labels {_shown(constant)}"
+                yield f"every row of '{split}' has the labels {_joined_names(constant)}"
 
         confirmed_spellings = set(map(normal_spelling, confirmed))
         doubtful = [
@@ -100,31 +129,40 @@ class LabelSets(MatrixTarget):
             and normal_spelling(name) not in confirmed_spellings
         ]
         if doubtful:
-            yield f"these labels may stand for a missing label: {_shown(doubtful)}"
+            shown_names = _joined_names(doubtful)
+            yield f"these labels may stand for a missing label: {shown_names}"
 
     @classmethod
     def from_labels(
         cls, labels: Sequence[str], declared: tuple[str, ...] | None
     ) -> Self:
-        """The declared labels, or those that some row has, sorted."""
+        """The declared labels, or else those that some row has, sorted."""
         return cls(declared or tuple(sorted(_rows_per_name(labels))))
 
     @classmethod
     def strata(cls, labels: Sequence[str]) -> Sequence[str]:
-        """The rarest label of every row, of equal ones the first by the alphabet.
+        """The stratum of every row: its rarest label, '' for a row without any.
 
-        Rows without labels have the stratum ''.
+        Of equally rare labels it is the first by the alphabet.
         """
         counts = _rows_per_name(labels)
-        sets = map(json.loads, labels)
-        return [
-            min(names, key=lambda name: (counts[name], name), default="")
-            for names in sets
-        ]
+        strata = []
+        for label in labels:
+            names: list[str] = json.loads(label)
+            strata.append(min(names, key=lambda name: (counts[name], name), default=""))
+        return strata
 
     @classmethod
     def read(cls, record: Mapping[str, Any], columns: LabelColumns) -> str:
-        """The set of a record: of its list or text, or of its columns of 0 and 1."""
+        """The set of labels of a record, as the JSON array of their names.
+
+        A single label column holds a list, or a text with a separator. Several label
+        columns hold 0 and 1, and their names are the labels.
+
+        Raises:
+            NoLabelError: the labels are missing.
+            DataError: a cell cannot be such labels.
+        """
         if len(columns.names) > 1:
             return _to_json(
                 [name for name in columns.names if _flag_of(record[name], name)]
@@ -138,7 +176,7 @@ class LabelSets(MatrixTarget):
             )
             for entry in _entries_of(record[columns.names[0]], columns)
         }
-        # JSON hides half a character, which cannot be stored: encode refuses it
+        # an unpaired surrogate cannot be stored, and JSON hides it: encode raises here
         "".join(names).encode()
         if columns.declared is None:
             return _to_json(sorted(names))
@@ -147,21 +185,27 @@ class LabelSets(MatrixTarget):
             raise unusable_cell_error(
                 "a label is not declared",
                 min(unknown),
-                f"one of: {_shown(columns.declared)}",
+                f"one of: {_joined_names(columns.declared)}",
                 "--label-column",
             )
         return _to_json([name for name in columns.declared if name in names])
 
     @classmethod
     def declared_names(cls, columns: LabelColumns) -> tuple[str, ...] | None:
-        """Columns of 0 and 1 are labels, even where no row has them."""
+        """All labels that a table declares; None if it declares none.
+
+        Columns of 0 and 1 declare labels by their names, even labels that no row has.
+        """
         if len(columns.names) > 1:
             return columns.names
         return columns.declared
 
     @classmethod
     def claims_cell(cls, cell: object, columns: LabelColumns) -> bool:
-        """A list of texts, or its JSON; or a list of numbers of declared labels."""
+        """Whether a cell is a list of texts, or the JSON of one.
+
+        Where the table declares labels, the list may have their numbers, too.
+        """
         entries = _parse_list(cell) if isinstance(cell, str) else cell
         if not isinstance(entries, list | tuple):
             return False
@@ -172,11 +216,19 @@ class LabelSets(MatrixTarget):
 
     @classmethod
     def claims_array(cls, dtype: str, num_axes: int) -> bool:
-        """Truth values, several a row."""
+        """Whether an array has several truth values a row."""
         return dtype == "bool" and num_axes == 2
 
     def check_matrix(self, values_NK: NDArray[Any], where: str) -> NDArray[np.uint8]:
-        """The numbers as uint8; DataError for a number that is neither 0 nor 1."""
+        """Convert 0 and 1, (N, K), to uint8, the type that is stored.
+
+        Args:
+            values_NK: the numbers or truth values that a program passes.
+            where: the name of the array, for messages.
+
+        Raises:
+            DataError: a number is neither 0 nor 1.
+        """
         is_bad_NK = (values_NK != 0) & (values_NK != 1)
         if is_bad_NK.any():
             index = tuple(np.argwhere(is_bad_NK)[0].tolist())
@@ -191,12 +243,16 @@ class LabelSets(MatrixTarget):
 
 
 def _to_json(names: Sequence[str]) -> str:
-    """The canonical JSON of a set whose names are in order."""
+    """The JSON array of label names in their order, without white space."""
     return json.dumps(names, separators=(",", ":"))
 
 
 def _rows_per_name(labels: Sequence[str]) -> Counter[str]:
-    """How many rows have each label; 0 for a label that none has."""
+    """Name of a label -> number of rows that have it; 0 for any other name.
+
+    Args:
+        labels: the JSON array of the label names of every row.
+    """
     counts = Counter[str]()
     for label in labels:
         counts.update(json.loads(label))
@@ -204,7 +260,7 @@ def _rows_per_name(labels: Sequence[str]) -> Counter[str]:
 
 
 def _parse_list(text: str) -> object:
-    """The list that a text is the JSON of; None for any other text."""
+    """Parse a text that is a JSON array; None for any other text."""
     stripped = text.strip()
     if not (stripped.startswith("[") and stripped.endswith("]")):
         return None
@@ -215,9 +271,15 @@ def _parse_list(text: str) -> object:
 
 
 def _entries_of(cell: object, columns: LabelColumns) -> Sequence[Any]:
-    """The entries of the list or text in a cell.
+    """The labels in a cell: the entries of its list, or the parts of its text.
 
-    A blank text is the empty set where a separator is set, and else a missing list.
+    A text is split at the separator that the user has set; without one it must be a
+    JSON array. A blank text has no labels if there is a separator, and else counts as
+    missing.
+
+    Raises:
+        NoLabelError: the labels are missing.
+        DataError: the cell holds neither a list nor such a text.
     """
     entries = cell
     if isinstance(cell, str) and columns.separator is not None:
@@ -263,7 +325,13 @@ def _flag_of(cell: object, column: str) -> bool:
 
 
 def _missing_error(expected: str, column: str, cell: object) -> NoLabelError:
-    """The error for a cell without a label."""
+    """The error for a cell that has no label.
+
+    Args:
+        expected: what is missing, in words: 'a list of labels'.
+        column: name of the column.
+        cell: the cell.
+    """
     return NoLabelError(
         f"{expected} is missing",
         expected=f"{expected} in column '{column}'",
@@ -273,7 +341,9 @@ def _missing_error(expected: str, column: str, cell: object) -> NoLabelError:
     )
 
 
-def _shown(names: Sequence[str]) -> str:
-    """The first names, with dots where there are more."""
-    shown = ", ".join(map(excerpt, names[:MAX_NAMES_SHOWN]))
-    return f"{shown}, ..." if len(names) > MAX_NAMES_SHOWN else shown
+def _joined_names(names: Sequence[str]) -> str:
+    """The first ten names with commas between them, and dots if there are more."""
+    joined_names = ", ".join(map(excerpt, names[:MAX_NAMES_SHOWN]))
+    if len(names) > MAX_NAMES_SHOWN:
+        return f"{joined_names}, ..."
+    return joined_names

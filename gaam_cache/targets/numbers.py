@@ -31,7 +31,11 @@ EXPECTED = f"finite numbers up to {LARGEST:.3g}"
 
 
 class Numbers(MatrixTarget):
-    """K numbers a row: ``names`` are the columns that they come from."""
+    """The labels of a regression: K numbers a row.
+
+    ``names`` are the columns that they come from. A label is the JSON array of a row's
+    numbers.
+    """
 
     kind = "numbers"
     task = "regression"
@@ -51,7 +55,8 @@ class Numbers(MatrixTarget):
         """The JSON arrays of these numbers, (N, K)."""
         return list(map(_to_json, np.asarray(values, np.float32)))
 
-    def unknown_names(self, labels: Sequence[str]) -> set[str]:  # noqa: ARG002 none is
+    def unknown_names(self, labels: Sequence[str]) -> set[str]:  # noqa: ARG002
+        """None: numbers have no names."""
         return set()
 
     def summary(self, values: NDArray[Any]) -> dict[str, Any]:
@@ -68,7 +73,7 @@ class Numbers(MatrixTarget):
         labels_by_split: Mapping[str, Sequence[str]],
         confirmed: Collection[str],  # noqa: ARG002 numbers have no odd names
     ) -> Iterator[str]:
-        """Lines for columns with one and the same number in every row of a split."""
+        """Yield a line for every column with the same number in all rows of a split."""
         for split, labels in labels_by_split.items():
             values_NK = self.encode(labels)
             for name, value_N in zip(self.names, values_NK.T, strict=True):
@@ -88,10 +93,10 @@ class Numbers(MatrixTarget):
 
     @classmethod
     def strata(cls, labels: Sequence[str]) -> Sequence[str]:
-        """Ten bins of the first number, of equally many rows; equal numbers share one.
+        """The stratum of every row: one of ten bins of its first number.
 
-        The bin of a row is ``10 * less // N``, where ``less`` rows have a smaller
-        number.
+        Bins have about equally many rows; rows with equal numbers share a bin. The bin
+        of a row is ``10 * less // N``, where ``less`` rows have a smaller number.
         """
         value_N = np.array([json.loads(label)[0] for label in labels], np.float64)
         num_less_N = np.searchsorted(np.sort(value_N), value_N, side="left")
@@ -100,7 +105,7 @@ class Numbers(MatrixTarget):
 
     @classmethod
     def read(cls, record: Mapping[str, Any], columns: LabelColumns) -> str:
-        """The numbers of a record, one for each column."""
+        """The label of a record: the JSON array of its numbers, one for each column."""
         numbers = [_number_of(record[name], name) for name in columns.names]
         return _to_json(np.array(numbers, np.float32))
 
@@ -110,12 +115,20 @@ class Numbers(MatrixTarget):
 
     @classmethod
     def claims_array(cls, dtype: str, num_axes: int) -> bool:
-        """Floating-point numbers, one or several a row."""
+        """Whether an array has floating-point numbers, one or several a row."""
         return dtype.startswith(("float", "bfloat")) and num_axes in (1, 2)
 
     def check_matrix(self, values_NK: NDArray[Any], where: str) -> NDArray[np.float32]:
-        """The numbers in float32; DataError for NaN, infinity and what is too large."""
-        # a comparison with NaN is false
+        """Convert numbers (N, K) to float32, the type that is stored.
+
+        Args:
+            values_NK: the numbers that a program passes.
+            where: the name of the array, for messages.
+
+        Raises:
+            DataError: a number is NaN, infinite, or too large for float32.
+        """
+        # a comparison with NaN is false, so that its negation finds NaN too
         is_bad_NK = ~(np.abs(values_NK.astype(np.float64)) <= LARGEST)
         if is_bad_NK.any():
             index = tuple(np.argwhere(is_bad_NK)[0].tolist())
@@ -130,14 +143,14 @@ class Numbers(MatrixTarget):
 
 
 def _to_json(value_K: NDArray[np.float32]) -> str:
-    """A JSON array of numbers, each with the shortest digits that float32 needs."""
-    # -0.0 and 0.0 are one number
+    """The JSON array of a row's numbers, in the shortest digits that float32 needs."""
+    # -0.0 and 0.0 are one number: the sum turns -0.0 into 0.0
     positive_zero_K = value_K + np.float32(0)
-    return f"[{','.join(map(_shortest, positive_zero_K))}]"
+    return f"[{','.join(map(_shortest_digits, positive_zero_K))}]"
 
 
-def _shortest(value: np.float32) -> str:
-    """The shortest digits that float32 rounds to this number, as Python writes them.
+def _shortest_digits(value: np.float32) -> str:
+    """The shortest decimal number that float32 rounds to ``value``, as Python's text.
 
     The text is hashed. Versions of NumPy agree about the digits, but one writes
     16777216.0 and another 1.6777216e+07.
@@ -159,7 +172,7 @@ def _number_of(cell: object, column: str) -> float:
     if is_missing_text:
         value = None
     elif isinstance(cell, str):
-        # Python would read 1_000 as a number too
+        # ``float`` alone would accept other texts too, such as 1_000
         is_infinite = cell.strip().lstrip("+-").casefold() in ("inf", "infinity")
         if not (is_infinite or DECIMAL_NUMBER.fullmatch(cell)):
             raise _not_a_number_error(cell, column)
