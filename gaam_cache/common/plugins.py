@@ -99,9 +99,9 @@ def _public_class(module: ModuleType) -> Any:
         is_own = inspect.isclass(value) and value.__module__ == module.__name__
         if is_own and not name.startswith("_"):
             classes.append(value)
-    # a plug-in with no or two public classes is a bug, at which this line fails
-    [cls] = classes
-    return cls
+    # this line fails if a plug-in has no public class or several, which is a bug
+    [public_class] = classes
+    return public_class
 
 
 def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, str]:
@@ -202,7 +202,7 @@ def _check_class(package: str, cls: Any, kind: str) -> Any:
     Raises:
         TypeError: the class extends another class, or lacks a method.
     """
-    # any plug-in of ours shows the base class
+    # any plug-in that gaam itself has shows which class they all extend
     first_name = _own_names(package)[0]
     first_class: type = load(package, first_name, kind=kind)
     # the base class of all plug-ins is the one that extends ABC itself

@@ -352,12 +352,12 @@ def resolve(
 def _by_field_name(
     cls: type, values_by_key: Mapping[str, object], source: str
 ) -> dict[str, object]:
-    """The values of one source by the name of their field.
+    """The values of one source of settings, such as a TOML file, by name of the field.
 
     Args:
         cls: the class of the configuration.
         values_by_key: the values as the source has them.
-        source: its name, for messages.
+        source: name of the source, for messages.
 
     Raises:
         ConfigError: a key is unknown, or set twice.

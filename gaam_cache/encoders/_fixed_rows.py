@@ -66,9 +66,10 @@ def texts_around_the_cut(max_length: int) -> list[str]:
         return []
 
     texts = []
+    # an offset is added to the maximum length; negative ones give shorter texts
     for offset in CUT_LENGTHS:
-        count = max(1, max_length + offset)
-        words = [("a", "the")[number % 2] for number in range(count)]
+        num_words = max(1, max_length + offset)
+        words = [("a", "the")[number % 2] for number in range(num_words)]
         texts.append(" ".join(words))
     return texts
 

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def read(conditions: Mapping[str, object]) -> ProbeResult | None:
-    """Read the kept result of a probe.
+    """Read the kept result of a probe, which measured how rows may share a batch.
 
     Args:
         conditions: everything that decides the result of a probe, as JSON values.

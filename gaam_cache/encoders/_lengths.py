@@ -106,15 +106,16 @@ def fit_downsampling(
 
 
 def _find_edge(count: Callable[[int], int], outputs: int, low: int, high: int) -> int:
-    """Find the smallest number of inputs with more than ``outputs`` outputs.
+    """Find the smallest number of inputs that gives more than ``outputs`` outputs.
 
-    It is found by bisection.
+    Bisection finds it: more inputs never give fewer outputs.
 
     Args:
-        count: counts the outputs of a number of inputs.
+        count: number of inputs -> number of outputs, such as the positions that a model
+            makes of a sound's samples.
         outputs: a number of outputs.
-        low: a number of inputs with so many outputs.
-        high: a number of inputs with more outputs.
+        low: a number of inputs that gives exactly ``outputs``.
+        high: a number of inputs that gives more.
     """
     while high - low > 1:
         middle = (low + high) // 2

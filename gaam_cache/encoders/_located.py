@@ -214,7 +214,7 @@ class LocatedEncoder:
             adapter_names = _name_small_files(folder, tokenizer_files)
             adapter_names |= {ADAPTER, ADAPTER_WEIGHTS}
             files |= {name: folder / name for name in adapter_names}
-        return {name: _hash(name, files[name]) for name in sorted(files)}
+        return {name: _hash_encoder_file(name, files[name]) for name in sorted(files)}
 
 
 def _read_weight_index(folder: Path) -> list[Path]:
@@ -288,8 +288,8 @@ def _name_small_files(folder: Path, tokenizer_files: Iterable[str]) -> set[str]:
     return {name for name in names if not IS_WEIGHTS.match(name)}
 
 
-def _hash(name: str, file: Path) -> str:
-    """SHA-256 of a file, which may be a link into a cache of the hub or of DVC.
+def _hash_encoder_file(name: str, file: Path) -> str:
+    """SHA-256 of a file of an encoder, which may be a link into a cache of the hub.
 
     Of an adapter's configuration, only the settings that decide numbers are hashed. A
     file whose content is not that of the hub is refused.

@@ -385,7 +385,12 @@ class ModelEncoder(Encoder):
         self._has_weights = True
 
     def _load_model(self) -> Any:
-        """Build the whole model, with random weights or with those of its files."""
+        """Build the whole model, with random weights or with those of its files.
+
+        Raises:
+            ConfigError: the library cannot build the model, or its files do not have
+                the weights of the part that is run.
+        """
         if self.untrained_seed is not None:
             with library_errors_as(f"cannot build '{self.name}'", self._located.path):
                 return draw_untrained(
@@ -423,10 +428,11 @@ class ModelEncoder(Encoder):
 
     @torch.inference_mode()
     def _read_shortest_row(self) -> dict[str, Tensor]:
-        """States of the shortest probe row: (1, L, D) for every pooling.
+        """States of the shortest row of the probe: (1, L, D) for every pooling.
 
-        The probe has several sets of rows. The first set that the model can read gives
-        the row, which is its first.
+        The probe, which measures the loaded model, has several sets of rows, each
+        sorted by length. The row is the first one of the first set that the model can
+        read.
         """
         *earlier_sets, last_set = self._make_probe_rows(self._part, 1).candidates
         for rows in earlier_sets:
@@ -472,10 +478,14 @@ class ModelEncoder(Encoder):
 
     @torch.inference_mode()
     def _probe(self, probe_length: int) -> ProbeResult:
-        """Probe the model; halve the length of the rows until memory suffices.
+        """Measure how the model must run, with shorter rows if memory is too small.
 
-        Only models whose ``Forward`` tries lengths can do with shorter rows: they read
-        a longer row alone. For all other models, a lack of memory is an error.
+        A model whose ``Forward`` tries lengths reads rows alone that are longer than
+        those of the probe. So the probe may halve the length of its rows. For all other
+        models, a lack of memory is an error.
+
+        Args:
+            probe_length: most tokens of a row of the probe.
         """
         while True:
             probe_rows = self._make_probe_rows(self._part, probe_length)
@@ -513,13 +523,17 @@ class ModelEncoder(Encoder):
     def _probe_conditions(self, probe_length: int) -> dict[str, object]:
         """Everything that decides the result of a probe, as JSON values.
 
-        A kept result is used again only under equal conditions.
+        The probe measures which rows may share a batch. Its result is kept on disk, and
+        is used again only under equal conditions.
+
+        Args:
+            probe_length: most tokens of a row of the probe.
         """
         on_cpu = self.device.type == "cpu"
         device_name = cpu_name() if on_cpu else name_of(self.device)
         # The attention kernel that transformers chose is in the part's configuration.
         part_config = getattr(self._part, "config", self._model_config)
-        # Changed code is measured anew, even within one version of gaam.
+        # Changed code of these classes is measured anew, even in one version of gaam.
         classes = (type(self._part), Forward, ProbeResult, type(self))
         return {
             "encoder": self.identity(),
@@ -628,7 +642,10 @@ class ModelEncoder(Encoder):
 
 
 def _parse_layers(layers: str | None) -> tuple[int, int] | None:
-    """The first and last layer of ``--layers``, such as "20-40" or "7"; or None."""
+    """The first and the last layer in ``--layers``, such as "20-40" or "7".
+
+    None if the option is not set.
+    """
     layer_numbers = [int(number) for number in (layers or "").split("-") if number]
     if not layer_numbers:
         return None

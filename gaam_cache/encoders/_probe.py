@@ -75,15 +75,19 @@ class ProbeResult:
     ``Forward``.
     """
 
-    batching: Batching
+    batching: Batching  # which rows may share a batch
     num_layers: int  # number of layers that the model runs
     hidden_size: int
-    mask: Mask
+    mask: Mask  # with which batches the model gets a mask
     stack: str | None
+    """Name of the module list of layers that get hooks; None if the model returns its
+    hidden states instead."""
     last_from_output: bool
-    renews: bool
+    """Whether the last layer's state is the output of the model, not of the stack."""
+    renews: bool  # whether a fresh copy of the model reads every batch
     longest: int | None
-    longest_shared: int | None
+    """Most positions of a batch that is read as such; None if any length is right."""
+    longest_shared: int | None  # the same limit for batches of several rows
     acts_causal: bool | None
     """Whether later tokens leave earlier states unchanged; None if not measured."""
 
@@ -183,17 +187,22 @@ _Batch = list[_BatchRow]
 
 
 class _Shift(NamedTuple):
-    """A batch in which rows have other states than alone."""
+    """A batch in which some rows shift: their states differ from those alone."""
 
     batch: _Batch
     deviations: dict[int, float]
-    """Slot in the batch -> relative deviation of its row, if beyond ``ROUNDING``."""
+    """Index of a row in the batch (slot) -> relative deviation from its states alone.
+
+    Only deviations beyond ``ROUNDING`` are listed.
+    """
 
 
 class _Probe:
-    """The probe of one model with one set of rows.
+    """Measures on one set of rows how a model must run to give rows their right states.
 
-    ``measure`` tries the ways of running the model, beginning with the cheapest.
+    The right states of a row are those that it has alone. ``measure`` tries ways of
+    running the model (its ``Forward``), beginning with the cheapest: which rows share a
+    batch, when there is a mask, and whether hooks pool the layers.
     """
 
     def __init__(
@@ -279,9 +288,15 @@ class _Probe:
         )
 
     def _possible_masks(self, acts_causal: bool | None) -> list[Mask]:
-        """When to pass a mask: the values of ``Mask`` to try, the fastest first."""
+        """When to pass an attention mask: the values of ``Mask`` to try, fastest first.
+
+        Args:
+            acts_causal: whether later tokens leave earlier states unchanged; None if
+                that is not known.
+        """
         if not self._forward.takes_mask:
             return ["never"]
+        # padding on the right comes later than the row, so a causal model needs no mask
         if acts_causal:
             return ["never", "where padded", "always"]
         return ["where padded", "always"]
@@ -330,9 +345,14 @@ class _Probe:
                     )
 
     def _find_stack(self, num_layers: int) -> str | None:
-        """Find the module list whose outputs are the hidden states.
+        """Find the module list of the model whose outputs are its hidden states.
 
-        This also sets ``last_from_output`` of the forward.
+        Hooks on its modules can then pool the layers. This also sets
+        ``last_from_output`` of the forward, which runs the model.
+
+        Args:
+            num_layers: number of the hidden states, counted from the first layer that
+                is kept.
 
         Returns:
             The name of the module list; None if the model has no such list.
@@ -359,14 +379,18 @@ class _Probe:
             ]
             # If a final norm follows the stack, the last state is the model's output.
             last_output = getattr(output, "last_hidden_state", None)
-            has_last = is_state[-1] or _is_hidden_state(last_output, expected[-1])
-            if all(is_state[:-1]) and has_last:
+            has_last_state = is_state[-1] or _is_hidden_state(last_output, expected[-1])
+            if all(is_state[:-1]) and has_last_state:
                 forward.last_from_output = not is_state[-1]
                 return name
         return None
 
     def _module_lists_of_length(self, num_layers: int) -> dict[str, nn.ModuleList]:
-        """Module lists, by name, with as many modules as there are layers."""
+        """Name -> module list, for the lists that have as many modules as layers.
+
+        ``num_layers`` is the number of pooled states: one of them may be the input of
+        the first layer, which is the output of no module.
+        """
         length = num_layers + self._forward.first_layer - 1
         module_lists = {
             name: module

@@ -349,7 +349,11 @@ class Tokens:
         return cut_texts
 
     def _cut_in_prompts(self, rows: Sequence[str]) -> list[CutText]:
-        """Read texts whole with their prompts, and cut only the texts."""
+        """Tokenise texts with their prompts, and cut the texts but not the prompts.
+
+        A prompt is what stands around every text. The tokens of a row are cut to the
+        maximum length by removing tokens of its text.
+        """
         # The tokenizer itself would cut prompts too.
         wrapped_texts = [self._wrap(row) for row in rows]
         encoded = self.tokenizer.read(
@@ -368,8 +372,9 @@ class Tokens:
             encoded["special_tokens_mask"],
             strict=True,
         ):
+            # One truth value a token: it is no special token; it is of the text itself;
+            # it may be removed. Without a prompt, the three are the same.
             is_ordinary_T = ~np.asarray(special, bool)
-            # Without a prompt, all tokens but the special ones belong to the text.
             is_own_T = is_ordinary_T
             is_removable_T = is_ordinary_T
             if self._is_wrapped:

@@ -178,7 +178,12 @@ def _check_parameters(
 ) -> None:
     """Refuse a model if a parameter of the part that is run has no tensor of its size.
 
-    ``info`` is transformers' report on loading the model.
+    Args:
+        model: the whole model, as transformers has loaded it.
+        info: transformers' report on the loading (``output_loading_info``).
+        name: of the encoder, for messages.
+        located: the files of the encoder.
+        select_part: returns the part of the model that is run, such as its encoder.
     """
     # Name of a parameter -> what is wrong with its tensor.
     problems = {

@@ -203,9 +203,10 @@ class Encoder(ABC):
         return cls.open(config)
 
     def outline(self) -> None:
-        """Set ``num_layers`` and ``hidden_size``, if possible without the weights.
+        """Set ``num_layers`` and ``hidden_size``.
 
-        A subclass that can do so replaces this method, which loads the weights.
+        This method loads the weights for it. A subclass that finds both without the
+        weights overrides it.
         """
         self.load()
 
@@ -349,6 +350,9 @@ def open_encoder(
         rows: rows of every split.
         needs_weights: whether the caller will encode rows. Without weights, the encoder
             only tells its settings and shape.
+
+    Raises:
+        ConfigError: ``--chat-template`` is set for rows that are no texts.
     """
     encoder_class = _find_class(kind, config)
     if config.chat_template and kind != "text":
@@ -358,7 +362,7 @@ def open_encoder(
             found=f"rows of {kind}: {config.dataset}",
         )
 
-    # Reading a plan needs no weights, and the hub then sends none.
+    # To read settings and shape only, nobody has to wait for weights from the hub.
     open_class = encoder_class.open_outline
     if needs_weights:
         open_class = encoder_class.open

@@ -489,7 +489,8 @@ class _TextForward(Forward):
     def _states_before_last(self, ids: Sequence[int]) -> torch.Tensor:
         """The last layer's states of all tokens of a text but the last one.
 
-        The model gets no mask. The result has the shape (1, T - 1, hidden size).
+        If another last token changes these states, the model is not causal. The model
+        gets no mask. The result has the shape (1, T - 1, hidden size).
         """
         batch = self.batch([np.array(ids)])._replace(mask=None)
         _, layers = self.hidden_states(batch)

@@ -423,9 +423,17 @@ def _make_shards(
     start: float | None,
     waits: bool,
 ) -> str | None:
-    """Make those missing shards that no other worker makes.
+    """Make those missing shards that no other worker makes, and count the seconds.
 
-    See ``make_missing`` for the arguments; ``shards`` are the missing shards.
+    Args:
+        job: the extraction.
+        plan: of its cache.
+        shards: the missing shards.
+        report: called with (rows done, rows in all, what is going on).
+        stats: this adds what it does.
+        start: which part of the shards this worker begins with, from 0 to 1; None for a
+            random one.
+        waits: whether to wait for shards that other workers are making.
 
     Returns:
         A description of the workers that make the other shards; None if no shard is

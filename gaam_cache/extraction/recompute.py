@@ -191,6 +191,8 @@ class _Comparison:
     ) -> None:
         """Record how far stored states are from those of the row encoded alone.
 
+        A deviation that rounding does not explain becomes the fault of the row's shard.
+
         Args:
             shard_row: the row.
             item: the row as the encoder reads it.
@@ -204,7 +206,8 @@ class _Comparison:
         if largest <= self._limit:
             return
 
-        # one fault makes a shard bad, and the higher precision of a second takes time
+        # A shard with one fault is bad already. To explain a further deviation, the row
+        # would be computed in higher precision, which is slow.
         shard_name = shard_row.shard.name
         if shard_name in self.faults:
             return

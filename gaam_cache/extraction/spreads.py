@@ -58,14 +58,17 @@ class SpreadCheck:
     def mark_distinct(
         self, essences: Iterable[bytes], num_rows: int
     ) -> NDArray[np.bool_]:
-        """Whether each row of a shard, (N,), is the first with its content.
+        """Tell whether each row of a shard is the first one with its content.
 
         A row is compared with the rows before it in its shard; in a small shard, also
-        with the rows of all small shards so far.
+        with the rows of all small shards so far. This records the rows of small shards.
 
         Args:
             essences: content of every row as bytes; copies have equal bytes.
             num_rows: number of the rows.
+
+        Returns:
+            A truth value for every row, (N,).
         """
         digests = set[bytes]()
         if self._is_small(num_rows):

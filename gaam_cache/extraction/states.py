@@ -214,7 +214,9 @@ class StateExtractor:
     def _halve_batches(
         self, size_N: NDArray[np.int64], batch: NDArray[np.int64]
     ) -> None:
-        """Lower the limit of tokens, so that the rows of a batch need at least two.
+        """Lower the limit of tokens of a batch, because memory was too small for one.
+
+        With the new limit, the rows of that batch make at least two batches.
 
         Args:
             size_N: tokens of every row.

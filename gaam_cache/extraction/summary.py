@@ -99,9 +99,13 @@ class ExtractionStats:
             setattr(self, name, merged)
 
     def count_inputs(self, inputs: Inputs) -> None:
-        """Add to the counts of cut rows, of unknown tokens and of doubled tokens.
+        """Add some rows to the counts of cut rows and of suspicious tokens.
 
-        ``inputs`` are rows as the encoder's tokenizer prepared them.
+        Suspicious are tokens that the tokenizer does not know, and special tokens that
+        a row has twice (doubled tokens).
+
+        Args:
+            inputs: the rows as the encoder's tokenizer prepared them.
         """
         self.truncated += sum(inputs.truncated)
 
@@ -199,7 +203,10 @@ class ExtractionStats:
         ]
 
     def _doubts_of_tokens(self, noun: str) -> list[str]:
-        """Lines about unknown tokens, and about special tokens that stand twice."""
+        """Lines about unknown tokens, and about special tokens that a row has twice.
+
+        ``noun`` is the word for a row in messages, such as "text".
+        """
         lines = []
         # a few such rows are no reason for a warning: as many as may be cut without one
         tolerated_rows = TOLERATED_TRUNCATED_SHARE * self.rows_made
@@ -223,12 +230,18 @@ class ExtractionStats:
     def _doubts_of_twins(
         self, noun: str, max_length: int, *, causal: bool
     ) -> list[str]:
-        """A line for every pooling in which many different rows have the same state."""
+        """Lines about twins: rows that differ, but have the same state in a pooling.
+
+        See ``doubts`` for the arguments.
+
+        Returns:
+            A line for every pooling with many twins.
+        """
         lines = []
         for pooling, num_twins in self.twins.items():
             twins = f"{num_twins:,} of {self.distinct:,} {noun}s that differ have"
-            # no number of twins is harmless here: the first token of a causal encoder
-            # sees nothing of its row
+            # the first token of a causal encoder sees nothing of its row, so that even
+            # a single twin shows that the pooling is wrong
             if pooling == "first" and causal:
                 lines.append(
                     f"{CAUSAL_FIRST_TOKEN}: {twins} the state of another (first); "

@@ -333,11 +333,11 @@ class Destination:
     def _announcement(self, folder: Path) -> str:
         """Lines that say what is sent, to which repository, and who can read it."""
         sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-        state = "is replaced" if self.commit else "new or empty"
+        repository_state = "is replaced" if self.commit else "new or empty"
         readers = "private" if self.private else "PUBLIC: anyone can read it"
         return (
             f"to send: {len(sizes):,} files, {sum(sizes):,} bytes from '{folder}'\n"
-            f"to {self.url} ({state}), {readers}, as {self.user}"
+            f"to {self.url} ({repository_state}), {readers}, as {self.user}"
         )
 
 

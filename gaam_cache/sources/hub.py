@@ -119,11 +119,11 @@ def _load(
             # the hub has just given its commit, so it exists and access is restricted
             raise (unreachable or gated_error(name, "dataset")) from error
         except (DatasetsError, EmptyDatasetError, ValueError, RuntimeError) as error:
-            refusal = _refusal(error, f"{name}@{commit}", name, subset)
-            # a subset or split that does not exist is a mistake even without the hub
-            if isinstance(refusal, NotFoundError):
-                raise refusal from error
-            raise (unreachable or refusal) from error
+            load_error = _load_error(error, f"{name}@{commit}", name, subset)
+            # that a subset or split does not exist is known even without the hub
+            if isinstance(load_error, NotFoundError):
+                raise load_error from error
+            raise (unreachable or load_error) from error
         finally:
             datasets.config.HF_HUB_OFFLINE = was_offline
 
@@ -148,9 +148,9 @@ def _check_commit(
 ) -> None:
     """Refuse a local copy of another commit.
 
-    When something fails, the library hands out whatever copy it has. It keeps rows in a
-    folder named as the commit that they were made from. Rows in a folder of another
-    name are refused only if the hub did not answer.
+    If the hub does not answer, the library ``datasets`` returns whatever copy it has.
+    It keeps rows in a folder with the name of their commit. Rows in a folder whose name
+    is no commit are refused only if the hub did not answer.
 
     Args:
         data: rows as ``datasets`` loaded them.
@@ -160,7 +160,9 @@ def _check_commit(
     """
     folders = {Path(file["filename"]).parent.name for file in data.cache_files}
     commits = [folder for folder in folders if COMMIT.fullmatch(folder)]
-    if commits != [commit] and (commits or unreachable):
+    is_other_commit = bool(commits) and commits != [commit]
+    is_unknown_commit = not commits and unreachable is not None
+    if is_other_commit or is_unknown_commit:
         raise HubError(
             f"the data set '{name}' could not be fetched at the requested revision",
             expected=commit,
@@ -172,7 +174,7 @@ def _check_commit(
 def _warn_of_default_subset(name: str, folder: Path, subset: str) -> None:
     """Warn if the data set has several subsets and its default is read.
 
-    The card lists the subsets. The warning is all that depends on it.
+    The subsets are listed in the data set's card, README.md on the hub.
 
     Args:
         name: id of the data set.
@@ -181,7 +183,7 @@ def _warn_of_default_subset(name: str, folder: Path, subset: str) -> None:
     """
     from huggingface_hub import DatasetCard
 
-    # there may be no card, or none that can be read
+    # without a readable card there is no warning, and nothing else depends on it
     with suppress(Exception):
         configs = DatasetCard.load(folder / "README.md").data.get("configs") or []
         subsets = [str(config["config_name"]) for config in configs]
@@ -194,7 +196,7 @@ def _warn_of_default_subset(name: str, folder: Path, subset: str) -> None:
             )
 
 
-def _refusal(
+def _load_error(
     error: Exception, where: str, name: str, subset: str | None
 ) -> ConfigError:
     """Turn an error of the library ``datasets`` into one with advice for the user.

@@ -200,16 +200,18 @@ class Spread:
         first_layer: int,
         where: str,
     ) -> dict[int, str]:
-        """Refuse a layer that rounding destroys; say what other layers lose.
+        """Refuse a layer in which rounding makes rows alike; say what others lose.
 
-        The measures are the share of the varying features that are lost, and the spread
-        of the rows as a multiple of the rounding.
+        There are two measures of the loss in a layer: the share of the features that
+        differed between rows and are equal after rounding; and how many rounding steps
+        the rows lie apart.
 
         Args:
             storage_dtype: type to which the states are rounded.
-            flat_L: which layers are the same in all rows; these have nothing to lose.
+            flat_L: whether a layer is the same in all rows, so that it has nothing to
+                lose.
             first_layer: number that people give the first of the L layers.
-            where: place of the rows, for the error.
+            where: location of the rows, for the error.
 
         Returns:
             Number of each layer with a loss -> its loss in words. Other layers are

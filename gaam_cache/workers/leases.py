@@ -232,7 +232,10 @@ class Leases:
         return [name for name in _leased_names(self._folder) if name not in self.held]
 
     def _active_holder(self, name: str) -> Holder | None:
-        """The process that holds the lease of a name.
+        """The process that holds the lease of a name, and seems to be alive.
+
+        A lease is a file that announces that a process does some work. The process
+        renews it as long as it lives; a lease that was not renewed is stale.
 
         Returns:
             None if the lease is stale or there is none.
@@ -242,7 +245,7 @@ class Leases:
         try:
             status = path.lstat()
         except OSError:
-            # its worker released the lease
+            # there is no file: the worker has released the lease
             self._sightings.pop(name, None)
             return None
 

@@ -71,7 +71,7 @@ class Item:
         """Bytes that identify the input, for the fingerprint of the rows.
 
         They are the digest of all bytes of the file. A subclass whose input is a part
-        of what the bytes hold adds which part that is.
+        of the decoded file, such as seconds 30 to 60 of a sound, adds which part it is.
         """
         return bytes.fromhex(self.sha256)
 
@@ -81,12 +81,12 @@ class Item:
         Raises:
             DataError: the bytes are gone, or are no longer those of the digest.
         """
-        # a file that cannot be read leaves no bytes, and these have another digest
+        # the content of a file that cannot be read counts as empty: another digest
         content = b""
         with suppress(OSError), self.path.open("rb") as file:
             file.seek(self.offset)
             content = file.read(self.size)
-        # other bytes would give states under a fingerprint that covers the first ones
+        # the fingerprint of the cache covers the bytes that were there at first
         if hashlib.sha256(content).hexdigest() != self.sha256:
             raise DataError(
                 "a file of the data set was changed or removed while it was in use",

@@ -113,7 +113,11 @@ class Vision(Media):
     def items(
         cls, content: bytes, config: ExtractConfig, file: Item
     ) -> Sequence[_Picture]:
-        """Decode a file; return its picture as the only input."""
+        """Decode a file, and return its picture as the only input.
+
+        The item has figures of the picture, which serve for warnings, but no pixels:
+        these are decoded again when they are needed.
+        """
         picture = _decode(content, file.where, config.grey_bits)
         first_pixel = picture.pixels_HW3[:1, :1]
         item = _Picture(

@@ -175,9 +175,15 @@ def _gpus_per_worker(task: Task, workers: WorkerConfig, num_gpus: float) -> floa
 
 
 def _start_mailbox(ray: Any) -> Any:
-    """Start the mailbox, on this node if it has room, and return the actor.
+    """Start the mailbox: the actor to which workers send messages for this process.
 
-    It takes no core from the workers.
+    It runs on this node if possible, and takes no core from the workers.
+
+    Args:
+        ray: the library, which is imported only when this engine is used.
+
+    Returns:
+        The handle of the actor.
     """
     node = ray.get_runtime_context().get_node_id()
     strategies = ray.util.scheduling_strategies
@@ -419,12 +425,15 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
 
 
 def _connect(ray: Any, address: str) -> None:
-    """Connect to a cluster, or start one if the address is empty.
+    """Connect to a cluster of Ray, or start one if the address is empty.
 
-    The handlers of signals stay ours.
+    The signal handlers of this process stay as they are.
+
+    Raises:
+        ConfigError: there is no cluster at the address.
     """
-    # Ray sets handlers of its own. These end the process at once, while ours let it
-    # finish what it is writing: ours are put back below.
+    # Ray sets signal handlers that end the process at once. Those of gaam let it finish
+    # what it is writing, so they are put back below.
     handlers = {number: signal.getsignal(number) for number in terminal.SIGNALS}
     settings = {} if address else OWN_CLUSTER
     try:
