@@ -285,7 +285,7 @@ def inspect(path: Path) -> Inspection:
         name: _inspect_split(path, plan, name, names_missing, faults)
         for name in plan.rows
     }
-    # A worker that has published its shard is about to remove its lease: it is done.
+    # The lease of a shard that exists is left out: its worker is about to remove it.
     at_work = [holding for holding in leases if holding.name in names_missing]
     return Inspection(
         path=path,

@@ -432,12 +432,14 @@ def parse_pairs(
     }
 
 
-def parse_value(value: object, hint: object, metadata: Mapping[str, Any]) -> object:
+def parse_value(
+    value: object, field_type: object, metadata: Mapping[str, Any]
+) -> object:
     """A value of a TOML file or the command line, parsed into the type of its field.
 
     Args:
         value: the value.
-        hint: the type of the field.
+        field_type: the type of the field, such as ``int | None``.
         metadata: the metadata of the field, from ``option`` or ``key``.
 
     Raises:
@@ -451,8 +453,8 @@ def parse_value(value: object, hint: object, metadata: Mapping[str, Any]) -> obj
         return parse(value)
 
     # the type "T | None" means T, because None only means "not set"
-    parts = typing.get_args(hint)
-    kind: Any = parts[0] if type(None) in parts else hint
+    parts = typing.get_args(field_type)
+    kind: Any = parts[0] if type(None) in parts else field_type
     if typing.get_origin(kind) is Literal:
         choices = typing.get_args(kind)
         if value not in choices:

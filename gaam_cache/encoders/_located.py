@@ -615,9 +615,13 @@ def _show_names(names: Sequence[str]) -> str:
 
 
 def _refuse_unsafe_files(folder: Path) -> None:
-    """Refuse a folder with Git pointers, with code, or with names of outside files.
+    """Refuse an encoder's folder that libraries must not open.
 
-    Weight files are not checked here, but where they are read.
+    It has Git pointers in place of files, or files of code, or a configuration that
+    lists files outside of the folder. Weight files are checked where they are read.
+
+    Raises:
+        GaamError: the message says which file is wrong.
     """
     for entry in sorted(folder.iterdir()):
         is_small = WANTED.fullmatch(entry.name) or TOKENIZER.fullmatch(entry.name)

@@ -503,12 +503,15 @@ class _Probe:
         return self._longest_shared is not None and length > self._longest_shared
 
     def _is_rounding(self, shifts: Sequence[_Shift]) -> bool:
-        """Whether rounding explains all shifts.
+        """Whether rounding explains why rows have other states in batches than alone.
 
-        Rounding explains a shift if the same padding shifts nothing in higher
-        precision. If this machine cannot compute that, copies of the shifted row make a
-        batch. If the row shifts as far beside its copies, rounding explains the shift:
-        only the kernels for batches can have caused it.
+        It does if the same padding shifts no state in higher precision. If this machine
+        cannot compute that, copies of the shifted row make a batch without padding. If
+        the row shifts as far in it, rounding explains the shift: a batch is computed by
+        other kernels than a single row, which round in another way.
+
+        Args:
+            shifts: batches in which rows have other states than alone.
         """
         precise_model = higher_precision_or_none(self._forward)
         if precise_model is None:

@@ -224,9 +224,9 @@ def _names_in_part(model: Any, select_part: SelectPart) -> set[str]:
 
 
 def _names_of_computed_tensors(model: Any) -> set[str]:
-    """Names of sinusoidal position embeddings, which need no tensor in a file.
+    """Names of parameters that the model computes: sinusoidal position embeddings.
 
-    The model computes them.
+    The files of the weights need no tensors for them.
     """
     computed = set()
     for path, module in model.named_modules():

@@ -350,8 +350,13 @@ class _VisionForward(Forward):
     def _pool_layer(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
         """Pool the states of one layer: (B, D) for every pooling.
 
-        A pooling that reads a summary gets the positions before the patches, and any
-        other pooling gets the patches.
+        Before the patches of a picture, a model may have positions that summarise it,
+        such as a class token. A pooling with ``summary`` reads these positions. Any
+        other pooling reads the patches.
+
+        Args:
+            x_BTD: the states of the layer.
+            batch: its rows; ``length_B`` is the number of patches of each.
         """
         start = self.layout.start
         stop = self.layout.stop

@@ -128,7 +128,7 @@ def _cheapest_starts(
 
 
 def _equal_runs(values_N: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """First position and end (exclusive) of every run of equal successive values."""
+    """Yield (start, stop) of every run of equal successive values, stop excluded."""
     num_rows = len(values_N)
     if not num_rows:
         return

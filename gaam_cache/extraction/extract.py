@@ -535,7 +535,7 @@ class ShardWorker:
         )
         if not self._shards_left:
             return None
-        return self._describe_left()
+        return self._describe_shards_left()
 
     def _make_available(
         self,
@@ -569,7 +569,7 @@ class ShardWorker:
                 if not waits and self._others_make_rest():
                     return
                 done = self._job.num_rows - self._rows_left
-                text = f"waiting for {self._describe_left()}"
+                text = f"waiting for {self._describe_shards_left()}"
                 report(done, self._job.num_rows, text)
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
@@ -695,7 +695,7 @@ class ShardWorker:
         with self._lock:
             self._rows_left -= shard.stop - shard.start
 
-    def _describe_left(self) -> str:
+    def _describe_shards_left(self) -> str:
         """Say how many shards other workers are making, and name one of the workers."""
         num_shards = len(self._shards_left)
         shards = f"{num_shards:,} shards"

@@ -220,8 +220,9 @@ def worst_deviation(
 ) -> Deviation:
     """The largest deviation of a row from its state alone, over poolings and layers.
 
-    This also checks that every state stands at the place of its row: the deviation is
-    infinite if ``states`` do not hold the state of the batch, rounded.
+    Rows of the proof are encoded twice: in a batch, and alone. This also checks that
+    the states to be stored are those of the batch, rounded, in the right row: if not,
+    the deviation is infinite.
 
     Args:
         states: the states to be stored, pooling -> (N, L, D).
@@ -233,10 +234,10 @@ def worst_deviation(
     worst = Deviation(0.0, 0, row)
     for pooling, in_batch_LD in batch.unrounded[row].items():
         alone_LD = states_alone[row][pooling][0]
-        share_L = relative_deviation(in_batch_LD.numpy(), alone_LD.numpy())
+        deviation_L = relative_deviation(in_batch_LD.numpy(), alone_LD.numpy())
         rounded_LD = to_numpy(in_batch_LD.to(getattr(torch, storage_dtype)))
-        is_wrong_L = (states[pooling][row] != rounded_LD).any(axis=-1)
-        share_L[is_wrong_L] = math.inf
-        layer = int(share_L.argmax())
-        worst = max(worst, Deviation(float(share_L[layer]), layer, row))
+        is_other_row_L = (states[pooling][row] != rounded_LD).any(axis=-1)
+        deviation_L[is_other_row_L] = math.inf
+        layer = int(deviation_L.argmax())
+        worst = max(worst, Deviation(float(deviation_L[layer]), layer, row))
     return worst

@@ -244,13 +244,15 @@ class StateExtractor:
     def _attempt(
         self, encode: Callable[[], T], prepared: PreparedRows, rows: Sequence[int]
     ) -> T | None:
-        """Call ``encode``; None if the memory is too small and there are several rows.
+        """Call ``encode``, and return its result.
 
-        Then the caller can split their batch.
+        Returns:
+            The result. None if the memory is too small for several rows: then the
+            caller can split their batch.
 
         Args:
             encode: encodes the rows.
-            prepared: names the place of a row in the error.
+            prepared: tells the location of a row, for the error.
             rows: numbers of the rows that ``encode`` encodes.
 
         Raises:
@@ -287,6 +289,8 @@ class StateExtractor:
         as_alone: bool,
     ) -> EncodedBatch:
         """Encode a batch, and start to copy its states to the host.
+
+        The proof of a shard encodes a few rows again, alone, and compares their states.
 
         Args:
             items: the rows of the batch, as the encoder reads them.

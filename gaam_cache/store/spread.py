@@ -62,11 +62,12 @@ class SpreadSums:
         self._sums_4LD: Floats | None = None
 
     def add(self, unrounded_NLD: NDArray[Any], stored_NLD: NDArray[Any]) -> None:
-        """Add rows.
+        """Add the sums over some rows.
 
         Shape:
             unrounded_NLD: states before they are rounded, (N, L, D).
-            stored_NLD: the same states as they are stored, but not as bits, (N, L, D).
+            stored_NLD: the same states, rounded to the storage type, (N, L, D). They
+                are numbers, and not the bits of bfloat16.
         """
         # the first rows set the reference and the shapes
         if self._reference_LD is None or self._sums_4LD is None:
@@ -77,10 +78,10 @@ class SpreadSums:
         # Layer by layer, to save memory.
         for layer, reference_D in enumerate(self._reference_LD):
             unrounded_ND = unrounded_NLD[:, layer].astype(np.float64)
-            moved_ND = unrounded_ND - reference_D
+            offset_ND = unrounded_ND - reference_D
             error_ND = stored_NLD[:, layer] - unrounded_ND
-            self._sums_4LD[0, layer] += moved_ND.sum(0)
-            self._sums_4LD[1, layer] += (moved_ND**2).sum(0)
+            self._sums_4LD[0, layer] += offset_ND.sum(0)
+            self._sums_4LD[1, layer] += (offset_ND**2).sum(0)
             self._sums_4LD[2, layer] += error_ND.sum(0)
             self._sums_4LD[3, layer] += (error_ND**2).sum(0)
 
@@ -120,14 +121,16 @@ class Spread:
             reference_LD: the state from which states were counted.
             rows: number of the rows.
         """
-        # the four means over rows: of x - reference, of its square, of e, of e²
-        moved_LD, square_LD, error_LD, error_square_LD = sums_4LD / max(rows, 1)
-        mean_LD = reference_LD + moved_LD
+        # means over rows: of the offset x - reference, of its square, of the rounding
+        # error e, and of e²
+        offset_LD, square_LD, error_LD, error_square_LD = sums_4LD / max(rows, 1)
+        mean_LD = reference_LD + offset_LD
         if rows == 1:
+            # a single row has no variance: its own size takes that place
             variance_LD = mean_LD**2
             error_variance_LD = error_square_LD
         else:
-            variance_LD = square_LD - moved_LD**2
+            variance_LD = square_LD - offset_LD**2
             error_variance_LD = error_square_LD - error_LD**2
 
         # Rounding may make the difference of two squares slightly negative.
