@@ -38,6 +38,7 @@ from gaam_cache.config import ExtractConfig, ImportConfig
 from gaam_decoder.config import PlantConfig, TrainConfig
 
 if TYPE_CHECKING:
+    from gaam_decoder.grids.recipe import GridStudy, Sources
     from gaam_decoder.runs.loading import Runs
 
 SETTINGS: dict[str, type] = {
@@ -118,7 +119,8 @@ def _list_names(package: str) -> str:
 
 
 def _offer_studies() -> list[str]:
-    files = (data_path() / "studies").glob("*/study.toml")
+    studies = data_path() / "studies"
+    files = [*studies.glob("*/study.toml"), *studies.glob("*/grid.toml")]
     return sorted(file.parent.name for file in files)
 
 
@@ -959,6 +961,25 @@ Check = Annotated[
 Record = Annotated[
     bool, typer.Option("--record", help="Write the results beside study.toml.")
 ]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="FOLDER",
+        help="Folder of the data sets of a study that has several.",
+        readable=False,
+    ),
+]
+EncoderFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--encoders",
+        metavar="FOLDER",
+        help="Folder of the encoders of such a study.",
+        show_default="encoders of the recipe",
+        readable=False,
+    ),
+]
 MachineSets = Annotated[
     Strings,
     typer.Option(
@@ -977,18 +998,35 @@ def study(
     dry_run: DryStudy = False,
     check: Check = False,
     record: Record = False,
+    data: DataFolder = None,
+    encoders: EncoderFolder = None,
     sets: MachineSets = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a study: complete its caches and runs, then write its page."""
+    """Run a study: complete its caches and runs, then write its page.
+
+    A study of several data sets and encoders (grid.toml) keeps a record of every pair,
+    and does not run recorded pairs again. Without --data it writes its page alone.
+    """
     from gaam_decoder import study as studies
+    from gaam_decoder.grids.recipe import Sources, find_grid, read_grid_study
 
     if check and record:
         raise ConfigError("--check and --record at once", expected="one of them")
     known_keys = sorted(key.replace("_", "-") for key in studies.MACHINE)
     pairs = settings.parse_pairs(sets or (), "--set", known_keys)
     machine = {key.replace("-", "_"): value for key, value in pairs.items()}
+    grid_folder = find_grid(name)
+    if grid_folder:
+        if check or dataset:
+            raise ConfigError("--check and --dataset are not for a study with a grid")
+        sources = None if data is None else Sources(data, encoders, machine)
+        grid_study = read_grid_study(grid_folder, out=out)
+        _run_grid(grid_study, sources, dry_run, record, quiet, as_json)
+        return
+    if data or encoders:
+        raise ConfigError("--data and --encoders are for a study with a grid")
     recipe = studies.read_study(name, out=out, dataset=dataset, machine=machine)
     if dry_run:
         _show(studies.estimate(recipe), as_json)
@@ -1004,6 +1042,32 @@ def study(
         )
     _show(outcome, as_json)
     raise typer.Exit(outcome.exit_code)
+
+
+def _run_grid(
+    grid_study: "GridStudy",
+    sources: "Sources | None",
+    dry_run: bool,
+    record: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run a study of several data sets and encoders, or say what is missing."""
+    from gaam_decoder.grids.running import carry_out_grid, estimate_grid
+
+    if dry_run:
+        _show(estimate_grid(grid_study, sources), as_json)
+        return
+
+    def show_command(command: str) -> None:
+        if not quiet:
+            tell(command, to=sys.stderr)
+
+    with show_progress("study", "steps", quiet=quiet) as progress:
+        outcome = carry_out_grid(
+            grid_study, sources, record=record, say=show_command, progress=progress
+        )
+    _show(outcome, as_json)
 
 
 # arguments and options of gaam predict

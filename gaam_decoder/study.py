@@ -349,13 +349,14 @@ def estimate(study: Study) -> Outcome:
     commands: list[dict[str, str]] = []
     lines: list[str] = []
     for step in study.steps:
-        text = _estimate_step(step)
+        text = estimate_step(step)
         commands.append({"command": step.words(), "estimate": text})
         lines += [step.words(), f"  # {text}"]
     return Outcome({"commands": commands}, lines)
 
 
-def _estimate_step(step: Step) -> str:
+def estimate_step(step: Step) -> str:
+    """Say how long a command takes, as far as that is known."""
     estimators: dict[str, Any] = {
         "extract": estimate_extraction,
         "train": estimate_training,

@@ -22,6 +22,7 @@ USED_BY_DECODERS = {
     "use": {"extraction", "hub", "sources"},
     "analysis": {"importing"},
     "study.py": {"extraction"},
+    "grids": {"extraction"},
 }
 """A room of decoders that makes the cache work -> the rooms that do this work."""
 READ_BY_REPORTS = {

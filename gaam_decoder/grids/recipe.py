@@ -1,0 +1,269 @@
+"""The recipe of a study of many data sets and encoders: ``grid.toml``.
+
+It has these tables::
+
+    title, question, text   of the page
+    [[grids]]               name, title, baselines, margin
+    [grids.datasets]        folder in --data -> where to get it
+    [grids.encoders]        folder in --encoders, or any name -> where to get it
+    [grids.extract]         options of ``extract``
+    [[grids.train]]         options of ``train``
+
+A cell is one data set through one encoder.
+"""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gaam_cache.common import plugins, settings
+from gaam_cache.common.errors import ConfigError, NotFoundError
+from gaam_cache.common.paths import absolute_path
+from gaam_cache.common.settings import data_path
+from gaam_decoder.specs import parse_attention
+from gaam_decoder.study import COMMANDS, MACHINE, NAME, NOT_IN_RECIPE, Step
+
+GRID_FILE = "grid.toml"
+STUDY_KEYS = {"title", "question", "text", "weaknesses", "grids"}
+GRID_KEYS = {
+    *("name", "title", "baselines", "margin"),
+    *("datasets", "encoders", "extract", "train"),
+}
+NOT_IN_GRID = (NOT_IN_RECIPE | {"cache", "encoder", "dataset"}) - MACHINE
+"""Settings that no grid has: its cells have them."""
+NO_CHANGE_OF_NUMBERS = {*MACHINE}
+USUAL_MARGIN = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Data sets and encoders that are crossed, with the settings of all cells."""
+
+    name: str
+    title: str
+    baselines: tuple[str, ...]
+    """Mechanisms that the others are compared with; the first answers the question."""
+    margin: float
+    """Largest difference that does not matter, a fraction."""
+    datasets: Mapping[str, str]
+    """Name of a data set -> where to get it."""
+    encoders: Mapping[str, str]
+    """Name of an encoder -> where to get it."""
+    extract: Mapping[str, object]
+    train: tuple[Mapping[str, object], ...]
+
+    @property
+    def settings_digest(self) -> str:
+        """A digest of everything that decides the numbers of a cell but its data."""
+        content = [self.extract, *self.train, {"baselines": list(self.baselines)}]
+        text = json.dumps([_sorted(options) for options in content], default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def cells(self) -> Iterator["Cell"]:
+        """All data sets through the first encoder, then through the next."""
+        for encoder in self.encoders:
+            for dataset in self.datasets:
+                yield Cell(self, dataset, encoder)
+
+
+def _sorted(options: Mapping[str, object]) -> dict[str, object]:
+    names = sorted(set(options) - NO_CHANGE_OF_NUMBERS)
+    return {name: options[name] for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One data set through one encoder."""
+
+    grid: Grid
+    dataset: str
+    encoder: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What identifies the cell in records."""
+        return self.grid.name, self.dataset, self.encoder
+
+    @property
+    def title(self) -> str:
+        return f"{self.dataset} through {self.encoder}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where this machine has the data sets and encoders, and the settings of it."""
+
+    data: Path
+    encoders: Path | None = None
+    machine: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GridStudy:
+    """A checked recipe, and the folder of its results."""
+
+    folder: Path
+    title: str
+    question: str
+    text: str
+    weaknesses: tuple[str, ...]
+    """What weakens the answer, beside what the records show."""
+    grids: tuple[Grid, ...]
+    out: Path
+    """The folder of all studies."""
+
+    @property
+    def results(self) -> Path:
+        """The folder of the results of this study."""
+        return self.out / self.folder.name
+
+    def cells(self) -> Iterator[Cell]:
+        """All cells, grid after grid, in the order in which they are run."""
+        for grid in self.grids:
+            yield from grid.cells()
+
+    def steps(self, cell: Cell, sources: Sources) -> list[Step]:
+        """The commands of a cell: the extraction, then the trainings.
+
+        Raises:
+            NotFoundError: the machine lacks the data set.
+            ConfigError: an option that no such command has.
+        """
+        cache = self.out / "caches" / f"{cell.dataset}-{cell.encoder}"
+        runs = self.results / "runs" / "-".join(cell.key)
+        extract = {
+            **cell.grid.extract,
+            "dataset": str(_dataset_path(cell, sources.data)),
+            "encoder": _encoder_source(cell, sources.encoders),
+            "out": cache,
+        }
+        steps = [_step("extract", extract, sources)]
+        for options in cell.grid.train:
+            train = {**options, "cache": cache, "runs": runs}
+            steps.append(_step("train", train, sources))
+        return steps
+
+
+def _step(command: str, options: Mapping[str, object], sources: Sources) -> Step:
+    """A command with the settings of the machine that it has."""
+    config_class = COMMANDS[command][0]
+    known = config_class.__dataclass_fields__
+    overrides = {k: v for k, v in (sources.machine or {}).items() if k in known}
+    all_options = {**options, **overrides}
+    config = settings.resolve(config_class, command, dict(all_options))
+    return Step(command, all_options, config)
+
+
+def _dataset_path(cell: Cell, data: Path) -> Path:
+    """The data set in ``--data``: a folder, or the table in it of the same name."""
+    folder = absolute_path(data) / cell.dataset
+    if not folder.exists():
+        # some data sets lie beside the folder of the others
+        folder = absolute_path(data).parent / cell.dataset
+    if not folder.exists():
+        raise NotFoundError(
+            f"no data set '{cell.dataset}'",
+            expected=f"a folder of that name in --data {data}, or beside it",
+            hint=f"get it from {cell.grid.datasets[cell.dataset]}",
+        )
+    table = folder / f"{cell.dataset}.csv"
+    return table if table.is_file() else folder
+
+
+def _encoder_source(cell: Cell, encoders: Path | None) -> str:
+    """The folder of the encoder in ``--encoders``, or where the recipe gets it."""
+    if encoders and (encoders / cell.encoder).is_dir():
+        return str(absolute_path(encoders) / cell.encoder)
+    return cell.grid.encoders[cell.encoder]
+
+
+def find_grid(study: str | Path) -> Path | None:
+    """The folder of a study with a grid, given by folder or name; None for others."""
+    bundled = data_path() / "studies" / str(study)
+    for folder in (Path(study).resolve(), bundled):
+        if (folder / GRID_FILE).is_file():
+            return folder
+    return None
+
+
+def read_grid_study(folder: Path, *, out: Path = Path("studies")) -> GridStudy:
+    """Read the recipe of a study, and check its settings before anything is run.
+
+    Raises:
+        ConfigError: the recipe has an unknown or a bad setting.
+    """
+    file = folder / GRID_FILE
+    try:
+        recipe = tomllib.loads(file.read_text("utf-8"))
+        _check_names(recipe, STUDY_KEYS)
+        study = GridStudy(
+            folder=folder,
+            title=str(recipe["title"]),
+            question=str(recipe["question"]),
+            text=str(recipe.get("text", "")),
+            weaknesses=tuple(recipe.get("weaknesses", ())),
+            grids=tuple(_read_grid(table) for table in recipe["grids"]),
+            out=absolute_path(out),
+        )
+        _check_study(study)
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise ConfigError(
+            f"{GRID_FILE} is no recipe of a study", found=str(error), where=str(file)
+        ) from error
+    return study
+
+
+def _read_grid(table: Mapping[str, Any]) -> Grid:
+    _check_names(table, GRID_KEYS)
+    baselines = tuple(str(parse_attention(text)) for text in table["baselines"])
+    return Grid(
+        name=table["name"],
+        title=table["title"],
+        baselines=baselines,
+        margin=float(table.get("margin", USUAL_MARGIN)) / 100,
+        datasets=dict(table["datasets"]),
+        encoders=dict(table["encoders"]),
+        extract=_read_options(table.get("extract", {})),
+        train=tuple(_read_options(options) for options in table["train"]),
+    )
+
+
+def _read_options(options: Mapping[str, Any]) -> dict[str, object]:
+    """Options by the names of arguments, without those that belong to the cell."""
+    named = {key.replace("-", "_"): value for key, value in options.items()}
+    forbidden = sorted((NOT_IN_GRID | MACHINE) & set(named))
+    if forbidden:
+        raise ConfigError(f"not a setting of a grid: {', '.join(forbidden)}")
+    return named
+
+
+def _check_study(study: GridStudy) -> None:
+    """Check the names of grids, data sets and encoders, and every option."""
+    names = [grid.name for grid in study.grids]
+    if len(set(names)) < len(names):
+        raise ConfigError("two grids have one name")
+    for grid in study.grids:
+        if not (grid.baselines and grid.datasets and grid.encoders and grid.train):
+            raise ConfigError(
+                f"grid '{grid.name}' lacks something",
+                expected="baselines, data sets, encoders and a training",
+            )
+        if not 0 < grid.margin < 1:
+            raise ConfigError("a margin is above 0 and below 100 points")
+        for name in (grid.name, *grid.datasets, *grid.encoders):
+            # data sets may have names with _, as ag_news has
+            if not NAME.fullmatch(name.replace("_", "-")):
+                raise ConfigError(f"bad name '{name}'")
+        _step("extract", grid.extract, Sources(Path()))
+        for options in grid.train:
+            _step("train", options, Sources(Path()))
+
+
+def _check_names(names: Sequence[str] | Mapping[str, Any], allowed: set[str]) -> None:
+    for name in names:
+        if name not in allowed:
+            raise plugins.unknown("setting", name, sorted(allowed))

@@ -1,0 +1,311 @@
+"""The records of a study: a line for every decoder, and one for every seed.
+
+Caches and runs may be lost: the page follows from these files alone. ``seeds.csv`` is
+written before ``rows.csv``, so that a cell with rows has its seeds, too.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from gaam_cache.common.errors import CacheError
+from gaam_cache.store.files import write_file
+from gaam_decoder.grids.recipe import Cell, GridStudy
+from gaam_decoder.reports.entries import Entry
+from gaam_decoder.reports.table import Table
+from gaam_decoder.stats.across import difference_of_claim
+
+ROWS = "rows.csv"
+SEEDS = "seeds.csv"
+CellKey = tuple[str, str, str]
+"""Names of grid, data set and encoder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderRow:
+    """A decoder in one cell, compared with one baseline. Fractions, not percent."""
+
+    grid: str
+    dataset: str
+    encoder: str
+    settings: str
+    """Digest of the settings of the cell."""
+    cache: str
+    """Start of the fingerprint of the states."""
+    train_rows: int
+    test_rows: int
+    test_groups: int | None
+    classes: int
+    extract_seconds: float | None
+    """Of the extraction; None if it was interrupted, or was there before."""
+    train_seconds: float
+    """Of all runs of the cell, tuning included, on the threads of the machine."""
+    decoder: str
+    attention: str
+    head: str
+    parameters: int
+    lr: str
+    seeds: int
+    failed: int
+    undertrained: bool
+    accuracy: float | None
+    sd: float | None
+    baseline: str
+    difference: float | None
+    """To the baseline, over the seeds that both finished."""
+    std_error: float | None
+    """Of the difference, over seeds, rows and tuning; None: the claim has no test."""
+    from_seeds: float | None
+    """Part of the squared standard error."""
+    from_rows: float | None
+    from_tuning: float | None
+    p: float | None
+    """Of the cell alone, without a correction."""
+    p_equivalent: float | None
+    verdict: str
+    """In the cell, corrected (Holm) for all decoders of the cell."""
+
+    @property
+    def cell(self) -> CellKey:
+        return self.grid, self.dataset, self.encoder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedRow:
+    """The accuracy of a decoder with one seed, over all test rows of the cell."""
+
+    grid: str
+    dataset: str
+    encoder: str
+    decoder: str
+    seed: int
+    accuracy: float | None
+    """None: the seed failed."""
+
+    @property
+    def cell(self) -> CellKey:
+        return self.grid, self.dataset, self.encoder
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """All recorded rows of a study."""
+
+    rows: tuple[DecoderRow, ...] = ()
+    seeds: tuple[SeedRow, ...] = ()
+
+    def cells(self) -> set[CellKey]:
+        return {row.cell for row in self.rows}
+
+    def chosen(self, cells: Iterable[CellKey]) -> "Records":
+        """The records of some cells, sorted as the cells are."""
+        rows: list[DecoderRow] = []
+        seeds: list[SeedRow] = []
+        for cell in cells:
+            rows += [row for row in self.rows if row.cell == cell]
+            seeds += [row for row in self.seeds if row.cell == cell]
+        return Records(tuple(rows), tuple(seeds))
+
+    def joined(self, newer: "Records") -> "Records":
+        """These records, with the cells of the newer ones in place of their own."""
+        kept = self.chosen(sorted(self.cells() - newer.cells()))
+        return Records(kept.rows + newer.rows, kept.seeds + newer.seeds)
+
+
+Row = TypeVar("Row", DecoderRow, SeedRow)
+
+
+def read_records(study: GridStudy, folder: Path) -> Records:
+    """The records in a folder of the cells of this study, by its settings of today.
+
+    Raises:
+        CacheError: a file is damaged, or seeds and rows disagree.
+    """
+    if not (folder / ROWS).is_file():
+        return Records()
+    all_rows = _read(folder / ROWS, DecoderRow)
+    all_seeds = _read(folder / SEEDS, SeedRow)
+    _check_means(folder, all_rows, all_seeds)
+    digests = {cell.key: cell.grid.settings_digest for cell in study.cells()}
+    rows = [row for row in all_rows if digests.get(row.cell) == row.settings]
+    cells = {row.cell for row in rows}
+    order = [cell.key for cell in study.cells() if cell.key in cells]
+    return Records(tuple(rows), tuple(all_seeds)).chosen(order)
+
+
+def write_records(folder: Path, records: Records) -> None:
+    """Write both files, ``rows.csv`` last: a cell is recorded when it has rows."""
+    write_file(folder / SEEDS, _spell(SeedRow, records.seeds))
+    write_file(folder / ROWS, _spell(DecoderRow, records.rows))
+
+
+def _spell(row_class: type[Row], rows: Sequence[Row]) -> bytes:
+    stream = io.StringIO()
+    names = [field.name for field in fields(row_class)]
+    writer = csv.DictWriter(stream, names, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        values = asdict(row)
+        writer.writerow({name: _spelled(value) for name, value in values.items()})
+    return stream.getvalue().encode()
+
+
+def _spelled(value: object) -> object:
+    """Nine digits are enough for every number of the page."""
+    return f"{value:.9g}" if isinstance(value, float) else value
+
+
+def _read(path: Path, row_class: type[Row]) -> list[Row]:
+    """The rows of a file.
+
+    Raises:
+        CacheError: the file is missing, or is not what ``write_records`` wrote.
+    """
+    types = get_type_hints(row_class)
+    try:
+        lines = list(csv.DictReader(path.read_text("utf-8").splitlines()))
+        return [
+            row_class(**{name: _parse(line[name], types[name]) for name in types})
+            for line in lines
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CacheError(
+            f"'{path.name}' is damaged, or of another version",
+            found=f"{type(error).__name__}: {error}",
+            where=str(path),
+            hint="restore the file, or remove it together with its neighbour",
+        ) from error
+
+
+def _parse(text: str, kind: Any) -> Any:
+    """A value of a column; empty is None where the column may lack a value."""
+    if kind is str:
+        return text
+    if text == "" and kind in (float | None, int | None):
+        return None
+    if kind is bool:
+        return {"True": True, "False": False}[text]
+    if kind in (int, int | None):
+        return int(text)
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no finite number")
+    return number
+
+
+def _check_means(
+    folder: Path, rows: Sequence[DecoderRow], seeds: Sequence[SeedRow]
+) -> None:
+    """Check that the accuracy of every row is the mean of its seeds."""
+    accuracies: dict[tuple[CellKey, str], list[float]] = {}
+    for seed in seeds:
+        if seed.accuracy is not None:
+            accuracies.setdefault((seed.cell, seed.decoder), []).append(seed.accuracy)
+    for row in rows:
+        values = accuracies.get((row.cell, row.decoder), [])
+        mean = math.fsum(values) / len(values) if values else None
+        agrees = mean is row.accuracy
+        if mean is not None and row.accuracy is not None:
+            agrees = abs(mean - row.accuracy) < 1e-6
+        if not agrees or len(values) != row.seeds - row.failed:
+            raise CacheError(
+                f"{ROWS} and {SEEDS} disagree",
+                expected=f"accuracy {row.accuracy} of {row.decoder}",
+                found=f"{mean} over {len(values)} seeds",
+                where=f"{folder}: {', '.join(row.cell)}",
+                hint="restore both files, or remove the lines of this cell",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class CellCost:
+    """Seconds of the parts of a cell."""
+
+    extract_seconds: float | None
+    train_seconds: float
+
+
+def records_of_cell(cell: Cell, tables: Mapping[str, Table], cost: CellCost) -> Records:
+    """The records of a cell from its reports.
+
+    Args:
+        cell: the cell.
+        tables: baseline -> the table of all decoders.
+        cost: seconds of its parts.
+    """
+    rows = [
+        _row_of_entry(cell, table, entry, baseline, cost)
+        for baseline, table in tables.items()
+        for entry in table.entries
+    ]
+    first_table = next(iter(tables.values()))
+    seeds = [row for entry in first_table.entries for row in _seed_rows(cell, entry)]
+    return Records(tuple(rows), tuple(seeds))
+
+
+def _seed_rows(cell: Cell, entry: Entry) -> list[SeedRow]:
+    """A line for every seed of an entry, in the order of the seeds."""
+    values = entry.accuracy.scored.values.tolist()
+    accuracy_by_seed = dict(zip(entry.finished, values, strict=True))
+    return [
+        SeedRow(
+            grid=cell.grid.name,
+            dataset=cell.dataset,
+            encoder=cell.encoder,
+            decoder=_name_of(entry),
+            seed=seed,
+            accuracy=accuracy_by_seed.get(seed),
+        )
+        for seed in entry.seeds
+    ]
+
+
+def _row_of_entry(
+    cell: Cell, table: Table, entry: Entry, baseline: str, cost: CellCost
+) -> DecoderRow:
+    claim = entry.compared.claim if entry.compared else None
+    tested = None if claim is None else difference_of_claim(cell.dataset, claim)
+    effects = None if claim is None or claim.limits is None else claim.limits.effects
+    return DecoderRow(
+        grid=cell.grid.name,
+        dataset=cell.dataset,
+        encoder=cell.encoder,
+        settings=cell.grid.settings_digest,
+        cache=table.cache.fingerprint[:12],
+        train_rows=table.cache.rows["train"],
+        test_rows=table.num_test_rows,
+        test_groups=table.num_groups,
+        classes=len(table.cache.names),
+        extract_seconds=cost.extract_seconds,
+        train_seconds=cost.train_seconds,
+        decoder=_name_of(entry),
+        attention=entry.attention,
+        head=entry.head,
+        parameters=entry.parameters["total"],
+        lr=str(entry.recipe.get("lr", "")),
+        seeds=len(entry.seeds),
+        failed=len(entry.failed),
+        undertrained=entry.undertrained,
+        accuracy=entry.accuracy.mean,
+        sd=entry.accuracy.std,
+        baseline=baseline,
+        difference=None if claim is None else claim.difference,
+        std_error=None if tested is None else math.sqrt(tested.variance),
+        from_seeds=None if effects is None else effects.from_seeds,
+        from_rows=None if effects is None else effects.from_rows,
+        from_tuning=None if effects is None else effects.choice,
+        p=None if claim is None else claim.p,
+        p_equivalent=None if claim is None else claim.p_equivalent,
+        verdict="" if claim is None else claim.verdict,
+    )
+
+
+def _name_of(entry: Entry) -> str:
+    """The mechanism; with the head where it is not the usual one."""
+    if entry.head == "linear":
+        return entry.attention
+    return f"{entry.attention} + {entry.head.partition(':')[0]}"

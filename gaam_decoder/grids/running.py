@@ -1,0 +1,156 @@
+"""Run the cells of a study that are not recorded, and record each when it is done."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gaam_cache.common.errors import CacheError
+from gaam_cache.common.paths import shown_path
+from gaam_cache.extraction.extract import extract
+from gaam_cache.store.files import write_file
+from gaam_decoder.grids.page import make_files
+from gaam_decoder.grids.recipe import Cell, GridStudy, Sources
+from gaam_decoder.grids.records import (
+    CellCost,
+    Records,
+    read_records,
+    records_of_cell,
+    write_records,
+)
+from gaam_decoder.reports.report import report
+from gaam_decoder.reports.table import Table
+from gaam_decoder.runs.loading import load_runs
+from gaam_decoder.study import Outcome, Step, estimate_step
+from gaam_decoder.training.sweep import check_failures, train
+
+Progress = Callable[[int, int, str], None]
+
+
+def estimate_grid(study: GridStudy, sources: Sources | None) -> Outcome:
+    """List the commands of the cells that are not recorded; write nothing."""
+    recorded = _recorded(study).cells()
+    missing = [cell for cell in study.cells() if cell.key not in recorded]
+    commands: list[dict[str, str]] = []
+    lines = [_count_line(study, len(missing))]
+    estimated: set[str] = set()
+    for cell in missing:
+        if sources is None:
+            lines.append(f"missing: {cell.title}")
+            continue
+        for step in study.steps(cell, sources):
+            # An estimate loads the encoder and reads rows: one for each encoder.
+            text = "like the first cell of this encoder"
+            if cell.encoder not in estimated:
+                text = estimate_step(step)
+            commands.append({"command": step.words(), "estimate": text})
+            lines += [step.words(), f"  # {text}"]
+        estimated.add(cell.encoder)
+    return Outcome({"missing": len(missing), "commands": commands}, lines)
+
+
+def carry_out_grid(
+    study: GridStudy,
+    sources: Sources | None,
+    *,
+    record: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Run the cells that are not recorded, and write the page.
+
+    A recorded cell is not run again, even if its cache and runs are gone. Records and
+    page are written after every cell.
+
+    Args:
+        study: a recipe that ``read_grid_study`` checked.
+        sources: the data sets and encoders of this machine; None: the page alone.
+        record: keep records and page beside the recipe, too.
+        say: called with every command line.
+        progress: called with the progress of every command.
+    """
+    run = _GridRun(study, record, say, progress)
+    records = _recorded(study)
+    answers = run.save(records)
+    for cell in study.cells():
+        if sources is None or cell.key in records.cells():
+            continue
+        records = records.joined(run.cell(cell, study.steps(cell, sources)))
+        records = records.chosen(c.key for c in study.cells())
+        answers = run.save(records)
+
+    num_missing = sum(cell.key not in records.cells() for cell in study.cells())
+    lines = [*answers, _count_line(study, num_missing)]
+    lines.append(f"the page is in {shown_path(study.results)}")
+    values = {
+        "folder": str(study.results),
+        "answers": answers,
+        "missing": num_missing,
+    }
+    return Outcome(values, lines)
+
+
+def _count_line(study: GridStudy, num_missing: int) -> str:
+    num_cells = len(list(study.cells()))
+    return f"{num_cells - num_missing} of {num_cells} cells are recorded"
+
+
+def _recorded(study: GridStudy) -> Records:
+    """Records beside the recipe, and those of the results folder in their place."""
+    bundled = read_records(study, study.folder)
+    joined = bundled.joined(read_records(study, study.results))
+    return joined.chosen(cell.key for cell in study.cells())
+
+
+@dataclass(frozen=True, slots=True)
+class _GridRun:
+    """Runs cells and saves records for one call of ``carry_out_grid``."""
+
+    study: GridStudy
+    record: bool
+    say: Callable[[str], None]
+    progress: Progress | None
+
+    def save(self, records: Records) -> list[str]:
+        """Write records, page and pictures; return the answers of the grids."""
+        answers, files = make_files(self.study, records)
+        folders = [self.study.results]
+        if self.record:
+            folders.append(self.study.folder)
+        for folder in folders:
+            write_records(folder, records)
+            for name, content in files.items():
+                write_file(folder / name, content)
+        return answers
+
+    def cell(self, cell: Cell, steps: list[Step]) -> Records:
+        """Run the commands of a cell, and make its records."""
+        extract_step, *train_steps = steps
+        self.say(extract_step.words())
+        summary = extract(extract_step.config, progress=self.progress)
+        num_rows = sum(summary.rows.values())
+        # A part of the rows does not tell what all cost.
+        is_complete = summary.rows_made == num_rows
+        extract_seconds = summary.seconds if is_complete else None
+
+        folder = train_steps[0].config.runs
+        names: set[str] = set()
+        for step in train_steps:
+            self.say(step.words())
+            trained = train(step.config, progress=self.progress)
+            check_failures(trained, step.config.seeds)
+            names |= {run.path.name for run in trained}
+
+        # The folder may have runs of an earlier recipe: only those of this one count.
+        runs = load_runs(folder)
+        runs[:] = [run for run in runs if run.path.name in names]
+        train_seconds = sum(sum(run.seconds.values()) for run in runs)
+        tables: dict[str, Table] = {}
+        for baseline in cell.grid.baselines:
+            made = report(runs, baseline=baseline, margin=100 * cell.grid.margin)
+            if len(made.tables) != 1:
+                raise CacheError(
+                    f"{cell.title} has {len(made.tables)} tables of test rows",
+                    expected="one: the same test rows for all decoders",
+                    where=str(folder),
+                )
+            tables[baseline] = made.tables[0]
+        return records_of_cell(cell, tables, CellCost(extract_seconds, train_seconds))
