@@ -122,9 +122,15 @@ class GridStudy:
         return self.out / self.folder.name
 
     def cells(self) -> Iterator[Cell]:
-        """All cells, grid after grid, in the order in which they are run."""
-        for grid in self.grids:
-            yield from grid.cells()
+        """All cells, in the order in which they are run.
+
+        The first encoders of all grids come first: every data set has a cell early.
+        """
+        most_encoders = max(len(grid.encoders) for grid in self.grids)
+        for number in range(most_encoders):
+            for grid in self.grids:
+                names = list(grid.encoders)[number : number + 1]
+                yield from (cell for cell in grid.cells() if cell.encoder in names)
 
     def steps(self, cell: Cell, sources: Sources) -> list[Step]:
         """The commands of a cell: the extraction, then the trainings.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gaam_cache.common.errors import CacheError
+from gaam_cache.common.errors import CacheError, GaamError
 from gaam_cache.common.paths import shown_path
 from gaam_cache.extraction.extract import extract
 from gaam_cache.store.files import write_file
@@ -66,16 +66,29 @@ def carry_out_grid(
         record: keep records and page beside the recipe, too.
         say: called with every command line.
         progress: called with the progress of every command.
+
+    Raises:
+        GaamError: a cell failed; the other cells are run and recorded before.
     """
     run = _GridRun(study, record, say, progress)
     records = _recorded(study)
     answers = run.save(records)
+    failures: list[GaamError] = []
     for cell in study.cells():
         if sources is None or cell.key in records.cells():
             continue
-        records = records.joined(run.cell(cell, study.steps(cell, sources)))
+        try:
+            new_records = run.cell(cell, study.steps(cell, sources))
+        except GaamError as error:
+            # Hours of other cells do not wait for this one.
+            say(f"{cell.title} failed: {error}")
+            failures.append(error)
+            continue
+        records = records.joined(new_records)
         records = records.chosen(c.key for c in study.cells())
         answers = run.save(records)
+    if failures:
+        raise failures[0]
 
     num_missing = sum(cell.key not in records.cells() for cell in study.cells())
     lines = [*answers, _count_line(study, num_missing)]
