@@ -267,7 +267,7 @@ def _seed_rows(cell: Cell, entry: Entry) -> list[SeedRow]:
 def _row_of_entry(
     cell: Cell, table: Table, entry: Entry, baseline: str, cost: CellCost
 ) -> DecoderRow:
-    claim = entry.compared.claim if entry.compared else None
+    claim = entry.comparison.claim if entry.comparison else None
     tested = None if claim is None else difference_of_claim(cell.dataset, claim)
     effects = None if claim is None or claim.limits is None else claim.limits.effects
     return DecoderRow(
