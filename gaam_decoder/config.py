@@ -67,7 +67,7 @@ class TrainConfig(WorkerConfig):
     class_weights: Literal["none", "balanced"] = key(
         "none",
         "Weights of the classes in the training loss; balanced: all classes count "
-        "alike.",
+        "alike, and of label sets the rows with a label as much as those without.",
     )
     cache: Path = option(Path("cache"), "Folder of the cache.")
     runs: Path = option(Path("runs"), "Folder of the runs.")
@@ -144,7 +144,8 @@ class TrainConfig(WorkerConfig):
     )
     train_rows: number_lists.Sizes = option(
         (None,),
-        "Number of training rows, in all or of every class: 100,1k,all,5/class.",
+        "Number of training rows, in all or of every class or label: "
+        "100,1k,all,5/class.",
         parse=number_lists.parse_sizes,
     )
     pool: tuple[str, ...] = option(

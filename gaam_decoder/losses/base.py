@@ -62,7 +62,11 @@ def balanced_labels(label_SNC: Tensor, dtype: torch.dtype) -> Tensor:
 
     Formula: ``w_c = max(n - n_c, 1) / max(n_c, 1)``, n the number of rows, n_c those
     with label c. It is the weight of the rows with the label; those without have 1.
-    So a label that no row has, or every row, still has a finite weight above 0.
+    So a label that no row has, or every row, still has a finite weight above 0. There
+    is no upper limit: a label that one of 2,000 rows has weighs 1,999.
+
+    ``class_weight="balanced"`` of scikit-learn's one-vs-rest classifiers has the same
+    ratio of the two weights.
 
     Args:
         label_SNC: labels of the training rows, of 0 and 1, as every seed sees them.

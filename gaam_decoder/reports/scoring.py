@@ -171,7 +171,7 @@ def _scores_without_classes(
         vote_accuracy=None,
         majority_accuracy=_majority_accuracy(parts, len(predictions.label_N)),
         labels_per_class=np.zeros(0, np.int64),
-        temperatures=None,
+        temperatures=predictions.temperature_SP,
         calibration_bins=tally.bins,
     )
 
@@ -330,7 +330,7 @@ class _Tally:
         for logits, labels in zip(logits_by_part, labels_by_part, strict=True):
             part_values.append(compared.value(Answers(logits, labels)))
         self.part_values.append(part_values)
-        if self.task.has_classes:
+        if self.task.has_probabilities:
             self.bins += np.stack(reliability(scaled_answers))
 
     def value_S_by_score(self) -> dict[str, Floats]:

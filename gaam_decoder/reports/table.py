@@ -486,10 +486,10 @@ def _fitting_score(runs: Sequence[RunResult], options: TableOptions) -> str:
             found=f"--score {name}, and runs whose task is {task.name}",
             hint=f"--score {task.default_score}, or no --score",
         )
-    if options.get("temperature", False) and not task.has_classes:
+    if options.get("temperature", False) and not task.has_probabilities:
         raise ConfigError(
-            "a temperature is fitted to the probabilities of classes",
-            expected="runs of classification",
+            "a temperature is fitted to probabilities, and numbers have none",
+            expected="runs of classification or multi-label",
             found=f"--temperature, and runs whose task is {task.name}",
             hint="leave --temperature out",
         )

@@ -12,9 +12,9 @@ SELECT_NOTES = {
 }
 TEMPERATURE = (
     "a temperature is fitted for every seed and fold, by the log loss of its "
-    "validation rows (Guo et al. 2017); log loss, Brier score, ECE and the reliability "
-    "diagram divide the logits by it; all other scores, AUROC too, take the logits as "
-    "they are"
+    "validation rows, of label sets one for all labels (Guo et al. 2017); log loss, "
+    "Brier score, ECE and the reliability diagram divide the logits by it; all other "
+    "scores, AUROC too, take the logits as they are"
 )
 
 

@@ -1,6 +1,6 @@
 """Temperature scaling: one divisor of the logits that calibrates the probabilities.
 
-N rows, C classes.
+N rows, C classes, K labels, M = N K answers.
 """
 
 from typing import Any
@@ -10,17 +10,18 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 
-def fit_temperature(
-    logits_NC: NDArray[Any], label_N: NDArray[np.int64]
-) -> float | None:
+def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[Any]) -> float | None:
     """The temperature with which ``softmax(logits / T)`` has the smallest log loss.
+
+    Of label sets it is that with which ``sigmoid(logits / T)`` has the smallest binary
+    cross-entropy, one for all labels.
 
     The log loss is convex in ``1 / T``. Brent's method in float64 finds the root of its
     derivative, the mean of ``E_p[z] - z_y``.
 
     Args:
-        logits_NC: logits of rows that are no training rows.
-        label_N: their labels.
+        logits_NC: logits of rows that are no training rows; of label sets (N, K).
+        label_N: their labels; of label sets 0 and 1, (N, K).
 
     Returns:
         A number above 0. Infinity if the logits predict no better than none: the log
@@ -33,6 +34,11 @@ def fit_temperature(
     Source: Guo, Pleiss, Sun and Weinberger 2017, "On calibration of modern neural
         networks", section 4.2; its L-BFGS gives some number in both of these cases.
     """
+    if label_N.ndim == 2 and label_N.shape == logits_NC.shape:
+        # to have a label or not are two classes, with the logits 0 and z
+        logit_M = logits_NC.reshape(-1)
+        logits_NC = np.stack([np.zeros_like(logit_M), logit_M], axis=1)
+        label_N = label_N.reshape(-1).astype(np.int64)
     is_matrix = logits_NC.ndim == 2 and logits_NC.size > 0
     if not is_matrix or label_N.shape != logits_NC.shape[:1]:
         raise ValueError(

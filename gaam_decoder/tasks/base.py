@@ -92,10 +92,14 @@ class Task(ABC):
 
     @abstractmethod
     def strata(self, targets: Targets) -> NDArray[np.int64]:
-        """The stratum of every row, (N,).
+        """The stratum of every row, (N,)."""
 
-        Splits, folds and budgets take nearly the same share of every stratum.
+    def balanced_by(self, targets: Targets) -> NDArray[np.int64] | NDArray[np.bool_]:
+        """What splits, folds and budgets take nearly the same share of.
+
+        The stratum of every row (N,), or whether a row has each label (N, K).
         """
+        return self.strata(targets)
 
     def learned_targets(self, targets: Tensor) -> Tensor:
         """Targets in the type that the loss takes."""

@@ -76,15 +76,11 @@ class MultiLabel(Task):
 
     def strata(self, targets: Targets) -> NDArray[np.int64]:
         """The rarest label of each row, K for a row without labels."""
-        is_label_NK = targets > 0.5
-        num_labels = targets.shape[1]
-        count_K = is_label_NK.sum(0)
-        # rows without labels stand last: no count reaches this number
-        rarity_NK = np.where(is_label_NK, count_K, len(targets) + 1)
-        rarest_N = rarity_NK.argmin(1)
-        rarest_N[~is_label_NK.any(1)] = num_labels
-        stratum_N: NDArray[np.int64] = rarest_N.astype(np.int64)
-        return stratum_N
+        return rarest_labels(self.scored_targets(targets))
+
+    def balanced_by(self, targets: Targets) -> NDArray[np.bool_]:
+        """Whether a row has each label, for iterative stratification."""
+        return self.scored_targets(targets)
 
     def scored_targets(self, targets: Targets) -> Targets:
         """Whether rows have labels."""
@@ -93,3 +89,14 @@ class MultiLabel(Task):
     def learned_targets(self, targets: "Tensor") -> "Tensor":
         """Targets as the numbers 0 and 1."""
         return targets.float()
+
+
+def rarest_labels(label_NK: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The rarest label of each row, K for a row without labels, (N,)."""
+    count_K = label_NK.sum(0)
+    # no count reaches the number that stands for a label that a row lacks
+    rarity_NK = np.where(label_NK, count_K, len(label_NK) + 1)
+    rarest_N = rarity_NK.argmin(1)
+    rarest_N[~label_NK.any(1)] = label_NK.shape[1]
+    stratum_N: NDArray[np.int64] = rarest_N.astype(np.int64)
+    return stratum_N

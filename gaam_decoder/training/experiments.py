@@ -439,7 +439,9 @@ def _check_task(config: TrainConfig, task: Task) -> None:
     if task.has_classes:
         return
 
-    # these settings mean something for classes alone
+    # a label weighs like a class, and has rows of its own
+    if task.name == "multi-label":
+        return
     by_class = [size for size in config.train_rows if isinstance(size, str)]
     of_classes = {
         "--set class-weights=balanced": config.class_weights != "none",
@@ -448,10 +450,10 @@ def _check_task(config: TrainConfig, task: Task) -> None:
     for setting, is_set in of_classes.items():
         if is_set:
             raise ConfigError(
-                f"{setting} needs classes",
-                expected="a cache of classes, or a training without this setting",
+                f"{setting} needs classes or labels: numbers have no rows of a class",
+                expected="a cache of classes or label sets, or another setting",
                 found=f"a cache whose task is {task.name}",
-                hint="leave it out; --train-rows 100 draws rows of all strata",
+                hint="leave it out; --train-rows 100 draws rows from low to high",
             )
 
 

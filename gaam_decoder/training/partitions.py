@@ -7,7 +7,10 @@ largest remainders would break this (the Alabama paradox). So after one row of e
 class, rows come earliest deadline first (Steiner and Yeomans 1993, "Level Schedules for
 Mixed-Model, Just-in-Time Processes").
 
-All functions are pure. C classes, G groups, K choices, N rows.
+Rows with sets of labels have a matrix in the place of classes: whether a row has each
+label, (N, K). See ``label_sets``.
+
+All functions are pure. C classes, G groups, K choices or labels, N rows.
 """
 
 import heapq
@@ -21,8 +24,16 @@ from numpy.typing import NDArray
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
+from gaam_decoder.tasks.multi_label import rarest_labels
+from gaam_decoder.training.label_sets import (
+    iterative_parts,
+    rows_by_label,
+    with_no_label,
+)
 
 Rows = NDArray[np.int64]
+Strata = NDArray[np.int64] | NDArray[np.bool_]
+"""The stratum of every row (N,), or whether it has each label (N, K)."""
 
 
 class Division(NamedTuple):
@@ -32,8 +43,11 @@ class Division(NamedTuple):
     validation_N: Rows  # may be empty
 
 
-def holdout(labels: Rows, fraction: float, split_seed: int) -> Division:
-    """Hold out the same share of the rows of every class for validation."""
+def holdout(labels: Strata, fraction: float, split_seed: int) -> Division:
+    """Hold out the same share of the rows of every class or label for validation."""
+    if labels.ndim == 2:
+        shares = (1 - fraction, fraction)
+        return Division(*iterative_parts(labels.astype(bool), shares, split_seed))
     generator = np.random.default_rng(split_seed)
     validation: list[Rows] = []
     for label in np.unique(labels):
@@ -52,7 +66,7 @@ def validation_counts(rows: int | Rows, fraction: float) -> Rows:
 
 
 def grouped_holdout(
-    labels: Rows, groups: Sequence[str], fraction: float, split_seed: int
+    labels: Strata, groups: Sequence[str], fraction: float, split_seed: int
 ) -> Division:
     """Hold out whole groups for validation, as near to ``holdout`` as possible.
 
@@ -61,7 +75,7 @@ def grouped_holdout(
     nearest to ``fraction``, and the classes of both parts nearest to one another. No
     row is held out where no class is in two groups.
     """
-    _, class_N = np.unique(labels, return_inverse=True)
+    _, class_N = np.unique(one_stratum(labels), return_inverse=True)
     _, group_N = np.unique(np.asarray(groups), return_inverse=True)
     num_groups = group_N.max() + 1
     # a random order, so that the first of equally good groups is any of them
@@ -110,8 +124,15 @@ def _distances(held_KC: Rows, all_C: Rows, fraction: float) -> NDArray[np.float6
     return np.where(lost_K == held_K, np.inf, distance_K)
 
 
+def one_stratum(labels: Strata) -> Rows:
+    """One stratum a row, (N,): of label sets the rarest label."""
+    if labels.ndim == 2:
+        return rarest_labels(labels.astype(bool))
+    return labels.astype(np.int64, copy=False)
+
+
 def divide_into_folds(
-    labels: Rows, names: Sequence[str] | None, count: int, split_seed: int
+    labels: Strata, names: Sequence[str] | None, count: int, split_seed: int
 ) -> list[Rows]:
     """Divide rows into folds: by class, or by group if there are names.
 
@@ -135,8 +156,11 @@ def divide_into_folds(
     return grouped_folds(names, count, split_seed)
 
 
-def stratified_folds(labels: Rows, count: int, split_seed: int) -> list[Rows]:
+def stratified_folds(labels: Strata, count: int, split_seed: int) -> list[Rows]:
     """Divide rows into parts of nearly the same size and share of every class."""
+    if labels.ndim == 2:
+        shares = [1 / count] * count
+        return iterative_parts(labels.astype(bool), shares, split_seed)
     generator = np.random.default_rng(split_seed)
     rows_by_class = [
         generator.permutation(np.flatnonzero(labels == label))
@@ -163,8 +187,11 @@ def grouped_folds(groups: Sequence[str], count: int, split_seed: int) -> list[Ro
     return [np.flatnonzero(part_G[group_N] == part) for part in range(count)]
 
 
-def draw(labels: Rows, recipe: Recipe) -> Division:
+def draw(labels: Strata, recipe: Recipe) -> Division:
     """Draw the training and validation rows of a budget among these labels."""
+    if labels.ndim == 2 and recipe.shots:
+        return _draw_by_label(labels.astype(bool), recipe)
+    labels = one_stratum(labels)
     classes, class_N, count_C = np.unique(
         labels, return_inverse=True, return_counts=True
     )
@@ -180,15 +207,34 @@ def draw(labels: Rows, recipe: Recipe) -> Division:
         generator = np.random.default_rng(stream_seed(recipe.split_seed, "rows", label))
         row_K = generator.permutation(np.flatnonzero(class_N == index))
         row_K = row_K[: size_by_class[index]]
-        # by its place in the class: a row stays held out in larger budgets
-        is_held_K = np.zeros(len(row_K), dtype=bool)
-        if recipe.select == "val":
-            counts = validation_counts(np.arange(len(row_K) + 1), recipe.val_fraction)
-            is_held_K = np.diff(counts) > 0
+        is_held_K = _held_out(len(row_K), recipe)
         training.append(row_K[~is_held_K])
         validation.append(row_K[is_held_K])
     training_N = np.sort(np.concatenate(training))
     return Division(training_N, np.sort(np.concatenate(validation)))
+
+
+def _draw_by_label(label_NK: NDArray[np.bool_], recipe: Recipe) -> Division:
+    """Draw so many rows of every label; of them hold out what validates."""
+    count_K = with_no_label(label_NK).sum(0)
+    _check_budget(len(label_NK), count_K[count_K > 0], recipe)
+    drawn = rows_by_label(label_NK, recipe.shots or 0, recipe.split_seed)
+    held = [_held_out(len(row_M), recipe) for row_M in drawn]
+    row_N = np.concatenate(drawn)
+    is_held_N = np.concatenate(held)
+    return Division(np.sort(row_N[~is_held_N]), np.sort(row_N[is_held_N]))
+
+
+def _held_out(num_rows: int, recipe: Recipe) -> NDArray[np.bool_]:
+    """Whether each drawn row of a class validates.
+
+    Its place in the class decides: a row stays held out in larger budgets.
+    """
+    if recipe.select != "val":
+        return np.zeros(num_rows, dtype=bool)
+    counts = validation_counts(np.arange(num_rows + 1), recipe.val_fraction)
+    is_held: NDArray[np.bool_] = np.diff(counts) > 0
+    return is_held
 
 
 def _check_budget(rows: int, count_C: Rows, recipe: Recipe) -> None:
@@ -196,8 +242,10 @@ def _check_budget(rows: int, count_C: Rows, recipe: Recipe) -> None:
     fewest = int(count_C.min())
     classes = len(count_C)
     shots = recipe.shots or 0
-    size = recipe.train_rows or shots * classes
-    if shots <= fewest and classes <= size <= rows:
+    is_possible = shots <= fewest
+    if recipe.train_rows:
+        is_possible = classes <= recipe.train_rows <= rows
+    if is_possible:
         return
     expected = f"from {classes:,}, one row of every class, to {rows:,}, all"
     if shots:

@@ -23,7 +23,7 @@ from gaam_decoder.decoder import (
     stream_seed,
     without_random_numbers,
 )
-from gaam_decoder.losses.base import Loss, balanced
+from gaam_decoder.losses.base import Loss, balanced, balanced_labels
 from gaam_decoder.optimizers.base import Stacked
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.write import SeedResult
@@ -89,8 +89,10 @@ class SeedBatch:
             data, seeds, shuffle=recipe.shuffle_labels
         )
         self._class_weight_SC: Tensor | None = None
-        if recipe.class_weights == "balanced":
+        if recipe.class_weights == "balanced" and self.task.has_classes:
             self._class_weight_SC = balanced(self._label_SN, spec.num_classes, dtype)
+        elif recipe.class_weights == "balanced":
+            self._class_weight_SC = balanced_labels(self._label_SN, dtype)
 
         # one module computes for all seeds, whose parameters are stacked
         device = data.train.label_N.device
@@ -291,9 +293,12 @@ class SeedBatch:
             self.state.scaling.lost_S.zero_()
 
     def _row_weights(self, label_SB: Tensor) -> Tensor | None:
-        """The weight of every row in the loss; None where all weigh the same."""
-        if self._class_weight_SC is None:
-            return None
+        """The weight of every row in the loss; None where all weigh the same.
+
+        Of label sets the weight of every label, (S, K), see ``weighted_label_mean``.
+        """
+        if self._class_weight_SC is None or not self.task.has_classes:
+            return self._class_weight_SC
         return self._class_weight_SC.gather(1, label_SB)
 
     def _draw_noise(

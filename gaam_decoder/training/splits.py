@@ -21,10 +21,12 @@ from gaam_decoder.tasks import task_of
 from gaam_decoder.training.partitions import (
     Division,
     Rows,
+    Strata,
     divide_into_folds,
     draw,
     grouped_holdout,
     holdout,
+    one_stratum,
 )
 
 GroupNames = Sequence[str]
@@ -42,14 +44,14 @@ class Protocol(ABC):
     """A way to divide rows into training and validation rows."""
 
     @abstractmethod
-    def divide(self, labels: Rows, names: GroupNames | None) -> Division:
+    def divide(self, labels: Strata, names: GroupNames | None) -> Division:
         """Divide rows by their strata and, if there are any, the names of groups."""
 
 
 class NoValidation(Protocol):
     """All rows are training rows."""
 
-    def divide(self, labels: Rows, names: GroupNames | None) -> Division:  # noqa: ARG002
+    def divide(self, labels: Strata, names: GroupNames | None) -> Division:  # noqa: ARG002
         return Division(np.arange(len(labels)), np.arange(0))
 
 
@@ -60,7 +62,7 @@ class Holdout(Protocol):
     fraction: float
     split_seed: int
 
-    def divide(self, labels: Rows, names: GroupNames | None) -> Division:
+    def divide(self, labels: Strata, names: GroupNames | None) -> Division:
         if names is not None:
             return grouped_holdout(labels, names, self.fraction, self.split_seed)
         return holdout(labels, self.fraction, self.split_seed)
@@ -72,7 +74,7 @@ class Budget(Protocol):
 
     recipe: Recipe
 
-    def divide(self, labels: Rows, names: GroupNames | None) -> Division:  # noqa: ARG002
+    def divide(self, labels: Strata, names: GroupNames | None) -> Division:  # noqa: ARG002
         return draw(labels, self.recipe)
 
 
@@ -85,7 +87,7 @@ class TuningFold(Protocol):
     split_seed: int
     seed: int
 
-    def divide(self, labels: Rows, names: GroupNames | None) -> Division:
+    def divide(self, labels: Strata, names: GroupNames | None) -> Division:
         row_N = np.sort(np.concatenate(self.rows.divide(labels, names)))
         label_N = labels[row_N]
         # another order than that of the test folds
@@ -94,8 +96,9 @@ class TuningFold(Protocol):
         fold_N = folds[self.seed % len(folds)]
 
         # the only row of a class is always trained on
-        classes, count_C = np.unique(label_N, return_counts=True)
-        is_repeated_N = np.isin(label_N[fold_N], classes[count_C > 1])
+        stratum_N = one_stratum(label_N)
+        classes, count_C = np.unique(stratum_N, return_counts=True)
+        is_repeated_N = np.isin(stratum_N[fold_N], classes[count_C > 1])
         validation_N = row_N[fold_N[is_repeated_N]]
         return Division(np.setdiff1d(row_N, validation_N), validation_N)
 
@@ -118,12 +121,11 @@ def protocol_of(recipe: Recipe, seed: int = 0) -> Protocol:
     return NoValidation()
 
 
-def divide(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
+def divide(labels: Strata, recipe: Recipe, seed: int = 0) -> Parts:
     """Divide the train split of a recipe; no group is in two parts.
 
     Args:
-        labels: strata of the rows of the train split, see ``Task.strata``; of classes
-            their labels.
+        labels: what is balanced, see ``Task.balanced_by``; of classes their labels.
         recipe: of a training.
         seed: of the training, see ``protocol_of``.
 
@@ -160,7 +162,10 @@ def num_rows(recipe: Recipe, cache: EmbeddingCache) -> int:
     """Training and validation rows of a recipe; of a fold, its test rows, too."""
     split = cache[recipe.train_split]
     if recipe.shots is not None:
-        return recipe.shots * len(np.unique(split.labels))
+        # a row with several labels counts for each of them
+        strata = task_of(cache.task).balanced_by(split.labels)
+        division = draw(strata, recipe)
+        return len(division.training_N) + len(division.validation_N)
     return len(split) if recipe.train_rows is None else recipe.train_rows
 
 
@@ -177,7 +182,7 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
         distinct[key] = recipe
     for recipe in distinct.values():
         if recipe.groups is not None or recipe.drawn:
-            strata = task_of(cache.task).strata(cache[recipe.train_split].labels)
+            strata = task_of(cache.task).balanced_by(cache[recipe.train_split].labels)
             divide(strata, recipe)
         _check_groups_apart(recipe, cache)
 

@@ -120,10 +120,10 @@ def _temperatures(run: RunResult | None, seeds: Sequence[int]) -> list[float]:
     Raises:
         ConfigError: no validation rows, or a seed without a temperature.
     """
-    if run is not None and not run.of_task.has_classes:
+    if run is not None and not run.of_task.has_probabilities:
         raise ConfigError(
-            "a temperature is fitted to the probabilities of classes",
-            expected="a run of classification, or no temperature",
+            "a temperature is fitted to probabilities, and numbers have none",
+            expected="a run of classification or multi-label, or no temperature",
             found=f"a run whose task is {run.task}",
         )
     temperatures: list[float] = []

@@ -347,7 +347,9 @@ class Predictor:
                 logits_SNC, self.class_names, temperatures=self.temperatures
             )
         if self.task.has_probabilities:
-            return LabelSetPredictions.from_outputs(logits_SNC, self.names)
+            return LabelSetPredictions.from_outputs(
+                logits_SNC, self.names, temperatures=self.temperatures
+            )
         return NumberPredictions.from_outputs(logits_SNC, self.names)
 
     def _batch_size(self, x_NLD: Tensor) -> int:

@@ -70,9 +70,23 @@ class LabelSetPredictions:
     names: tuple[str, ...]
 
     @classmethod
-    def from_outputs(cls, output_SNK: NDArray[Any], names: Sequence[str]) -> Self:
-        """``p = 1/S sum_s sigmoid(logit_s)``; a row has a label where p > 1/2."""
+    def from_outputs(
+        cls,
+        output_SNK: NDArray[Any],
+        names: Sequence[str],
+        *,
+        temperatures: Sequence[float] = (),
+    ) -> Self:
+        """``p = 1/S sum_s sigmoid(logit_s / T_s)``; a row has a label where p > 1/2.
+
+        Args:
+            output_SNK: logits of every seed, row and label.
+            names: of the K labels.
+            temperatures: T of every seed; empty: 1.
+        """
         logit_SNK = output_SNK.astype(np.float64)
+        if temperatures:
+            logit_SNK /= np.array(temperatures)[:, None, None]
         # exp of a negative number never overflows
         small_SNK = np.exp(-np.abs(logit_SNK))
         larger_SNK = 1 / (1 + small_SNK)

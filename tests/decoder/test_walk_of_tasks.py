@@ -179,6 +179,39 @@ def test_what_needs_classes_is_refused(
         train(tmp_path, cache, **settings)
 
 
+def test_label_sets_have_balanced_weights_and_budgets_by_label(tmp_path: Path) -> None:
+    cache = make_cache(tmp_path, "multi-label")
+    plain, weighted = (
+        train(tmp_path, cache, class_weights=weights)[0].predictions.sum()
+        for weights in ("none", "balanced")
+    )
+    assert weighted > plain, "rows with a rare label count more"
+    [run] = train(tmp_path, cache, train_rows="5/class")
+    assert run.drawn is not None
+    assert 5 <= run.drawn.learn + run.drawn.choose <= 15
+
+
+def test_a_temperature_calibrates_label_sets(tmp_path: Path) -> None:
+    """The temperature of a report divides the logits of what is predicted."""
+    cache = make_cache(tmp_path, "multi-label")
+    [run] = train(tmp_path, cache)
+    report = gaam_decoder.report(tmp_path / "runs", temperature=True)
+    [entry] = json.loads(report.text("json"))["entries"]
+    fitted = entry["temperature"]["per_seed"]
+    predictor = gaam_decoder.load(run.path, temperature=True)
+    states = gaam_cache.open_cache(cache)["test"].embeddings
+    predicted = predictor.predict_states(states)
+    scaled_SNK = run.logits / np.array(fitted)[:, 0, None, None]
+    expected_NK = (1 / (1 + np.exp(-scaled_SNK))).mean(0)
+    np.testing.assert_allclose(predicted.probabilities_NC, expected_NK, rtol=1e-4)
+    losses = [
+        np.logaddexp(0, np.where(run.labels, -1, 1) * logits_NK).mean()
+        for logits_NK in scaled_SNK
+    ]
+    assert entry["scores"]["log-loss"]["per_seed"] == pytest.approx(losses, rel=1e-5)
+    assert "share with the label" in report.text("markdown")
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -189,7 +222,7 @@ def test_what_needs_classes_is_refused(
 def test_reports_refuse_what_does_not_fit(
     settings: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    train(tmp_path, make_cache(tmp_path, "multi-label"))
+    train(tmp_path, make_cache(tmp_path, "regression"))
     with pytest.raises(ConfigError, match=message):
         gaam_decoder.report(tmp_path / "runs", **settings)
 

@@ -3,7 +3,10 @@
 B bins of probability.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
@@ -26,11 +29,26 @@ class Calibration(Writer):
     position = 21
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing where no seed finished, and for other tasks than classification."""
-        if not table.task.has_classes:
+        """Nothing where no seed finished, and for numbers."""
+        if not table.task.has_probabilities:
             return
         if any(entry.finished for entry in table.entries):
             yield _calibration(table)
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What probabilities are of, and what they are compared with."""
+
+    predicted: str
+    share: str
+    kind: str
+
+
+def _words(table: Table) -> _Words:
+    if table.task.has_classes:
+        return _Words("what is predicted", "accuracy", "top label")
+    return _Words("each label", "share with the label", "all labels")
 
 
 def _calibration(table: Table) -> Section:
@@ -38,21 +56,22 @@ def _calibration(table: Table) -> Section:
     scaled = SCALED if table.temperature else ""
     finished = [entry for entry in table.entries if entry.finished]
     errors = [float(entry.values_by_score["ece"].mean()) for entry in finished]
+    words = _words(table)
     lines = [
-        "ECE: distance between accuracy and mean probability of what is predicted, in "
-        f"{BINS} bins of equal width (Naeini et al. 2015, Guo et al. 2017), of each "
-        "seed; it is biased upwards, the more the fewer test rows there are, so that "
-        "nothing is claimed of differences"
+        f"ECE: distance between {words.share} and mean probability of "
+        f"{words.predicted}, in {BINS} bins of equal width (Naeini et al. 2015, Guo et "
+        "al. 2017), of each seed; it is biased upwards, the more the fewer test rows "
+        "there are, so that nothing is claimed of differences"
     ]
     if table.temperature:
         lines.append(TEMPERATURE)
-    sheet = _calibration_sheet(finished, score, table.temperature)
-    picture = _reliability_diagram(table.entries[:MOST_LINES])
+    sheet = _calibration_sheet(finished, score, words, table.temperature)
+    picture = _reliability_diagram(table.entries[:MOST_LINES], words)
     return Section(
         name="calibration",
         heading="Calibration",
         lead=f"expected calibration error {score.text(min(errors))} to "
-        f"{score.text(max(errors))}% (top label, {BINS} bins{scaled})",
+        f"{score.text(max(errors))}% ({words.kind}, {BINS} bins{scaled})",
         lines=tuple(lines),
         make=lambda: ((sheet,), (picture,)),
         values=[_calibration_values(entry) for entry in finished],
@@ -60,9 +79,9 @@ def _calibration(table: Table) -> Section:
 
 
 def _calibration_sheet(
-    entries: Sequence[Entry], score: Score, has_temperature: bool
+    entries: Sequence[Entry], score: Score, words: _Words, has_temperature: bool
 ) -> Sheet:
-    header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
+    header = ["decoder", "ECE %", "sd", "mean probability %", f"{words.share} %"]
     caption = "calibration"
     if has_temperature:
         header.append("temperature")
@@ -98,7 +117,7 @@ def _calibration_values(entry: Entry) -> dict[str, object]:
     }
 
 
-def _reliability_diagram(entries: Sequence[Entry]) -> Picture:
+def _reliability_diagram(entries: Sequence[Entry], words: _Words) -> Picture:
     curves = []
     for entry in entries:
         count_B, right_B, probability_B = entry.calibration_bins[
@@ -111,9 +130,9 @@ def _reliability_diagram(entries: Sequence[Entry]) -> Picture:
         "reliability",
         "Reliability diagram",
         f"Test rows of all seeds of the {MOST_LINES} best in {BINS} bins by the "
-        "probability of what is predicted; below the dashed line probabilities are too "
-        "large.",
+        f"probability of {words.predicted}; below the dashed line probabilities are "
+        "too large.",
         lambda: line_panels(
-            [("accuracy, %", curves)], "mean probability, %", beside=diagonal
+            [(f"{words.share}, %", curves)], "mean probability, %", beside=diagonal
         ),
     )

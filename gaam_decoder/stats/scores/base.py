@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from gaam_decoder.tasks import CLASSIFICATION, task_of
 
@@ -49,6 +50,12 @@ class Answers:
             self.logits
         )
         return has_label_NK
+
+    @cached_property
+    def p_NK(self) -> Floats:
+        """Probabilities of labels, by the sigmoid of their logits."""
+        p_NK: Floats = expit(self.logits.astype(np.float64))
+        return p_NK
 
     @cached_property
     def log_p_NC(self) -> Floats:

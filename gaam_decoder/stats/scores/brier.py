@@ -9,9 +9,11 @@ class Brier(Score):
     """Mean squared distance between the probabilities and the label, from 0 to 2.
 
     ``sum_c (p_c - [y = c])^2``, as Brier 1950 defines it for any number of classes.
-    Other programs show half of it for two classes.
+    Other programs show half of it for two classes. Of label sets it is the mean of
+    ``(p_k - y_k)^2`` over the labels, from 0 to 1.
     """
 
+    tasks = ("classification", "multi-label")
     title = "Brier score"
     larger_is_better = False
     percent = False
@@ -22,8 +24,11 @@ class Brier(Score):
 
     def of(self, answers: Answers) -> SeedScore:
         """The squared distance of every row."""
-        miss_NC = np.exp(answers.log_p_NC)
-        miss_NC[np.arange(answers.num_rows), answers.labels] -= 1
-        miss_N = np.square(miss_NC).sum(-1)
+        if answers.labels.ndim == 2:
+            miss_N = np.square(answers.p_NK - answers.labels).mean(-1)
+        else:
+            miss_NC = np.exp(answers.log_p_NC)
+            miss_NC[np.arange(answers.num_rows), answers.labels] -= 1
+            miss_N = np.square(miss_NC).sum(-1)
         unseen = (answers.repeats * self.highest / answers.num_rows) ** 2
         return SeedScore(value=float(miss_N.mean()), by_row=miss_N, unseen=unseen)

@@ -12,7 +12,8 @@ class Ece(Score):
 
     Rows are sorted by this probability into 15 bins of equal width. Every bin has the
     distance between its accuracy and its mean probability; bins are weighted by their
-    rows.
+    rows. Of label sets, every label of every row is sorted by its own probability, and
+    the share of rows with the label stands in the place of the accuracy.
 
     Source: Naeini, Cooper and Hauskrecht 2015, "Obtaining well calibrated probabilities
         using Bayesian binning"; 15 bins of the top label: Guo, Pleiss, Sun and
@@ -21,6 +22,7 @@ class Ece(Score):
         uncertainty calibration".
     """
 
+    tasks = ("classification", "multi-label")
     title = "ECE"
     larger_is_better = False
     of_sizes = True
@@ -39,12 +41,17 @@ class Ece(Score):
 def reliability(answers: Answers) -> tuple[Floats, Floats, Floats]:
     """Rows, right rows, and summed probabilities of the predicted class, by bin.
 
-    A bin excludes its lower end and includes its upper end.
+    Of label sets, labels of rows, those that a row has, and summed probabilities. A bin
+    excludes its lower end and includes its upper end.
     """
-    probability_N = np.exp(answers.log_p_NC.max(-1))
+    if answers.labels.ndim == 2:
+        probability_N = answers.p_NK.reshape(-1)
+        right_N = answers.labels.reshape(-1)
+    else:
+        probability_N = np.exp(answers.log_p_NC.max(-1))
+        right_N = answers.right_N
     bin_N = np.ceil(probability_N * BINS).astype(np.int64) - 1
     bin_N = np.clip(bin_N, 0, BINS - 1)
-    right_N = answers.right_N
     count_B = np.bincount(bin_N, minlength=BINS)
     right_B = np.bincount(bin_N, right_N, minlength=BINS)
     probability_B = np.bincount(bin_N, probability_N, minlength=BINS)

@@ -10,9 +10,12 @@ from gaam_decoder.stats.scores.base import Answers, Score, SeedScore
 class LogLoss(Score):
     """Mean of ``-log p`` of the right class, in nats.
 
+    Of label sets the mean over the labels, too: the binary cross-entropy.
+
     Numerics: a log-softmax in float64. No probability is zero, so no loss is infinite.
     """
 
+    tasks = ("classification", "multi-label")
     title = "log loss"
     larger_is_better = False
     percent = False
@@ -22,7 +25,12 @@ class LogLoss(Score):
 
     def of(self, answers: Answers) -> SeedScore:
         """The loss of every row."""
-        loss_N = -answers.log_p_NC[np.arange(answers.num_rows), answers.labels]
+        if answers.labels.ndim == 2:
+            # -log p of what is right is softplus(-z) or softplus(z)
+            sign_NK = np.where(answers.labels, -1.0, 1.0)
+            loss_N = np.logaddexp(0.0, sign_NK * answers.logits).mean(1)
+        else:
+            loss_N = -answers.log_p_NC[np.arange(answers.num_rows), answers.labels]
         rows = answers.num_rows / answers.repeats
         # a probability of 1 in N is as rare as one row
         worst = max(float(loss_N.max()), math.log(rows))

@@ -155,7 +155,8 @@ class Batch(NamedTuple):
     noise_SBK: Tensor | None  # uniform numbers, or None where the decoder needs none
     lr_S: Tensor
     numbers: Tensor  # of the optimizer at this step, (K,)
-    weight_SB: Tensor | None = None  # of rows in the loss; None weights all alike
+    weight_SB: Tensor | None = None
+    """Of rows in the loss, of label sets of labels (S, K); None weighs all alike."""
 
 
 def unscaled(gradients: Stacked, scale_S: Tensor) -> tuple[Stacked, Tensor]:

@@ -12,7 +12,7 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from gaam_cache.common.devices import float64
 from gaam_decoder.decoder import Decoder, DecoderSpec
-from gaam_decoder.losses.base import Loss, weighted_mean
+from gaam_decoder.losses.base import Loss, weighted_label_mean, weighted_mean
 from gaam_decoder.optimizers.base import Optimizer, Stacked
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import build
@@ -204,7 +204,9 @@ class Step:
         logits_BC = self._forward(
             parameters, new_buffers, x_BLD, noise_BK, self._autocast
         )
-        loss = weighted_mean(self.loss_function, logits_BC, label_B, weight_B)
+        # of label sets a label has a weight, not a row
+        mean_of = weighted_mean if label_B.ndim == 1 else weighted_label_mean
+        loss = mean_of(self.loss_function, logits_BC, label_B, weight_B)
         scaled = loss if scale is None else loss * scale
         return scaled, (loss.detach(), logits_BC.detach(), new_buffers)
 

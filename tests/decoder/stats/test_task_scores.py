@@ -7,8 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats as scipy_stats
+from scipy.special import expit
 from sklearn import metrics
+from torch.nn import functional
 
 from gaam_decoder.reports.scoring import all_scores
 from gaam_decoder.stats.scored import claim_by_score, interval_by_score
@@ -100,6 +103,25 @@ def _mean_average_precision(outputs: Array, labels: Array) -> float:
     return float(metrics.average_precision_score(labels[:, seen], outputs[:, seen]))
 
 
+def _log_loss(outputs: Array, labels: Array) -> float:
+    logits = torch.from_numpy(outputs.astype(np.float64))
+    targets = torch.from_numpy(labels.astype(np.float64))
+    return float(functional.binary_cross_entropy_with_logits(logits, targets))
+
+
+def _ece(outputs: Array, labels: Array) -> float:
+    """Of every label of every row, bin by bin."""
+    p = expit(outputs.astype(np.float64)).ravel()
+    total = 0.0
+    for lower in range(15):
+        inside = ((p > lower / 15) | (lower == 0)) & (p <= (lower + 1) / 15)
+        if inside.any():
+            total += (
+                abs(labels.ravel()[inside].mean() - p[inside].mean()) * inside.sum()
+            )
+    return total / p.size
+
+
 REFERENCE: dict[str, Callable[[Array, Array], float]] = {
     "r2": _r2,
     "mae": lambda outputs, targets: metrics.mean_absolute_error(targets, outputs),
@@ -111,6 +133,11 @@ REFERENCE: dict[str, Callable[[Array, Array], float]] = {
     "mean-average-precision": _mean_average_precision,
     "exact-match": lambda outputs, labels: metrics.accuracy_score(labels, outputs > 0),
     "hamming": lambda outputs, labels: metrics.hamming_loss(labels, outputs > 0),
+    "log-loss": _log_loss,
+    "brier": lambda outputs, labels: metrics.mean_squared_error(
+        labels.astype(float), expit(outputs.astype(float))
+    ),
+    "ece": _ece,
 }
 
 

@@ -9,6 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
+from torch import from_numpy
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gaam_decoder.stats.temperature import fit_temperature
 
@@ -95,3 +97,22 @@ def test_none_where_no_temperature_has_the_smallest_loss(seed: int) -> None:
     one_wrong_N = right_N.copy()
     one_wrong_N[0] = wrong_N[0]
     assert fit_temperature(logits_NC, one_wrong_N) is not None
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 7.0], ids=str)
+def test_label_sets_have_the_temperature_of_the_least_binary_cross_entropy(
+    temperature: float,
+) -> None:
+    generator = np.random.default_rng(0)
+    logits_NK = temperature * generator.normal(0, 2, (200, 5))
+    p_NK = 1 / (1 + np.exp(-logits_NK / temperature))
+    label_NK = (generator.random((200, 5)) < p_NK).astype(np.uint8)
+
+    def loss_of_logarithm(log_temperature: float) -> float:
+        scaled = from_numpy(logits_NK / np.exp(log_temperature))
+        targets = from_numpy(label_NK.astype(np.float64))
+        return float(binary_cross_entropy_with_logits(scaled, targets))
+
+    expected = minimize_scalar(loss_of_logarithm, options={"xtol": 1e-10}).x
+    fitted = fit_temperature(logits_NK, label_NK)
+    assert fitted == pytest.approx(float(np.exp(expected)), rel=1e-5)

@@ -1,0 +1,100 @@
+"""Divide rows with sets of labels: every part has nearly the same share of each label.
+
+N rows, K labels.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_decoder.decoder import stream_seed
+
+Rows = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+def with_no_label(label_NK: Flags) -> Flags:
+    """The labels, and last whether a row has none, (N, K + 1)."""
+    none_N1 = ~label_NK.any(1, keepdims=True)
+    return np.concatenate([label_NK, none_N1], axis=1)
+
+
+def iterative_parts(label_NK: Flags, shares: Sequence[float], seed: int) -> list[Rows]:
+    """Divide rows into parts of these shares, by iterative stratification.
+
+    The rows of the rarest label are dealt first, each to the part that lacks most of
+    them. Rows without labels count as rows of a label. The outcome depends on the
+    labels, shares and seed alone: neither on the machine nor on NumPy's version.
+
+    Returns:
+        The rows of every part, ascending.
+
+    Source: Sechidis, Tsoumakas and Vlahavas 2011, "On the stratification of multi-label
+        data", as the package iterative-stratification implements it.
+    """
+    flag_NK = np.ascontiguousarray(label_NK, np.bool_)
+    part_N = _part_of_rows(
+        np.packbits(flag_NK).tobytes(), flag_NK.shape, tuple(shares), seed
+    )
+    return [np.flatnonzero(part_N == part) for part in range(len(shares))]
+
+
+@lru_cache(maxsize=32)
+def _part_of_rows(
+    bits: bytes, shape: tuple[int, int], shares: tuple[float, ...], seed: int
+) -> Rows:
+    """The part of every row; every experiment of a sweep asks for the same parts."""
+    # imported late: scikit-learn takes a second, and other tasks do without
+    from iterstrat.ml_stratifiers import IterativeStratification
+
+    num_rows, num_labels = shape
+    flags = np.unpackbits(np.frombuffer(bits, np.uint8), count=num_rows * num_labels)
+    flag_NK = with_no_label(flags.reshape(shape).astype(np.bool_))
+    # the stream of this legacy generator never changes
+    generator = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
+    order_N = generator.permutation(num_rows)
+    shuffled_N = IterativeStratification(
+        labels=flag_NK[order_N], r=np.array(shares), random_state=generator
+    )
+    part_N = np.empty(num_rows, np.int64)
+    part_N[order_N] = shuffled_N
+    part_N.flags.writeable = False
+    return part_N
+
+
+def rows_by_label(label_NK: Flags, shots: int, split_seed: int) -> list[Rows]:
+    """Draw rows until every label that occurs has ``shots`` of them.
+
+    In round k every label in turn, the rarest first, draws a row if fewer than k drawn
+    rows have it. So a budget lies in every larger one. Rows without labels count as
+    rows of a label.
+
+    Returns:
+        The rows that each label drew, in their order; a row stands in one list.
+    """
+    flag_NK = with_no_label(label_NK)
+    labels = [
+        label
+        for label in np.argsort(flag_NK.sum(0), kind="stable").tolist()
+        if flag_NK[:, label].any()
+    ]
+    waiting = {}
+    for label in labels:
+        generator = np.random.default_rng(stream_seed(split_seed, "rows", label))
+        shuffled_N = generator.permutation(np.flatnonzero(flag_NK[:, label]))
+        waiting[label] = iter(shuffled_N.tolist())
+
+    drawn: dict[int, list[int]] = {label: [] for label in labels}
+    is_drawn_N = np.zeros(len(flag_NK), dtype=bool)
+    count_K = np.zeros(flag_NK.shape[1], dtype=np.int64)
+    for round_number in range(1, shots + 1):
+        for label in labels:
+            if count_K[label] >= round_number:
+                continue
+            row = next(row for row in waiting[label] if not is_drawn_N[row])
+            drawn[label].append(row)
+            is_drawn_N[row] = True
+            count_K += flag_NK[row]
+    return [np.array(rows, dtype=np.int64) for rows in drawn.values()]
