@@ -466,11 +466,21 @@ Margin = Annotated[
         show_default="0.5 points; log-loss: 0.01 and brier: 0.005, as they are",
     ),
 ]
+ClassOrder = Annotated[
+    str | None,
+    typer.Option(
+        "--class-order",
+        metavar="NAMES",
+        help="All classes, the lowest first, with commas: for the scores "
+        "quadratic-kappa and ordinal-mae.",
+        show_default="by value, if all classes are numbers",
+    ),
+]
 FitTemperature = Annotated[
     bool,
     typer.Option(
         "--temperature",
-        help="Fit a temperature for every seed on the rows that chose its epoch.",
+        help="Fit a temperature for every seed on its validation rows; not of numbers.",
     ),
 ]
 Pairs = Annotated[
@@ -582,6 +592,7 @@ def report(
     baseline: Baseline = None,
     score: Score = None,
     margin: Margin = None,
+    class_order: ClassOrder = None,
     temperature: FitTemperature = False,
     pairs: Pairs = None,
     groups: Groups = None,

@@ -53,8 +53,8 @@ class TrainConfig(WorkerConfig):
     )
     head: tuple[Spec, ...] = option(
         ("linear",),
-        "Classifier on top: linear, mlp, conv as published, or lbfgs, which is "
-        "fitted in one step.",
+        "Classifier on top: linear, mlp, conv as published; lbfgs and ridge, which "
+        "are fitted in one step; knn, class-means, nadaraya-watson, without training.",
         parse=partial(parse_specs, kind="head"),
     )
     loss: Spec | None = option(
@@ -207,7 +207,9 @@ class TrainConfig(WorkerConfig):
         "none", "Tracker that receives the curves too: tensorboard, which is an extra."
     )
     probe: bool = option(
-        True, "Add the linear probe none + lbfgs, if it takes less than about a minute."
+        True,
+        "Add the linear probe, if it takes less than about a minute: none + lbfgs, of "
+        "numbers none + ridge.",
     )
     skip_impossible: bool = key(
         False,

@@ -312,7 +312,7 @@ def find_baseline(
 def find_probe(entry: Entry, entries: Sequence[Entry]) -> Entry | None:
     """Find the linear probe that was fitted to the same rows and layers as an entry.
 
-    A linear probe is logistic regression on the states.
+    A linear probe is logistic regression on the states; of numbers, ridge regression.
 
     Returns:
         None if there is no such probe, if the entry is a probe itself, has shuffled
@@ -327,7 +327,7 @@ def find_probe(entry: Entry, entries: Sequence[Entry]) -> Entry | None:
         has_same_input = all(
             entry.recipe.get(name) == value for name, value in required.items()
         )
-        if probe.is_logistic and not probe.shuffled and has_same_input:
+        if probe.is_probe and not probe.shuffled and has_same_input:
             return probe
     return None
 

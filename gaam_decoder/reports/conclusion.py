@@ -13,14 +13,13 @@ from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.wording import listed
 
 NAMED = 3  # decoders that the conclusion names; it counts the rest
-PROBE = "logistic regression (none + lbfgs)"
 NOT_TUNED = "not tuned: validation chose no learning rate"
 
 
 def conclusion(table: Table, *, advice: bool = True) -> str:
     """The main result and what to use, without a full stop.
 
-    Where logistic regression on the same states is better than the mechanisms, the
+    Where a linear probe on the same states is better than the mechanisms, the
     conclusion says so.
 
     Args:
@@ -60,8 +59,8 @@ def _clauses_on_mechanisms(
     claims = {entry.label: comparison.claim for entry, comparison in table.compared}
     behind = [entry.label for entry, _ in table.compared if is_behind_probe(entry)]
     all_behind = len(behind) == len(claims)
-    advised = bool(choice and choice.entry.is_logistic and behind and all_behind)
-    worse_than_probe = f"worse than {PROBE}"
+    advised = bool(choice and choice.entry.is_probe and behind and all_behind)
+    worse_than_probe = f"worse than {table.task.probe}"
     if advised:
         worse_than_probe += ", which is the one to use"
 
@@ -89,15 +88,15 @@ def _clauses_on_mechanisms(
 def _clauses_on_decoders(
     table: Table, choice: Recommendation | None
 ) -> tuple[list[str], bool]:
-    """The same without a baseline: decoders against logistic regression."""
+    """The same without a baseline: decoders against the linear probe."""
     claims = {
         entry.label: entry.probe_comparison.claim
         for entry in table.entries
         if entry.probe_comparison
     }
-    parts = _clauses(table, claims, PROBE, "decoder")
+    parts = _clauses(table, claims, table.task.probe, "decoder")
     all_worse = len(parts) == 1 and " worse than " in parts[0]
-    if choice and choice.entry.is_logistic and all_worse:
+    if choice and choice.entry.is_probe and all_worse:
         return [f"{parts[0]}, which is the one to use"], True
     return parts, False
 

@@ -216,9 +216,9 @@ class Entry(EntryScores):
         return any(choice.share < SURE for choice in self.choices)
 
     @property
-    def is_logistic(self) -> bool:
-        """Whether it is logistic regression; other heads are fitted at once, too."""
-        return self.fitted and self.head.partition(":")[0] == "lbfgs"
+    def is_probe(self) -> bool:
+        """Whether it is the linear probe; other heads are fitted at once, too."""
+        return self.fitted and self.head.partition(":")[0] == self.task.probe_head
 
     @property
     def penalty_at_edge(self) -> bool:

@@ -46,6 +46,9 @@ def _explain_score(table: Table) -> str:
     score = table.score
     better = "larger" if score.larger_is_better else "smaller"
     text = f"compared by {score.title}: {better} is better"
+    if score.of_order:
+        order = ", ".join(map(brief, table.class_order)) or "by the number of each"
+        text += f"; classes from low to high: {order}"
     if score.no_claim:
         text += f"; no claim is made: {score.no_claim}"
     return text

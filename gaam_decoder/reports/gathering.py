@@ -17,6 +17,7 @@ from gaam_cache.common.messages import brief
 from gaam_cache.store.files import digest_of
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.reports.class_order import places_of
 from gaam_decoder.reports.entries import BY_FOLD, SURE, Entry, split_seed_of
 from gaam_decoder.reports.groups import TableGroups, table_groups
 from gaam_decoder.reports.scoring import Part, score_entry, score_of
@@ -57,6 +58,7 @@ def entries_by_test(
     temperature: bool,
     grouped_by: str | None = None,
     left_out_runs: Sequence[RunResult] = (),
+    class_order: Sequence[str] = (),
 ) -> Iterator[Tested]:
     """Group all runs into entries, and the entries by their test rows.
 
@@ -73,8 +75,12 @@ def entries_by_test(
         grouped_by: kept column whose values are the groups of the test rows, if any.
         left_out_runs: runs that filters left out; only the groups of rows that they
             recorded count.
+        class_order: all classes, the lowest first; empty where they are numbers, or the
+            score needs no order.
     """
-    maker = _TableMaker(runs, tunings, score, temperature, grouped_by, left_out_runs)
+    maker = _TableMaker(
+        runs, tunings, score, temperature, grouped_by, left_out_runs, class_order
+    )
 
     # cross-validations of which an entry has every fold, each with its split seed
     whole_splits: set[tuple[Partition, int]] = set()
@@ -169,6 +175,7 @@ class _TableMaker:
     temperature: bool  # whether temperatures are fitted
     grouped_by: str | None  # kept column that says which rows belong together
     left_out_runs: Sequence[RunResult]  # runs that filters left out
+    class_order: Sequence[str]  # all classes, the lowest first; or empty
 
     def cross_validation(
         self,
@@ -250,7 +257,13 @@ class _TableMaker:
         ]
         groups = table_groups(tests, runs_of_cache, repeats, self.grouped_by)
         entries = [
-            _make_entry(parts, self.tunings, self.score_name, self.temperature, groups)
+            _make_entry(
+                parts,
+                self.tunings,
+                self._score_of_classes(parts),
+                self.temperature,
+                groups,
+            )
             for parts in decoders
         ]
 
@@ -261,6 +274,13 @@ class _TableMaker:
             label_N = label_N[np.argsort(row_N, kind="stable")[::repeats]]
         entries.sort(key=_rank)
         return Tested(where, key, entries, incomplete, groups, label_N)
+
+    def _score_of_classes(self, parts: Sequence[Part]) -> Score:
+        """The score, with the order of the classes where it needs one."""
+        score = score_of(self.score_name)
+        if score.of_order:
+            score.places = places_of(parts[0][0].cache.names, self.class_order)
+        return score
 
 
 def _rank(entry: Entry) -> tuple[object, ...]:
@@ -318,13 +338,12 @@ def groups_kept(run: RunResult) -> str:
 def _make_entry(
     parts: Sequence[Part],
     tunings: Mapping[str, Tuning],
-    score_name: str,
+    score: Score,
     temperature: bool,
     groups: TableGroups,
 ) -> Entry:
     """Make one entry from the runs of all its parts."""
     first = parts[0][0]
-    score = score_of(score_name)
     runs_by_seed = [_reported_runs(part, tunings) for part in parts]
     seeds = set.intersection(*map(set, runs_by_seed))
     recipe, code = _shared_recipe(parts)

@@ -310,7 +310,7 @@ def _not_compared(table: Table) -> str | None:
 
 
 def _against_probe(table: Table) -> str | None:
-    """The verdicts against logistic regression; better comes first, even if empty."""
+    """The verdicts against the linear probe; better comes first, even if empty."""
     labels_by_verdict: dict[str, list[str]] = {"better": []}
     for entry in table.entries:
         if entry.probe_comparison:
@@ -325,8 +325,9 @@ def _against_probe(table: Table) -> str | None:
     for verdict, labels in labels_by_verdict.items():
         parts.append(f"{verdict}: {listed(labels, LISTED) or 'no decoder'}")
     return (
-        "compared with logistic regression on the same states (none + lbfgs; Holm in a "
-        f"family of its own): {'; '.join(parts)}"
+        f"compared with {table.task.probe_in_words} on the same states "
+        f"(none + {table.task.probe_head}; Holm in a family of its own): "
+        f"{'; '.join(parts)}"
     )
 
 

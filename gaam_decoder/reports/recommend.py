@@ -23,7 +23,7 @@ def recommended(table: Table) -> Recommendation | None:
 
     All decoders must have the same states, and none may be optimistic. The answer is
     the best decoder if it is shown to be better than the baseline. Else it is the one
-    that nothing is shown to be better than: logistic regression where it is the best,
+    that nothing is shown to be better than: the linear probe where it is the best,
     or the baseline.
     """
     entries = [
@@ -45,7 +45,7 @@ def recommended(table: Table) -> Recommendation | None:
     if reference is None:
         return None
     probed = [entry for entry in table.entries if entry.probe_comparison]
-    if reference.is_logistic and all(is_behind_probe(entry) for entry in probed):
+    if reference.is_probe and all(is_behind_probe(entry) for entry in probed):
         return _recommend(reference, "shown to be better than every other decoder")
 
     reasons = []
@@ -67,7 +67,7 @@ def _recommend(entry: Entry, reason: str) -> Recommendation:
 def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
     """The reference that no entry is shown to be better than.
 
-    The reference is logistic regression where that has the best mean, else the only
+    The reference is the linear probe where that has the best mean, else the only
     entry of the baseline. None where an entry is better, or nothing was compared.
 
     Args:
@@ -78,7 +78,7 @@ def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
     best = entries[0]
     if best.fitted:
         # other fits are compared with nothing
-        if not best.is_logistic or not probed:
+        if not best.is_probe or not probed:
             return None
         if any(_is_ahead_of_probe(entry) for entry in probed):
             return None
@@ -97,7 +97,7 @@ def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
 
 
 def is_behind_probe(entry: Entry) -> bool:
-    """Whether a decoder is shown to be worse than logistic regression."""
+    """Whether a decoder is shown to be worse than the linear probe."""
     return (
         entry.probe_comparison is not None
         and entry.probe_comparison.claim.verdict == "worse"
@@ -105,7 +105,7 @@ def is_behind_probe(entry: Entry) -> bool:
 
 
 def _is_ahead_of_probe(entry: Entry) -> bool:
-    """Whether a decoder is shown to be better than logistic regression."""
+    """Whether a decoder is shown to be better than the linear probe."""
     return (
         entry.probe_comparison is not None
         and entry.probe_comparison.claim.verdict == "better"

@@ -16,6 +16,7 @@ from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports import compare
+from gaam_decoder.reports.class_order import OPTION, parse_order, places_of
 from gaam_decoder.reports.compare import Pairs
 from gaam_decoder.reports.entries import Comparison, Entry
 from gaam_decoder.reports.gathering import Tested, entries_by_test
@@ -72,6 +73,8 @@ class Table:
     # name of the score that is compared
     score_name: str
     temperature: bool
+    # all classes, the lowest first, if a person gave their order
+    class_order: tuple[str, ...] = ()
     # what filters left out of the whole report
     selection: Selection | None
     # runs that filters left out unread, so that Holm does not correct for them
@@ -208,6 +211,7 @@ class Table:
             "margin": self.margin,
             "score": self.score_name,
             "temperature": self.temperature,
+            **({"class_order": list(self.class_order)} if self.class_order else {}),
             "unchosen_entries": [
                 i for i, entry in enumerate(self.shown) if entry.unchosen
             ],
@@ -244,6 +248,9 @@ class TableOptions(TypedDict, total=False):
     score: str | None
     """The score to compare: a name, or ``FILE.py:CLASS``; default: accuracy, of numbers
     R2, of label sets micro-F1."""
+    class_order: str | Sequence[str] | None
+    """All classes, the lowest first, for ``quadratic-kappa`` and ``ordinal-mae``;
+    default: classes that are numbers are ordered by them."""
     temperature: bool
     """Fit a temperature for every seed and fold by the log loss of its validation rows.
     Log loss, Brier score and ECE divide the logits by it."""
@@ -299,9 +306,16 @@ class _TableBuilder:
     def __init__(self, runs: Sequence[RunResult], options: TableOptions) -> None:
         self.options = options
         self.score_name = _fitting_score(runs, options)
+        self.class_order = _fitting_order(runs, self.score_name, options)
         self.margin = _margin_of_score(score_of(self.score_name), options.get("margin"))
         self.selection: Selection | None = getattr(runs, "selection", None)
         self.left_out_runs: Sequence[RunResult] = getattr(runs, "others", ())
+        if score_of(self.score_name).of_order:
+            # an order of these classes says nothing of others
+            names = {run.cache.names for run in runs}
+            self.left_out_runs = [
+                run for run in self.left_out_runs if run.cache.names in names
+            ]
         self.choice, self.tested = self._choose_and_group(runs)
         # for Holm, the entries that filters left out of each table too
         self.all_entries = self._entries_with_left_out(runs)
@@ -340,6 +354,7 @@ class _TableBuilder:
             self.options.get("temperature", False),
             self.options.get("groups"),
             self.left_out_runs,
+            self.class_order,
         )
         return choice, list(tested)
 
@@ -360,6 +375,7 @@ class _TableBuilder:
             where=where,
             margin=self.margin,
             score_name=self.score_name,
+            class_order=self.class_order,
             temperature=self.options.get("temperature", False),
             selection=self.selection,
             runs=(),
@@ -494,6 +510,28 @@ def _fitting_score(runs: Sequence[RunResult], options: TableOptions) -> str:
             hint="leave --temperature out",
         )
     return name or task.default_score
+
+
+def _fitting_order(
+    runs: Sequence[RunResult], score_name: str, options: TableOptions
+) -> tuple[str, ...]:
+    """The order of the classes that a person gives; empty where there is none.
+
+    Raises:
+        ConfigError: the score needs an order that is missing or is not that of the
+            classes, or it needs none.
+    """
+    order = parse_order(options.get("class_order") or ())
+    if score_of(score_name).of_order:
+        for names in {run.cache.names for run in runs}:
+            places_of(names, order)
+    elif order:
+        raise ConfigError(
+            f"{OPTION} is for scores of ordered classes",
+            expected="--score quadratic-kappa, or --score ordinal-mae",
+            found=f"--score {score_name}",
+        )
+    return order
 
 
 def _margin_of_score(score: Score, margin: float | None) -> float:

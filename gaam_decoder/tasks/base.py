@@ -45,6 +45,9 @@ class Task(ABC):
     """Whether decoders learn targets of mean 0 and standard deviation 1."""
     baseline_in_words: ClassVar[str]
     """The prediction that looks at no row."""
+    probe_head: ClassVar[str] = "lbfgs"
+    """The head of the linear probe: what every mechanism is compared with."""
+    probe_in_words: ClassVar[str] = "logistic regression"
     has_classes: ClassVar[bool] = False
     """Whether a target is one class, so that probabilities of a row have the sum 1."""
     has_probabilities: ClassVar[bool] = True
@@ -53,6 +56,11 @@ class Task(ABC):
     """Shape of the sums over rows from which the training score of a seed follows."""
     sums_count: ClassVar[bool] = True
     """Whether these sums are whole numbers."""
+
+    @property
+    def probe(self) -> str:
+        """The linear probe for people."""
+        return f"{self.probe_in_words} (none + {self.probe_head})"
 
     @abstractmethod
     def predictions(self, outputs: Any) -> Any:

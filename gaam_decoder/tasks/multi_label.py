@@ -28,6 +28,7 @@ class MultiLabel(Task):
     default_score = "micro-f1"
     score_title = "micro-F1"
     baseline_in_words = "the labels of more than half of the training rows alone"
+    probe_in_words = "logistic regression of every label"
     sums = (2,)
 
     def predictions(self, outputs: Any) -> Any:

@@ -34,6 +34,8 @@ class Regression(Task):
     in_percent = False
     standardises = True
     baseline_in_words = "the mean of the training rows alone"
+    probe_head = "ridge"
+    probe_in_words = "ridge regression"
     has_probabilities = False
     sums_count = False
 

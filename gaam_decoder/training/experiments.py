@@ -31,7 +31,7 @@ from gaam_decoder.runs.tuning import Choice, family, mean_validation
 from gaam_decoder.specs import KINDS, Spec, head_class, plugin_tasks
 from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
-from gaam_decoder.training.probe import ATTENTION, HEAD, check_decoder, probe_fits
+from gaam_decoder.training.probe import ATTENTION, check_decoder, probe_fits
 from gaam_decoder.training.splits import check_rows, read_groups
 
 
@@ -158,15 +158,14 @@ def _probe_experiments(
     groups: Groups | None,
 ) -> list[Experiment]:
     """The linear probes beside the decoders, as far as they are cheap."""
-    is_requested = any(spec.name == HEAD.name for spec in config.head)
-    if cache.task not in plugin_tasks(HEAD, "head"):
-        return []
+    head = Spec(task_of(cache.task).probe_head)
+    is_requested = any(spec.name == head.name for spec in config.head)
     # without an evaluation a probe says nothing
     is_evaluated = config.select != "last" and config.test_split != NO_TEST
     if not config.probe or not is_evaluated or is_requested:
         return []
     probe_config = replace(
-        config, attn=(ATTENTION,), head=(HEAD,), class_weights="none"
+        config, attn=(ATTENTION,), head=(head,), class_weights="none"
     )
     probes = [
         _experiment(recipe, cache) for recipe in recipes(probe_config, dtype, groups)

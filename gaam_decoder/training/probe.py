@@ -15,7 +15,6 @@ from gaam_decoder.training.arithmetic.engine import free_on
 from gaam_decoder.training.splits import num_rows
 
 ATTENTION = Spec("none")
-HEAD = Spec("lbfgs")
 MOST_SECONDS = 60.0  # estimated, of a probe that nobody asked for
 MEMORY_SHARE = 0.5  # of the free memory, for such a probe
 OPERATIONS = {"cpu": 8e9, "cuda": 4e11}
@@ -62,8 +61,8 @@ def probe_fits(
         return True
     warnings.warn(
         f"left out: the linear probe {recipe}: about {seconds / 60:,.0f} minutes and "
-        f"{memory / 1e9:,.1f} GB of memory; --attn {ATTENTION} --head {HEAD} asks for "
-        "it",
+        f"{memory / 1e9:,.1f} GB of memory; --attn {ATTENTION} --head {spec.head} asks "
+        "for it",
         GaamWarning,
         stacklevel=3,
     )

@@ -15,6 +15,7 @@ from sklearn.metrics import f1_score, r2_score
 import gaam_cache
 import gaam_decoder
 from gaam_cache.common.errors import ConfigError
+from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.runs.loading import Runs
 from gaam_decoder.use.results import NumberPredictions
 from tests.decoder.configs import loose_config, probabilities_of
@@ -177,6 +178,33 @@ def test_what_needs_classes_is_refused(
     cache = make_cache(tmp_path, "regression")
     with pytest.raises(ConfigError, match=message):
         train(tmp_path, cache, **settings)
+
+
+@pytest.mark.parametrize(
+    ("task", "probe"),
+    [
+        ("regression", "ridge regression (none + ridge)"),
+        ("multi-label", "logistic regression of every label (none + lbfgs)"),
+    ],
+)
+def test_mechanisms_are_compared_with_the_linear_probe_of_their_task(
+    task: str, probe: str, tmp_path: Path
+) -> None:
+    """A mechanism that learns nothing is worse, and the conclusion says so."""
+    config = gaam_decoder.TrainConfig(
+        attn=("gaam",),
+        cache=make_cache(tmp_path, task),
+        runs=tmp_path / "runs",
+        seeds=6,
+        epochs=1,
+        lr=1e-4,
+        device="cpu",
+    )
+    trained, probed = gaam_decoder.train(config)
+    assert probed.score[0] > trained.score.max() + 0.1
+    [table] = gaam_decoder.report(tmp_path / "runs").tables
+    text = conclusion(table)
+    assert f"worse than {probe}, which is the one to use" in text
 
 
 def test_label_sets_have_balanced_weights_and_budgets_by_label(tmp_path: Path) -> None:

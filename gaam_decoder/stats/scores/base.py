@@ -4,7 +4,7 @@ N test rows, C classes, K numbers or labels of a row.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -197,7 +197,9 @@ class Score(ABC):
     fewest_classes: ClassVar[int] = 1  # with fewer classes it has no meaning
     of_order: ClassVar[bool] = False
     """Whether it has a meaning only if the classes are ordered: a report shows it only
-    where it is asked for. The order of the classes is that of their names."""
+    where it is asked for."""
+    places: Sequence[int] = ()
+    """Of a score of ordered classes, the place of each class; empty: 0, 1, ..."""
     no_claim: ClassVar[str] = ""  # why it allows no claim; empty: it does
 
     @abstractmethod
@@ -212,6 +214,10 @@ class Score(ABC):
     def why_no_claim(self, answers: Answers) -> str:  # noqa: ARG002
         """Why these logits allow no claim; empty if they do."""
         return self.no_claim
+
+    def place_C(self, num_classes: int) -> NDArray[np.int64]:
+        """The place of every class in the order of the classes."""
+        return np.array(self.places or range(num_classes), np.int64)
 
     @property
     def largest_difference(self) -> float:

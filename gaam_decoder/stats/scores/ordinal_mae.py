@@ -8,8 +8,8 @@ from gaam_decoder.stats.scores.base import Answers, Score, SeedScore
 class OrdinalMae(Score):
     """Mean number of classes between the predicted class and the label.
 
-    The order of the classes is that of their names. It allows a verdict: it is a mean
-    over rows.
+    ``gaam report --class-order`` gives the order of the classes; those that are numbers
+    have one. It allows a verdict: it is a mean over rows.
     """
 
     title = "ordinal MAE"
@@ -21,7 +21,9 @@ class OrdinalMae(Score):
 
     def of(self, answers: Answers) -> SeedScore:
         """The distance of every row."""
-        distance_N = np.abs(answers.predicted_N - answers.labels).astype(np.float64)
+        place_C = self.place_C(answers.num_classes)
+        step_N = place_C[answers.predicted_N] - place_C[answers.labels]
+        distance_N = np.abs(step_N).astype(np.float64)
         largest = answers.repeats * (answers.num_classes - 1) / answers.num_rows
         return SeedScore(
             value=float(distance_N.mean()), by_row=distance_N, unseen=largest**2

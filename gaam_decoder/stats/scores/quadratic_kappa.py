@@ -12,8 +12,8 @@ class QuadraticKappa(Score):
     """Agreement of ordered classes beyond chance: 1 if all are right, 0 by chance.
 
     ``1 - A / E``: ``A = mean (y - z)^2``, and E the same mean over all pairs of a label
-    and a prediction, ``mean y^2 + mean z^2 - 2 mean y mean z``. The order of the
-    classes is that of their names.
+    and a prediction, ``mean y^2 + mean z^2 - 2 mean y mean z``. ``gaam report
+    --class-order`` gives the order of the classes; those that are numbers have one.
 
     It allows a verdict: it is a smooth function of means. A row changes it by
     ``(e A / E - a) / E``, a and e the derivatives of A and E in its weight (Efron 1982,
@@ -30,13 +30,14 @@ class QuadraticKappa(Score):
 
     def of(self, answers: Answers) -> SeedScore | None:
         """None if all labels and predictions are one class."""
-        place_C = np.arange(answers.num_classes, dtype=np.float64)
+        place_C = self.place_C(answers.num_classes).astype(np.float64)
         share_C = answers.count_C / answers.num_rows
         count_C = np.bincount(answers.predicted_N, minlength=answers.num_classes)
         predicted_C = count_C / answers.num_rows
         mean_y = float(share_C @ place_C)
         mean_z = float(predicted_C @ place_C)
-        observed = float(np.square(answers.labels - answers.predicted_N).mean())
+        step_N = place_C[answers.labels] - place_C[answers.predicted_N]
+        observed = float(np.square(step_N).mean())
         square_y = float(share_C @ place_C**2)
         square_z = float(predicted_C @ place_C**2)
         by_chance = square_y + square_z - 2 * mean_y * mean_z

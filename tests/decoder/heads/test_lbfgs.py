@@ -85,6 +85,33 @@ def test_the_optimum_is_that_of_scikit_learn(
     np.testing.assert_allclose(probabilities, model.predict_proba(z_NF), atol=2e-3)
 
 
+@pytest.mark.parametrize("value", [0.1, 100.0])
+def test_of_label_sets_every_label_has_the_optimum_of_scikit_learn(
+    value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One-vs-rest: a logistic regression of each label, all with the same C."""
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    monkeypatch.setattr(lbfgs, "GRID", (value,))
+    x_NF, class_N, _ = examples()
+    generator = torch.Generator().manual_seed(1)
+    noise_NK = torch.randn(ROWS, CLASSES, generator=generator)
+    signal_NK = functional.one_hot(class_N, CLASSES)
+    label_NK = (2 * signal_NK + noise_NK > torch.tensor([0.5, 1.0, 1.5])).to(
+        torch.uint8
+    )
+    train = Examples(x_NF, label_NK, "multi-label")
+    head, fit = fit_head(train, train)
+    assert not fit.unconverged
+    z_NF = standardised(train.x_NF.double().numpy())
+    p_NK = logits_of(head, train).sigmoid()
+    for k in range(CLASSES):
+        model = linear_model.LogisticRegression(C=value, tol=1e-10, max_iter=10_000)
+        model.fit(z_NF, label_NK[:, k].numpy())
+        np.testing.assert_allclose(
+            p_NK[:, k], model.predict_proba(z_NF)[:, 1], atol=2e-3
+        )
+
+
 def test_the_log_has_every_penalty_and_a_weaker_one_fits_the_rows_better() -> None:
     _, fit = fit_head(examples(), examples(60, 1))
     assert [entry["epoch"] for entry in fit.log] == list(range(1, len(GRID) + 1))
