@@ -606,7 +606,7 @@ def report(
     figures: Figures = None,
     as_json: JsonFormat = False,
 ) -> None:
-    """Print accuracy tables of runs, and differences to a baseline with intervals."""
+    """Print tables of scores of runs, and differences to a baseline with intervals."""
     from gaam_cache.store.files import check_writable
     from gaam_decoder.reports import report as reports
     from gaam_decoder.reports.columns import explain as explain_columns
@@ -1152,7 +1152,12 @@ SplitOfCache = Annotated[
     ),
 ]
 TopClasses = Annotated[
-    int, typer.Option("--top", metavar="K", help="Name the K likeliest classes.")
+    int,
+    typer.Option(
+        "--top",
+        metavar="K",
+        help="Name the K likeliest classes; of classification alone.",
+    ),
 ]
 UseTemperature = Annotated[
     bool,

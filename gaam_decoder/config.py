@@ -106,7 +106,7 @@ class TrainConfig(WorkerConfig):
     schedule: Literal["constant", "plateau", "cosine"] = key(
         "constant",
         "Schedule of the learning rate; plateau: a tenth after 10 epochs without "
-        "a better accuracy; cosine: up over a twentieth of all steps, then half a "
+        "a better score; cosine: up over a twentieth of all steps, then half a "
         "cosine to 0.",
     )
     clip_grad_norm: float | None = key(
@@ -358,7 +358,7 @@ def _tuning_rules(config: TrainConfig, tune_seeds: tuple[int, ...]) -> Iterator[
     yield (
         "tune_seeds select",
         config.select == "val",
-        "choose by validation accuracy",
+        "choose by their validation score",
         _VALIDATION,
     )
     # Each tuning seed holds out the part of its number modulo their count.

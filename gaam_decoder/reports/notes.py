@@ -95,12 +95,16 @@ def _name_entries(
 ) -> Callable[[Table], str | None]:
     """Make a note's function: ``text``, then the entries for which ``applies`` is true.
 
-    The note does not apply to a table without such entries.
+    ``{score}`` in the text becomes the name of the task's score. The note does not
+    apply to a table without such entries.
     """
 
     def name_entries(table: Table) -> str | None:
         names = [entry.label for entry in table.entries if applies(entry)]
-        return f"{text}: {listed(names, LISTED)}" if names else None
+        if not names:
+            return None
+        sentence = text.format(score=table.task.score_title)
+        return f"{sentence}: {listed(names, LISTED)}"
 
     return name_entries
 
@@ -192,10 +196,10 @@ def _few_rows(table: Table) -> str | None:
     num_rows = table.num_test_rows
     if num_rows >= FEW_ROWS:
         return None
-    return (
-        f"only {num_rows} test rows: each is {100 / num_rows:.1f} points, "
-        "and the intervals say little"
-    )
+    weight = ""
+    if table.task.has_classes:
+        weight = f"each is {100 / num_rows:.1f} points, and "
+    return f"only {num_rows} test rows: {weight}the intervals say little"
 
 
 def _few_seeds(table: Table) -> str | None:
@@ -383,7 +387,7 @@ NOTES = (
     Note(
         "on training rows",
         _name_entries(
-            f"{ON_TRAINING_ROWS}, no test accuracy",
+            f"{ON_TRAINING_ROWS}, no test {{score}}",
             lambda entry: entry.on_training_rows,
         ),
         is_warning=True,
@@ -399,7 +403,7 @@ NOTES = (
     Note(
         "shuffled labels",
         _name_entries(
-            "accuracy above chance with shuffled labels, so something leaks",
+            "{score} above chance with shuffled labels, so something leaks",
             _above_chance,
         ),
         is_warning=True,
@@ -461,7 +465,7 @@ NOTES = (
     Note(
         "not tuned",
         _name_entries(
-            "not tuned: no seed has a validation accuracy for every candidate",
+            "not tuned: no seed has a validation {score} for every candidate",
             lambda entry: entry.unchosen,
         ),
     ),

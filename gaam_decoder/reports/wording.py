@@ -8,7 +8,7 @@ SELECT_NOTES = {
     "val": "validation rows, a part of the training split, choose the epoch",
     "last": "the last epoch counts, no rows are held out: learning rates are not "
     "tuned, and there is no linear probe to compare with",
-    "test": "epoch chosen on test rows: optimistic, do not quote it as test accuracy",
+    "test": "epoch chosen on test rows: optimistic, do not quote it as a test result",
 }
 TEMPERATURE = (
     "a temperature is fitted for every seed and fold, by the log loss of its "

@@ -341,10 +341,14 @@ def _load_predictor(config: PredictConfig) -> Predictor:
     )
     num_classes = len(predictor.class_names)
     if config.top > 1 and not predictor.task.has_classes:
+        reason = "a number has no likeliest classes"
+        if predictor.task.has_probabilities:
+            reason = "the results have the probability of every label already"
         raise ConfigError(
-            "--top names the likeliest classes",
+            f"--top names the likeliest classes: {reason}",
             expected="a run of classification, or no --top",
-            found=f"a run whose task is {predictor.task.name}",
+            found=f"--top {config.top}, and a run whose task is {predictor.task.name}",
+            hint="leave --top out",
         )
     if predictor.task.has_classes and config.top > num_classes:
         raise ConfigError(
