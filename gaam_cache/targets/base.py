@@ -202,7 +202,14 @@ class MatrixTarget(Target):
         Raises:
             ConfigError: there are more or fewer names than columns, or names are not
                 distinct.
+            DataError: there is no column.
         """
+        if num_columns == 0:
+            raise DataError(
+                "labels have no columns",
+                expected="one column at least, (N, K)",
+                found="(N, 0)",
+            )
         names = given_names or tuple(map(str, range(num_columns)))
         check_names(names, num_columns)
         return cls(names)

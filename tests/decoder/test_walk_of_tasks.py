@@ -17,7 +17,7 @@ import gaam_decoder
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.runs.loading import Runs
-from gaam_decoder.use.results import NumberPredictions
+from gaam_decoder.use.results import LabelSetPredictions, NumberPredictions
 from tests.decoder.configs import loose_config, probabilities_of
 
 NUM_TRAIN = 80
@@ -229,6 +229,7 @@ def test_a_temperature_calibrates_label_sets(tmp_path: Path) -> None:
     predictor = gaam_decoder.load(run.path, temperature=True)
     states = gaam_cache.open_cache(cache)["test"].embeddings
     predicted = predictor.predict_states(states)
+    assert isinstance(predicted, LabelSetPredictions)
     scaled_SNK = run.logits / np.array(fitted)[:, 0, None, None]
     expected_NK = (1 / (1 + np.exp(-scaled_SNK))).mean(0)
     np.testing.assert_allclose(predicted.probabilities_NC, expected_NK, rtol=1e-4)
