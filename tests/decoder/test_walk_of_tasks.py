@@ -191,7 +191,7 @@ def test_mechanisms_are_compared_with_the_linear_probe_of_their_task(
     task: str, probe: str, tmp_path: Path
 ) -> None:
     """A mechanism that learns nothing is worse, and the conclusion says so."""
-    config = gaam_decoder.TrainConfig(
+    config = loose_config(
         attn=("gaam",),
         cache=make_cache(tmp_path, task),
         runs=tmp_path / "runs",

@@ -13,6 +13,7 @@ from sklearn.metrics import cohen_kappa_score, mean_absolute_error
 import gaam_cache
 import gaam_decoder
 from gaam_cache.common.errors import ConfigError
+from tests.decoder.configs import loose_config
 
 WORDS = ("bad", "good", "middling")
 LOW_TO_HIGH = ("bad", "middling", "good")
@@ -29,7 +30,7 @@ def trained(folder: Path, names: tuple[str, ...]) -> Any:
         "test": (x_NLD[90:], label_N[90:]),
     }
     gaam_cache.write(folder / "cache", splits, class_names=names)
-    config = gaam_decoder.TrainConfig(
+    config = loose_config(
         attn=("none",),
         cache=folder / "cache",
         runs=folder / "runs",
