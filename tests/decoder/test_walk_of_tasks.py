@@ -150,7 +150,8 @@ def test_rates_are_tuned_in_folds(task: str, tmp_path: Path) -> None:
         device="cpu",
     )
     runs = gaam_decoder.train(config)
-    assert {run.head for run in runs} == {"linear"}
+    probe = "ridge" if task == "regression" else "lbfgs"
+    assert {run.head for run in runs} == {"linear", probe}
     tuning = [run for run in runs if run.tuning_only]
     for run in tuning:
         # every tuning seed has validation rows of its own, some padded

@@ -24,11 +24,13 @@ class Brier(Score):
 
     def of(self, answers: Answers) -> SeedScore:
         """The squared distance of every row."""
+        largest = self.highest
         if answers.labels.ndim == 2:
+            largest = 1.0
             miss_N = np.square(answers.p_NK - answers.labels).mean(-1)
         else:
             miss_NC = np.exp(answers.log_p_NC)
             miss_NC[np.arange(answers.num_rows), answers.labels] -= 1
             miss_N = np.square(miss_NC).sum(-1)
-        unseen = (answers.repeats * self.highest / answers.num_rows) ** 2
+        unseen = (answers.repeats * largest / answers.num_rows) ** 2
         return SeedScore(value=float(miss_N.mean()), by_row=miss_N, unseen=unseen)
