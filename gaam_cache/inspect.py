@@ -359,7 +359,12 @@ def _inspect_existing_split(
 def _label_figures(
     split: Split,
 ) -> tuple[dict[str, int] | None, dict[str, Any] | None]:
-    """The rows of every class; or the figures of other labels, if there are labels."""
+    """Count the rows of every class, or summarise labels of another task.
+
+    Returns:
+        Class -> number of its rows, None if the task is not classification; and figures
+        of the labels by name, None for classes and for a split without labels.
+    """
     if split.task != CLASSIFICATION:
         figures = split.target.summary(split.labels) if split.labelled else None
         return None, figures

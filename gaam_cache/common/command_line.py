@@ -94,6 +94,7 @@ class HelpGroup(TyperGroup):
 
 
 def _parameters_by_heading(command: TyperCommand | TyperGroup, context: Any) -> Entries:
+    """Heading -> (name, help) of each argument and option of a command."""
     entries: Entries = {"Arguments": [], "Options": []}
     for parameter in command.get_params(context):
         entry = parameter.get_help_record(context)
@@ -111,6 +112,7 @@ def _parameters_by_heading(command: TyperCommand | TyperGroup, context: Any) -> 
 
 
 def _commands_by_heading(commands: Iterable[Any]) -> Entries:
+    """Heading -> (name, first paragraph of the help) of each command."""
     entries: Entries = {}
     for command in commands:
         first_paragraph = inspect.cleandoc(command.help).partition("\n\n")[0]
@@ -120,6 +122,12 @@ def _commands_by_heading(commands: Iterable[Any]) -> Entries:
 
 
 def _write_entries(entries: Entries, formatter: Any) -> None:
+    """Write the entries of a help page under their headings; empty ones are left out.
+
+    Args:
+        entries: heading -> (name, help) of each entry.
+        formatter: Click's formatter, which receives them.
+    """
     for heading, rows in entries.items():
         if not rows:
             continue

@@ -88,6 +88,7 @@ def show_progress(
     last_line_time = time.monotonic()
 
     def show(done: int, total: int, text: str) -> None:
+        """Show the state of the work; ``text`` says what is going on."""
         nonlocal last_line_time
         # a new total begins a new phase, whose speed must be measured anew
         if total != (task.total or 0):

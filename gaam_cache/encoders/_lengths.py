@@ -55,9 +55,10 @@ def fit_downsampling(
 ) -> Downsampling:
     """Find the ``Downsampling`` of some layers by counting their outputs.
 
-    Two lengths limit the stride. An edge, which is the length at which an output is
-    added, then gives the offset for every stride. The first stride whose rule holds at
-    other edges too is the right one.
+    The numbers of outputs at ``low`` and ``high`` limit the stride. An edge is a number
+    of inputs at which an output is added. One edge gives the offset that belongs to
+    each possible stride. The first stride whose rule holds at other edges too is the
+    right one.
 
     Args:
         count: takes a number of inputs and counts their outputs. It may raise any

@@ -244,11 +244,9 @@ class StateExtractor:
     def _attempt(
         self, encode: Callable[[], T], prepared: PreparedRows, rows: Sequence[int]
     ) -> T | None:
-        """Call ``encode``, and return its result.
+        """Call ``encode``, and return its result; None if the memory is too small.
 
-        Returns:
-            The result. None if the memory is too small for several rows: then the
-            caller can split their batch.
+        With None, the caller can split the batch of the rows.
 
         Args:
             encode: encodes the rows.

@@ -79,8 +79,8 @@ class Verification:
         # shards are missing, or are not on this machine
         if not self.bad:
             return "incomplete"
-        # the bytes of a shard in doubt are right, but a row of it has other states when
-        # it is computed here, with other versions of libraries: this is no damage
+        # A shard in doubt is not damaged: its bytes are right. But one of its rows has
+        # other states if it is computed here, with other versions of libraries.
         in_doubt = set()
         if self.recomputed is not None:
             in_doubt = set(self.recomputed.get("in_doubt", ()))

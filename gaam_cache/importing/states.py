@@ -556,26 +556,49 @@ def _make_cache(
             found=", ".join(roles_by_split),
         )
     label_arrays = read_target(roles_by_split, config)
-    target = label_arrays.target
     rows = {
         split: ImportedRows.from_arrays(split, roles, config.axes, label_arrays)
         for split, roles in roles_by_split.items()
     }
     _check_equal_sizes(rows)
     dataset = _dataset_record(config, rows, imported, planted)
-    plan = _new_plan(config, rows, target, dataset, fingerprint_extras)
+    plan = _new_plan(config, rows, label_arrays.target, dataset, fingerprint_extras)
     shards_made = 0
+    # without the states, the plan of a preview has no fingerprint yet
+    fingerprint = ""
     if report is not None:
         plan = _finish_plan(config, plan, rows, report)
+        fingerprint = plan.fingerprint
         shards_made = _write_shards(config, plan, rows, report)
+    return _summarise(config, plan, rows, fingerprint, shards_made, unused_arrays)
 
+
+def _summarise(
+    config: ImportConfig,
+    plan: Plan,
+    rows: Mapping[str, ImportedRows],
+    fingerprint: str,
+    shards_made: int,
+    unused_arrays: Sequence[Array],
+) -> ImportSummary:
+    """Summarise an import, or a preview of it.
+
+    Args:
+        config: the settings.
+        plan: the plan of the cache.
+        rows: the rows of every split.
+        fingerprint: that of the plan; empty for a preview.
+        shards_made: number of shards that were written.
+        unused_arrays: arrays without a role.
+    """
+    target = plan.target
     splits = {
         split: {**_label_figures(split_rows, target), **split_rows.array_names}
         for split, split_rows in rows.items()
     }
     return ImportSummary(
         path=str(config.out),
-        fingerprint=plan.fingerprint if report is not None else "",
+        fingerprint=fingerprint,
         encoder=plan.encoder_label,
         num_layers=plan.num_layers,
         hidden_size=plan.hidden_size,

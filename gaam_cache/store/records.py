@@ -38,6 +38,7 @@ def _is_batching(value: object) -> TypeGuard[Batching]:
 
 
 def _is_shared_texts(value: object) -> TypeGuard[dict[str, dict[str, int]]]:
+    """Whether a JSON value has the form split -> split -> number of rows."""
     if not OBJECT.includes(value):
         return False
     return all(
@@ -47,6 +48,7 @@ def _is_shared_texts(value: object) -> TypeGuard[dict[str, dict[str, int]]]:
 
 
 def _is_equal_rows(value: object) -> TypeGuard[dict[str, list[list[int]]]]:
+    """Whether a JSON value has the form split -> groups of row numbers."""
     if not OBJECT.includes(value):
         return False
     return all(

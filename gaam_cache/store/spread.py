@@ -144,7 +144,7 @@ class Spread:
     def flat_layers(
         self, noise_LD: Floats | float, compute_dtype: str
     ) -> NDArray[np.bool_]:
-        """Which layers, (L,), are the same in all rows, up to the error of arithmetic.
+        """Find the flat layers: those that are the same in all rows, up to rounding.
 
         Formula, with norms over the features: a layer is flat if
         ``|sd| <= max(NOISE_FACTOR |noise|, ARITHMETIC_ERROR size)``, where

@@ -142,7 +142,7 @@ class Audio(Media):
 def _cut(
     frames: int, rate: int, seconds: float | None, *, all_pieces: bool
 ) -> list[tuple[int, int]]:
-    """Divide a sound into pieces.
+    """Divide a sound into pieces, or cut it to its first piece.
 
     Piece i lasts from sample round(i * seconds * rate) to round((i + 1) * seconds *
     rate). A last piece that is shorter than ``SHORTEST_TAIL`` is dropped.
@@ -154,7 +154,7 @@ def _cut(
         all_pieces: whether all pieces are wanted, or only the first.
 
     Returns:
-        The first sample of every piece, and the one behind its last.
+        (start, stop) of every piece: its first sample, and the one behind its last.
     """
     if seconds is None:
         return [(0, frames)]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gaam_cache.common.cells import is_blank
 from gaam_cache.common.errors import ConfigError, DataError, GaamWarning
@@ -418,10 +419,26 @@ def _select_rows(
     # caller reads all of them, and divides or refuses them
     if len(labels) <= max(limit, FEWEST_ROWS):
         return None
-
-    # 'train' and 'test' each have as many rows as the limit says
     is_test_N = held_out(row_strata, fraction, config.split_seed)
-    is_taken_N = np.zeros(len(labels), np.bool_)
+    return _select_in_both_splits(row_strata, is_test_N, limit, num_skipped)
+
+
+def _select_in_both_splits(
+    row_strata: Sequence[str],
+    is_test_N: NDArray[np.bool_],
+    limit: int,
+    num_skipped: int,
+) -> _Selection:
+    """Choose the records that ``--limit`` takes of 'train' and of 'test'.
+
+    Args:
+        row_strata: the stratum of every record, such as its class. A split takes the
+            same share of every stratum.
+        is_test_N: whether each record goes to 'test'; all others go to 'train'.
+        limit: largest number of rows of each of the two splits.
+        num_skipped: number of empty records, which have no index.
+    """
+    is_taken_N = np.zeros(len(row_strata), np.bool_)
     for is_in_split_N in (~is_test_N, is_test_N):
         index_M = np.flatnonzero(is_in_split_N)
         split_strata = [row_strata[index] for index in index_M.tolist()]
