@@ -154,6 +154,9 @@ class Spread:
             noise_LD: difference of a row from itself in another batch; a number stands
                 for every feature of every layer.
             compute_dtype: type of the encoder's arithmetic.
+
+        Returns:
+            Whether each layer is flat, (L,).
         """
         size_L = np.sqrt((self.mean_LD**2 + self.sd_LD**2).sum(-1))
         # the ones make an array of a noise that is a number
