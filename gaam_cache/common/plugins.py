@@ -233,7 +233,10 @@ def origin(package: str, name: str) -> str | None:
 
 
 def code_hash(package: str, name: str, *, kind: str) -> str:
-    """A hash of the code of a plug-in; its ``origin`` stands before the hash, if any.
+    """A hash of the code of a plug-in.
+
+    Of a plug-in that is not gaam's own, the name of its file or distribution stands
+    before the hash.
 
     Comments and docstrings do not change the hash. The hash of a plug-in of another
     distribution covers that distribution's whole package.

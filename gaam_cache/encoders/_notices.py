@@ -314,7 +314,9 @@ def _compare_prompts(folder: Path, prompt: str | None) -> Iterator[str]:
 
 
 def _name_other_modules(modules: list[dict[str, Any]]) -> list[str]:
-    """Name the modules that sentence-transformers applies behind the pooling.
+    """Name the modules that sentence-transformers applies after the pooling.
+
+    gaam does not apply them. ``Normalize``, which only scales the states, is left out.
 
     Returns:
         A list with one text, which names every kind of module once; an empty list if

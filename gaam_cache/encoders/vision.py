@@ -394,6 +394,9 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
         shape: shape of a picture, (C, H, W).
         dtype: arithmetic of the model.
 
+    Returns:
+        The positions of the patches.
+
     Raises:
         Unusable: the patches are not one run of positions in the order of the picture.
     """
@@ -412,21 +415,19 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
             "there are positions between the patches that do not depend on the picture"
         )
     # A single patch holds both corners; of several patches, none does.
-    if (
-        len(shifted_by_picture) > 1
-        and np.intersect1d(shifted_by_upper, shifted_by_lower).size
-    ):
+    has_several_patches = len(shifted_by_picture) > 1
+    shifted_by_both = np.intersect1d(shifted_by_upper, shifted_by_lower)
+    if has_several_patches and shifted_by_both.size:
         raise Unusable(
             "states before the first layer depend on the whole picture, or on random "
             "numbers, as those of a masked autoencoder do (save ViTMAEModel as "
             "ViTModel)"
         )
     # The first patch holds the upper left corner, and the last one the lower right.
-    if (
-        shifted_by_upper[0] != start
-        or shifted_by_lower[-1] != stop - 1
-        or shifted_by_upper[-1] > shifted_by_lower[0]
-    ):
+    is_upper_first = shifted_by_upper[0] == start
+    is_lower_last = shifted_by_lower[-1] == stop - 1
+    is_upper_before_lower = shifted_by_upper[-1] <= shifted_by_lower[0]
+    if not (is_upper_first and is_lower_last and is_upper_before_lower):
         raise Unusable("the patches do not stand in the order of the picture")
     return range(start, stop)
 

@@ -279,7 +279,8 @@ def _check_identity(plan: Plan, name: str, identity: Mapping[str, object]) -> No
     Args:
         plan: of the cache.
         name: present path or name of the encoder, for the message.
-        identity: what identifies the encoder that is there now.
+        identity: the properties that decide the states of the encoder that is there
+            now: hashes of its files, and settings.
     """
     # a property that was measured for only one of the two encoders does not count
     now, then = comparable_fields({"encoder": identity}, {"encoder": plan.identity})
