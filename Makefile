@@ -1,8 +1,8 @@
 # make demo: news sample -> cache -> runs -> table.  make test: the tests.  make test-all: those that
 # take long too.  make real: tests on real encoders.  make versions: states under the oldest and
-# newest transformers.  make gpu: tests and benchmarks that need a GPU, figures in gpu.json; with a Python
-# of the machine's own: make gpu BIN=/folder/with/python.  All but that install what they need into
-# .venv, once.
+# newest transformers.  make docs: the pages, in build/docs.  make lint: all checks but the tests.
+# make gpu: tests and benchmarks that need a GPU, figures in gpu.json; with a Python of the machine's
+# own: make gpu BIN=/folder/with/python.  All but that install what they need into .venv, once.
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,7 +12,7 @@ INPUTS := pyproject.toml constraints.txt
 BESIDE := -n 2 --dist worksteal
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all real versions gpu lint check clean
+.PHONY: demo test test-all real versions gpu docs lint check clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
@@ -59,7 +59,11 @@ gpu: $(if $(filter $(VENV)/bin,$(BIN)),$(VENV)/.test)
 	@echo "== tests and benchmarks on a GPU"
 	$(BIN)/python -m tests.benchmarks.on_gpu --json gpu.json
 
-lint: $(VENV)/.test
+docs: $(VENV)/.test
+	@echo "== pages, in build/docs"
+	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet --strict
+
+lint: $(VENV)/.test docs
 	@echo "== ruff, import-linter and mypy"
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -85,5 +89,5 @@ $(VENV)/.demo: $(INPUTS) | $(BIN)/python
 
 $(VENV)/.test: $(INPUTS) | $(BIN)/python
 	@echo "== installing gaam with its tests into $(VENV) (a minute or two)"
-	$(INSTALL) -e '.[demo,test]'
+	$(INSTALL) -e '.[demo,test,docs]'
 	@touch $@ $(VENV)/.demo
