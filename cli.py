@@ -501,6 +501,16 @@ Groups = Annotated[
         "intervals and verdicts are then over groups.",
     ),
 ]
+Across = Annotated[
+    str | None,
+    typer.Option(
+        "--across",
+        metavar="FACTORS",
+        help="Factors of the answer over runs of several data sets: dataset, an answer "
+        "for each encoder; or dataset,encoder, one answer.",
+        show_default="dataset,encoder, where runs are of several data sets",
+    ),
+]
 EveryCandidate = Annotated[
     bool,
     typer.Option(
@@ -596,6 +606,7 @@ def report(
     temperature: FitTemperature = False,
     pairs: Pairs = None,
     groups: Groups = None,
+    across: Across = None,
     every_candidate: EveryCandidate = False,
     top: TopDecoders = None,
     columns: Columns = None,

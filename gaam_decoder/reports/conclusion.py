@@ -1,6 +1,6 @@
 """The conclusion of a report: the main result of a table, and what to use."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
@@ -10,9 +10,8 @@ from gaam_decoder.reports.recommend import (
     recommended,
 )
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.wording import listed
+from gaam_decoder.reports.wording import with_verb
 
-NAMED = 3  # decoders that the conclusion names; it counts the rest
 NOT_TUNED = "not tuned: validation chose no learning rate"
 
 
@@ -74,7 +73,7 @@ def _clauses_on_mechanisms(
     parts = _clauses(table, claims, f"'{brief(str(table.baseline))}'", "mechanism")
     if not all_behind:
         if behind:
-            parts.append(f"{_with_verb(behind)} {worse_than_probe}")
+            parts.append(f"{with_verb(behind)} {worse_than_probe}")
         return parts, advised
 
     # one clause about all mechanisms can say both
@@ -110,7 +109,7 @@ def _clauses(
         labels.setdefault(claim.verdict, []).append(label)
 
     parts = [
-        f"{_with_verb(labels[verdict])} {verdict} than {rival}"
+        f"{with_verb(labels[verdict])} {verdict} than {rival}"
         for verdict in ("better", "worse")
         if verdict in labels
     ]
@@ -118,11 +117,11 @@ def _clauses(
         spread = _spread(table, claims.values())
         parts.append(f"no {noun} is shown to differ from {rival}: {spread}")
     if "equivalent" in labels:
-        subject = _with_verb(labels["equivalent"])
+        subject = with_verb(labels["equivalent"])
         margin = table.score.size(table.margin)
         parts.append(f"{subject} equivalent to {rival} within {margin}")
     if 0 < len(labels.get("undecided", ())) < len(claims):
-        parts.append(f"{_with_verb(labels['undecided'])} undecided")
+        parts.append(f"{with_verb(labels['undecided'])} undecided")
     if stats.NO_CLAIM in labels:
         reason = next(claim.no_claim for claim in claims.values() if claim.no_claim)
         names = ", ".join(labels[stats.NO_CLAIM])
@@ -200,12 +199,3 @@ def _conditions(table: Table) -> str:
             f"{num_undertrained} of {len(table.entries)} decoders under-trained"
         )
     return f" ({', '.join(conditions)})" if conditions else ""
-
-
-def _with_verb(names: Sequence[str]) -> str:
-    """The names as the subject of a sentence, with its verb."""
-    if len(names) == 1:
-        return f"{names[0]} is"
-    if len(names) <= NAMED:
-        return f"{', '.join(names[:-1])} and {names[-1]} are"
-    return f"{listed(names, NAMED)} are"

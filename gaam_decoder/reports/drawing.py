@@ -70,6 +70,28 @@ class Line(NamedTuple):
     band: tuple[Values, Values] | None = None
 
 
+class Marked(NamedTuple):
+    """A value with its interval."""
+
+    value: float
+    interval: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forest:
+    """The numbers of a forest plot, in the unit that it shows."""
+
+    rows: Sequence[str]
+    columns: dict[str, list[Marked]]
+    """For every column, a value for each row."""
+    mean: Marked
+    """The diamond, in the last column."""
+    another: Interval
+    """Of a further row that is not there."""
+    margin: float
+    x: str
+
+
 def names_of(labels: Sequence[str], width: int = 26) -> list[str]:
     """Break labels into short lines, behind a space, a hyphen or a comma."""
     names = []
@@ -253,6 +275,56 @@ def _forest(table: Table) -> Figure:
         mean = score.factor * claim.difference
         axes.plot(mean, height, "o", ms=6, mew=1.4, mec=ink, mfc=face, label=label)
     return _with_legend(figure)
+
+
+def forest_of_sets(forest: Forest) -> Figure:
+    """Draw a row for each data set, a column for each encoder, and the mean below."""
+    num_rows = len(forest.rows)
+    num_columns = len(forest.columns)
+    names = names_of(forest.rows, 18 if num_columns > 1 else 26)
+    most_lines = max(name.count("\n") + 1 for name in names)
+    figure = _figure(1.1 + max(0.26, LINE * most_lines + 0.04) * (num_rows + 1))
+    all_axes = figure.subplots(1, num_columns, squeeze=False, sharey=True, sharex=True)
+    columns = zip(all_axes[0], forest.columns.items(), strict=True)
+    for axes, (title, marks) in columns:
+        if num_columns > 1:
+            axes.set_title("\n".join(textwrap.wrap(visible(title), 14)), fontsize=7)
+        axes.locator_params(axis="x", nbins=5 if num_columns < 3 else 3)
+        axes.axvspan(
+            -forest.margin, forest.margin, color=PALETTE["muted"], alpha=0.15, lw=0
+        )
+        axes.axvline(0, color=PALETTE["ink"], lw=1)
+        for height, mark in enumerate(marks):
+            _draw_marked(axes, height, mark)
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        axes.grid(axis="x")
+    _draw_diamond(all_axes[0, -1], num_rows, forest.mean, forest.another)
+    all_axes[0, 0].set_yticks(range(num_rows + 1), [*names, "mean"])
+    all_axes[0, 0].set_ylim(num_rows + 0.6, -0.6)
+    figure.supxlabel("\n".join(textwrap.wrap(visible(forest.x), 60)), fontsize=8)
+    return figure
+
+
+def _draw_marked(axes: Axes, height: int, mark: Marked) -> None:
+    """A dot, and the interval around it."""
+    if mark.interval:
+        axes.plot(mark.interval, [height] * 2, c=PALETTE["accent"], lw=1.6, alpha=0.8)
+    axes.plot(mark.value, height, "o", ms=4, c=PALETTE["ink"])
+
+
+def _draw_diamond(axes: Axes, height: int, mean: Marked, another: Interval) -> None:
+    """The mean with its interval as a diamond, and the interval of another row."""
+    ink = PALETTE["ink"]
+    if another:
+        axes.plot(another, [height] * 2, c=PALETTE["muted"], lw=1.2)
+    if mean.interval is None:
+        axes.plot(mean.value, height, "D", ms=5, c=ink)
+        return
+    low, high = mean.interval
+    x = [low, mean.value, high, mean.value]
+    y = [height, height - 0.25, height, height + 0.25]
+    axes.fill(x, y, color=ink, lw=0)
 
 
 def _name_entries(entries: Sequence[Entry], x: str) -> tuple[Figure, Axes]:

@@ -77,6 +77,7 @@ def claim_values(claim: stats.Claim) -> dict[str, Any]:
     sign_flip = these_rows.sign_flip
     return {
         "difference": claim.difference,
+        "std_error": _std_error(claim),
         "verdict": claim.verdict,
         "significant": claim.significant,
         "margin": claim.margin,
@@ -103,6 +104,14 @@ def claim_values(claim: stats.Claim) -> dict[str, Any]:
             "minimum_detectable_difference": these_rows.detectable,
         },
     }
+
+
+def _std_error(claim: stats.Claim) -> float | None:
+    """Standard error of a difference over seeds and test rows, or groups of rows."""
+    limits = claim.limits
+    if limits is None:
+        return None
+    return math.sqrt(limits.effects.variance + limits.unseen)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -8,7 +8,13 @@ from markupsafe import Markup
 from gaam_decoder.reports.columns import Column, sheet
 from gaam_decoder.reports.drawing import TEMPLATES, overviews
 from gaam_decoder.reports.notes import below, notes, warnings
-from gaam_decoder.reports.sections.base import Section, answers, sections_of, signature
+from gaam_decoder.reports.sections.base import (
+    Section,
+    above_tables,
+    answers,
+    sections_of,
+    signature,
+)
 from gaam_decoder.reports.table import SEPARATE, Table
 
 
@@ -21,6 +27,7 @@ def render(
     section: str | None = None,
     columns: Sequence[Column] = (),
     with_sections: bool = True,
+    over_sets: Sequence[Section] = (),
     **filters: Callable[..., str],
 ) -> str:
     """Render tables with a template.
@@ -34,11 +41,13 @@ def render(
         section: the only section to write, if any.
         columns: the only columns of the table of accuracies, if any.
         with_sections: whether to write sections.
+        over_sets: the sections over all tables.
         filters: further filters of the template, whose results are not escaped.
     """
     environment = _environment(harmless, filters)
     table_values = []
-    for table, table_sections in zip(tables, sections_of(tables, section), strict=True):
+    sections_by_table = sections_of(tables, section, over_sets)
+    for table, table_sections in zip(tables, sections_by_table, strict=True):
         values: dict[str, object] = {
             "title": table.title(),
             "warnings": warnings(table),
@@ -56,8 +65,20 @@ def render(
         tables=table_values,
         separate=SEPARATE,
         alone=section is not None,
+        above=_above(over_sets, section, with_sections),
         **(words or {}),
     )
+
+
+def _above(
+    over_sets: Sequence[Section], name: str | None, with_sections: bool
+) -> list[Section]:
+    """The sections over all tables; without sections, those with answers alone."""
+    return [
+        section
+        for section in above_tables(over_sets, name)
+        if with_sections or section.answers
+    ]
 
 
 def _table_values(

@@ -14,11 +14,13 @@ from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.paths import absolute_path
 from gaam_cache.store.files import write_file
+from gaam_decoder.reports.across.base import across_sections
 from gaam_decoder.reports.columns import choose
-from gaam_decoder.reports.drawing import image_files, overviews
+from gaam_decoder.reports.drawing import Picture, image_files, overviews
 from gaam_decoder.reports.entries import DEFAULT
 from gaam_decoder.reports.scoring import score_name
-from gaam_decoder.reports.sections.base import sections
+from gaam_decoder.reports.sections.base import Section, sections
+from gaam_decoder.reports.sets import parse_factors
 from gaam_decoder.reports.table import (
     Format,
     Table,
@@ -56,6 +58,8 @@ class Report:
     """
 
     tables: tuple[Table, ...]
+    over_sets: tuple[Section, ...] = ()
+    """Sections over the data sets of all tables."""
 
     def text(self, format: str = "markdown", **part: Unpack[ReportPart]) -> str:
         """The report as text, or one section of it."""
@@ -88,7 +92,9 @@ class Report:
 
     def _format(self, name: str, part: ReportPart) -> Format:
         score = self.tables[0].score_name if self.tables else DEFAULT
-        return format_of(name, score, **part)
+        format = format_of(name, score, **part)
+        format.over_sets = self.over_sets
+        return format
 
     def save_figures(self, folder: str | Path) -> list[Path]:
         """Write the first pictures, one of each section, and return their paths.
@@ -97,6 +103,10 @@ class Report:
         pictures, and each table has at least one.
         """
         paths: list[Path] = []
+        for section in self.over_sets:
+            _, section_pictures = section.parts
+            for picture in section_pictures[:MOST_SAVED]:
+                paths += _write_picture(picture, absolute_path(folder), "")
         pictures_per_table = max(1, MOST_SAVED // len(self.tables))
         for number, table in enumerate(self.tables, 1):
             prefix = f"table{number}-" if len(self.tables) > 1 else ""
@@ -105,11 +115,7 @@ class Report:
                 _, section_pictures = section.parts
                 pictures += section_pictures[:1]
             for picture in pictures[:pictures_per_table]:
-                for suffix, content in image_files(picture).items():
-                    name = f"{prefix}{picture.name}.{suffix}"
-                    path = absolute_path(folder) / name
-                    write_file(path, content)
-                    paths.append(path)
+                paths += _write_picture(picture, absolute_path(folder), prefix)
         return paths
 
     def __str__(self) -> str:
@@ -119,6 +125,16 @@ class Report:
     def _repr_markdown_(self) -> str:
         """The report as a notebook shows it."""
         return self.text("markdown")
+
+
+def _write_picture(picture: Picture, folder: Path, prefix: str) -> list[Path]:
+    """Write a picture as PDF and as PNG."""
+    paths = []
+    for suffix, content in image_files(picture).items():
+        path = folder / f"{prefix}{picture.name}.{suffix}"
+        write_file(path, content)
+        paths.append(path)
+    return paths
 
 
 def format_of(
@@ -198,6 +214,7 @@ def report(
         CacheError: a run is damaged.
     """
     check_options(options)
+    factors = parse_factors(options.get("across"))
     baseline = options.get("baseline")
     if baseline:
         baseline = str(parse_attention(baseline, option="--baseline"))
@@ -218,4 +235,4 @@ def report(
             "no run has validation rows to fit a temperature on",
             expected="runs of --select val, which keep the logits of these rows",
         )
-    return Report(tuple(tables))
+    return Report(tuple(tables), tuple(across_sections(tables, factors)))

@@ -230,6 +230,8 @@ class Format(ABC):
     section: str | None = None
     # columns of the table, as ``columns.choose`` returns them; (): the usual ones
     columns: Sequence[Any] = ()
+    # sections over the data sets of all tables, as ``across_sections`` returns them
+    over_sets: Sequence[Any] = ()
 
     @abstractmethod
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
@@ -267,6 +269,11 @@ class TableOptions(TypedDict, total=False):
     """Kept column whose value says which rows belong together, such as the speaker.
     Groups are then the unit of intervals and verdicts. The groups of the training,
     pieces of one sound and copies are so without this option."""
+    across: str | None
+    """Factors of the answer over the tables of several data sets: ``dataset`` gives an
+    answer for each encoder, ``dataset,encoder`` one answer, whose unit is a data set
+    with all its encoders. Default: the latter, where several data sets are compared
+    with the baseline."""
 
 
 def check_options(options: TableOptions) -> None:

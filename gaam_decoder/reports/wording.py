@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from gaam_decoder.reports.entries import Entry
 
+NAMED = 3  # decoders that a conclusion names; it counts the rest
 SELECT_NOTES = {
     "val": "validation rows, a part of the training split, choose the epoch",
     "last": "the last epoch counts, no rows are held out: learning rates are not "
@@ -26,6 +27,15 @@ def chance(entry: Entry) -> float:
     if not entry.task.has_classes:
         return entry.majority_accuracy
     return float(entry.labels_per_class.max() / entry.labels_per_class.sum())
+
+
+def with_verb(names: Sequence[str]) -> str:
+    """The names as the subject of a sentence, with its verb."""
+    if len(names) == 1:
+        return f"{names[0]} is"
+    if len(names) <= NAMED:
+        return f"{', '.join(names[:-1])} and {names[-1]} are"
+    return f"{listed(names, NAMED)} are"
 
 
 def listed(names: Sequence[str], most: int) -> str:

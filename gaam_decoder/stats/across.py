@@ -287,26 +287,39 @@ def _signed_rank(difference_K: Floats) -> float | None:
     nonzero_K = difference_K[difference_K != 0]
     if not len(nonzero_K):
         return None
-    # Every report would wait for this import, too.
-    from scipy.stats import rankdata
-
-    rank_K = rankdata(np.abs(nonzero_K))
+    rank_K = mid_ranks(np.abs(nonzero_K))
     return sign_flip(np.sign(nonzero_K) * rank_K).p
 
 
-def across_corrected(answers: Sequence[Across]) -> list[Across]:
+def mid_ranks(value_N: Floats) -> Floats:
+    """Rank of every value, (N,), the smallest is 1; equal values share their mean."""
+    below_N = (value_N[None] < value_N[:, None]).sum(1)
+    equal_N = (value_N[None] == value_N[:, None]).sum(1)
+    rank_N: Floats = below_N + (equal_N + 1) / 2
+    return rank_N
+
+
+def across_corrected(answers: Sequence[Across], untested: int = 0) -> list[Across]:
     """Correct the answers of several mechanisms for one another, by Holm.
 
     Tests of a difference are one family, tests of equivalence another. Answers without
     a test come back unchanged.
+
+    Args:
+        answers: one for each mechanism.
+        untested: mechanisms that count as if they had shown nothing, such as those that
+            a person left out.
     """
     tested = [entry for entry in answers if entry.verdict != NO_CLAIM]
-    p_M = np.array([entry.p for entry in tested], dtype=np.float64)
-    p_equivalent_M = np.array([entry.p_equivalent for entry in tested], np.float64)
+    nothing_shown = [1.0] * untested
+    p_M = np.array([entry.p for entry in tested] + nothing_shown, np.float64)
+    p_equivalent_M = np.array(
+        [entry.p_equivalent for entry in tested] + nothing_shown, np.float64
+    )
     corrected = [
         replace(entry, p_holm=float(p), p_equivalent_holm=float(p_equivalent))
         for entry, p, p_equivalent in zip(
-            tested, holm(p_M), holm(p_equivalent_M), strict=True
+            tested, holm(p_M), holm(p_equivalent_M), strict=False
         )
     ]
     remaining = iter(corrected)

@@ -7,7 +7,7 @@ from typing import Any, TextIO
 from gaam_cache.common.messages import visible
 from gaam_decoder.reports.columns import Column
 from gaam_decoder.reports.conclusion import conclusion
-from gaam_decoder.reports.sections.base import sections_of
+from gaam_decoder.reports.sections.base import Section, above_tables, sections_of
 from gaam_decoder.reports.table import Format, Table
 
 TITLE = "title"  # column with the title of the table
@@ -39,7 +39,7 @@ class Csv(Format):
 
     def _lines(self, tables: Sequence[Table]) -> list[dict[str, object]]:
         if self.section is not None:
-            lines = list(_lines_of_section(tables, self.section))
+            lines = list(_lines_of_section(tables, self.section, self.over_sets))
         elif self.columns:
             lines = [line for table in tables for line in _chosen(table, self.columns)]
         else:
@@ -60,17 +60,24 @@ def _chosen(table: Table, columns: Sequence[Column]) -> Iterator[dict[str, objec
 
 
 def _lines_of_section(
-    tables: Sequence[Table], name: str
+    tables: Sequence[Table], name: str, over_sets: Sequence[Section]
 ) -> Iterator[dict[str, object]]:
     """The lines of all tables of a section."""
-    for table, sections in zip(tables, sections_of(tables, name), strict=True):
+    for section in above_tables(over_sets, name):
+        yield from _lines_of_sheets(section, section.heading)
+    sections_by_table = sections_of(tables, name, over_sets)
+    for table, sections in zip(tables, sections_by_table, strict=True):
         for section in sections:
-            sheets, _ = section.parts
-            for sheet in sheets:
-                caption_values = {TITLE: table.title(), "caption": sheet.caption}
-                for cells in sheet.lines:
-                    cell_by_header = dict(zip(sheet.header, cells, strict=True))
-                    yield {**caption_values, **cell_by_header}
+            yield from _lines_of_sheets(section, table.title())
+
+
+def _lines_of_sheets(section: Section, title: str) -> Iterator[dict[str, object]]:
+    sheets, _ = section.parts
+    for sheet in sheets:
+        caption_values = {TITLE: title, "caption": sheet.caption}
+        for cells in sheet.lines:
+            cell_by_header = dict(zip(sheet.header, cells, strict=True))
+            yield {**caption_values, **cell_by_header}
 
 
 def _lines(table: Table) -> Iterator[dict[str, object]]:

@@ -36,6 +36,7 @@ class Html(Format):
             escape,
             section=self.section,
             columns=self.columns,
+            over_sets=self.over_sets,
             variables=variables,
             svg=svg,
         )

@@ -6,7 +6,13 @@ from typing import ClassVar, TextIO
 
 from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.notes import notes, warnings
-from gaam_decoder.reports.sections.base import Section, answers, sections_of, signature
+from gaam_decoder.reports.sections.base import (
+    Section,
+    above_tables,
+    answers,
+    sections_of,
+    signature,
+)
 from gaam_decoder.reports.table import Format, Table
 
 
@@ -21,8 +27,11 @@ class Json(Format):
         The object is in ASCII: every program reads it, and no name in it can send
         control characters to a terminal.
         """
-        objects = []
-        sections_by_table = sections_of(tables, self.section)
+        objects: list[dict[str, object]] = []
+        above = above_tables(self.over_sets, self.section)
+        if self.section is not None:
+            objects += [_section_values(section) for section in above]
+        sections_by_table = sections_of(tables, self.section, self.over_sets)
         for table, sections in zip(tables, sections_by_table, strict=True):
             if self.section is None:
                 objects.append(_values(table, sections))
@@ -31,6 +40,8 @@ class Json(Format):
         first, *other_objects = objects
         if other_objects:
             first["other_caches"] = other_objects
+        if self.section is None and above:
+            first["over_data_sets"] = _values_by_name(above)
 
         # NaN becomes null, such as in the attention map of a lost seed.
         finite = json.loads(json.dumps(first), parse_constant=_null)
@@ -44,10 +55,18 @@ def _null(constant: str) -> None:  # noqa: ARG001
 
 def _alone(table: Table, section: Section) -> dict[str, object]:
     """One section of a table, with its tables as people read them."""
-    sheets, _ = section.parts
     return {
         "title": table.title(),
         "warnings": warnings(table),
+        **_section_values(section),
+        "signature": signature(table),
+    }
+
+
+def _section_values(section: Section) -> dict[str, object]:
+    """A section with its tables as people read them."""
+    sheets, _ = section.parts
+    return {
         "section": section.name,
         "heading": section.heading,
         "lead": section.lead,
@@ -57,13 +76,23 @@ def _alone(table: Table, section: Section) -> dict[str, object]:
             {"caption": sheet.caption, "header": sheet.header, "lines": sheet.lines}
             for sheet in sheets
         ],
-        "signature": signature(table),
     }
 
 
 def _values(table: Table, sections: Sequence[Section]) -> dict[str, object]:
     """All of a table, with the sections that have a lead."""
-    section_values = {
+    return table.to_dict() | {
+        "conclusion": conclusion(table),
+        "answers": answers(table, sections),
+        "notes": notes(table),
+        "signature": signature(table),
+        "sections": _values_by_name(sections),
+    }
+
+
+def _values_by_name(sections: Sequence[Section]) -> dict[str, object]:
+    """The sections that have a lead, by name."""
+    return {
         section.name: {
             "lead": section.lead,
             "lines": section.lines,
@@ -71,11 +100,4 @@ def _values(table: Table, sections: Sequence[Section]) -> dict[str, object]:
         }
         for section in sections
         if section.lead
-    }
-    return table.to_dict() | {
-        "conclusion": conclusion(table),
-        "answers": answers(table, sections),
-        "notes": notes(table),
-        "signature": signature(table),
-        "sections": section_values,
     }

@@ -34,6 +34,7 @@ class Latex(Format):
             escape,
             section=self.section,
             columns=self.columns,
+            over_sets=self.over_sets,
             with_sections=not self.columns,
             cell=_cell,
         )

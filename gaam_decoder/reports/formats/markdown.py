@@ -22,6 +22,7 @@ class Markdown(Format):
             plain,
             section=self.section,
             columns=self.columns,
+            over_sets=self.over_sets,
             with_sections=not self.columns,
             pipe=pipe,
         )

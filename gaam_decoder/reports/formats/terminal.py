@@ -22,7 +22,13 @@ from gaam_decoder.reports.columns import (
 )
 from gaam_decoder.reports.names import AT_EDGE
 from gaam_decoder.reports.notes import below, caused, warnings
-from gaam_decoder.reports.sections.base import Section, answers, sections_of, signature
+from gaam_decoder.reports.sections.base import (
+    Section,
+    above_tables,
+    answers,
+    sections_of,
+    signature,
+)
 from gaam_decoder.reports.table import SEPARATE, Format, Table
 
 # Width for an output that is no terminal, unless COLUMNS sets it.
@@ -48,14 +54,16 @@ class Terminal(Format):
         else:
             console.width = max(console.width, LEAST_WIDTH)
 
-        sections_by_table = sections_of(tables, self.section)
+        above = above_tables(self.over_sets, self.section)
+        _write_above(above, console, self.section)
+        sections_by_table = sections_of(tables, self.section, self.over_sets)
         shown = [
             (table, sections)
             for table, sections in zip(tables, sections_by_table, strict=True)
             if sections or not self.section
         ]
         for number, (table, sections) in enumerate(shown):
-            if number:
+            if number or above:
                 console.print()
             _say(console, table.title(), style="bold")
             if self.section:
@@ -64,6 +72,9 @@ class Terminal(Format):
                 _write(table, sections, console, self.columns)
         if len(shown) > 1:
             _say(console, f"{len(shown)} separate tables: {SEPARATE}")
+            # of many tables, the answer above them has left the screen
+            for answer in (text for section in above for text in section.answers):
+                _say(console, f"{answer}.")
 
 
 def _console(stream: TextIO) -> Console:
@@ -76,6 +87,43 @@ def _console(stream: TextIO) -> Console:
         force_jupyter=False,
         force_terminal=stream.isatty(),
     )
+
+
+def _write_above(
+    above: Sequence[Section], console: Console, requested: str | None
+) -> None:
+    """Write the answer over all tables, and name the other sections over them."""
+    for section in above:
+        if not (section.answers or requested):
+            continue
+        _say(console, section.heading, style="bold")
+        for answer in section.answers:
+            _say(console, f"{answer}.")
+        sheets, _ = section.parts
+        for part in sheets:
+            _say(console, part.caption)
+            fitting = part if requested else _with_room(part, console.width)
+            console.print(_drawn(fitting), "")
+        shown = section.lines if requested else section.lines[:MOST_NOTES]
+        for line in shown:
+            _say(console, f"- {line}")
+    names = [section.name for section in above]
+    if names and not requested:
+        _say(console, f"more by --section NAME: {', '.join(names)}")
+
+
+def _with_room(sheet: Sheet, width: int) -> Sheet:
+    """A table without columns for which the screen has no room, the last ones first."""
+    columns = [list(cells) for cells in zip(sheet.header, *sheet.lines, strict=True)]
+    widths = [max(map(_width, cells)) + 2 for cells in columns]
+    kept = list(range(len(columns)))
+    for index in reversed(range(1, len(columns))):
+        if sum(widths[place] for place in kept) <= width:
+            break
+        if sheet.header[index] not in sheet.first:
+            kept.remove(index)
+    header, *lines = zip(*(columns[index] for index in kept), strict=True)
+    return Sheet(sheet.caption, list(header), [list(line) for line in lines])
 
 
 def _write_sections(

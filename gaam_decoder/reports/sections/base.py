@@ -71,13 +71,24 @@ def sections(table: Table) -> list[Section]:
 
 
 def sections_of(
-    tables: Sequence[Table], name: str | None = None
+    tables: Sequence[Table],
+    name: str | None = None,
+    over_sets: Sequence[Section] = (),
 ) -> list[list[Section]]:
     """The sections of every table, or only those of a name.
 
+    Args:
+        tables: of the report.
+        name: the section to write alone.
+        over_sets: the sections over all tables, one of which may have that name.
+
     Raises:
-        ConfigError: no table has a section of that name.
+        ConfigError: there is no section of that name.
     """
+    above = [section.name for section in over_sets]
+    # the sections of tables need not be made, which reads the files of every seed
+    if name in above:
+        return [[] for _ in tables]
     by_table = [sections(table) for table in tables]
     if name is None:
         return by_table
@@ -87,7 +98,7 @@ def sections_of(
         raise plugins.unknown(
             "section of these runs",
             name,
-            list(dict.fromkeys(names)),
+            list(dict.fromkeys([*above, *names])),
             where="--section",
             hint=hint,
         )
@@ -95,6 +106,11 @@ def sections_of(
         [section for section in table_sections if section.name == name]
         for table_sections in by_table
     ]
+
+
+def above_tables(over_sets: Sequence[Section], name: str | None) -> list[Section]:
+    """The sections over all tables that a report has, or the one of a name."""
+    return [section for section in over_sets if name in (None, section.name)]
 
 
 def answers(table: Table, of_table: Sequence[Section]) -> list[str]:

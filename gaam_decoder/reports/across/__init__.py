@@ -1,0 +1,1 @@
+"""Sections over many data sets: each file in this folder makes one or more."""

@@ -1,0 +1,73 @@
+"""Define a section over all tables of a report.
+
+Each module in this folder defines one class derived from ``AcrossWriter``, and is found
+by its name. A section with answers stands above all tables, in every format.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import ConfigError
+from gaam_decoder.reports.over_sets import OverSets, answers_over_sets
+from gaam_decoder.reports.sections.base import Section
+from gaam_decoder.reports.sets import Cells, cells_of
+from gaam_decoder.reports.table import Table
+
+PACKAGE = "gaam_decoder.reports.across"
+
+
+class AcrossWriter(ABC):
+    """Makes sections over the data sets of a report."""
+
+    position: ClassVar[int]  # sections stand in this order
+
+    @abstractmethod
+    def of(self, cells: Cells, answers: Sequence[OverSets]) -> Iterator[Section]:
+        """Make the sections that have any content.
+
+        Args:
+            cells: the table of every data set and encoder.
+            answers: one, or one for each encoder.
+        """
+
+
+def across_sections(
+    tables: Sequence[Table], factors: tuple[str, ...] | None = None
+) -> list[Section]:
+    """The sections over all tables; none for fewer than two data sets.
+
+    Raises:
+        ConfigError: a person asked for factors, and there are fewer data sets.
+    """
+    cells = cells_of(tables)
+    answers = []
+    if cells is not None and len(cells.data_sets) > 1:
+        answers = answers_over_sets(cells, factors, _num_corrected(cells))
+    if cells is None or not answers:
+        if factors is not None:
+            raise _too_few(cells)
+        return []
+    writers: list[AcrossWriter] = [
+        plugins.load(PACKAGE, name, kind="section over data sets")()
+        for name in plugins.names(PACKAGE)
+    ]
+    writers.sort(key=lambda writer: writer.position)
+    return [section for writer in writers for section in writer.of(cells, answers)]
+
+
+def _num_corrected(cells: Cells) -> int:
+    """The most comparisons of a table, with those that filters left out."""
+    return max(cell.table.num_tests.get(cells.head, 0) for cell in cells.cells)
+
+
+def _too_few(cells: Cells | None) -> ConfigError:
+    found = "nothing is compared with a baseline"
+    if cells is not None:
+        found = f"{len(cells.data_sets)} compared with '{cells.baseline}'"
+    return ConfigError(
+        "--across needs several data sets",
+        expected="runs of two data sets or more, each with the baseline",
+        found=found,
+    )

@@ -1,0 +1,184 @@
+"""Where learned parameters end, and which layers matter, over data sets by encoder."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gaam_cache.common.messages import brief
+from gaam_decoder.analysis.importance import Importance
+from gaam_decoder.reports.across.base import AcrossWriter
+from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.entries import Entry
+from gaam_decoder.reports.over_sets import OverSets
+from gaam_decoder.reports.sections.base import Parts, Section
+from gaam_decoder.reports.sets import Cells
+
+PARAMETERS = [
+    "encoder",
+    "decoder",
+    "parameter",
+    "data sets",
+    "start",
+    "lowest",
+    "medians of data sets",
+    "highest",
+]
+LAYERS = [
+    "encoder",
+    "decoder",
+    "data sets",
+    "layers read most (mean share)",
+    "least",
+    "data sets with that first layer",
+]
+
+
+class LearnedOverSets(AcrossWriter):
+    """Ranges of learned parameters, and shares of layers, over all data sets."""
+
+    position = 20
+
+    def of(self, cells: Cells, answers: Sequence[OverSets]) -> Iterator[Section]:
+        """Nothing where no mechanism learns anything to show."""
+        del answers
+        first = cells.cells[0].entries.values()
+        # the files of every seed are read where the section is asked for
+        if any(entry.runs[0].learned or _importance(entry) for entry in first):
+            yield Section(
+                name="across-learned",
+                heading="What is learned over all data sets, by encoder",
+                lines=(
+                    "lowest and highest are those of any head, feature, seed and data "
+                    "set; medians of data sets are the smallest and the largest",
+                    "a share is that of the layer in the summed attention, a mean over "
+                    "data sets; equal shares mean that no layer matters more",
+                ),
+                make=lambda: _parts(cells),
+            )
+
+
+def _parts(cells: Cells) -> Parts:
+    names = dict.fromkeys(name for cell in cells.cells for name in cell.entries)
+    parameter_lines: list[list[str]] = []
+    layer_lines: list[list[str]] = []
+    pictures = []
+    for number, encoder in enumerate(cells.encoders, 1):
+        curves = []
+        for name in names:
+            entries = {
+                cell.data_set: cell.entries[name]
+                for cell in cells.cells
+                if cell.encoder == encoder and name in cell.entries
+            }
+            parameter_lines += _parameter_lines(encoder, name, entries.values())
+            shares = _shares(entries)
+            if shares:
+                layer_lines.append(_layer_line(encoder, name, shares))
+                curves.append(_curve(name, shares))
+        if curves:
+            pictures.append(_picture(number, encoder, curves[:MOST_LINES]))
+
+    sheets = []
+    if parameter_lines:
+        caption = "learned parameters after training, over data sets"
+        sheets.append(Sheet(caption, PARAMETERS, parameter_lines))
+    if layer_lines:
+        caption = "share of layers in the summed attention, over data sets"
+        sheets.append(Sheet(caption, LAYERS, layer_lines))
+    return sheets, pictures
+
+
+def _parameter_lines(
+    encoder: str, name: str, entries: Iterator[Entry] | Any
+) -> list[list[str]]:
+    """A line for every parameter of a decoder."""
+    ranges_by_parameter: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in entries:
+        for parameter, ranges in entry.learned.items():
+            ranges_by_parameter.setdefault(parameter, []).append(ranges)
+
+    lines = []
+    for parameter, every_range in ranges_by_parameter.items():
+        starts = [value for ranges in every_range for value in ranges["start"] or ()]
+        medians = [ranges["median"] for ranges in every_range]
+        lines.append(
+            [
+                encoder,
+                name,
+                brief(parameter, 40),
+                str(len(every_range)),
+                _from_to(starts),
+                f"{min(ranges['min'] for ranges in every_range):.3g}",
+                _from_to(medians),
+                f"{max(ranges['max'] for ranges in every_range):.3g}",
+            ]
+        )
+    return lines
+
+
+def _from_to(values: Sequence[float]) -> str:
+    """The smallest and the largest value, or the one that there is."""
+    if not values:
+        return "-"
+    texts = dict.fromkeys(f"{value:.3g}" for value in (min(values), max(values)))
+    return " to ".join(texts)
+
+
+def _importance(entry: Entry) -> Importance | None:
+    """The importance of layers, if the entry reads several."""
+    importance = entry.importance
+    if importance is None or len(importance.layers) < 2:
+        return None
+    return importance
+
+
+def _shares(entries: Mapping[str, Entry]) -> list[Importance]:
+    """The importance of layers for every data set whose layers are those of most."""
+    every = [found for entry in entries.values() if (found := _importance(entry))]
+    layers = [importance.layers for importance in every]
+    if not layers:
+        return []
+    usual = max(layers, key=layers.count)
+    return [importance for importance in every if importance.layers == usual]
+
+
+def _layer_line(encoder: str, name: str, shares: Sequence[Importance]) -> list[str]:
+    share_KL = np.array([importance.contribution for importance in shares])
+    mean_L = share_KL.mean(0)
+    order = np.argsort(-mean_L, kind="stable")
+    layers = shares[0].layers
+    in_words = [f"{layers[place]} ({mean_L[place]:.1f}%)" for place in order]
+    agreeing = int((share_KL.argmax(1) == order[0]).sum())
+    return [
+        encoder,
+        name,
+        str(len(shares)),
+        ", ".join(in_words[:3]),
+        in_words[-1],
+        f"{agreeing} of {len(shares)}",
+    ]
+
+
+def _curve(name: str, shares: Sequence[Importance]) -> Line:
+    """Mean share of every layer; the band is the standard deviation over data sets."""
+    share_KL = np.array([importance.contribution for importance in shares])
+    mean_L = share_KL.mean(0)
+    band = None
+    if len(shares) > 1:
+        std_L = share_KL.std(0, ddof=1)
+        band = (mean_L - std_L, mean_L + std_L)
+    return Line(name, shares[0].layers, mean_L, band)
+
+
+def _picture(number: int, encoder: str, curves: Sequence[Line]) -> Picture:
+    layers = sorted({layer for line in curves for layer in line.x})
+    equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
+    panels = [("share of the layer, %", curves)]
+    return Picture(
+        f"across-layers-{number}",
+        f"Share of layers of {encoder} in the summed attention",
+        "Mean over data sets; the band is one standard deviation over them.",
+        lambda: line_panels(panels, "encoder layer", beside=equal, bottom=0),
+    )

@@ -1,0 +1,285 @@
+"""The answers of a report over many data sets: a mean difference for each decoder."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from gaam_cache.common.messages import brief
+from gaam_decoder import stats
+from gaam_decoder.reports.compare import is_baseline
+from gaam_decoder.reports.entries import Entry
+from gaam_decoder.reports.sets import LISTED, Cell, Cells
+from gaam_decoder.reports.wording import listed
+from gaam_decoder.stats.across import mid_ranks
+
+VERDICTS = ("better", "equivalent", "worse", "undecided", stats.NO_CLAIM)
+MOST_ENCODERS = 10  # of more, all subsets would be too many to look at
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecoderOverSets:
+    """The mean difference of a decoder and the baseline over data sets."""
+
+    name: str
+    answer: stats.Across
+    """Above 0 is better, whatever the score."""
+    claims: Mapping[tuple[str, str], stats.Claim]
+    """Of every table that counts, by data set and encoder."""
+    missing: tuple[str, ...]
+    """Data sets that do not count, with the reason."""
+    mean_rank: float | None
+    """Among all decoders and the baseline; None where no data set has all."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of tables by verdict."""
+        counts: Counter[str] = Counter(claim.verdict for claim in self.claims.values())
+        return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OverSets:
+    """The answer over data sets, each read by all of some encoders."""
+
+    encoders: tuple[str, ...]
+    data_sets: tuple[str, ...]
+    decoders: tuple[DecoderOverSets, ...]
+    """The largest mean difference first."""
+    baseline_rank: float | None
+    num_ranked: int
+    """Data sets in the mean ranks."""
+    left_out: tuple[str, ...]
+
+    @property
+    def in_words(self) -> str:
+        """Such as ``11 data sets and 3 encoders``."""
+        sets = f"{len(self.data_sets)} data sets"
+        if len(self.encoders) == 1:
+            return f"{sets} through {self.encoders[0]}"
+        return f"{sets} and {len(self.encoders)} encoders"
+
+
+def answers_over_sets(
+    cells: Cells, factors: tuple[str, ...] | None, untested: int = 0
+) -> list[OverSets]:
+    """The answers over the data sets of a report.
+
+    Args:
+        cells: the tables.
+        factors: ``dataset`` gives an answer for each encoder, ``dataset`` and
+            ``encoder`` one answer, whose unit is a data set with all its encoders.
+            Default: the latter.
+        untested: decoders in Holm's correction that filters left out.
+
+    Returns:
+        Answers with two data sets or more.
+    """
+    blocks = [_largest_block(cells)]
+    if factors == ("dataset",):
+        blocks = [(encoder,) for encoder in cells.encoders]
+    answers = [_answer(cells, block, untested) for block in blocks]
+    return [answer for answer in answers if answer and len(answer.data_sets) > 1]
+
+
+def _largest_block(cells: Cells) -> tuple[str, ...]:
+    """The encoders that leave most tables where each has read every data set.
+
+    Of several such sets of encoders, the one with most data sets.
+    """
+    encoders = cells.encoders
+    if len(encoders) > MOST_ENCODERS:
+        return tuple(encoders)
+    best: tuple[str, ...] = ()
+    most = (0, 0)
+    for size in range(1, len(encoders) + 1):
+        for block in combinations(encoders, size):
+            num_sets = len(_complete_sets(cells, block))
+            if (num_sets * size, num_sets) > most:
+                most = (num_sets * size, num_sets)
+                best = block
+    return best
+
+
+def _complete_sets(cells: Cells, encoders: Sequence[str]) -> list[str]:
+    """Data sets that all of these encoders read."""
+    return [
+        data_set
+        for data_set in cells.data_sets
+        if all(cells.at(data_set, encoder) for encoder in encoders)
+    ]
+
+
+def _answer(cells: Cells, encoders: tuple[str, ...], untested: int) -> OverSets | None:
+    """The answer over the data sets that these encoders read; None without any."""
+    data_sets = _complete_sets(cells, encoders)
+    rows = {
+        data_set: [cell for e in encoders if (cell := cells.at(data_set, e))]
+        for data_set in data_sets
+    }
+    names = _names(rows)
+    ranks, num_ranked = _mean_ranks(rows, names, cells.baseline)
+    decoders = [
+        decoder
+        for name in names
+        if (decoder := _decoder(name, rows, ranks.get(name))) is not None
+    ]
+    if not decoders:
+        return None
+
+    corrected = stats.across_corrected(
+        [decoder.answer for decoder in decoders],
+        max(0, untested - len(decoders)),
+    )
+    decoders = [
+        replace(decoder, answer=answer)
+        for decoder, answer in zip(decoders, corrected, strict=True)
+    ]
+    decoders.sort(key=lambda decoder: (-decoder.answer.difference, decoder.name))
+    return OverSets(
+        encoders=encoders,
+        data_sets=tuple(data_sets),
+        decoders=tuple(decoders),
+        baseline_rank=ranks.get(""),
+        num_ranked=num_ranked,
+        left_out=tuple(_left_out(cells, encoders, data_sets, names, decoders)),
+    )
+
+
+def _names(rows: Mapping[str, Sequence[Cell]]) -> list[str]:
+    """Names of the decoders that any table compares."""
+    names: dict[str, None] = {}
+    for set_cells in rows.values():
+        for cell in set_cells:
+            names |= dict.fromkeys(
+                name for name, entry in cell.entries.items() if entry.comparison
+            )
+    return sorted(names)
+
+
+def _decoder(
+    name: str, rows: Mapping[str, Sequence[Cell]], mean_rank: float | None
+) -> DecoderOverSets | None:
+    """The answer of one decoder; None if no data set has a test."""
+    claims: dict[str, list[stats.Claim]] = {}
+    claim_of: dict[tuple[str, str], stats.Claim] = {}
+    missing: list[str] = []
+    for data_set, set_cells in rows.items():
+        reasons = [reason for cell in set_cells if (reason := _why_not(cell, name))]
+        if reasons:
+            missing.append(f"{data_set} ({'; '.join(dict.fromkeys(reasons))})")
+            continue
+        for cell in set_cells:
+            claim = _claim(cell.entries[name])
+            claims.setdefault(data_set, []).append(claim)
+            claim_of[data_set, cell.encoder] = claim
+    if not claims:
+        return None
+    margin = next(iter(claim_of.values())).margin
+    return DecoderOverSets(
+        name=name,
+        answer=stats.across(claims, margin=margin),
+        claims=claim_of,
+        missing=tuple(missing),
+        mean_rank=mean_rank,
+    )
+
+
+def _claim(entry: Entry) -> stats.Claim:
+    comparison = entry.comparison
+    if comparison is None:
+        raise ValueError("the entry is compared with nothing")
+    return comparison.claim
+
+
+def _why_not(cell: Cell, name: str) -> str:
+    """Why a decoder has no test in a table; empty if it has one."""
+    entry = cell.entries.get(name)
+    if entry is None:
+        return f"not trained on {cell.encoder}"
+    if entry.comparison is None:
+        return f"not compared on {cell.encoder}"
+    claim = entry.comparison.claim
+    if claim.no_claim:
+        return claim.no_claim
+    if claim.limits is None:
+        return f"no standard error on {cell.encoder}"
+    return ""
+
+
+def _mean_ranks(
+    rows: Mapping[str, Sequence[Cell]], names: Sequence[str], baseline: str
+) -> tuple[dict[str, float], int]:
+    """Mean rank of every decoder, that of the baseline as ``""``; the best is 1.
+
+    Over the data sets where every decoder has a mean. Ties share their ranks.
+    """
+    ranks_K: list[Any] = []
+    for set_cells in rows.values():
+        ranks = [_ranks(cell, names, baseline) for cell in set_cells]
+        complete = [rank_M for rank_M in ranks if rank_M is not None]
+        if len(complete) == len(ranks):
+            ranks_K.append(np.mean(complete, axis=0))
+    if not ranks_K:
+        return {}, 0
+    mean_M = np.mean(ranks_K, axis=0)
+    return dict(zip([*names, ""], map(float, mean_M), strict=True)), len(ranks_K)
+
+
+def _ranks(cell: Cell, names: Sequence[str], baseline: str) -> Any:
+    """Ranks of the decoders of a table and of its baseline; None if one is missing."""
+    baselines = [e for e in cell.entries.values() if is_baseline(e, baseline)]
+    entries = [cell.entries.get(name) for name in names] + baselines
+    means = [entry.compared_score.mean if entry else None for entry in entries]
+    # several baselines, such as one for each set of layers, have no one rank
+    if len(baselines) != 1 or any(m is None or not math.isfinite(m) for m in means):
+        return None
+    mean_M = np.array(means, np.float64)
+    if cell.table.score.larger_is_better:
+        mean_M = -mean_M
+    # equal means may differ by rounding
+    return mid_ranks(mean_M.round(12))
+
+
+def _left_out(
+    cells: Cells,
+    encoders: Sequence[str],
+    data_sets: Sequence[str],
+    names: Sequence[str],
+    decoders: Sequence[DecoderOverSets],
+) -> list[str]:
+    """Sentences on tables and decoders that do not count."""
+    lines = []
+    other_encoders = [name for name in cells.encoders if name not in encoders]
+    if other_encoders and len(encoders) > 1:
+        lines.append(
+            "not read by enough data sets, so left out: encoder "
+            f"{listed(other_encoders, LISTED)}"
+        )
+    elif other_encoders:
+        lines.append(
+            f"of encoder {encoders[0]} alone; others: {listed(other_encoders, LISTED)}"
+        )
+    for data_set in cells.data_sets:
+        absent = [name for name in encoders if cells.at(data_set, name) is None]
+        if data_set not in data_sets:
+            lines.append(
+                f"{data_set} is left out: it has no table of {listed(absent, LISTED)}"
+            )
+    lines += [
+        f"{decoder.name} is without {listed(decoder.missing, LISTED)}"
+        for decoder in decoders
+        if decoder.missing
+    ]
+    known = {decoder.name for decoder in decoders}
+    untested = [brief(name) for name in names if name not in known]
+    if untested:
+        lines.append(
+            "no data set has a standard error of the difference (one seed?): "
+            f"{listed(untested, LISTED)}"
+        )
+    return lines
