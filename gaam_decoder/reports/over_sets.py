@@ -79,10 +79,11 @@ def answers_over_sets(
     Returns:
         Answers with two data sets or more.
     """
+    each_encoder = factors == ("dataset",)
     blocks = [_largest_block(cells)]
-    if factors == ("dataset",):
+    if each_encoder:
         blocks = [(encoder,) for encoder in cells.encoders]
-    answers = [_answer(cells, block, untested) for block in blocks]
+    answers = [_answer(cells, block, untested, each_encoder) for block in blocks]
     return [answer for answer in answers if answer and len(answer.data_sets) > 1]
 
 
@@ -114,7 +115,9 @@ def _complete_sets(cells: Cells, encoders: Sequence[str]) -> list[str]:
     ]
 
 
-def _answer(cells: Cells, encoders: tuple[str, ...], untested: int) -> OverSets | None:
+def _answer(
+    cells: Cells, encoders: tuple[str, ...], untested: int, each_encoder: bool
+) -> OverSets | None:
     """The answer over the data sets that these encoders read; None without any."""
     data_sets = _complete_sets(cells, encoders)
     rows = {
@@ -146,7 +149,9 @@ def _answer(cells: Cells, encoders: tuple[str, ...], untested: int) -> OverSets 
         decoders=tuple(decoders),
         baseline_rank=ranks.get(""),
         num_ranked=num_ranked,
-        left_out=tuple(_left_out(cells, encoders, data_sets, names, decoders)),
+        left_out=tuple(
+            _left_out(cells, encoders, data_sets, names, decoders, each_encoder)
+        ),
     )
 
 
@@ -251,6 +256,7 @@ def _left_out(
     data_sets: Sequence[str],
     names: Sequence[str],
     decoders: Sequence[DecoderOverSets],
+    each_encoder: bool,
 ) -> list[str]:
     """Sentences on tables and decoders that do not count."""
     lines = []
@@ -260,7 +266,7 @@ def _left_out(
             "not read by enough data sets, so left out: encoder "
             f"{listed(other_encoders, LISTED)}"
         )
-    elif other_encoders:
+    elif other_encoders and not each_encoder:
         lines.append(
             f"of encoder {encoders[0]} alone; others: {listed(other_encoders, LISTED)}"
         )

@@ -12,6 +12,7 @@ S seeds, N test rows, G groups of them.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,12 @@ SMALLEST = 1e-100  # lower bound of p
 BISECTIONS = 50
 ROUNDING = 1e-12  # share of a sum of squares that only rounding makes
 Values = NDArray[np.bool_] | NDArray[np.integer] | NDArray[np.floating]
+
+
+@lru_cache(maxsize=10_000)
+def _t_quantile(freedom: float, tail: float) -> float:
+    """The quantile of Student's t; searches ask for the same again and again."""
+    return float(stdtrit(freedom, tail))
 
 
 class Crossed(NamedTuple):
@@ -99,12 +106,25 @@ class Crossed(NamedTuple):
             degrees of freedom for both parts (Satterthwaite) loses up to 14 points of
             coverage with two to five seeds.
         """
-        t_of_seeds = float(stdtrit(max(self.num_seeds - 1, 1), tail))
-        t_of_rows = float(stdtrit(self.freedom_of_rows, tail))
+        return self._distance_at(tail, self._parts(unseen))
+
+    def _parts(self, unseen: float) -> tuple[float, float, float]:
+        """Parts of the variance: of seeds, of rows, and of training and tuning."""
+        return (
+            self.from_seeds,
+            self.from_rows + unseen,
+            self.choice + self.from_training,
+        )
+
+    def _distance_at(self, tail: float, parts: tuple[float, float, float]) -> float:
+        """``distance``, of parts of the variance that a search has computed once."""
+        from_seeds, from_rows, from_training = parts
+        t_of_seeds = _t_quantile(max(self.num_seeds - 1, 1), tail)
+        t_of_rows = _t_quantile(self.freedom_of_rows, tail)
         normal = float(ndtri(tail))
-        seeds = t_of_seeds**2 * self.from_seeds
-        rows = t_of_rows**2 * (self.from_rows + unseen)
-        training = normal**2 * (self.choice + self.from_training)
+        seeds = t_of_seeds**2 * from_seeds
+        rows = t_of_rows**2 * from_rows
+        training = normal**2 * from_training
         return math.sqrt(seeds + rows + training)
 
     def tail(self, distance: float, unseen: float = 0.0) -> float:
@@ -113,11 +133,12 @@ class Crossed(NamedTuple):
             return 1 - self.tail(-distance, unseen)
         if distance == 0:
             return 0.5
+        parts = self._parts(unseen)
         low = math.log(SMALLEST)
         high = math.log(0.5)
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            if self.distance(math.exp(middle), unseen) < distance:
+            if self._distance_at(math.exp(middle), parts) < distance:
                 high = middle
             else:
                 low = middle

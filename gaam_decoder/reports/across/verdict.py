@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.across.base import AcrossWriter
@@ -248,15 +250,17 @@ def _sets_sheet(
         claims = [decoder.claims[entry.name, name] for name in answer.encoders]
         line = [entry.name, *(_claim_cell(claim, unit) for claim in claims)]
         if several:
-            line.append(unit.difference(_oriented(entry.difference, unit)))
+            difference = unit.difference(_oriented(entry.difference, unit))
+            interval = unit.span(_mean_interval(claims), signed=True)
+            line.append(f"{difference} ({interval})")
         lines.append(line)
     mean = unit.difference(_oriented(decoder.answer.difference, unit))
-    interval = _oriented_interval(decoder.answer.interval, unit)
+    of_mean = _oriented_interval(decoder.answer.interval, unit)
     blanks = [""] * (len(header) - 2)
-    lines.append(["mean", *blanks, f"{mean} ({unit.span(interval, signed=True)})"])
+    lines.append(["mean", *blanks, f"{mean} ({unit.span(of_mean, signed=True)})"])
     caption = (
-        f"{decoder.name} minus '{brief(cells.baseline)}' on every data set, "
-        f"{unit.of_differences}, with 95% intervals"
+        f"differences of {decoder.name} to '{brief(cells.baseline)}' on every data "
+        f"set, {unit.of_differences}, with 95% intervals"
     )
     return Sheet(caption, header, lines)
 
@@ -330,7 +334,7 @@ def _pictures(
             f"across-{number}",
             title,
             f"{better} of the line: better. A dot and its 95% interval for each data "
-            "set; the diamond is the mean and its interval, the thin line through it the "
+            "set; the diamond is the mean and its interval, the thin line the "
             "interval of another data set.",
             lambda answer=answer, decoder=decoder: forest_of_sets(  # type: ignore[misc]
                 _forest(cells, answer, decoder, unit)
@@ -353,7 +357,9 @@ def _forest(
         columns["all encoders"] = [
             _marked(
                 _oriented(entry.difference, unit),
-                _interval_of_set(entry.difference, entry.variance, unit),
+                _mean_interval(
+                    [decoder.claims[entry.name, name] for name in answer.encoders]
+                ),
                 unit,
             )
             for entry in sets
@@ -373,9 +379,13 @@ def _forest(
     )
 
 
-def _interval_of_set(difference: float, variance: float, unit: Score) -> Interval:
-    half = 1.96 * variance**0.5
-    return _oriented_interval((difference - half, difference + half), unit)
+def _mean_interval(claims: Sequence[stats.Claim]) -> Interval:
+    """The interval of the mean over encoders, which err alike on the same rows."""
+    intervals = [claim.interval for claim in claims if claim.interval]
+    if len(intervals) < len(claims):
+        return None
+    low, high = np.mean(intervals, axis=0)
+    return float(low), float(high)
 
 
 def _marked(value: float, interval: Interval, unit: Score) -> Marked:

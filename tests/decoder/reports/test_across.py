@@ -1,0 +1,313 @@
+"""The answer over many data sets: its numbers, its words, and what it leaves out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from gaam_cache.common.errors import ConfigError
+from gaam_decoder import RunResult
+from gaam_decoder.reports.report import Report, report
+from tests.decoder.reports.conftest import FORMATS, answers, build_run
+
+GAINS = (0.09, -0.05, 0.12, 0.02, 0.07, 0.15)
+"""Gain of laplace on every data set: they differ by more than their errors."""
+ENCODERS = ("bert", "gpt2")
+
+
+def run_of(
+    number: int, encoder: str, attention: str, num_rows: int = 0, **changes: Any
+) -> RunResult:
+    """A run of a decoder on a data set: every set has its own number of test rows."""
+    num_rows = num_rows or 150 + number
+    gains = {"laplace": GAINS[number], "gaam": 0.01}
+    # encoders see the same rows
+    seed = 10 * number + len(attention) + 100 * ENCODERS.index(encoder)
+    right = answers(6, 0.7 + gains.get(attention, 0), seed, num_rows)
+    cache_values = {
+        "dataset": f"set{number}",
+        "encoder": encoder,
+        "fingerprint": f"{number}{encoder}{num_rows}".ljust(64, "0"),
+        "rows": {"train": 4000, "test": num_rows},
+    }
+    return build_run(attention, right, cache=cache_values, **changes)
+
+
+@cache
+def runs_of(encoder: str, attention: str, sets: int = 6) -> tuple[RunResult, ...]:
+    return tuple(run_of(number, encoder, attention) for number in range(sets))
+
+
+def all_runs(sets: int = 6, encoders: Sequence[str] = ENCODERS) -> list[RunResult]:
+    return [
+        run
+        for encoder in encoders
+        for attention in ("laplace", "gaam", "none")
+        for run in runs_of(encoder, attention)[:sets]
+    ]
+
+
+@cache
+def whole_report() -> Report:
+    return report(all_runs())
+
+
+def json_of(runs: Sequence[RunResult], **options: Any) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(report(runs, **options).text("json"))
+    return content
+
+
+def answer_of(content: dict[str, Any]) -> dict[str, Any]:
+    """The values of the section with the answer."""
+    values: dict[str, Any] = content["over_data_sets"]["across"]["values"]
+    return values
+
+
+def decoder_of(content: dict[str, Any], name: str = "laplace") -> dict[str, Any]:
+    (decoder,) = [
+        decoder
+        for decoder in answer_of(content)["answers"][0]["decoders"]
+        if decoder["decoder"] == name
+    ]
+    return dict(decoder)
+
+
+def test_the_mean_is_that_of_statsmodels_from_the_differences_of_single_tables() -> (
+    None
+):
+    """Differences and standard errors come from the table of each data set."""
+    meta_analysis = pytest.importorskip("statsmodels.stats.meta_analysis")
+    content = json_of(all_runs(encoders=["bert"]))
+    tables = [content, *content["other_caches"]]
+    claims = [
+        entry["comparison"]
+        for table in tables
+        for entry in table["entries"]
+        if entry["attention"] == "laplace"
+    ]
+    reference = meta_analysis.combine_effects(
+        np.array([claim["difference"] for claim in claims]),
+        np.array([claim["std_error"] ** 2 for claim in claims]),
+        method_re="iterated",
+        use_t=True,
+        atol=1e-12,
+        maxiter=500,
+    )
+    found = decoder_of(content)
+    assert found["difference"] == pytest.approx(reference.mean_effect_re, abs=1e-7)
+    assert found["std_between_data_sets"] ** 2 == pytest.approx(reference.tau2)
+    assert found["std_error"] == pytest.approx(reference.sd_eff_w_re_hksj, rel=1e-5)
+
+
+def test_a_data_set_with_all_its_encoders_counts_once() -> None:
+    content = json.loads(whole_report().text("json"))
+    decoder = decoder_of(content)
+    assert len(decoder["data_sets"]) == len(GAINS)
+    for entry in decoder["data_sets"]:
+        differences = [
+            table["difference"]
+            for table in decoder["tables"]
+            if table["data_set"] == entry["data_set"]
+        ]
+        assert len(differences) == len(ENCODERS)
+        assert entry["difference"] == pytest.approx(np.mean(differences))
+
+
+def test_one_factor_gives_an_answer_for_each_encoder() -> None:
+    each = answer_of(json_of(all_runs(), across="dataset"))["answers"]
+    assert [answer["encoders"] for answer in each] == [[name] for name in ENCODERS]
+    alone = answer_of(json_of(all_runs(encoders=["gpt2"])))["answers"]
+    assert each[1]["decoders"] == alone[0]["decoders"]
+
+
+def test_mean_ranks_are_those_of_scipy() -> None:
+    content = json.loads(whole_report().text("json"))
+    ranks = []
+    for table in [content, *content["other_caches"]]:
+        mean = {e["attention"]: e["accuracy"]["mean"] for e in table["entries"]}
+        names = ("laplace", "gaam", "none")
+        ranks.append(rankdata([-round(mean[name], 12) for name in names]))
+    laplace, gaam, none = np.mean(ranks, axis=0)
+    assert decoder_of(content)["mean_rank"] == pytest.approx(laplace)
+    assert decoder_of(content, "gaam")["mean_rank"] == pytest.approx(gaam)
+    assert answer_of(content)["answers"][0]["baseline_mean_rank"] == pytest.approx(none)
+
+
+@pytest.mark.parametrize("report_format", sorted({*FORMATS} - {"csv"}))
+@pytest.mark.usefixtures("undrawn")
+def test_every_format_begins_with_the_answer(report_format: str) -> None:
+    content = json.loads(whole_report().text("json"))
+    sentence = content["over_data_sets"]["across"]["lead"]
+    assert sentence.startswith("Over 6 data sets and 2 encoders ")
+    text = whole_report().text(report_format)
+    escaped = sentence.replace("'", "&#x27;") if report_format == "html" else sentence
+    assert escaped in text
+    if report_format != "json":
+        first_table = 'id="t1"' if report_format == "html" else "set0 ("
+        assert text.index(escaped) < text.index(first_table)
+
+
+@pytest.mark.parametrize("report_format", FORMATS)
+@pytest.mark.usefixtures("undrawn")
+def test_every_format_writes_a_section_over_data_sets_alone(report_format: str) -> None:
+    text = whole_report().text(report_format, section="across-sets")
+    assert "set5" in text
+    # the title of a table
+    assert "set5 (" not in text
+
+
+def test_the_picture_has_a_row_for_each_data_set_and_a_column_for_each_encoder() -> (
+    None
+):
+    section = whole_report().over_sets[0]
+    _, pictures = section.parts
+    figure = pictures[0].draw()
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == [*ENCODERS, "all encoders"]
+    rows = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert rows == [*(f"set{number}" for number in range(6)), "mean"]
+
+
+def test_fewer_than_five_data_sets_have_estimates_and_no_verdict() -> None:
+    content = json_of(all_runs(sets=4, encoders=["bert"]))
+    decoder = decoder_of(content)
+    assert decoder["verdict"] == "no claim"
+    assert decoder["ci95"] is not None
+    assert "no verdict, which takes 5" in content["over_data_sets"]["across"]["lead"]
+
+
+def test_a_loss_is_better_where_it_is_smaller() -> None:
+    """Signs are those of the score, as in the tables."""
+    content = json_of(all_runs(encoders=["bert"]), score="log-loss")
+    decoder = decoder_of(content)
+    tables = [entry["difference"] for entry in decoder["tables"]]
+    sets = [entry["difference"] for entry in decoder["data_sets"]]
+    assert sets == pytest.approx(tables)
+    assert decoder["difference"] < 0
+    low, high = decoder["ci95"]
+    assert low < decoder["difference"] < high
+
+
+def without(number: int, encoder: str, *attentions: str) -> list[RunResult]:
+    """All runs without some of one data set and encoder."""
+    dataset = f"set{number}"
+    return [
+        run
+        for run in all_runs()
+        if (run.cache.dataset, run.cache.encoder) != (dataset, encoder)
+        or run.attention not in attentions
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runs", "sentence", "num_sets"),
+    [
+        pytest.param(
+            without(2, "gpt2", "laplace"),
+            "laplace is without set2 (not trained on gpt2)",
+            5,
+            id="a missing decoder",
+        ),
+        pytest.param(
+            without(2, "gpt2", "laplace", "gaam", "none"),
+            "set2 is left out: it has no table of gpt2",
+            5,
+            id="a missing table",
+        ),
+        pytest.param(
+            without(2, "gpt2", "none"),
+            "no 'none' to compare with, so left out: set2 (4,000 train + 152 test "
+            "rows) through gpt2",
+            5,
+            id="a missing baseline",
+        ),
+        pytest.param(
+            [
+                *all_runs(),
+                *(run_of(2, "bert", name, 99) for name in ("laplace", "none")),
+            ],
+            "set2 has several sets of rows: test split 'test' of 4,000 train + 152 "
+            "test rows count; left out: test split 'test' of 4,000 train + 99 test",
+            6,
+            id="other rows",
+        ),
+        pytest.param(
+            [
+                *all_runs(),
+                *(run_of(2, "bert", name, head="mlp") for name in ("laplace", "none")),
+            ],
+            "decoders of other heads are left out: mlp (1)",
+            6,
+            id="another head",
+        ),
+        pytest.param(
+            [
+                *without(2, "bert", "laplace", "none", "gaam"),
+                *(run_of(2, "bert", name, epochs=9) for name in ("laplace", "none")),
+            ],
+            "otherwise than most: set2 through bert: epochs=9",
+            6,
+            id="other training",
+        ),
+    ],
+)
+def test_what_does_not_count_is_said_by_name(
+    runs: list[RunResult], sentence: str, num_sets: int
+) -> None:
+    content = json_of(runs)
+    lines = content["over_data_sets"]["across"]["lines"]
+    assert sentence in " | ".join(lines)
+    assert len(decoder_of(content)["data_sets"]) == num_sets
+
+
+def test_filters_make_no_p_smaller() -> None:
+    """Holm corrects for the mechanisms that a person left out."""
+    whole = decoder_of(json.loads(whole_report().text("json")))
+    filtered = decoder_of(json_of(all_runs(), attn=["laplace", "none"]))
+    assert filtered["p"] == pytest.approx(whole["p"])
+    assert filtered["p_holm"] == pytest.approx(2 * whole["p"])
+
+
+@pytest.mark.parametrize("factors", ["encoder", "rows", ""])
+def test_other_factors_are_refused(factors: str) -> None:
+    with pytest.raises(ConfigError, match="--across names the factors"):
+        report(all_runs(sets=2), across=factors)
+
+
+def test_one_data_set_has_no_answer_over_data_sets() -> None:
+    assert report(all_runs(sets=1)).over_sets == ()
+    with pytest.raises(ConfigError, match="--across needs several data sets"):
+        report(all_runs(sets=1), across="dataset")
+
+
+def test_learned_parameters_and_layers_are_summed_up_by_encoder() -> None:
+    runs = []
+    for number in range(2):
+        for encoder in ENCODERS:
+            b_SHD = np.full((6, 1, 8), 0.5 + number, np.float32)
+            map_SLD = np.ones((6, 6, 8), np.float32)
+            map_SLD[:, 4] = 3
+            runs += [
+                run_of(
+                    number,
+                    encoder,
+                    "laplace",
+                    attention_map=map_SLD,
+                    learned={"b": b_SHD},
+                ),
+                run_of(number, encoder, "none"),
+            ]
+    made = report(runs)
+    (section,) = [part for part in made.over_sets if part.name == "across-learned"]
+    (parameters, layers), _ = section.parts
+    assert parameters.lines[0][:4] == ["bert", "laplace", "b", "2"]
+    assert parameters.lines[0][5:] == ["0.5", "0.5 to 1.5", "1.5"]
+    assert layers.lines[1][:3] == ["gpt2", "laplace", "2"]
+    assert layers.lines[1][3].startswith("5 (37.5%)")
+    assert layers.lines[1][5] == "2 of 2"
