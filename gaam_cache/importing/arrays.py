@@ -449,10 +449,11 @@ class _ArrayChooser:
 
         roles: dict[str, list[Array]] = {}
         for role in required_roles:
-            if role not in candidates and role in self._columns:
+            role_candidates = candidates.get(role)
+            if role_candidates is None and role in self._columns:
                 column = self._find_column_array(split, role, is_only_split)
-                candidates[role] = _with_layer_numbers(column)
-            if role not in candidates:
+                role_candidates = _with_layer_numbers(column)
+            if role_candidates is None:
                 hint = (
                     f"--labels {split}=NAME, or --set unlabelled={split} where nobody "
                     "knows"
@@ -460,7 +461,7 @@ class _ArrayChooser:
                 message = f"it is not clear which array has the {role} of '{split}'"
                 raise self._unclear_error(message, hint)
             roles[role] = self._ordered_by_layer(
-                candidates[role], f"the {role} of '{split}'"
+                role_candidates, f"the {role} of '{split}'"
             )
         return roles
 

@@ -150,7 +150,8 @@ class ImportedRows(Rows):
         Raises:
             DataError: a label is unusable, or the arrays do not fit together.
         """
-        # the states, whose axes an option or the number of axes says, and the labels
+        # check the states and the labels; without an option the number of axes decides
+        # which axis is which
         state_arrays = roles[STATES]
         first_array = state_arrays[0]
         labels = None
@@ -200,6 +201,8 @@ class ImportedRows(Rows):
 
         They have the type of the array; bfloat16 comes as its bits in uint16.
         """
+        # one array has all layers, in front of its rows or behind them; or there is an
+        # array (N, D) for each layer
         if self.axes == "lnd":
             states_LND = self.arrays[0].read((slice(None), slice(start, stop)))
             return np.swapaxes(states_LND, 0, 1)

@@ -321,7 +321,7 @@ def _choose_test_groups(
 
 
 def _apply_limit(rows: Rows, config: ExtractConfig) -> Rows:
-    """The rows of a split that ``--limit`` takes, of every class its share.
+    """The rows of a split that ``--limit`` takes: a share of every class, or the first.
 
     If the source has applied the limit already, these are all rows.
     """
@@ -334,7 +334,7 @@ def _apply_limit(rows: Rows, config: ExtractConfig) -> Rows:
         unit_strata, unit_N = _unit_strata(rows)
         is_taken_U = limited(unit_strata, limit)
         is_taken_N = is_taken_U[unit_N]
-    # copies of all columns would take memory for nothing
+    # without a change the rows need not be copied, which takes memory
     if is_taken_N.all():
         return rows
     return _select_rows(rows, is_taken_N)

@@ -372,7 +372,10 @@ def version_of_target(target: Target) -> int:
 
 
 def target_fields(target: Target) -> dict[str, Any]:
-    """The JSON values that describe a target in a plan and in its fingerprint."""
+    """The JSON values that describe a target in a plan and in its fingerprint.
+
+    Classes have a form of their own, as in the first version of the format.
+    """
     names = list(target.names)
     if version_of_target(target) == FORMAT_VERSION:
         return {"class_names": names}
