@@ -746,12 +746,10 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check every byte of a cache or of runs; exit 3 if any is missing or wrong."""
-    import gaam_cache.inspect
-    import gaam_decoder.inspect
+    from gaam_cache.inspect import is_cache
 
     path = absolute_path(path)
-    is_cache = gaam_cache.inspect.is_cache(path)
-    has_runs = not is_cache and gaam_decoder.inspect.is_runs(path)
+    has_runs = not is_cache(path) and _has_runs(path)
     if has_runs and (recompute or device != "auto"):
         raise ConfigError(
             "these options are for caches", expected="gaam verify RUNS alone"
@@ -759,13 +757,25 @@ def verify(
     result: Any
     with show_progress("verify", "steps", quiet=quiet) as progress:
         if has_runs:
-            result = gaam_decoder.inspect.list_runs(path, whole=True, progress=progress)
+            from gaam_decoder.inspect import list_runs
+
+            result = list_runs(path, whole=True, progress=progress)
         else:
             result = gaam_cache.verify(
                 path, recompute_rows=recompute, device=device, progress=progress
             )
     _show(result, as_json)
     raise typer.Exit(0 if result.good else 3)
+
+
+def _has_runs(path: Path) -> bool:
+    """Whether a folder is a run or has any.
+
+    The import takes longer than to hash a small cache: ask only about what is no cache.
+    """
+    from gaam_decoder.inspect import is_runs
+
+    return is_runs(path)
 
 
 @app.command(cls=HelpCommand, rich_help_panel=CARE)

@@ -9,7 +9,6 @@ from gaam_cache.common.errors import CacheError, OutOfReachError
 from gaam_cache.common.messages import brief, visible
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.terminal import ReportProgress, no_progress
-from gaam_cache.extraction.recompute import random_rows, recompute
 from gaam_cache.store.check import check_shards
 from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import read_plan
@@ -137,15 +136,20 @@ def verify(
     checked = check_shards(root, plan, report)
 
     faults = dict(checked.faults)
-    # rows are chosen from good shards: those of bad ones show nothing new
     recomputed: dict[str, object] | None = None
-    chosen_rows = random_rows(checked.good, recompute_rows, seed)
-    if chosen_rows:
-        recomputed, deviation_faults = recompute(
-            root, plan, chosen_rows, device, report
-        )
-        recomputed["seed"] = seed
-        faults |= deviation_faults
+    if recompute_rows:
+        # the rooms of sources and encoders take longer to import than a small cache to
+        # hash, and hashes need neither
+        from gaam_cache.extraction.recompute import random_rows, recompute
+
+        # rows are chosen from good shards: those of bad ones show nothing new
+        chosen_rows = random_rows(checked.good, recompute_rows, seed)
+        if chosen_rows:
+            recomputed, deviation_faults = recompute(
+                root, plan, chosen_rows, device, report
+            )
+            recomputed["seed"] = seed
+            faults |= deviation_faults
 
     bad, out_of_reach = _sort_faults(faults)
     # a shard with a deviating row has right bytes, but is not good
