@@ -49,7 +49,7 @@ def _draw_forest(answer: GridAnswer) -> Figure:
     axes.set_yticks(range(len(compared)), [brief(e.decoder, 30) for e in compared])
     axes.set_ylim(len(compared) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(f"difference to {brief(answer.baseline, 26)}, percentage points")
+    axes.set_xlabel(f"difference to {brief(answer.baseline, 26)},\npercentage points")
     axes.grid(axis="x")
     handles, labels = axes.get_legend_handles_labels()
     by_label: dict[str, Any] = dict(zip(labels, handles, strict=True))

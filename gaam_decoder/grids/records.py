@@ -41,7 +41,7 @@ class DecoderRow:
     test_groups: int | None
     classes: int
     extract_seconds: float | None
-    """Of the extraction; None if it was interrupted, or was there before."""
+    """Of the extraction; None if it was interrupted, or was there without the study."""
     train_seconds: float
     """Of all runs of the cell, tuning included, on the threads of the machine."""
     decoder: str

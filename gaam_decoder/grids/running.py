@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gaam_cache.common.errors import CacheError, GaamError
 from gaam_cache.common.paths import shown_path
 from gaam_cache.extraction.extract import extract
+from gaam_cache.extraction.summary import ExtractSummary
 from gaam_cache.store.files import write_file
 from gaam_decoder.grids.page import make_files
 from gaam_decoder.grids.recipe import Cell, GridStudy, Sources
@@ -139,10 +140,7 @@ class _GridRun:
         extract_step, *train_steps = steps
         self.say(extract_step.words())
         summary = extract(extract_step.config, progress=self.progress)
-        num_rows = sum(summary.rows.values())
-        # A part of the rows does not tell what all cost.
-        is_complete = summary.rows_made == num_rows
-        extract_seconds = summary.seconds if is_complete else None
+        extract_seconds = self._extract_seconds(cell, summary)
 
         folder = train_steps[0].config.runs
         names: set[str] = set()
@@ -167,3 +165,15 @@ class _GridRun:
                 )
             tables[baseline] = made.tables[0]
         return records_of_cell(cell, tables, CellCost(extract_seconds, train_seconds))
+
+    def _extract_seconds(self, cell: Cell, summary: ExtractSummary) -> float | None:
+        """Seconds of the whole extraction; None if several sittings shared it.
+
+        A training that is interrupted finds the cache there: a file keeps the seconds.
+        """
+        path = self.study.results / "extractions" / "-".join(cell.key)
+        if summary.rows_made == sum(summary.rows.values()):
+            write_file(path, f"{summary.seconds:.9g}\n".encode())
+        elif summary.rows_made > 0:
+            path.unlink(missing_ok=True)
+        return float(path.read_text("utf-8")) if path.is_file() else None

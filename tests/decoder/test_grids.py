@@ -47,6 +47,7 @@ epochs = 1
 compile = "off"
 probe = false
 """
+BUNDLED = sorted((Path(__file__).parents[2] / "data" / "studies").glob("*/grid.toml"))
 SECONDS = ["extract_seconds", "train_seconds"]
 
 
@@ -260,3 +261,13 @@ def test_a_missing_data_set_is_named(
     outcome = gaam(*command)
     assert outcome.code == 2
     assert "get it from nowhere" in outcome.err
+
+
+@pytest.mark.parametrize("file", BUNDLED, ids=lambda path: path.parent.name)
+def test_a_bundled_page_is_that_of_its_records(file: Path, tmp_path: Path) -> None:
+    study = read_grid_study(file.parent, out=tmp_path)
+    records = read_records(study, file.parent)
+    if not records.rows:
+        pytest.skip("no cell is recorded yet")
+    _, files = make_files(study, records)
+    assert file.with_name("README.md").read_bytes() == files["README.md"]
