@@ -14,6 +14,7 @@ from scipy.stats import rankdata
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult
 from gaam_decoder.reports.report import Report, report
+from gaam_decoder.reports.sections import Section
 from tests.decoder.reports.conftest import FORMATS, answers, build_run
 
 GAINS = (0.09, -0.05, 0.12, 0.02, 0.07, 0.15)
@@ -58,21 +59,16 @@ def whole_report() -> Report:
     return report(all_runs())
 
 
-def json_of(runs: Sequence[RunResult], **options: Any) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(report(runs, **options).text("json"))
-    return content
+def made_of(runs: Sequence[RunResult], **options: Any) -> Section:
+    """The section with the answer."""
+    return report(runs, **options).over_sets[0]
 
 
-def answer_of(content: dict[str, Any]) -> dict[str, Any]:
-    """The values of the section with the answer."""
-    values: dict[str, Any] = content["over_data_sets"]["across"]["values"]
-    return values
-
-
-def decoder_of(content: dict[str, Any], name: str = "laplace") -> dict[str, Any]:
+def decoder_of(section: Section, name: str = "laplace") -> dict[str, Any]:
+    """The JSON values of a decoder in the first answer."""
     (decoder,) = [
         decoder
-        for decoder in answer_of(content)["answers"][0]["decoders"]
+        for decoder in section.values["answers"][0]["decoders"]
         if decoder["decoder"] == name
     ]
     return dict(decoder)
@@ -83,7 +79,8 @@ def test_the_mean_is_that_of_statsmodels_from_the_differences_of_single_tables()
 ):
     """Differences and standard errors come from the table of each data set."""
     meta_analysis = pytest.importorskip("statsmodels.stats.meta_analysis")
-    content = json_of(all_runs(encoders=["bert"]))
+    made = report(all_runs(encoders=["bert"]))
+    content = json.loads(made.text("json"))
     tables = [content, *content["other_caches"]]
     claims = [
         entry["comparison"]
@@ -99,15 +96,18 @@ def test_the_mean_is_that_of_statsmodels_from_the_differences_of_single_tables()
         atol=1e-12,
         maxiter=500,
     )
-    found = decoder_of(content)
+    found = decoder_of(made.over_sets[0])
+    answer = content["over_data_sets"]["across"]["values"]["answers"][0]
+    assert found["difference"] in [
+        decoder["difference"] for decoder in answer["decoders"]
+    ]
     assert found["difference"] == pytest.approx(reference.mean_effect_re, abs=1e-7)
     assert found["std_between_data_sets"] ** 2 == pytest.approx(reference.tau2)
     assert found["std_error"] == pytest.approx(reference.sd_eff_w_re_hksj, rel=1e-5)
 
 
 def test_a_data_set_with_all_its_encoders_counts_once() -> None:
-    content = json.loads(whole_report().text("json"))
-    decoder = decoder_of(content)
+    decoder = decoder_of(whole_report().over_sets[0])
     assert len(decoder["data_sets"]) == len(GAINS)
     for entry in decoder["data_sets"]:
         differences = [
@@ -120,30 +120,29 @@ def test_a_data_set_with_all_its_encoders_counts_once() -> None:
 
 
 def test_one_factor_gives_an_answer_for_each_encoder() -> None:
-    each = answer_of(json_of(all_runs(), across="dataset"))["answers"]
+    each = made_of(all_runs(), across="dataset").values["answers"]
     assert [answer["encoders"] for answer in each] == [[name] for name in ENCODERS]
-    alone = answer_of(json_of(all_runs(encoders=["gpt2"])))["answers"]
+    alone = made_of(all_runs(encoders=["gpt2"])).values["answers"]
     assert each[1]["decoders"] == alone[0]["decoders"]
 
 
 def test_mean_ranks_are_those_of_scipy() -> None:
-    content = json.loads(whole_report().text("json"))
+    section = whole_report().over_sets[0]
     ranks = []
-    for table in [content, *content["other_caches"]]:
-        mean = {e["attention"]: e["accuracy"]["mean"] for e in table["entries"]}
+    for table in whole_report().tables:
+        mean = {entry.attention: entry.accuracy.mean or 0.0 for entry in table.entries}
         names = ("laplace", "gaam", "none")
         ranks.append(rankdata([-round(mean[name], 12) for name in names]))
     laplace, gaam, none = np.mean(ranks, axis=0)
-    assert decoder_of(content)["mean_rank"] == pytest.approx(laplace)
-    assert decoder_of(content, "gaam")["mean_rank"] == pytest.approx(gaam)
-    assert answer_of(content)["answers"][0]["baseline_mean_rank"] == pytest.approx(none)
+    assert decoder_of(section)["mean_rank"] == pytest.approx(laplace)
+    assert decoder_of(section, "gaam")["mean_rank"] == pytest.approx(gaam)
+    assert section.values["answers"][0]["baseline_mean_rank"] == pytest.approx(none)
 
 
 @pytest.mark.parametrize("report_format", sorted({*FORMATS} - {"csv"}))
 @pytest.mark.usefixtures("undrawn")
 def test_every_format_begins_with_the_answer(report_format: str) -> None:
-    content = json.loads(whole_report().text("json"))
-    sentence = content["over_data_sets"]["across"]["lead"]
+    sentence = whole_report().over_sets[0].lead
     assert sentence.startswith("Over 6 data sets and 2 encoders ")
     text = whole_report().text(report_format)
     escaped = sentence.replace("'", "&#x27;") if report_format == "html" else sentence
@@ -175,17 +174,17 @@ def test_the_picture_has_a_row_for_each_data_set_and_a_column_for_each_encoder()
 
 
 def test_fewer_than_five_data_sets_have_estimates_and_no_verdict() -> None:
-    content = json_of(all_runs(sets=4, encoders=["bert"]))
-    decoder = decoder_of(content)
+    section = made_of(all_runs(sets=4, encoders=["bert"]))
+    decoder = decoder_of(section)
     assert decoder["verdict"] == "no claim"
     assert decoder["ci95"] is not None
-    assert "no verdict, which takes 5" in content["over_data_sets"]["across"]["lead"]
+    assert "no verdict, which takes 5" in section.lead
 
 
 def test_a_loss_is_better_where_it_is_smaller() -> None:
     """Signs are those of the score, as in the tables."""
-    content = json_of(all_runs(encoders=["bert"]), score="log-loss")
-    decoder = decoder_of(content)
+    section = made_of(all_runs(encoders=["bert"]), score="log-loss")
+    decoder = decoder_of(section)
     tables = [entry["difference"] for entry in decoder["tables"]]
     sets = [entry["difference"] for entry in decoder["data_sets"]]
     assert sets == pytest.approx(tables)
@@ -260,16 +259,15 @@ def without(number: int, encoder: str, *attentions: str) -> list[RunResult]:
 def test_what_does_not_count_is_said_by_name(
     runs: list[RunResult], sentence: str, num_sets: int
 ) -> None:
-    content = json_of(runs)
-    lines = content["over_data_sets"]["across"]["lines"]
-    assert sentence in " | ".join(lines)
-    assert len(decoder_of(content)["data_sets"]) == num_sets
+    section = made_of(runs)
+    assert sentence in " | ".join(section.lines)
+    assert len(decoder_of(section)["data_sets"]) == num_sets
 
 
 def test_filters_make_no_p_smaller() -> None:
     """Holm corrects for the mechanisms that a person left out."""
-    whole = decoder_of(json.loads(whole_report().text("json")))
-    filtered = decoder_of(json_of(all_runs(), attn=["laplace", "none"]))
+    whole = decoder_of(whole_report().over_sets[0])
+    filtered = decoder_of(made_of(all_runs(), attn=["laplace", "none"]))
     assert filtered["p"] == pytest.approx(whole["p"])
     assert filtered["p_holm"] == pytest.approx(2 * whole["p"])
 
