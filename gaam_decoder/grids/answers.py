@@ -60,6 +60,11 @@ class GridAnswer:
         return len({row.dataset for answer in self.decoders for row in answer.rows})
 
     @property
+    def num_encoders(self) -> int:
+        """The number of encoders with a recorded cell."""
+        return len({row.encoder for answer in self.decoders for row in answer.rows})
+
+    @property
     def num_cells(self) -> int:
         """The number of recorded cells."""
         return len({row.cell for answer in self.decoders for row in answer.rows})
@@ -67,7 +72,8 @@ class GridAnswer:
     def in_words(self) -> str:
         """The answer in one sentence."""
         margin = f"{100 * self.grid.margin:g} points"
-        over = f"Over {_number(self.num_sets, 'data set')}"
+        sets = _number(self.num_sets, "data set")
+        over = f"Over {sets} and {_number(self.num_encoders, 'encoder')}"
         over += f" ({self.num_cells} of {len(list(self.grid.cells()))} cells)"
         if not self.compared:
             return f"{over} there is no estimate yet"
