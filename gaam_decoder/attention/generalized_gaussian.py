@@ -34,11 +34,11 @@ class GeneralizedGaussian(DensityGate):
     def density(r: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
         """``exp(-(|r| / alpha)^beta)``."""
         ratio = r.abs() * (1 / alpha)
-        tiny = ratio < SMALLEST_RATIO
+        is_tiny = ratio < SMALLEST_RATIO
         # both branches of a where have a gradient, and neither may be infinite
-        exponent = beta * torch.log(torch.where(tiny, 1.0, ratio))
+        exponent = beta * torch.log(torch.where(is_tiny, 1.0, ratio))
         power = torch.exp(exponent.clamp_max(LARGEST_EXPONENT))
-        return torch.exp(-torch.where(tiny, 0.0, power))
+        return torch.exp(-torch.where(is_tiny, 0.0, power))
 
     @staticmethod
     def constant(alpha: Tensor, beta: Tensor) -> Tensor:

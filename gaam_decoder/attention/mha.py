@@ -62,6 +62,7 @@ class MHA(Projected):
 
     def before_final_map(self, x_BLD: Tensor) -> Tensor:
         """Attend over layers, or over rows if ``published``: (B, L, D) -> (B, L, D)."""
+        # S sequences of T items: rows of layers, or as published layers of rows
         x_STD = x_BLD.transpose(0, 1) if self.depends_on_batch else x_BLD
         q_STD, k_STD, v_STD = self.in_proj(x_STD).chunk(3, -1)
         y_SHTE = softmax_attention(
@@ -80,9 +81,9 @@ class MHA(Projected):
         if self.depends_on_batch:
             return None
         # the map of queries and keys, without that of the values
-        rows = 2 * self.hidden_size
+        size = 2 * self.hidden_size
         qk_BLC = functional.linear(
-            x_BLD, self.in_proj.weight[:rows], self.in_proj.bias[:rows]
+            x_BLD, self.in_proj.weight[:size], self.in_proj.bias[:size]
         )
         q_BLD, k_BLD = qk_BLC.chunk(2, -1)
         return softmax_weights(

@@ -92,16 +92,17 @@ def kernel_weights(u: Tensor, kernel: Kernel) -> Tensor:
         return gaussian
     if kernel == "boxcar":
         inside = u <= 1
-        soft = torch.sigmoid((1 - u) / EDGE)
-        # the difference is 0, with the gradient of the soft edge
-        k = inside.to(u.dtype) + (soft - soft.detach())
+        soft_edge = torch.sigmoid((1 - u) / EDGE)
+        # soft_edge - soft_edge.detach() is 0, but has the gradient of the soft edge
+        k = inside.to(u.dtype) + (soft_edge - soft_edge.detach())
     else:
         inside = u < 1
         k = torch.where(inside, 1 - u.square(), 0.0)
 
     nearest = torch.zeros_like(u).scatter(-1, u.argmin(-1, keepdim=True), 1.0)
+    # the value of the nearest point's weights, with the gradient of a Gaussian
     nearest = nearest + (gaussian - gaussian.detach())
-    empty = ~inside.any(-1, keepdim=True)
+    is_empty = ~inside.any(-1, keepdim=True)
     # both branches of the last where have a gradient, so neither may divide by 0
-    total = torch.where(empty, 1.0, k.sum(-1, keepdim=True))
-    return torch.where(empty, nearest, k / total)
+    total = torch.where(is_empty, 1.0, k.sum(-1, keepdim=True))
+    return torch.where(is_empty, nearest, k / total)

@@ -44,6 +44,7 @@ class _MultiHead(nn.Module):
     def _queries_and_keys(
         self, query_BQW: Tensor, key_BLW: Tensor
     ) -> tuple[Tensor, Tensor]:
+        """Queries (B, H, Q, E) and keys (B, H, L, E) of every head."""
         q_BHQE = split_heads(self.q_proj(query_BQW), self.heads)
         k_BHLE = split_heads(self.k_proj(key_BLW), self.heads)
         return q_BHQE, k_BHLE

@@ -11,7 +11,7 @@ from gaam_decoder.attention.frames.density import DensityGate, Learned
 NEWTON_STEPS = 12
 """Enough for abs(a) up to 1e3: from 0, Newton's method moves towards the mode alone."""
 TAIL = -0.7
-"""Below, erfcx computes the normal distribution function; it is exact there."""
+"""Below it, erfcx computes the normal distribution function, without cancellation."""
 
 
 class SkewGaussian(DensityGate):
@@ -76,7 +76,8 @@ def _log_ndtr(x: Tensor) -> Tensor:
     """``log Phi(x)``; ``torch.special.log_ndtr`` cannot be stacked over seeds."""
     z = x / math.sqrt(2)
     # both branches of a where have a gradient: each is kept where it is finite
-    left = z.clamp_max(TAIL)
-    right = z.clamp_min(TAIL)
-    in_tail = torch.log(0.5 * erfcx(-left)) - left.square()
-    return torch.where(z < TAIL, in_tail, torch.log1p(-0.5 * torch.erfc(right)))
+    z_in_tail = z.clamp_max(TAIL)
+    z_elsewhere = z.clamp_min(TAIL)
+    log_in_tail = torch.log(0.5 * erfcx(-z_in_tail)) - z_in_tail.square()
+    log_elsewhere = torch.log1p(-0.5 * torch.erfc(z_elsewhere))
+    return torch.where(z < TAIL, log_in_tail, log_elsewhere)

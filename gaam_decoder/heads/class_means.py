@@ -17,7 +17,7 @@ from gaam_decoder.heads.frames.scale import Scale
 from gaam_decoder.heads.frames.targets import log_entry, score, target_matrix
 from gaam_decoder.heads.linear import LinearHead
 
-NEVER = 30.0
+NEVER_MARGIN = 30.0
 """How far the logit of a class without training rows is below the mean logit."""
 
 ALIASES = ("nearest-centroid", "centroids", "prototypes")
@@ -59,11 +59,11 @@ class ClassMeansHead(FittedHead, LinearHead):
             )
         scale = Scale.of_rows(training.x_NF)
         z_NF = scale.standardised(training.x_NF)
-        is_of_NC = target_matrix(training, self.num_classes)
+        target_NC = target_matrix(training, self.num_classes)
         if training.task == "classification":
-            weight_CF1, spread = _of_classes(z_NF, is_of_NC)
+            weight_CF1, spread = _class_weights(z_NF, target_NC)
         else:
-            weight_CF1, spread = _of_labels(z_NF, is_of_NC)
+            weight_CF1, spread = _label_weights(z_NF, target_NC)
         weight_CF, bias_C = scale.folded(weight_CF1)
         self.fc.weight.data.copy_(weight_CF)
         self.fc.bias.data.copy_(bias_C)
@@ -90,51 +90,59 @@ class ClassMeansHead(FittedHead, LinearHead):
         return 8.0 * rows * features * classes, 16.0 * rows * features
 
 
-def _of_classes(z_NF: Tensor, is_of_NC: Tensor) -> tuple[Tensor, float]:
-    """Weights of the nearest class mean, (C, F1), and the spread of the rows."""
-    count_C = is_of_NC.sum(0)
-    mean_CF = (is_of_NC.T @ z_NF) / count_C.clamp_min(1)[:, None]
-    spread = _spread(z_NF, mean_CF, is_of_NC)
-    weight_CF1 = _logits_of(mean_CF) / spread
+def _class_weights(z_NF: Tensor, target_NC: Tensor) -> tuple[Tensor, float]:
+    """Weights of the logits of the nearest class mean, (C, F1), and the spread.
 
-    # the mean logit is never above the largest, and the one of such a class is below it
+    The spread is the mean squared distance of rows from the mean of their class.
+    """
+    count_C = target_NC.sum(0)
+    mean_CF = (target_NC.T @ z_NF) / count_C.clamp_min(1)[:, None]
+    spread = _spread(z_NF, mean_CF, target_NC)
+    weight_CF1 = _weights_from_means(mean_CF) / spread
+
+    # a class without rows is never predicted: its logit is the mean of the others,
+    # less a margin
     has_rows_C = count_C > 0
     never_F1 = weight_CF1[has_rows_C].mean(0)
-    never_F1[-1] -= NEVER
+    never_F1[-1] -= NEVER_MARGIN
     return torch.where(has_rows_C[:, None], weight_CF1, never_F1), spread
 
 
-def _of_labels(z_NF: Tensor, is_of_NC: Tensor) -> tuple[Tensor, float]:
-    """Weights of the nearer of two means for every label, and the spread."""
-    with_C = is_of_NC.sum(0)
+def _label_weights(z_NF: Tensor, target_NC: Tensor) -> tuple[Tensor, float]:
+    """Weights of the logits of labels, (C, F1), and the spread.
+
+    A logit compares the mean of the rows with the label to the mean of the others. The
+    spread is the mean squared distance of rows from their mean, averaged over labels.
+    """
+    with_C = target_NC.sum(0)
     without_C = len(z_NF) - with_C
     total_F = z_NF.sum(0)
-    sum_CF = is_of_NC.T @ z_NF
+    sum_CF = target_NC.T @ z_NF
     mean_CF = sum_CF / with_C.clamp_min(1)[:, None]
     other_CF = (total_F - sum_CF) / without_C.clamp_min(1)[:, None]
-    of_rows = float(z_NF.square().sum(1).mean())
+    mean_square = float(z_NF.square().sum(1).mean())
     # sum of squares around two means: those around 0, without those of the means
     explained_C = with_C * mean_CF.square().sum(1) + without_C * other_CF.square().sum(
         1
     )
-    spread = of_rows - float(explained_C.mean()) / len(z_NF)
+    spread = mean_square - float(explained_C.mean()) / len(z_NF)
     spread = spread if spread > 1e-9 else 1.0
-    weight_CF1 = (_logits_of(mean_CF) - _logits_of(other_CF)) / spread
+    weight_CF1 = (_weights_from_means(mean_CF) - _weights_from_means(other_CF)) / spread
 
     # of a label that no row has, or every row, one mean is missing
     is_constant_C = (with_C == 0) | (without_C == 0)
     weight_CF1[is_constant_C] = 0.0
-    sign_C = torch.where(with_C == 0, -NEVER, NEVER).to(weight_CF1)
+    sign_C = torch.where(with_C == 0, -NEVER_MARGIN, NEVER_MARGIN).to(weight_CF1)
     weight_CF1[:, -1] = torch.where(is_constant_C, sign_C, weight_CF1[:, -1])
     return weight_CF1, spread
 
 
-def _logits_of(mean_CF: Tensor) -> Tensor:
-    """``m`` and ``-|m|^2 / 2``, (C, F1)."""
+def _weights_from_means(mean_CF: Tensor) -> Tensor:
+    """Weights ``m`` and biases ``-|m|^2 / 2`` of the logits of class means, (C, F1)."""
     return torch.cat([mean_CF, -mean_CF.square().sum(1, keepdim=True) / 2], dim=1)
 
 
-def _spread(z_NF: Tensor, mean_CF: Tensor, is_of_NC: Tensor) -> float:
+def _spread(z_NF: Tensor, mean_CF: Tensor, target_NC: Tensor) -> float:
     """Mean squared distance of rows from the mean of their class; 1 if it is 0."""
-    spread = float((z_NF - is_of_NC @ mean_CF).square().sum(1).mean())
+    spread = float((z_NF - target_NC @ mean_CF).square().sum(1).mean())
     return spread if spread > 1e-9 else 1.0

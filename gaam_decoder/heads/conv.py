@@ -17,7 +17,9 @@ ALIASES = ("cnn", "convolution")
 
 
 def grid(hidden_size: int) -> tuple[int, int]:
-    """The most nearly square (height, width) with height <= width and H W = D.
+    """Height and width of the image that D features make.
+
+    The most nearly square with height <= width and H W = D:
 
     5120 -> (64, 80), 1024 -> (32, 32), 384 -> (16, 24). 512 -> (64, 8), as the
     published code has it for its 512-dimensional mechanisms.

@@ -95,7 +95,8 @@ class LBFGSHead(FittedHead, LinearHead):
         ranks: list[tuple[float, float]] = []
         kept = 1
         optimum_CF1 = z_NF.new_zeros(self.num_classes, z_NF.shape[1] + 1)
-        previous_CF1 = kept_CF1 = optimum_CF1
+        previous_CF1 = optimum_CF1
+        kept_CF1 = optimum_CF1
         for number, inverse_penalty in enumerate(GRID, start=1):
             # optima change smoothly with log C: extrapolate the last two
             start_CF1 = 2 * optimum_CF1 - previous_CF1
@@ -139,6 +140,7 @@ class LBFGSHead(FittedHead, LinearHead):
 
 
 def _fit_of(log: Sequence[dict[str, Any]], kept: int) -> Fit:
+    """The outcome for all C; ``kept`` is the position of the best, from 1."""
     return Fit(
         setting="C",
         value=GRID[kept - 1],
@@ -196,7 +198,7 @@ class _Problem:
         self._target_CN = target_CN
         self._has_classes = has_classes
         self._num_rows = len(self._z_NF1)
-        # of each weight; the bias has none
+        # the penalty of each weight; the bias has none
         self._penalty_F1 = torch.zeros_like(self._z_NF1[0], dtype=z_NF.dtype)
 
     def _probabilities(self, logits_CN: Tensor) -> Tensor:
@@ -236,7 +238,7 @@ class _Problem:
         return _Solution(weight_CF1, MOST_ITERATIONS, stopped)
 
     def _gradient(self, logits_CN: Tensor, weight_CF1: Tensor) -> Tensor:
-        """Of the penalised loss, (C, F1)."""
+        """The gradient of the penalised loss at these weights, (C, F1)."""
         p_CN = self._probabilities(logits_CN)
         residual_CN = (p_CN - self._target_CN) / self._num_rows
         loss_gradient_CF1 = (residual_CN.float() @ self._z_NF1).double()
@@ -261,7 +263,7 @@ class _Problem:
             logits_CN: logits of W.
             direction_CN: logits of the direction.
         """
-        # the parts of phi'' and phi' that do not change with the probabilities
+        # the parts of the slope phi' and the curvature phi'' without probabilities
         penalty_curvature = float((self._penalty_F1 * direction_CF1.square()).sum())
         fixed_slope = float((self._penalty_F1 * direction_CF1 * weight_CF1).sum())
         fixed_slope -= float((self._target_CN * direction_CN).sum()) / self._num_rows
@@ -300,7 +302,10 @@ class _Problem:
 
 
 def _direction(gradient_CF1: Tensor, corrections: Sequence[_Correction]) -> Tensor:
-    """Minus the gradient times an estimate of the inverse Hessian, from the last steps.
+    """The direction of the next step of L-BFGS.
+
+    It is minus the gradient times an estimate of the inverse Hessian, which the last
+    steps give.
 
     Source: Nocedal & Wright 2006, algorithm 7.4, the two-loop recursion.
     """

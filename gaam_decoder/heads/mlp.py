@@ -48,6 +48,7 @@ class MLPHead(Head):
         """(B, L, D) -> (B, C); without ``noise_BK`` it is an evaluation."""
         hidden_BK = functional.gelu(self.fc1(x_BLD.flatten(1)))
         if noise_BK is not None:
+            # dropout, by uniform random numbers
             hidden_BK = hidden_BK * (noise_BK >= self.dropout) / (1 - self.dropout)
         logits_BC: Tensor = self.fc2(hidden_BK)
         return logits_BC

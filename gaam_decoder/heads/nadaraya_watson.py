@@ -93,9 +93,14 @@ class NadarayaWatsonHead(KeptRows):
 
 
 def kernel_weights(square_BN: Tensor, kernel: Kernel) -> Tensor:
-    """``K(u_i) / sum_j K(u_j)``, (B, N), from the squares of u.
+    """Weights of N training rows for B rows, ``K(u_i) / sum_j K(u_j)``, (B, N).
 
-    An empty window has the weight on the nearest row.
+    Where no training row lies in the window of the kernel, the nearest one has weight
+    1.
+
+    Args:
+        square_BN: squares of u, the distances divided by the width.
+        kernel: K.
     """
     if kernel == "gaussian":
         return torch.softmax(-0.5 * square_BN, dim=1)

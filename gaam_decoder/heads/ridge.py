@@ -61,17 +61,17 @@ class RidgeHead(FittedHead, LinearHead):
         target_NK = target_matrix(training, self.num_classes)
         if training.task != "regression":
             target_NK = 2 * target_NK - 1
-        path = _Path.of_rows(z_NF, target_NK)
-        projected_NM = z_NF @ path.basis_FM
-        projected_VM = z_VF @ path.basis_FM
+        solutions = _Solutions.of_rows(z_NF, target_NK)
+        projected_NM = z_NF @ solutions.basis_FM
+        projected_VM = z_VF @ solutions.basis_FM
 
         log: list[dict[str, Any]] = []
-        kept = 0
+        kept = 0  # index of the best penalty so far
         ranks = []
         for number, penalty in enumerate(PENALTIES, start=1):
-            weight_MK = path.weights(penalty)
-            training_output_NK = projected_NM @ weight_MK + path.mean_K
-            validation_output_VK = projected_VM @ weight_MK + path.mean_K
+            weight_MK = solutions.weights(penalty)
+            training_output_NK = projected_NM @ weight_MK + solutions.mean_K
+            validation_output_VK = projected_VM @ weight_MK + solutions.mean_K
             training_score = score(training_output_NK, training)
             validation_score = score(validation_output_VK, validation)
             log.append(
@@ -90,9 +90,9 @@ class RidgeHead(FittedHead, LinearHead):
             text = f"penalty {penalty:.2g} validation {validation_score.value:.3f}"
             on_value(number, text)
 
-        weight_KF = (path.basis_FM @ path.weights(PENALTIES[kept])).T
+        weight_KF = (solutions.basis_FM @ solutions.weights(PENALTIES[kept])).T
         folded_KF, bias_K = scale.folded(
-            torch.cat([weight_KF, path.mean_K[:, None]], dim=1)
+            torch.cat([weight_KF, solutions.mean_K[:, None]], dim=1)
         )
         self.fc.weight.data.copy_(folded_KF)
         self.fc.bias.data.copy_(bias_K)
@@ -119,10 +119,11 @@ class RidgeHead(FittedHead, LinearHead):
         return operations, 20.0 * rows * features + 24.0 * fewer**2
 
 
-class _Path(NamedTuple):
-    """The solutions for all penalties."""
+class _Solutions(NamedTuple):
+    """The solutions for all penalties, in a basis of M eigenvectors."""
 
     basis_FM: Tensor
+    """Weights of a row's features in every coordinate of the basis."""
     value_M: Tensor
     """Eigenvalues of the Gram matrix, divided by N."""
     target_MK: Tensor
@@ -131,8 +132,8 @@ class _Path(NamedTuple):
     """Mean of the targets: the output of a row whose features are the mean."""
 
     @classmethod
-    def of_rows(cls, z_NF: Tensor, target_NK: Tensor) -> _Path:
-        """By the eigenvectors of the smaller Gram matrix; z has mean 0."""
+    def of_rows(cls, z_NF: Tensor, target_NK: Tensor) -> _Solutions:
+        """Decompose the smaller Gram matrix, of features or of rows; z has mean 0."""
         num_rows, num_features = z_NF.shape
         mean_K = target_NK.mean(0)
         from_mean_NK = target_NK - mean_K
@@ -146,5 +147,5 @@ class _Path(NamedTuple):
         return cls(basis_FM, value_M.clamp_min(0), target_MK, mean_K)
 
     def weights(self, penalty: float) -> Tensor:
-        """Weights in the basis, (M, K)."""
+        """Weights of the coordinates in the basis with this penalty, (M, K)."""
         return self.target_MK / (self.value_M + penalty)[:, None]

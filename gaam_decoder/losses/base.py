@@ -51,9 +51,9 @@ def balanced(label_SN: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:
     count_SC = torch.stack(counts)
     present_SC = count_SC > 0
     num_rows = label_SN.shape[1]
-    # k n_c / n
-    share_SC = count_SC.double() / num_rows * present_SC.sum(1, keepdim=True)
-    weight_SC = torch.where(present_SC, 1 / share_SC, 0.0)
+    # the inverse of the weights: k n_c / n
+    inverse_SC = count_SC.double() / num_rows * present_SC.sum(1, keepdim=True)
+    weight_SC = torch.where(present_SC, 1 / inverse_SC, 0.0)
     return weight_SC.to(dtype).to(label_SN.device)
 
 

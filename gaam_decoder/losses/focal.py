@@ -42,12 +42,13 @@ class Focal(Loss):
     def __call__(self, logits_BC: Tensor, label_B: Tensor) -> Tensor:
         """Mean over the batch, a scalar: labels (B,), or (B, C) of 0 and 1."""
         if label_B.ndim == logits_BC.ndim:
+            # 1 where the row has the label, else -1
             sign_BC = 2 * label_B.to(logits_BC.dtype) - 1
             return self._mean(functional.logsigmoid(sign_BC * logits_BC))
         log_p_BC = functional.log_softmax(logits_BC, dim=-1)
         return self._mean(log_p_BC.gather(1, label_B[:, None])[:, 0])
 
     def _mean(self, log_p: Tensor) -> Tensor:
-        """Mean loss of the probabilities of what is right."""
-        wrong = (-log_p.expm1()).clamp_min(1e-12)
-        return -(self.alpha * wrong**self.gamma * log_p).mean()
+        """Mean loss, from ``log p_y``, the log-probabilities of the right answers."""
+        p_wrong = (-log_p.expm1()).clamp_min(1e-12)
+        return -(self.alpha * p_wrong**self.gamma * log_p).mean()

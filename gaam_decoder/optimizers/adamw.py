@@ -32,7 +32,7 @@ class AdamW(Optimizer):
         }
 
     def numbers(self, step: Any) -> tuple[Any, ...]:
-        """``1 - beta1^t``, ``sqrt(1 - beta2^t)`` and t."""
+        """``1 - beta1^t`` and ``sqrt(1 - beta2^t)``, which correct the bias, and t."""
         return 1 - BETAS[0] ** step, (1 - BETAS[1] ** step) ** 0.5, step
 
     def update(
@@ -76,9 +76,10 @@ class AdamW(Optimizer):
 
 
 def _fits_one_kernel(parameter: Tensor) -> bool:
-    """Whether torch's kernel for a whole step serves, in a third of the time.
+    """Whether one kernel of torch can make the whole step, in a third of the time.
 
-    It takes one learning rate, so one seed, and reads memory as it lies.
+    That kernel takes one learning rate, and so one seed, and needs contiguous memory.
     """
+    has_one_seed = len(parameter) == 1
     is_plain = parameter.is_contiguous() and parameter.device.type == "cpu"
-    return is_plain and len(parameter) == 1 and not torch.compiler.is_compiling()
+    return is_plain and has_one_seed and not torch.compiler.is_compiling()

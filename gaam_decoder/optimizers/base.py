@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 Stacked = dict[str, Tensor]  # parameters, buffers or gradients by name, each (S, ...)
-States = dict[str, Stacked]  # state of the optimizer, by the name of its parameter
-TAKEN = {"parameters", "buffers", "kept", "scaling"}
+States = dict[str, Stacked]  # name of a parameter -> state that is kept for it
+RESERVED_NAMES = {"parameters", "buffers", "kept", "scaling"}
 """Names of other tensors in a checkpoint, which no tensor of a state may have."""
 
 
@@ -101,7 +101,7 @@ class Optimizer(ABC):
         for name, parameter in parameters.items():
             state = self.initial_state(parameter)
             for key, value in state.items():
-                if key in TAKEN or "." in key:
+                if key in RESERVED_NAMES or "." in key:
                     raise ValueError(f"no state of an optimizer is called '{key}'")
                 if value.ndim == 0 or len(value) != len(parameter):
                     raise ValueError(f"'{key}' is not (seeds, ...), as a state must be")
@@ -132,20 +132,21 @@ class Optimizer(ABC):
         for name, gradient in gradients.items():
             parameter = parameters[name]
             state = states[name]
-            changing = (parameter, *state.values())
-            before: list[Tensor] = []
+            tensors = (parameter, *state.values())
+            old_tensors: list[Tensor] = []
             if updated_S is not None:
-                before = [value.clone() for value in changing]
+                old_tensors = [tensor.clone() for tensor in tensors]
             lr = per_seed(lr_S, gradient)
             self.update(parameter, gradient, state, lr, numbers, weight_decay)
+            # the other seeds get their old values back
             if updated_S is not None:
-                for value, old in zip(changing, before, strict=True):
-                    is_updated = per_seed(updated_S, value)
-                    value.copy_(torch.where(is_updated, value, old))
+                for tensor, old_tensor in zip(tensors, old_tensors, strict=True):
+                    is_updated = per_seed(updated_S, tensor)
+                    tensor.copy_(torch.where(is_updated, tensor, old_tensor))
 
 
 def state_tensors(states: Mapping[str, Stacked]) -> Stacked:
-    """All tensors of the states by the names that a checkpoint gives them."""
+    """All tensors of all states by one name each, such as ``velocity.head.weight``."""
     return {
         f"{key}.{name}": value
         for name, state in states.items()
@@ -154,7 +155,11 @@ def state_tensors(states: Mapping[str, Stacked]) -> Stacked:
 
 
 def per_seed(value_S: Tensor, like: Tensor) -> Tensor:
-    """One number per seed, shaped to broadcast with (S, ...); a scalar stays."""
+    """Give one number per seed, (S,), the shape (S, 1, ...) to broadcast with ``like``.
+
+    A scalar stays a scalar.
+    """
     if value_S.ndim == 0:
         return value_S
-    return value_S.view(-1, *(1,) * (like.ndim - 1))
+    other_axes = [1] * (like.ndim - 1)
+    return value_S.view(-1, *other_axes)

@@ -103,7 +103,14 @@ def _clauses_on_decoders(
 def _clauses(
     table: Table, claims: Mapping[str, stats.Claim], rival: str, noun: str
 ) -> list[str]:
-    """What is shown of decoders against another, a clause for each verdict."""
+    """What is shown of decoders against another, a clause for each verdict.
+
+    Args:
+        table: the table.
+        claims: label of a decoder -> the claim on it and the other decoder.
+        rival: the other decoder in words.
+        noun: what messages call the decoders.
+    """
     labels: dict[str, list[str]] = {}
     for label, claim in claims.items():
         labels.setdefault(claim.verdict, []).append(label)
@@ -159,6 +166,7 @@ def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
 
 
 def _clause_without_comparison(table: Table) -> str:
+    """The mean and interval of a single entry; of several, that none is compared."""
     first = table.entries[0]
     interval = first.compared_score.two_level
     mean = first.compared_score.mean

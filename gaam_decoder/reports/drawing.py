@@ -157,6 +157,7 @@ def _draw_legend_above(axes: Axes) -> None:
 
 
 def _draw_beside(axes: Axes, line: Line) -> None:
+    """Draw the dashed line of reference."""
     axes.plot(line.x, line.y, "--", color=PALETTE["ink"], label=line.label, zorder=3)
 
 
@@ -180,6 +181,7 @@ def _draw_line(axes: Axes, line: Line, name: str, index: int) -> None:
 
 
 def _figure(height: float) -> Figure:
+    """An empty figure of the usual width, with a height in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(WIDTH, height), layout="constrained")
@@ -360,6 +362,7 @@ def _interval(
     colour: str,
     width: float,
 ) -> None:
+    """Draw a 95% interval at height ``y``, with ``over`` in its legend; or nothing."""
     if interval:
         x = factor * np.array(interval)
         axes.plot(x, [y] * 2, c=colour, lw=width, alpha=0.8, label=f"95% over {over}")

@@ -86,7 +86,8 @@ def score_entry(
         seeds: the seeds that every part has, sorted.
         repeats: how often every row is among the test rows.
         score: the score that the table compares.
-        fit_temperature: whether scores of probabilities divide the logits.
+        fit_temperature: whether to divide the logits by fitted temperatures, in scores
+            of the size of probabilities.
         groups: the groups of the test rows.
     """
     task = parts[0][0].of_task

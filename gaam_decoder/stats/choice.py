@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from gaam_decoder.stats.groups import RowGroups
 
-DRAWS = 4096
-SEED = 0
+DRAWS = 4096  # of validation means
+SEED = 0  # of the draws, which are therefore the same in every report
 
 
 class ChoiceOf(NamedTuple):
     """The choices that other validation rows would make."""
 
-    share: float  # of the draws of validation rows that choose the likeliest candidate
+    share: float  # of the draws that choose the candidate that is chosen most often
     variance: float
     """Mean squared test-score difference between a drawn choice and the real one."""
 
@@ -49,16 +49,16 @@ def choice_of(
     if groups is None:
         covariance_CC = np.atleast_2d(np.cov(right_CN)) / right_CN.shape[1]
     else:
-        beyond_CG = groups.beyond_share(right_CN)
-        covariance_CC = (groups.correction_G * beyond_CG) @ beyond_CG.T
+        excess_CG = groups.excess(right_CN)
+        covariance_CC = (groups.correction_G * excess_CG) @ excess_CG.T
     drawn_MC = np.random.default_rng(SEED).multivariate_normal(
         mean_C, covariance_CC, DRAWS, method="eigh", check_valid="ignore"
     )
 
-    # equal candidates share a draw
+    # candidates with equal means share a draw (M draws)
     best_MC = drawn_MC >= drawn_MC.max(1, keepdims=True) - 1e-12
     share_C = (best_MC / best_MC.sum(1, keepdims=True)).mean(0)
-    test_C = score_CK.mean(1)
+    test_score_C = score_CK.mean(1)
     chosen = mean_C.argmax()
-    variance = float(share_C @ (test_C - test_C[chosen]) ** 2)
+    variance = float(share_C @ (test_score_C - test_score_C[chosen]) ** 2)
     return ChoiceOf(float(share_C.max()), variance)

@@ -32,7 +32,7 @@ from gaam_decoder.stats.paired import (
 MARGIN = 0.005
 """Half a point: tables of papers rarely call a smaller difference better."""
 MOST_SEEDS = 1000  # the largest number of seeds that is worth proposing
-MOST_TESTS = 64  # of one row, in repeated cross-validations
+MOST_TESTS = 64  # tests of one row, in repeated cross-validations
 Hits = NDArray[np.bool_] | NDArray[np.floating]
 
 
@@ -58,7 +58,7 @@ class Claim:
     """The level is divided by this: the comparisons that Holm's procedure had not yet
     rejected when it decided this one."""
     limits: MeanLimits | None = field(default=None, repr=False)
-    """The source of the numbers; None for fewer than two seeds or rows."""
+    """Makes p-values and intervals; None for fewer than two seeds or rows."""
     larger_is_better: bool = True  # False for losses
     no_claim: str = ""  # why the score or the data allow no claim; empty: a claim
     num_groups: int | None = None  # None: every row is a unit
@@ -115,7 +115,7 @@ class Claim:
 
     @property
     def interval_corrected(self) -> tuple[float, float] | None:
-        """The interval at the level of the decision.
+        """The interval at the level at which Holm's procedure decided this comparison.
 
         It excludes 0 exactly if the verdict is a difference. None without a verdict:
         with fewer than 6 seeds, or with no claim.
@@ -138,7 +138,9 @@ class Claim:
         """
         least = max(self.num_seeds, LEAST_SEEDS)
         num_units = self.num_groups or self.num_rows
-        return self._fewest(least, MOST_SEEDS, lambda seeds: (seeds, num_units))
+        return self._fewest_to_decide(
+            least, MOST_SEEDS, lambda seeds: (seeds, num_units)
+        )
 
     @property
     def rows_to_decide(self) -> int | None:
@@ -159,26 +161,32 @@ class Claim:
         return self._units_to_decide(self.num_groups)
 
     def _units_to_decide(self, num_units: int) -> int | None:
-        """The smallest decisive number of units above ``num_units``, to two digits."""
+        """The smallest number of units above ``num_units`` that would decide.
+
+        It has two significant digits. None if a thousand times as many units would not
+        decide, or if there are too few seeds for a claim.
+        """
         if self.num_seeds < LEAST_SEEDS:
             return None
         least = num_units + 1
         most = 1000 * num_units
-        fewest = self._fewest(least, most, lambda units: (self.num_seeds, units))
+        fewest = self._fewest_to_decide(
+            least, most, lambda units: (self.num_seeds, units)
+        )
         if fewest is None:
             return None
-        exponent = math.floor(math.log10(fewest))
-        return max(least, int(round(fewest, 1 - exponent)))
+        num_digits = math.floor(math.log10(fewest)) + 1
+        return max(least, int(round(fewest, 2 - num_digits)))
 
-    def _fewest(
-        self, low: int, high: int, size: Callable[[int], tuple[int, int]]
+    def _fewest_to_decide(
+        self, low: int, high: int, sample_size: Callable[[int], tuple[int, int]]
     ) -> int | None:
         """The smallest number from ``low`` to ``high`` that would decide.
 
         Args:
             low: the smallest candidate.
             high: the largest candidate.
-            size: (seeds, units) of a candidate.
+            sample_size: number of seeds and number of units for a candidate.
 
         Returns:
             None if the comparison is decided already, or if no candidate decides it.
@@ -189,7 +197,7 @@ class Claim:
             return None
 
         def decides(number: int) -> bool:
-            num_seeds, num_units = size(number)
+            num_seeds, num_units = sample_size(number)
             return limits.resized(num_seeds, num_units).decide(self.margin, level)
 
         # a larger sample decides what a smaller one decides, except next to the margin
@@ -213,6 +221,7 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
     tested = [claim for claim in claims if claim.testable]
     num_silent = sum(claim.silent for claim in claims)
     num_tests = len(tested) + num_silent + untested
+    # the p-values of the tested claims come first; all others are 1
     p_M = np.ones(num_tests)
     p_M[: len(tested)] = [claim.p for claim in tested]
     p_equivalent_M = np.ones(num_tests)
@@ -227,7 +236,7 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
     num_rejected_before_M = np.minimum(rank_M, num_rejected)
 
     corrected = []
-    test = 0
+    test = 0  # position of the next testable claim among the tests
     for claim in claims:
         if not claim.testable:
             corrected.append(claim)
@@ -395,23 +404,29 @@ def _checked_groups(
 def _limits_of(
     difference_SN: NDArray[Any], effects: Crossed, groups: RowGroups | None
 ) -> Limits:
-    """The limits of the mean difference, with rows or groups of rows as units."""
+    """Collect the sums over rows and units that the tests of a difference need.
+
+    Args:
+        difference_SN: hits of the mechanism minus those of the baseline.
+        effects: their analysis of variance.
+        groups: rows that belong together; None: every row is a unit.
+    """
     difference_N = difference_SN.mean(0, dtype=np.float64)
     if groups is None:
-        unit_SU = _as_whole_numbers(difference_SN)
-        unit_U = difference_N
+        total_SU = _as_whole_numbers(difference_SN)
+        mean_total_U = difference_N
         clustering = 1.0
     else:
-        unit_SU = groups.totals(_as_whole_numbers(difference_SN))
-        unit_U = groups.totals(difference_N[None])[0]
+        total_SU = groups.totals(_as_whole_numbers(difference_SN))
+        mean_total_U = groups.totals(difference_N[None])[0]
         clustering = _clustering(difference_N, groups)
     return Limits(
         effects=effects,
         better=float(np.maximum(difference_N, 0).mean()),
         worse=float(np.maximum(-difference_N, 0).mean()),
-        better_units=_side(unit_U),
-        worse_units=_side(-unit_U),
-        p_rows=sign_flip_of_rows(unit_SU.sum(0)),
+        better_units=_side(mean_total_U),
+        worse_units=_side(-mean_total_U),
+        p_rows=sign_flip_of_rows(total_SU.sum(0)),
         clustering=clustering,
     )
 
@@ -419,23 +434,29 @@ def _limits_of(
 def _clustering(difference_N: NDArray[np.float64], groups: RowGroups) -> float:
     """Variance of group totals, as a multiple of that of independent rows; at least 1.
 
-    Both variances count one more row: without any variation their ratio is unknown.
+    One more row is added to both variances: without any variation their ratio would be
+    unknown.
     """
     num_rows = len(difference_N)
-    beyond_G = num_rows * groups.beyond_share(difference_N[None])[0]
-    of_groups = float(np.sum(groups.correction_G * beyond_G**2))
-    of_rows = num_rows * float(np.var(difference_N))
-    return max(1.0, (of_groups + 1) / (of_rows + 1))
+    excess_G = num_rows * groups.excess(difference_N[None])[0]
+    variance_of_groups = float(np.sum(groups.correction_G * excess_G**2))
+    variance_of_rows = num_rows * float(np.var(difference_N))
+    return max(1.0, (variance_of_groups + 1) / (variance_of_rows + 1))
 
 
 def _side(difference_U: NDArray[np.float64]) -> Side:
-    """What the units with a positive difference add."""
+    """The contributions of the units with a positive difference."""
     positive_U = np.maximum(difference_U, 0)
     return Side(float(positive_U.mean()), float(np.square(positive_U).mean()))
 
 
 def _as_whole_numbers(difference_SN: NDArray[Any]) -> NDArray[Any]:
-    """Scale shares of a few tests of every row to whole numbers, if possible."""
+    """Multiply shares by the number of tests of a row, which gives whole numbers.
+
+    Where cross-validations are repeated, a row is tested several times, and its hits
+    are a share of these tests. Shares of more than ``MOST_TESTS`` tests come back
+    unchanged.
+    """
     if difference_SN.dtype == np.int8:
         return difference_SN
     for num_tests in range(1, MOST_TESTS + 1):

@@ -22,8 +22,8 @@ from scipy.special import ndtri, stdtrit
 from gaam_decoder.stats.groups import RowGroups
 from gaam_decoder.stats.seeds import checked
 
-SMALLEST = 1e-100  # lower bound of p
-BISECTIONS = 50
+SMALLEST = 1e-100  # the smallest p that a bisection finds
+BISECTIONS = 50  # steps of a bisection
 ROUNDING = 1e-12  # share of a sum of squares that only rounding makes
 Values = NDArray[np.bool_] | NDArray[np.integer] | NDArray[np.floating]
 
@@ -37,21 +37,22 @@ def _t_quantile(freedom: float, tail: float) -> float:
 class Crossed(NamedTuple):
     """Mean and mean squares of values with crossed seeds and rows.
 
-    The expected mean squares are ``seeds = N var_seeds + var_rest``,
-    ``rows = S var_rows + var_rest`` and ``rest = var_rest``. If groups are the unit, N
-    counts groups, and ``rows`` is their mean square.
+    ``ms_seeds``, ``ms_rows`` and ``ms_rest`` are mean squares. They have the
+    expectations ``N var_seeds + var_rest``, ``S var_rows + var_rest`` and ``var_rest``.
+    A unit is a row, or a group of rows. If groups are the unit, N counts groups, and
+    ``ms_rows`` is their mean square.
     """
 
     mean: float
-    seeds: float
-    rows: float
-    rest: float
+    ms_seeds: float
+    ms_rows: float
+    ms_rest: float
     num_seeds: int
-    num_rows: int
+    num_rows: int  # number of units
     choice: float = 0.0  # part of the mean's variance from tuning on validation rows
-    train_rows: float = math.inf
-    rows_each: float = 1.0  # mean number of rows of a unit
-    freedom: float | None = None  # degrees of freedom of ``rows``; None: N - 1
+    train_rows: float = math.inf  # number of training rows
+    rows_per_unit: float = 1.0  # mean over the units
+    freedom: float | None = None  # degrees of freedom of ``ms_rows``; None: N - 1
 
     @property
     def freedom_of_rows(self) -> float:
@@ -67,13 +68,13 @@ class Crossed(NamedTuple):
             return 0.0
         # Its expectation is never below that of the rest, but by chance it may be. With
         # two seeds, a mean square near zero would make any difference significant.
-        mean_square = max(self.seeds, self.rest)
+        mean_square = max(self.ms_seeds, self.ms_rest)
         return mean_square / (self.num_seeds * self.num_rows)
 
     @property
     def from_rows(self) -> float:
         """Part of the mean's variance from N rows."""
-        return max(self.rows - self.rest, 0.0) / (self.num_seeds * self.num_rows)
+        return max(self.ms_rows - self.ms_rest, 0.0) / (self.num_seeds * self.num_rows)
 
     @property
     def from_training(self) -> float:
@@ -85,7 +86,7 @@ class Crossed(NamedTuple):
         Source: the order of size: Nadeau and Bengio 2003, "Inference for the
             generalization error".
         """
-        test_rows = self.num_rows * self.rows_each
+        test_rows = self.num_rows * self.rows_per_unit
         return self.from_rows * max(0.0, test_rows / self.train_rows - 1)
 
     @property
@@ -93,12 +94,14 @@ class Crossed(NamedTuple):
         """Variance of the mean over seeds, test rows, training rows and tuning."""
         return self.from_seeds + self.from_rows + (self.choice + self.from_training)
 
-    def distance(self, tail: float, unseen: float = 0.0) -> float:
-        """Distance from the mean to the one-sided limit of probability ``tail``.
+    def distance(self, p: float, unseen: float = 0.0) -> float:
+        """The distance of the mean from a hypothesis at which the one-sided p is ``p``.
+
+        It is half the width of the confidence interval of level ``1 - 2 p``.
 
         Args:
-            tail: above 0, at most 0.5.
-            unseen: additional variance of rows that the sample lacks.
+            p: above 0, at most 0.5.
+            unseen: additional variance of the mean, for rows that the sample lacks.
 
         Source: Banerjee 1960, "Approximate confidence interval for linear functions of
             means of k populations": each part of the variance has the t quantile of its
@@ -106,7 +109,7 @@ class Crossed(NamedTuple):
             degrees of freedom for both parts (Satterthwaite) loses up to 14 points of
             coverage with two to five seeds.
         """
-        return self._distance_at(tail, self._parts(unseen))
+        return self._distance_at(p, self._parts(unseen))
 
     def _parts(self, unseen: float) -> tuple[float, float, float]:
         """Parts of the variance: of seeds, of rows, and of training and tuning."""
@@ -116,24 +119,33 @@ class Crossed(NamedTuple):
             self.choice + self.from_training,
         )
 
-    def _distance_at(self, tail: float, parts: tuple[float, float, float]) -> float:
+    def _distance_at(self, p: float, parts: tuple[float, float, float]) -> float:
         """``distance``, of parts of the variance that a search has computed once."""
         from_seeds, from_rows, from_training = parts
-        t_of_seeds = _t_quantile(max(self.num_seeds - 1, 1), tail)
-        t_of_rows = _t_quantile(self.freedom_of_rows, tail)
-        normal = float(ndtri(tail))
+        t_of_seeds = _t_quantile(max(self.num_seeds - 1, 1), p)
+        t_of_rows = _t_quantile(self.freedom_of_rows, p)
+        normal = float(ndtri(p))
         seeds = t_of_seeds**2 * from_seeds
         rows = t_of_rows**2 * from_rows
         training = normal**2 * from_training
         return math.sqrt(seeds + rows + training)
 
-    def tail(self, distance: float, unseen: float = 0.0) -> float:
-        """One-sided p of a mean at this distance from a hypothesis."""
+    def one_sided_p(self, distance: float, unseen: float = 0.0) -> float:
+        """The one-sided p of a mean at this distance from a hypothesis.
+
+        It is the p for which ``distance`` returns this distance.
+
+        Args:
+            distance: below 0 where the mean contradicts the alternative; p is then
+                above 0.5.
+            unseen: additional variance of the mean, for rows that the sample lacks.
+        """
         if distance < 0:
-            return 1 - self.tail(-distance, unseen)
+            return 1 - self.one_sided_p(-distance, unseen)
         if distance == 0:
             return 0.5
         parts = self._parts(unseen)
+        # distance() falls as p grows: bisect the logarithm of p
         low = math.log(SMALLEST)
         high = math.log(0.5)
         for _ in range(BISECTIONS):
@@ -145,17 +157,17 @@ class Crossed(NamedTuple):
         return math.exp(high)
 
     def resized(self, num_seeds: int, num_rows: int) -> Crossed:
-        """The mean squares to expect from so many seeds and rows of the same kinds."""
-        variance_of_seeds = max(self.seeds - self.rest, 0.0) / self.num_rows
-        variance_of_rows = max(self.rows - self.rest, 0.0) / self.num_seeds
+        """The mean squares to expect from so many seeds and units of the same kinds."""
+        variance_of_seeds = max(self.ms_seeds - self.ms_rest, 0.0) / self.num_rows
+        variance_of_rows = max(self.ms_rows - self.ms_rest, 0.0) / self.num_seeds
 
         # degrees of freedom of groups of the same sizes grow with their number
         freedom = self.freedom
         if freedom is not None:
             freedom = max(1.0, (freedom + 1) * num_rows / self.num_rows - 1)
         return self._replace(
-            seeds=num_rows * variance_of_seeds + self.rest,
-            rows=num_seeds * variance_of_rows + self.rest,
+            ms_seeds=num_rows * variance_of_seeds + self.ms_rest,
+            ms_rows=num_seeds * variance_of_rows + self.ms_rest,
             num_seeds=num_seeds,
             num_rows=num_rows,
             freedom=freedom,
@@ -200,9 +212,9 @@ def crossed(value_SN: Values, groups: RowGroups | None = None) -> Crossed:
         squares_of_rest = 0.0
     return Crossed(
         mean=mean,
-        seeds=squares_of_seeds / max(num_seeds - 1, 1),
-        rows=squares_of_rows / (num_rows - 1),
-        rest=squares_of_rest / (max(num_seeds - 1, 1) * (num_rows - 1)),
+        ms_seeds=squares_of_seeds / max(num_seeds - 1, 1),
+        ms_rows=squares_of_rows / (num_rows - 1),
+        ms_rest=squares_of_rest / (max(num_seeds - 1, 1) * (num_rows - 1)),
         num_seeds=num_seeds,
         num_rows=num_rows,
     )
@@ -211,9 +223,9 @@ def crossed(value_SN: Values, groups: RowGroups | None = None) -> Crossed:
 def _crossed_groups(value_SN: Values, groups: RowGroups) -> Crossed:
     """Analysis of variance of S seeds and G groups of rows, of any sizes.
 
-    The groups take the place of the rows in the result. With ``q_sg``, what group g
-    adds to the mean of seed s beyond its share of the rows, and the factor ``c_g`` of
-    its square (both of ``RowGroups``, and ``c_g`` counts the lost degree of freedom)::
+    The groups take the place of the rows in the result. With ``q_sg``, by how much
+    group g raises the mean of seed s (``RowGroups.excess``), and the factor ``c_g`` of
+    its square (``RowGroups.correction_G``, which counts the lost degree of freedom)::
 
         mean square of seeds   G sum_s (mean_s - mean)^2 / (S - 1)
         mean square of groups  S G sum_g c_g mean_s(q_sg)^2
@@ -231,23 +243,23 @@ def _crossed_groups(value_SN: Values, groups: RowGroups) -> Crossed:
     value_S = checked(value_SN.mean(1, dtype=np.float64))
     mean = float(value_S.mean())
 
-    contribution_SG = groups.beyond_share(value_SN)
-    contribution_G = contribution_SG.mean(0)
+    excess_SG = groups.excess(value_SN)
+    mean_excess_G = excess_SG.mean(0)
     factor_G = groups.correction_G
     squares_of_seeds = num_groups * float(np.sum((value_S - mean) ** 2))
-    squares_of_groups = float(np.sum(factor_G * contribution_G**2))
-    squares_of_rest = float(np.sum(factor_G * (contribution_SG - contribution_G) ** 2))
+    squares_of_groups = float(np.sum(factor_G * mean_excess_G**2))
+    squares_of_rest = float(np.sum(factor_G * (excess_SG - mean_excess_G) ** 2))
     # a rest that is only rounding is none
     if squares_of_rest < ROUNDING * (squares_of_groups + squares_of_rest):
         squares_of_rest = 0.0
     return Crossed(
         mean=mean,
-        seeds=squares_of_seeds / max(num_seeds - 1, 1),
-        rows=num_seeds * num_groups * squares_of_groups,
-        rest=num_groups * squares_of_rest / max(num_seeds - 1, 1),
+        ms_seeds=squares_of_seeds / max(num_seeds - 1, 1),
+        ms_rows=num_seeds * num_groups * squares_of_groups,
+        ms_rest=num_groups * squares_of_rest / max(num_seeds - 1, 1),
         num_seeds=num_seeds,
         num_rows=num_groups,
-        rows_each=value_SN.shape[1] / num_groups,
+        rows_per_unit=value_SN.shape[1] / num_groups,
         freedom=groups.freedom,
     )
 
@@ -288,7 +300,7 @@ def two_level_interval(
         return None
     effects = crossed(right_SN, groups)
     accuracy = effects.mean
-    tail = 1 - (1 + level) / 2
+    p = 1 - (1 + level) / 2
 
     # at most N rows: a small sample may lack the rows that vary most
     of_one_row = accuracy * (1 - accuracy)
@@ -297,9 +309,9 @@ def two_level_interval(
         effective_rows = min(num_rows, of_one_row / effects.variance)
 
     if effects.variance > 0:
-        quantile = effects.distance(tail) / math.sqrt(effects.variance)
+        quantile = effects.distance(p) / math.sqrt(effects.variance)
     else:
-        quantile = -float(stdtrit(effects.freedom_of_rows, tail))
+        quantile = -float(stdtrit(effects.freedom_of_rows, p))
 
     added = quantile**2 / effective_rows
     middle = (accuracy + added / 2) / (1 + added)

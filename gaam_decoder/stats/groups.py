@@ -78,7 +78,7 @@ class RowGroups:
 
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All rows, group after group, and the first place of every group."""
+        """Indices that sort the rows by group, and where each group then starts."""
         order_N = np.argsort(self.group_N, kind="stable")
         starts_G = np.concatenate([[0], np.cumsum(self.rows_G)[:-1]])
         return order_N, starts_G
@@ -96,13 +96,19 @@ class RowGroups:
         )
         return total_SG
 
-    def beyond_share(self, value_SN: NDArray[Any]) -> NDArray[np.float64]:
-        """``q_g`` of every seed: contribution of a group beyond its share, (S, G)."""
+    def excess(self, value_SN: NDArray[Any]) -> NDArray[np.float64]:
+        """By how much a group's total is above its expectation, over N, (S, G).
+
+        The expectation is the number of its rows times the mean of all rows. The
+        formulas call it ``q_g``.
+        """
         num_rows = value_SN.shape[1]
         mean_S = value_SN.mean(1, dtype=np.float64)
-        share_SG = np.outer(mean_S, self.rows_G)
-        beyond_SG: NDArray[np.float64] = (self.totals(value_SN) - share_SG) / num_rows
-        return beyond_SG
+        expected_SG = np.outer(mean_S, self.rows_G)
+        excess_SG: NDArray[np.float64] = (
+            self.totals(value_SN) - expected_SG
+        ) / num_rows
+        return excess_SG
 
 
 def row_groups(names: Sequence[object] | NDArray[Any] | None) -> RowGroups | None:
@@ -117,6 +123,8 @@ def row_groups(names: Sequence[object] | NDArray[Any] | None) -> RowGroups | Non
 
 def joined(relations: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     """Join rows that share a group in any relation, directly or through other rows.
+
+    A relation puts rows together, such as the column of the speaker.
 
     Args:
         relations: (N,) each, the group of every row by one relation, from 0.

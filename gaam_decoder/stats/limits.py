@@ -1,5 +1,7 @@
 """Tests of a mean difference over S seeds and N test rows, and their intervals.
 
+Theta is a hypothetical true difference, which a test compares with the observed one.
+
 An interval holds all differences that a test does not reject. ``MeanLimits`` serves
 the mean of any score. ``Limits`` serves rows that are right or wrong, and counts rare
 rows that the sample may lack.
@@ -12,7 +14,7 @@ from typing import NamedTuple, Self
 
 from scipy.special import gammaincc, ndtr, ndtri
 
-from gaam_decoder.stats.crossed import Crossed
+from gaam_decoder.stats.crossed import BISECTIONS, Crossed
 
 ALPHA = 0.05
 RULE_OF_THREE = 1.107
@@ -22,7 +24,11 @@ without cases in N rows is the exact one, ``-ln(0.05) / N``."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeanLimits:
-    """Tests of hypothetical mean differences theta against the observed one."""
+    """Tests of a mean difference, and the limits of its confidence interval.
+
+    Theta is a hypothetical true difference, which a test compares with the observed
+    one.
+    """
 
     effects: Crossed  # the observed difference and its mean squares
     unseen: float = 0.0
@@ -32,19 +38,19 @@ class MeanLimits:
     @property
     def p(self) -> float:
         """Two-sided p of no difference."""
-        p_of_t = 2 * self._tail(0.0, abs(self.effects.mean))
-        return min(1.0, max(p_of_t, self.p_others))
+        p_of_t = 2 * self._one_sided_p(0.0, abs(self.effects.mean))
+        return min(1.0, max(p_of_t, self.p_of_other_tests))
 
     @property
-    def p_others(self) -> float:
-        """The largest p of further tests, which must reject as well; 0 without any."""
+    def p_of_other_tests(self) -> float:
+        """The largest p of tests that must also be significant; 0 without any."""
         return 0.0
 
     def p_equivalent(self, margin: float) -> float:
         """Larger of the one-sided p-values of the margin and of its negative."""
         return max(
-            self._tail(margin, margin - self.effects.mean),
-            self._tail(-margin, margin + self.effects.mean),
+            self._one_sided_p(margin, margin - self.effects.mean),
+            self._one_sided_p(-margin, margin + self.effects.mean),
         )
 
     def interval(self, level: float = ALPHA) -> tuple[float, float]:
@@ -57,48 +63,55 @@ class MeanLimits:
     def decide(self, margin: float, level: float = ALPHA) -> bool:
         """Whether at least half of all experiments like this one would give a verdict.
 
-        Their mean differences vary around the observed one, with its variance.
+        A verdict is a difference, or equivalence. The mean differences of the
+        experiments vary around the observed one, with its variance.
 
         Args:
-            margin: of equivalence.
-            level: of each test.
+            margin: largest difference that does not matter.
+            level: significance level of each test.
         """
         size = abs(self.effects.mean)
-        if self.p_others < level and size > self._distance(0.0, level / 2):
+        differs_from_zero = size > self._distance(0.0, level / 2)
+        if self.p_of_other_tests < level and differs_from_zero:
             return True
 
-        # a mean nearer to 0 than this is equivalent
-        inside = margin - max(self._distance(side * margin, level) for side in (1, -1))
-        spread = self.effects.variance**0.5
-        if spread == 0:
-            return inside > size
-        power = ndtr((inside - size) / spread) - ndtr((-inside - size) / spread)
+        # both one-sided tests of equivalence reject a mean from -limit to limit
+        distance = max(self._distance(margin, level), self._distance(-margin, level))
+        limit = margin - distance
+        std_error = self.effects.variance**0.5
+        if std_error == 0:
+            return limit > size
+        power = ndtr((limit - size) / std_error) - ndtr((-limit - size) / std_error)
         return bool(power > 0.5)
 
     def resized(self, num_seeds: int, num_rows: int) -> Self:
-        """The limits to expect from so many seeds and rows of the same kinds."""
+        """The limits to expect from so many seeds and units of the same kinds."""
         fewer = self.effects.num_rows / num_rows
         effects = self.effects.resized(num_seeds, num_rows)
         return replace(self, effects=effects, unseen=self.unseen * fewer**2)
 
-    def _tail(self, theta: float, distance: float) -> float:
+    def _one_sided_p(self, theta: float, distance: float) -> float:
         """One-sided p of a mean at this distance from theta."""
-        return self.effects.tail(distance, self._unseen_variance(theta))
+        return self.effects.one_sided_p(distance, self._unseen_variance(theta))
 
-    def _distance(self, theta: float, tail: float) -> float:
-        """Distance of a mean from theta at which the one-sided p is ``tail``."""
-        return self.effects.distance(tail, self._unseen_variance(theta))
+    def _distance(self, theta: float, p: float) -> float:
+        """Distance of a mean from theta at which the one-sided p is ``p``."""
+        return self.effects.distance(p, self._unseen_variance(theta))
 
     def _unseen_variance(self, theta: float) -> float:  # noqa: ARG002
-        """Additional variance of the mean, of rows that the sample lacks."""
+        """Variance of the mean from rows that the sample lacks, if theta were true."""
         return self.unseen
 
 
 class Side(NamedTuple):
-    """The units in favour of one mechanism: by how many rows, as a mean over seeds."""
+    """How much the units in favour of one mechanism contribute.
 
-    mean: float  # over all units; those in favour of the other mechanism count 0
-    mean_square: float  # over the same units
+    A unit contributes the number of rows by which this mechanism is ahead on it, as a
+    mean over seeds. A unit on which the other mechanism is ahead contributes 0.
+    """
+
+    mean: float  # of the contributions of all units
+    mean_square: float  # of the same contributions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,9 +119,9 @@ class Limits(MeanLimits):
     """Tests of a mean difference if every row is right or wrong."""
 
     better: float
-    """Sum of the positive row differences, divided by N; a row difference is a mean
-    over the seeds."""
-    worse: float  # the same of the negative differences, with a positive sign
+    """Sum of the positive differences of rows, divided by N. The difference of a row is
+    a mean over the seeds."""
+    worse: float  # sum of the sizes of the negative differences, divided by N
     better_units: Side
     worse_units: Side
     p_rows: float  # of the exact test over units; 0 if that test was not made
@@ -116,7 +129,7 @@ class Limits(MeanLimits):
     """How many times as much group totals vary as those of so many independent rows."""
 
     @property
-    def p_others(self) -> float:
+    def p_of_other_tests(self) -> float:
         """Larger p of the exact test over units and the Poisson test of rare units.
 
         A few units that count much may outweigh many that count little, and the sample
@@ -156,16 +169,19 @@ class Limits(MeanLimits):
         return self._limit(-1.0, level), self._limit(0.0, level)
 
     def _limit(self, end: float, level: float) -> float:
-        """The last theta between the mean and ``end`` that is not rejected."""
-        inner = self.effects.mean
-        outer = end
-        for _ in range(50):
-            theta = (inner + outer) / 2
+        """The last theta between the mean and ``end`` that a test does not reject.
+
+        ``level`` is that of a two-sided test.
+        """
+        accepted = self.effects.mean
+        rejected = end
+        for _ in range(BISECTIONS):
+            theta = (accepted + rejected) / 2
             if abs(theta - self.effects.mean) < self._distance(theta, level / 2):
-                inner = theta
+                accepted = theta
             else:
-                outer = theta
-        return (inner + outer) / 2
+                rejected = theta
+        return (accepted + rejected) / 2
 
     def _unseen_variance(self, theta: float) -> float:
         """Additional variance of the mean, if theta were true.
@@ -188,6 +204,6 @@ class Limits(MeanLimits):
         at_theta = 2 * share_against + size - size**2
         observed = in_favour + against - (in_favour - against) ** 2
         unseen = max(0.0, at_theta - observed) * self.clustering
-        rows = self.effects.num_rows * self.effects.rows_each
+        rows = self.effects.num_rows * self.effects.rows_per_unit
         variance: float = RULE_OF_THREE * unseen / rows
         return variance

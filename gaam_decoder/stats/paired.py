@@ -30,10 +30,10 @@ change with more seeds or rows."""
 LEAST_SEEDS = seeds_needed(1, alpha=ALPHA)
 """With fewer seeds no sign-flip test can give p < 0.05."""
 EXACT_SEEDS = 20  # with more, random sign patterns replace all patterns
-DRAWS = 100_000  # of random sign patterns
-DRAWS_AT_ONCE = 10_000
-MOST_SUMS = 2**20  # of rows or large groups, up to which their distribution is exact
-FEW = 100  # rows that differ; with fewer, the exact test over rows has to agree
+DRAWS = 100_000  # number of random sign patterns
+DRAWS_AT_ONCE = 10_000  # sign patterns in memory
+MOST_SUMS = 2**20  # largest sum of sizes whose distribution is computed exactly
+FEW_DIFFERENT_ROWS = 100  # with fewer, the exact test over rows has to agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ def sign_flip(difference_S: Floats) -> SignFlip:
 
     If neither mechanism is better, every difference could as well have the other sign.
     p is the share of all ``2**S`` sign patterns whose mean is at least as far from zero
-    as the observed mean. Above 20 seeds it is ``(1 + hits) / (1 + draws)`` over 100,000
-    random patterns from a fixed random state.
+    as the observed mean. Above 20 seeds, 100,000 random patterns from a fixed random
+    state replace them, and p is ``(1 + count) / (1 + draws)``.
 
     Raises:
         ValueError: no difference at all, NaN or infinity.
@@ -63,8 +63,8 @@ def sign_flip(difference_S: Floats) -> SignFlip:
     if len(size_S) <= EXACT_SEEDS:
         count = _count_patterns(size_S, threshold)
         return SignFlip(count / 2 ** len(size_S), exact=True)
-    hits = _draw_patterns(size_S, threshold)
-    return SignFlip((1 + hits) / (1 + DRAWS), exact=False)
+    count = _count_random_patterns(size_S, threshold)
+    return SignFlip((1 + count) / (1 + DRAWS), exact=False)
 
 
 def _count_patterns(size_S: Floats, threshold: float) -> int:
@@ -86,20 +86,21 @@ def _count_patterns(size_S: Floats, threshold: float) -> int:
     return int(above.sum() + below.sum())
 
 
-def _draw_patterns(size_S: Floats, threshold: float) -> int:
-    """Draw sign patterns; count sums at least ``threshold`` from zero."""
+def _count_random_patterns(size_S: Floats, threshold: float) -> int:
+    """Draw sign patterns; count those whose sum is at least ``threshold`` from zero."""
     generator = np.random.default_rng(0)
-    hits = 0
+    count = 0
     for start in range(0, DRAWS, DRAWS_AT_ONCE):
-        draws = min(DRAWS_AT_ONCE, DRAWS - start)
-        bit_RS = generator.integers(0, 2, (draws, len(size_S)), dtype=np.int8)
+        # R sign patterns at once
+        num_patterns = min(DRAWS_AT_ONCE, DRAWS - start)
+        bit_RS = generator.integers(0, 2, (num_patterns, len(size_S)), dtype=np.int8)
         sign_RS = bit_RS * 2 - 1
-        hits += int(np.sum(np.abs(sign_RS @ size_S) >= threshold))
-    return hits
+        count += int(np.sum(np.abs(sign_RS @ size_S) >= threshold))
+    return count
 
 
 def _signed_sums(size_S: Floats) -> Floats:
-    """Sums under all sign patterns, (2**S,)."""
+    """The sums of these sizes under all patterns of signs, (2**S,)."""
     sums = np.zeros(1)
     for size in size_S:
         sums = np.concatenate([sums - size, sums + size])
@@ -118,7 +119,7 @@ def sign_flip_of_rows(difference_N: NDArray[Any]) -> float:
             if every test is right or wrong.
     """
     nonzero_N = difference_N[difference_N != 0]
-    if len(nonzero_N) >= FEW:
+    if len(nonzero_N) >= FEW_DIFFERENT_ROWS:
         return 0.0
     if not len(nonzero_N):
         return 1.0
@@ -216,22 +217,30 @@ def _p_equivalent(difference_S: Floats, mean: float, margin: float) -> float | N
     if sd is None:
         return None
     num_seeds = len(difference_S)
-    error = sd / num_seeds**0.5
-    inside = margin - abs(mean)
+    error = sd / num_seeds**0.5  # standard error of the mean
+    distance_to_margin = margin - abs(mean)
+    # without any deviation the mean is certain
     if not error:
-        return float(inside <= 0)
-    return float(stdtr(num_seeds - 1, -inside / error))
+        return float(distance_to_margin <= 0)
+    return float(stdtr(num_seeds - 1, -distance_to_margin / error))
 
 
 def verdict_of(
-    num_seeds: int, mean: float, p: float | None, equivalent: float | None
+    num_seeds: int, improvement: float, p: float | None, p_equivalent: float | None
 ) -> Verdict:
-    """The verdict on a mean, by the p of a difference and the p of equivalence."""
+    """The verdict on a mean difference.
+
+    Args:
+        num_seeds: with fewer than ``LEAST_SEEDS`` the verdict is undecided.
+        improvement: the mean difference; above 0 the mechanism is better.
+        p: of the test of a difference; None: not tested.
+        p_equivalent: of the test of equivalence; None: not tested.
+    """
     if num_seeds < LEAST_SEEDS:
         return "undecided"
     if p is not None and p < ALPHA:
-        return "better" if mean > 0 else "worse"
-    if equivalent is not None and equivalent < ALPHA:
+        return "better" if improvement > 0 else "worse"
+    if p_equivalent is not None and p_equivalent < ALPHA:
         return "equivalent"
     return "undecided"
 

@@ -36,7 +36,9 @@ class Scored:
     values: Floats
     by_row: NDArray[np.bool_] | Floats | None
     """The mean over the rows is the value; None if the score is no mean of rows."""
-    unseen: float = 0.0  # largest of the seeds, see ``SeedScore``
+    unseen: float = 0.0
+    """Squared change by rare rows that the sample may lack, see ``SeedScore``; the
+    largest of the seeds."""
     no_claim: str = ""  # why the score allows no claim; empty: it does
     choice: float = 0.0  # variance from tuning on validation rows, see ``choice_of``
     train_rows: float = math.inf  # number of training rows, see ``claim``
@@ -66,7 +68,7 @@ class Scored:
 
 
 def claim_by_score(
-    score: Score, mine: Scored, theirs: Scored, *, margin: float
+    score: Score, mechanism: Scored, baseline: Scored, *, margin: float
 ) -> Claim:
     """Compare a mechanism with a baseline by a score, over S seeds and N test rows.
 
@@ -79,8 +81,8 @@ def claim_by_score(
 
     Args:
         score: compares the two.
-        mine: scores of the mechanism.
-        theirs: scores of the baseline, under the same seeds on the same rows.
+        mechanism: scores of the mechanism.
+        baseline: scores of the baseline, under the same seeds on the same rows.
         margin: largest difference that does not matter, in the unit of the score (a
             fraction, if the score is shown in percent).
 
@@ -97,17 +99,17 @@ def claim_by_score(
         raise ValueError(
             "a margin is above 0 and below the largest possible difference"
         )
-    if mine.values.shape != theirs.values.shape or not len(mine.values):
+    if mechanism.values.shape != baseline.values.shape or not len(mechanism.values):
         raise ValueError("values of the same seeds, one at least")
 
-    reason = mine.no_claim or theirs.no_claim or too_few(mine.groups)
-    untested = _untested_claim(score, mine, theirs, margin, reason)
-    by_row_SN = mine.by_row
-    baseline_SN = theirs.by_row
+    reason = mechanism.no_claim or baseline.no_claim or too_few(mechanism.groups)
+    untested = _untested_claim(score, mechanism, baseline, margin, reason)
+    by_row_SN = mechanism.by_row
+    baseline_SN = baseline.by_row
     if by_row_SN is None or baseline_SN is None or reason:
         return untested
-    choice = mine.choice + theirs.choice
-    train_rows = min(mine.train_rows, theirs.train_rows)
+    choice = mechanism.choice + baseline.choice
+    train_rows = min(mechanism.train_rows, baseline.train_rows)
     if score.hits:
         return claim(
             by_row_SN,
@@ -115,21 +117,21 @@ def claim_by_score(
             margin=margin,
             choice=choice,
             train_rows=train_rows,
-            groups=mine.groups,
+            groups=mechanism.groups,
         )
     if min(by_row_SN.shape) < 2:
         return untested
 
     # a single row may outweigh all others in a score without bound
     difference_SN = by_row_SN.astype(np.float64) - baseline_SN.astype(np.float64)
-    effects = crossed(difference_SN, mine.groups)
-    if math.isinf(score.largest_difference) and _skewed(difference_SN.mean(0)):
+    effects = crossed(difference_SN, mechanism.groups)
+    if math.isinf(score.largest_difference) and _is_too_skewed(difference_SN.mean(0)):
         num_rows = difference_SN.shape[1]
         reason = f"the contributions of {num_rows:,} rows are too skewed"
         return replace(untested, no_claim=reason)
     limits = MeanLimits(
         effects=effects._replace(train_rows=train_rows, choice=choice),
-        unseen=UNSEEN * max(mine.unseen, theirs.unseen),
+        unseen=UNSEEN * max(mechanism.unseen, baseline.unseen),
         highest=score.largest_difference,
     )
     return _tested_claim(untested, limits)
@@ -147,10 +149,10 @@ def _tested_claim(untested: Claim, limits: MeanLimits) -> Claim:
 
 
 def _untested_claim(
-    score: Score, mine: Scored, theirs: Scored, margin: float, reason: str
+    score: Score, mechanism: Scored, baseline: Scored, margin: float, reason: str
 ) -> Claim:
     """The difference of two scores over seeds alone, without a test over rows."""
-    difference_S = mine.values - theirs.values
+    difference_S = mechanism.values - baseline.values
     over_seeds = on_these_rows(
         difference_S,
         margin,
@@ -161,8 +163,8 @@ def _untested_claim(
         over_seeds = replace(over_seeds, verdict=NO_CLAIM)
     return Claim(
         num_seeds=len(difference_S),
-        num_rows=0 if mine.by_row is None else mine.by_row.shape[1],
-        num_groups=None if mine.groups is None else len(mine.groups),
+        num_rows=0 if mechanism.by_row is None else mechanism.by_row.shape[1],
+        num_groups=None if mechanism.groups is None else len(mechanism.groups),
         margin=margin,
         difference=float(difference_S.mean()),
         larger_is_better=score.larger_is_better,
@@ -198,7 +200,7 @@ def interval_by_score(
     fewest_seeds = 1 if without_seeds else 2
     if num_units < 2 or num_seeds < fewest_seeds:
         return None
-    if math.isinf(score.largest_difference) and _skewed(by_row_SN.mean(0)):
+    if math.isinf(score.largest_difference) and _is_too_skewed(by_row_SN.mean(0)):
         return None
 
     effects = crossed(by_row_SN, groups)
@@ -212,22 +214,22 @@ def interval_by_score(
 def _widening(
     by_row_SN: NDArray[Any], effects: Crossed, groups: RowGroups | None
 ) -> float:
-    """How many times as wide the interval is as its variance says; at least 1.
+    """Factor by which an interval is widened beyond its variance; at least 1.
 
     The variance is never below that of the rows of one seed: few seeds may by chance
     agree too well. The interval of an accuracy has the same lower bound.
     """
-    of_one_seed = float(by_row_SN.var(axis=1).mean()) / by_row_SN.shape[1]
+    variance_of_one_seed = float(by_row_SN.var(axis=1).mean()) / by_row_SN.shape[1]
     if groups is not None:
-        of_groups_S = np.sum(groups.beyond_share(by_row_SN) ** 2, axis=1)
-        of_one_seed = max(of_one_seed, float(of_groups_S.mean()))
-    if 0 < effects.variance < of_one_seed:
-        return float((of_one_seed / effects.variance) ** 0.5)
+        variance_S = np.sum(groups.excess(by_row_SN) ** 2, axis=1)
+        variance_of_one_seed = max(variance_of_one_seed, float(variance_S.mean()))
+    if 0 < effects.variance < variance_of_one_seed:
+        return float((variance_of_one_seed / effects.variance) ** 0.5)
     return 1.0
 
 
-def _skewed(value_N: Floats) -> bool:
-    """Whether the mean of so few skewed values is not yet normal."""
+def _is_too_skewed(value_N: Floats) -> bool:
+    """Whether the values are too few and too skewed for a normal mean."""
     from_mean_N = value_N - value_N.mean()
     variance = float(np.mean(from_mean_N**2))
     if variance < 1e-300:

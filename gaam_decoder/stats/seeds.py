@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc, nctdtr, stdtrit
 
 Floats = NDArray[np.float64]
-OF_A_PLATEAU = 0.2
-"""Error rate of the warning on a plateau: a false warning is the cheaper mistake."""
+PLATEAU_LEVEL = 0.2
+"""Share of false warnings of a short training: they cost less than a missed warning."""
 
 
 def checked(values: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -96,7 +96,7 @@ def minimum_detectable_difference(
         # nctdtr is NaN there for some arguments
         return 1 - float(nctdtr(df, shift, critical))
 
-    # bisection of the noncentrality
+    # bisect the noncentrality: the true mean in standard errors
     low = 0.0
     high = 1.0
     while power_at(high) < power:
@@ -139,9 +139,12 @@ def later_than_chance(late: int, seeds: int, epochs: int, folds: int = 1) -> boo
         epochs: number of epochs of the recipe.
         folds: number of folds of every seed.
     """
-    chance = 1 - (1 - 1 / epochs) ** folds
+    p_late = 1 - (1 - 1 / epochs) ** folds
     if not late:
         return False
-    if seeds < seeds_needed(1) or chance**seeds >= OF_A_PLATEAU:
+    has_few_seeds = seeds < seeds_needed(1)
+    all_late_by_chance = p_late**seeds >= PLATEAU_LEVEL
+    if has_few_seeds or all_late_by_chance:
         return True
-    return float(bdtrc(late - 1, seeds, chance)) < OF_A_PLATEAU
+    # probability of so many late seeds or more
+    return float(bdtrc(late - 1, seeds, p_late)) < PLATEAU_LEVEL

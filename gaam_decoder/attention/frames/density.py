@@ -28,7 +28,7 @@ def positive(parameter: Tensor, floor: float = PARAMETER_FLOOR) -> Tensor:
     The gradient passes as if there were no floor. So a parameter that a step pushed out
     of its domain can come back.
     """
-    # the difference is 0, with the gradient of the parameter
+    # parameter - parameter.detach() is 0, but has the gradient of the parameter
     at_floor = parameter - parameter.detach() + floor
     return torch.where(parameter >= floor, parameter, at_floor)
 
@@ -85,6 +85,7 @@ def centred(x_BHGD: Tensor, location: Location) -> tuple[Tensor, Tensor]:
 
 
 def _centred_by_median(x_BHGD: Tensor) -> tuple[Tensor, Tensor]:
+    """Distances from the median, and the square of their mean absolute value."""
     size = x_BHGD.shape[2]
     ordered_BHGD = x_BHGD.sort(dim=2).values
     # torch.median takes the lower of two middle values; the median is their mean
@@ -152,6 +153,7 @@ class DensityGate(Attention):
             setattr(self, parameter.name, self._parameter(parameter.start))
 
     def _parameter(self, start: float) -> nn.Parameter:
+        """One number for every head and feature, (H, D), all equal at the start."""
         return nn.Parameter(torch.full((self.heads, self.hidden_size), float(start)))
 
     @staticmethod
@@ -186,17 +188,17 @@ class DensityGate(Attention):
 
     def gate(self, r_BHGD: Tensor) -> Tensor:
         """The density of every standardised value, (B, H, G, D), normalised."""
-        rows = len(r_BHGD)
+        num_rows = len(r_BHGD)
         parameters_HD = self._parameters_inside()
-        copies = rows if self.expands_parameters else 1
+        num_copies = num_rows if self.expands_parameters else 1
         expanded = {
-            name: expand_over_rows(parameter_HD, copies)
+            name: expand_over_rows(parameter_HD, num_copies)
             for name, parameter_HD in parameters_HD.items()
         }
         w_BHGD = self.density(r_BHGD, **expanded)
         if self.normalize == "density":
             constant_HD = self.constant(**parameters_HD)
-            w_BHGD = w_BHGD * expand_over_rows(constant_HD, rows)
+            w_BHGD = w_BHGD * expand_over_rows(constant_HD, num_rows)
         return w_BHGD
 
     def _parameters_inside(self) -> dict[str, Tensor]:

@@ -82,7 +82,7 @@ class GroupedQueryAttention(nn.Module):
     def forward(self, x_BLW: Tensor) -> Tensor:
         """(B, L, W) -> (B, L, A E), which ``out_proj`` maps to (B, L, W)."""
         q_BALE, k_BALE = self._queries_and_keys(x_BLW)
-        v_BALE = self._share(self.v_proj(x_BLW))
+        v_BALE = self._for_attending_heads(self.v_proj(x_BLW))
         y_BALE = softmax_attention(q_BALE, k_BALE, v_BALE, self._scale(q_BALE))
         normed_BLW: Tensor = self.norm(join_heads(y_BALE))
         return normed_BLW
@@ -93,15 +93,18 @@ class GroupedQueryAttention(nn.Module):
         return softmax_weights(q_BALE, k_BALE, self._scale(q_BALE))
 
     def _queries_and_keys(self, x_BLW: Tensor) -> tuple[Tensor, Tensor]:
-        """Of every head that attends, each (B, A, L, E)."""
+        """Queries and keys of every head that attends, each (B, A, L, E)."""
         q_BALE = split_heads(self.q_proj(x_BLW), self.query_heads)
         if self.published:
             # the queries of a group are summed
             q_BALE = torch.unflatten(q_BALE, 1, (self.kv_heads, -1)).sum(2)
-        return q_BALE, self._share(self.k_proj(x_BLW))
+        return q_BALE, self._for_attending_heads(self.k_proj(x_BLW))
 
-    def _share(self, projected_BLW: Tensor) -> Tensor:
-        """Keys or values, (B, L, H E), for every head that attends, (B, A, L, E)."""
+    def _for_attending_heads(self, projected_BLW: Tensor) -> Tensor:
+        """Copy keys or values of H heads for the A heads that attend.
+
+        (B, L, H E) -> (B, A, L, E).
+        """
         y_BHLE = split_heads(projected_BLW, self.kv_heads)
         if self.published:
             return y_BHLE

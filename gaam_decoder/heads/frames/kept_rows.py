@@ -16,9 +16,9 @@ from gaam_decoder.heads.base import Examples, Fit, FittedHead
 from gaam_decoder.heads.frames.scale import Scale
 from gaam_decoder.heads.frames.targets import (
     FitScore,
+    evenly_spaced,
     log_entry,
     score,
-    some_of,
     target_matrix,
 )
 
@@ -28,7 +28,7 @@ TASKS = ("classification", "regression", "multi-label")
 BATCH_ROWS = 256
 """Rows of which a fit holds the distances at once."""
 Values = Sequence[float] | Tensor
-"""Values of the setting of a head."""
+"""Values of the setting of a head, such as the number of neighbours."""
 
 
 class KeptRows(FittedHead):
@@ -47,11 +47,11 @@ class KeptRows(FittedHead):
     setting: ClassVar[str]
     """Name of the setting in the log and in the report."""
 
-    key_NF: Tensor
-    value_NK: Tensor
-    mean_F: Tensor
+    key_NF: Tensor  # standardised features of the kept rows
+    value_NK: Tensor  # their targets
+    mean_F: Tensor  # of the features, and the factor after subtracting it
     factor_F: Tensor
-    task_number: Tensor
+    task_number: Tensor  # position in ``TASKS``, a scalar
 
     def __init__(self, num_layers: int, hidden_size: int, num_classes: int) -> None:
         super().__init__(num_layers, hidden_size, num_classes)
@@ -72,18 +72,18 @@ class KeptRows(FittedHead):
         """Weighted means of the kept targets, (B, K), for each value of the setting.
 
         Args:
-            square_BN: squared distances to the kept rows.
-            values: of the setting.
+            square_BN: squared distances of B rows to the kept rows.
+            values: the values of the setting.
         """
 
     @abstractmethod
     def choose(self, value: float) -> None:
-        """Set the setting."""
+        """Use this value of the setting from now on."""
 
     @property
     @abstractmethod
     def chosen(self) -> Values:
-        """The setting, as a list of one value or as a tensor."""
+        """The value of the setting that is used: a list or a tensor with one number."""
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """(B, L, D) -> (B, K); takes no noise."""
@@ -91,7 +91,7 @@ class KeptRows(FittedHead):
         return self._outputs(mean_BK)
 
     def resize(self, tensors: Mapping[str, Tensor]) -> None:
-        """Give the kept rows the number of rows of these tensors."""
+        """Make room for as many kept rows as these tensors of a run have."""
         for name in ("key_NF", "value_NK"):
             if name in tensors and tensors[name].ndim == 2:
                 buffer = getattr(self, name)
@@ -105,10 +105,13 @@ class KeptRows(FittedHead):
         validation: Examples,
         on_value: Callable[[int, str], None],
     ) -> Fit:
-        """Keep the training rows: see ``FittedHead.fit``."""
+        """Keep the training rows, and choose the setting on validation rows.
+
+        See ``FittedHead.fit``.
+        """
         self._keep(training)
         values = self.candidates
-        training_scores = self._scores(some_of(training), values)
+        training_scores = self._scores(evenly_spaced(training), values)
         validation_scores = self._scores(validation, values)
         log = []
         for number, value in enumerate(values, start=1):
@@ -127,15 +130,15 @@ class KeptRows(FittedHead):
             on_value(number, text)
 
         # of equal scores, the first wins
-        kept = max(range(len(values)), key=lambda place: validation_scores[place].rank)
-        self.choose(values[kept])
+        best = max(range(len(values)), key=lambda index: validation_scores[index].rank)
+        self.choose(values[best])
         return Fit(
             setting=self.setting,
-            value=values[kept],
+            value=values[best],
             lowest=values[0],
             highest=values[-1],
             tried=len(values),
-            kept=kept + 1,
+            kept=best + 1,
             log=tuple(log),
         )
 
@@ -151,7 +154,7 @@ class KeptRows(FittedHead):
         return operations, memory
 
     def _keep(self, training: Examples) -> None:
-        """Set the buffers."""
+        """Store features, targets, scale and task of the training rows in buffers."""
         device = self.mean_F.device
         scale = Scale.of_rows(training.x_NF)
         self.mean_F.copy_(scale.mean_F)
@@ -171,7 +174,11 @@ class KeptRows(FittedHead):
         return square_BN.clamp_min(0)
 
     def _outputs(self, mean_BK: Tensor) -> Tensor:
-        """Logits of shares, and numbers as they are."""
+        """Outputs of the head from means of targets.
+
+        Shares of classes become logarithms, shares of labels log-odds; means of numbers
+        stay as they are.
+        """
         log_p_BK = (mean_BK.clamp_min(0) + SMALL_SHARE).log()
         log_rest_BK = ((1 - mean_BK).clamp_min(0) + SMALL_SHARE).log()
         is_number = self.task_number == TASKS.index("regression")

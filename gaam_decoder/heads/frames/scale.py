@@ -12,7 +12,11 @@ from torch import Tensor
 
 
 class Scale(NamedTuple):
-    """Standardises features: ``z = (x - mean) * factor``."""
+    """Standardises features: ``z = (x - mean) * factor``.
+
+    The factor is ``1 / (standard deviation * sqrt F)``, F the number of features that
+    vary, so that rows have a mean squared norm of 1.
+    """
 
     mean_F: Tensor
     factor_F: Tensor
@@ -32,6 +36,9 @@ class Scale(NamedTuple):
         return x_NF.double().sub_(self.mean_F).mul_(self.factor_F)
 
     def folded(self, weight_CF1: Tensor) -> tuple[Tensor, Tensor]:
-        """Weight (C, F) and bias (C,) of the same map, for features as they are."""
+        """Weight (C, F) and bias (C,) for raw features, from those for standardised.
+
+        The bias is the last column of ``weight_CF1``.
+        """
         weight_CF = weight_CF1[:, :-1] * self.factor_F
         return weight_CF, weight_CF1[:, -1] - weight_CF @ self.mean_F

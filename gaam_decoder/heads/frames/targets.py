@@ -5,6 +5,7 @@ N rows, K outputs: classes, numbers or labels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -26,14 +27,14 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 class FitScore(NamedTuple):
-    """Of a fitted head, on some rows."""
+    """How good a fitted head is on some rows."""
 
     value: float  # accuracy, R2 or micro-F1: larger is better
     loss: float  # cross-entropy, mean squared error, or binary cross-entropy
 
     @property
     def rank(self) -> tuple[float, float]:
-        """The larger, the better: of equal values, the lower loss wins."""
+        """Sort key, larger for a better fit: of equal values, the lower loss wins."""
         return self.value, -self.loss
 
 
@@ -64,7 +65,16 @@ def log_entry(
     validation: FitScore,
     task_name: str,
 ) -> dict[str, Any]:
-    """The entry of a log for one value of a setting."""
+    """The entry of a run's log for one value of a setting.
+
+    Args:
+        number: of the value, from 1; it stands where training by steps has the epoch.
+        setting: its name.
+        value: the value.
+        training: scores on training rows.
+        validation: scores on validation rows.
+        task_name: the task, which names the scores.
+    """
     task = task_of(task_name)
     return {
         "epoch": number,
@@ -76,7 +86,7 @@ def log_entry(
     }
 
 
-def some_of(rows: Examples) -> Examples:
-    """At most ``MOST_SCORED`` rows, evenly spaced."""
-    step = max(1, -(-len(rows) // MOST_SCORED))
+def evenly_spaced(rows: Examples) -> Examples:
+    """At most ``MOST_SCORED`` of the rows, evenly spaced."""
+    step = max(1, math.ceil(len(rows) / MOST_SCORED))
     return Examples(rows.x_NF[::step], rows.label_N[::step], rows.task)

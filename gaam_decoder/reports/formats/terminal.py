@@ -78,6 +78,7 @@ class Terminal(Format):
 
 
 def _console(stream: TextIO) -> Console:
+    """A console of rich that writes to the stream, with a width that is known."""
     is_width_known = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
     # In a notebook rich would show what it draws, leave the text empty, and colour it.
     return Console(
@@ -191,6 +192,7 @@ def _write_main(table: Table, console: Console, columns: Sequence[Column]) -> No
 
 
 def _write_section(section: Section, console: Console) -> None:
+    """Write the heading, the tables and the notes of a section."""
     heading = section.heading
     if section.lead:
         heading += f": {section.lead}"

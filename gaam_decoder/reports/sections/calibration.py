@@ -52,6 +52,7 @@ def _words(table: Table) -> _Words:
 
 
 def _calibration(table: Table) -> Section:
+    """The section on the expected calibration error (ECE), with a diagram."""
     score = score_of("ece")
     scaled = SCALED if table.temperature else ""
     finished = [entry for entry in table.entries if entry.finished]
@@ -81,6 +82,7 @@ def _calibration(table: Table) -> Section:
 def _calibration_sheet(
     entries: Sequence[Entry], score: Score, words: _Words, has_temperature: bool
 ) -> Sheet:
+    """The table of calibration, with a column of temperatures if they were fitted."""
     header = ["decoder", "ECE %", "sd", "mean probability %", f"{words.share} %"]
     caption = "calibration"
     if has_temperature:
@@ -90,13 +92,14 @@ def _calibration_sheet(
     lines = []
     for entry in entries:
         value_S = entry.values_by_score["ece"]
-        count, right, probability = entry.calibration_bins.sum(1)
+        # over all bins: rows, right rows, and summed probabilities of the prediction
+        num_rows, num_right, probability = entry.calibration_bins.sum(1)
         cells = [
             entry.label,
             score.text(value_S.mean()),
             score.std(stats.standard_deviation(value_S)),
-            score.text(probability / count),
-            score.text(right / count),
+            score.text(probability / num_rows),
+            score.text(num_right / num_rows),
         ]
         if has_temperature:
             temperature = entry.temperature
@@ -106,6 +109,7 @@ def _calibration_sheet(
 
 
 def _calibration_values(entry: Entry) -> dict[str, object]:
+    """Calibration as JSON values; for every bin rows, right rows and probabilities."""
     count_B, right_B, probability_B = entry.calibration_bins.tolist()
     return {
         "decoder": entry.label,
@@ -118,6 +122,7 @@ def _calibration_values(entry: Entry) -> dict[str, object]:
 
 
 def _reliability_diagram(entries: Sequence[Entry], words: _Words) -> Picture:
+    """Share of right answers by mean probability, a point for every bin."""
     curves = []
     for entry in entries:
         count_B, right_B, probability_B = entry.calibration_bins[

@@ -36,27 +36,8 @@ class Curves(Writer):
 
 
 def _curves(table: Table) -> Parts:
-    selections = {entry.select for entry in table.entries}
-    task = table.task
-    unit = f"{task.score_title}, %" if task.in_percent else task.score_title
-    rows = "held-out"
-    if len(selections) == 1:
-        [selection] = selections
-        rows = HELD_OUT.get(selection, rows)
-    titles = {
-        "loss": "training loss",
-        task.training_key: f"training {unit}",
-        task.score_key: f"{rows} {unit}",
-    }
-    panels: dict[str, list[Line]] = {}
-    for entry in table.entries:
-        log = _training_log(entry)
-        for key, title in titles.items():
-            is_percent = key != "loss" and task.in_percent
-            line = _curve(entry.label, log, key, 100 if is_percent else 1)
-            if line is not None:
-                panels.setdefault(title, []).append(line)
-
+    """A table of the first and last values of every curve, and a picture of them."""
+    panels = _panels(table)
     header = ["decoder", *panels]
     cells = [[entry.label] for entry in table.entries]
     for lines in panels.values():
@@ -74,8 +55,38 @@ def _curves(table: Table) -> Parts:
     return (sheet,), (picture,) if drawn else ()
 
 
+def _panels(table: Table) -> dict[str, list[Line]]:
+    """Title of each quantity of the logs -> its curve for every entry that has one."""
+    selections = {entry.select for entry in table.entries}
+    task = table.task
+    score_title = f"{task.score_title}, %" if task.in_percent else task.score_title
+    # the rows that select the epoch; entries may differ in them
+    rows = "held-out"
+    if len(selections) == 1:
+        [selection] = selections
+        rows = HELD_OUT.get(selection, rows)
+    title_by_key = {
+        "loss": "training loss",
+        task.training_key: f"training {score_title}",
+        task.score_key: f"{rows} {score_title}",
+    }
+
+    panels: dict[str, list[Line]] = {}
+    for entry in table.entries:
+        log = _training_log(entry)
+        for key, title in title_by_key.items():
+            is_percent = key != "loss" and task.in_percent
+            line = _curve(entry.label, log, key, 100 if is_percent else 1)
+            if line is not None:
+                panels.setdefault(title, []).append(line)
+    return panels
+
+
 def _training_log(entry: Entry) -> "DataFrame":
-    """The log of every seed, from the run that counts for it; empty for a fit."""
+    """A row for every seed and epoch; empty if the head was fitted at once.
+
+    Of several runs with the same seed, the first counts.
+    """
     import pandas
 
     counting_run = {} if entry.fitted else first_runs(entry.runs)
@@ -88,7 +99,17 @@ def _training_log(entry: Entry) -> "DataFrame":
 
 
 def _curve(label: str, log: "DataFrame", key: str, factor: int) -> Line | None:
-    """Mean over seeds by epoch, times a factor, in a band of a standard deviation."""
+    """The curve of one column of a log: mean over seeds by epoch, with a band.
+
+    The band is one standard deviation wide on both sides. None if the log has no
+    values of this column.
+
+    Args:
+        label: of the curve.
+        log: a row for every seed and epoch.
+        key: the column.
+        factor: of the values, 100 for percent.
+    """
     if not len(log) or key not in log:
         return None
     by_epoch = log.astype({key: float}).groupby("epoch")[key]

@@ -61,6 +61,10 @@ def _has_feature_gate(entry: Entry, table: Table) -> bool:
 
 
 def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
+    """A picture of the learned gates of entries.
+
+    ``gate`` names the gate with which the labels of the cache were made, if any.
+    """
     lines = []
     for entry in entries:
         curve_SP = learned_curves(entry.runs)

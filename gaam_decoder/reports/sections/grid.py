@@ -14,7 +14,7 @@ from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.tasks import Task
 
-NO_AXES = {
+NOT_AN_AXIS = {
     "split_seed",
     "fold",
     "repeats",
@@ -25,9 +25,9 @@ NO_AXES = {
     "plugins",
 }
 """Settings that are no quantity, or that decide the split of the rows."""
-ALL = "all"
-Accuracies = dict[Any, float]  # mean accuracy by value of the axis
-Cells = dict[str, Accuracies]  # by all other settings: a line of the table
+ALL = "all"  # the value of a setting that limits neither layers nor training rows
+Accuracies = dict[Any, float]  # value of the axis -> mean accuracy
+Cells = dict[str, Accuracies]  # name of a line of the table -> its cells
 
 
 class Grid(Writer):
@@ -57,21 +57,24 @@ class Grid(Writer):
 
 
 def _cells(table: Table) -> tuple[str, Cells]:
-    """Choose the axis, and collect the mean accuracies along it."""
+    """Choose the axis, and collect the mean accuracies along it.
+
+    The axis is the setting with the most values; a line has all other settings alike.
+    """
     entries = [
         entry for entry in table.entries if entry.finished and not entry.shuffled
     ]
     settings_of_entries = [_settings(entry) for entry in entries]
-    values = _values_by_setting(settings_of_entries)
-    varied = sorted(name for name in values if len(values[name]) > 1)
-    axes = [name for name in varied if _is_axis(name, values[name])]
-    axis = max(axes, key=lambda name: len(values[name]), default="")
+    values_of = _values_by_setting(settings_of_entries)
+    varied_names = sorted(name for name in values_of if len(values_of[name]) > 1)
+    axes = [name for name in varied_names if _is_axis(name, values_of[name])]
+    axis = max(axes, key=lambda name: len(values_of[name]), default="")
 
     cells: Cells = {}
-    other_axes = [name for name in varied if name != axis]
+    other_names = [name for name in varied_names if name != axis]
     for entry, settings in zip(entries, settings_of_entries, strict=True):
         if axis in settings:
-            line = cells.setdefault(_line_name(entry, settings, other_axes), {})
+            line = cells.setdefault(_line_name(entry, settings, other_names), {})
             line[settings[axis]] = entry.accuracy.mean or 0.0
     # A line with one value shows nothing along the axis.
     return axis, {name: line for name, line in cells.items() if len(line) > 1}
@@ -79,7 +82,7 @@ def _cells(table: Table) -> tuple[str, Cells]:
 
 def _settings(entry: Entry) -> dict[str, object]:
     """The settings of an entry that may be an axis, without tuned settings."""
-    left_out = NO_AXES | {name for tuning in entry.tunings for name in tuning.names}
+    left_out = NOT_AN_AXIS | {name for tuning in entry.tunings for name in tuning.names}
     recipe = {name: entry.recipe[name] for name in entry.recipe if name not in left_out}
     set_values = {name: value for name, value in recipe.items() if value is not None}
     return {"layers": ALL, "train_rows": ALL} | set_values
@@ -88,6 +91,7 @@ def _settings(entry: Entry) -> dict[str, object]:
 def _values_by_setting(
     settings_of_entries: Iterable[Mapping[str, object]],
 ) -> dict[str, set[object]]:
+    """Name of a setting -> all its values."""
     values: dict[str, set[object]] = {}
     for settings in settings_of_entries:
         for name, value in settings.items():
@@ -114,8 +118,8 @@ def _line_name(
     return ", ".join(parts)
 
 
-def _number(value: Any) -> float:
-    """Position of a value on the axis; several layers, and all, stand last."""
+def _axis_position(value: Any) -> float:
+    """Where a value stands on the axis; infinity for several layers, and for all."""
     if not isinstance(value, str):
         return float(value)
     if value == ALL:
@@ -133,9 +137,10 @@ def _capitalised(text: str) -> str:
 
 
 def _parts(axis: str, cells: Cells, task: Task) -> Parts:
+    """The table of mean accuracies by the value of the axis, and a picture of it."""
     score = score_of(task.default_score)
     distinct = {value for line in cells.values() for value in line}
-    values = sorted(distinct, key=lambda value: (_number(value), str(value)))
+    values = sorted(distinct, key=lambda value: (_axis_position(value), str(value)))
     header = [axis, *map(_value_in_words, values)]
     table = []
     for name, accuracies in cells.items():
@@ -144,12 +149,13 @@ def _parts(axis: str, cells: Cells, task: Task) -> Parts:
 
     positions = {}
     for value in values:
-        position = _number(value)
+        position = _axis_position(value)
         if position < math.inf:
             positions[value] = position
     lines = _lines(cells, positions, score.factor)
     low = min(positions.values(), default=0)
     high = max(positions.values(), default=0)
+    # a logarithmic scale from a factor of ten on, with room for rounding
     is_log = axis != "layers" and 0 < 9.999 * low < high
     title = f"test {task.score_title}"
     if score.percent:
@@ -165,7 +171,13 @@ def _parts(axis: str, cells: Cells, task: Task) -> Parts:
 
 
 def _lines(cells: Cells, positions: Mapping[object, float], factor: int) -> list[Line]:
-    """Every line with two points or more."""
+    """The lines of the picture: those with two points or more.
+
+    Args:
+        cells: mean accuracies by line and value of the axis.
+        positions: value of the axis -> where it stands.
+        factor: of the accuracies, 100 for percent.
+    """
     lines = []
     for name, accuracies in cells.items():
         values = [value for value in positions if value in accuracies]

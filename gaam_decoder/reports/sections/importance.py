@@ -53,7 +53,10 @@ class ImportanceOfLayers(Writer):
 
 
 def beside_alone(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
-    """Put the importance of layers beside the accuracy on each alone, as JSON values.
+    """Compare the importance of layers with the accuracy on each layer alone.
+
+    The importance factor of a layer comes from the attention map of an entry that reads
+    several layers. Yields JSON values for each such entry.
 
     An entry with attention maps needs entries on at least four of its layers, each on
     one layer alone, with the same head and recipe except the layers; tuned settings may
@@ -83,18 +86,22 @@ def beside_alone(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
 
 
 def _entries_alone(entry: Entry, singles: Sequence[Entry]) -> dict[str, EntryOfLayer]:
-    """Entries on single layers of an entry, of each mechanism with enough layers."""
+    """Mechanism -> its entries on single layers that ``entry`` reads, by layer.
+
+    Only mechanisms with ``LEAST_LAYERS`` such entries count; if the entry's own is one
+    of them, no other does.
+    """
     layers = entry.runs[0].layer_numbers
-    apart = {"layers"}
+    may_differ = {"layers"}
     if entry.tunings:
-        apart.update(TUNED)
+        may_differ.update(TUNED)
     by_mechanism: dict[str, EntryOfLayer] = {}
     for single in singles:
         (layer,) = single.runs[0].layer_numbers
-        is_same = single.head == entry.head and same_recipe(
-            single.recipe, entry.recipe, apart
+        has_same_recipe = single.head == entry.head and same_recipe(
+            single.recipe, entry.recipe, may_differ
         )
-        if is_same and layer in layers:
+        if has_same_recipe and layer in layers:
             by_mechanism.setdefault(single.attention, {})[layer] = single
 
     enough = {
@@ -110,23 +117,37 @@ def _entries_alone(entry: Entry, singles: Sequence[Entry]) -> dict[str, EntryOfL
 def _correlate(
     entry: Entry, factor_SL: NDArray[Any], mechanism: str, entry_of_layer: EntryOfLayer
 ) -> dict[str, object] | None:
-    """Importance and accuracy of every layer; None if no seed finished on all."""
-    numbers = sorted(entry_of_layer)
-    singles = [entry_of_layer[layer] for layer in numbers]
+    """Importance and accuracy of every layer, with their rank correlation.
+
+    Args:
+        entry: the entry with the attention map.
+        factor_SL: its importance factors.
+        mechanism: of the entries on single layers.
+        entry_of_layer: these entries by layer.
+
+    Returns:
+        JSON values; None if no seed finished on all layers.
+    """
+    single_layers = sorted(entry_of_layer)
+    singles = [entry_of_layer[layer] for layer in single_layers]
     seeds = sorted(set.intersection(*(set(single.finished) for single in singles)))
     if not seeds:
         return None
 
     layers = entry.runs[0].layer_numbers
-    factor_L = factor_SL[:, [layers.index(layer) for layer in numbers]].mean(0)
-    right_LSN = np.stack(
-        [single.right[[single.finished.index(s) for s in seeds]] for single in singles]
-    )
+    factor_L = factor_SL[:, [layers.index(layer) for layer in single_layers]].mean(0)
+    right_of_singles = []
+    for single in singles:
+        positions = [single.finished.index(seed) for seed in seeds]
+        right_of_singles.append(single.right[positions])
+    right_LSN = np.stack(right_of_singles)
     # Accuracies of the same rows differ by 1/N or not at all; less is rounding.
     accuracy_L = right_LSN.mean(2).mean(1).round(9)
     by_layer = [
         {"layer": layer, "importance": float(factor), "accuracy": float(accuracy)}
-        for layer, factor, accuracy in zip(numbers, factor_L, accuracy_L, strict=True)
+        for layer, factor, accuracy in zip(
+            single_layers, factor_L, accuracy_L, strict=True
+        )
     ]
     return {
         "importance_of": entry.label,
@@ -149,6 +170,10 @@ def _rho(first_L: NDArray[Any], second_L: NDArray[Any]) -> float | None:
 
 
 def _beside_alone(table: Table, mechanisms: list[dict[str, Any]]) -> Section:
+    """The section that compares importance with the accuracy on each layer alone.
+
+    ``mechanisms`` holds what ``beside_alone`` yields.
+    """
     cells = []
     for values in mechanisms:
         layers = spell_numbers([by_layer["layer"] for by_layer in values["layers"]])
@@ -177,6 +202,10 @@ def _importance(entry: Entry) -> Importance | None:
 
 
 def _shares(table: Table, *first_sheets: Sheet) -> Parts:
+    """The share of every layer in the attention of each entry: a table, a picture.
+
+    ``first_sheets`` stand before this table.
+    """
     lines = []
     curves = []
     for entry in table.entries:

@@ -41,7 +41,7 @@ class Learned(Writer):
 
 
 def _range_cells(ranges: Mapping[str, Any]) -> list[str]:
-    """Start, minimum, median, maximum and spread of a parameter as text."""
+    """Start, minimum, median, maximum and deviation over seeds of one parameter."""
     starts = dict.fromkeys(f"{value:.3g}" for value in ranges["start"] or ())
     cells = [" to ".join(starts) or "-"]
     for key in ("min", "median", "max", "seed_medians_sd"):

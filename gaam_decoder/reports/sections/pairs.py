@@ -80,7 +80,7 @@ class EveryPair(Writer):
 
 
 def _lead(comparisons: Sequence[Comparison], axis: str) -> str:
-    """Count the verdicts."""
+    """How many pairs differ, and how many have each other verdict."""
     noun = "mechanisms" if axis == "attn" else f"decoders that differ in {axis} alone"
     count = Counter(comparison.claim.verdict for comparison in comparisons)
     num_different = count.pop("better", 0) + count.pop("worse", 0)
@@ -90,6 +90,7 @@ def _lead(comparisons: Sequence[Comparison], axis: str) -> str:
 
 
 def _lines(table: Table, pairs: Pairs) -> list[str]:
+    """The legend below the tables of pairs."""
     score = table.score
     lines = [
         f"differences are in {score.of_differences}; the best decoder stands first",
@@ -115,6 +116,7 @@ def _lines(table: Table, pairs: Pairs) -> list[str]:
 
 
 def _values(group: PairGroup) -> dict[str, object]:
+    """The pairs of a group as JSON values."""
     pairs = []
     for (first, second), comparison in group.pairs.items():
         pair = {
@@ -140,7 +142,7 @@ def _answers(table: Table, pairs: Pairs, axis: str) -> list[str]:
 
 
 def _answer(group: PairGroup, axis: str, table: Table) -> str:
-    """Compare the best entry with all others, then with the next."""
+    """A sentence on the best entry: its verdicts, and its difference to the second."""
     score = table.score
     mean = score.text(group.entries[0].compared_score.mean)
     percent = "%" if score.percent else ""
@@ -149,19 +151,20 @@ def _answer(group: PairGroup, axis: str, table: Table) -> str:
     if group.name:
         text = f"{group.name}: {text}"
 
-    of_best = {
+    # position of another entry -> the best entry minus that one
+    comparisons_of_best = {
         second: comparison
         for (first, second), comparison in group.pairs.items()
         if first == 0
     }
-    parts = _verdicts_of_best(group, axis, table, of_best)
+    parts = _verdicts_of_best(group, axis, table, comparisons_of_best)
     if parts:
         text += f": {'; '.join(parts)}"
-    if not of_best:
+    if not comparisons_of_best:
         return text
 
-    second = min(of_best)
-    claim = of_best[second].claim
+    second = min(comparisons_of_best)
+    claim = comparisons_of_best[second].claim
     text += f"; {_pair(group, axis, (0, second))}: {score.difference(claim.difference)}"
     if claim.interval_corrected:
         interval = score.span(claim.interval_corrected, signed=True)
@@ -170,15 +173,23 @@ def _answer(group: PairGroup, axis: str, table: Table) -> str:
 
 
 def _verdicts_of_best(
-    group: PairGroup, axis: str, table: Table, of_best: Mapping[int, Comparison]
+    group: PairGroup,
+    axis: str,
+    table: Table,
+    comparisons_of_best: Mapping[int, Comparison],
 ) -> list[str]:
-    """What the claims say of the best entry and each of the others."""
+    """Clauses on the best entry: which others it is better than, equivalent to, ...
+
+    ``comparisons_of_best`` has the best entry minus another, by the other's position.
+    """
     labels: dict[str, list[str]] = {}
-    for second, comparison in of_best.items():
+    for second, comparison in comparisons_of_best.items():
         labels.setdefault(comparison.claim.verdict, []).append(group.labels[second])
     parts = []
 
-    num_seeds = max((len(pair.seeds) for pair in of_best.values()), default=0)
+    num_seeds = max(
+        (len(pair.seeds) for pair in comparisons_of_best.values()), default=0
+    )
     if num_seeds < stats.LEAST_SEEDS and NO_CLAIM not in labels:
         seeds = f"seeds: {num_seeds}, and a claim needs {stats.LEAST_SEEDS}"
         parts.append(f"there is no verdict on differences yet ({seeds})")
@@ -193,7 +204,9 @@ def _verdicts_of_best(
             parts.append(f"it is {', '.join(verdicts)}")
 
     if NO_CLAIM in labels:
-        reasons = (comparison.claim.no_claim for comparison in of_best.values())
+        reasons = (
+            comparison.claim.no_claim for comparison in comparisons_of_best.values()
+        )
         reason = next(filter(None, reasons))
         silent = in_words(axis, labels[NO_CLAIM])
         parts.append(f"no claim is made beside {silent}: {reason}")
@@ -229,6 +242,7 @@ def _layers_in_words(labels: Sequence[str]) -> list[str]:
 
 
 def _pair(group: PairGroup, axis: str, pair: Places) -> str:
+    """Both entries of a pair in words, with a minus between them."""
     return " - ".join(in_words(axis, [group.labels[index]]) for index in pair)
 
 
@@ -260,17 +274,25 @@ def _list(group: PairGroup, axis: str, score: Score) -> Sheet:
 
 
 def _listed_places(group: PairGroup) -> list[Places]:
-    """All pairs if they are few, else those of the best entry and of all."""
+    """The pairs to list: all if they are few, else those of the reference entries.
+
+    The reference entries are the best one, and the one of all layers or rows.
+    """
     pairs = sorted(group.pairs)
     if len(pairs) <= MOST_LISTED:
         return pairs
     references = {*group.references}
-    listed = {*range(MOST_VALUES)} | references
-    of_references = [pair for pair in pairs if references & {*pair}]
-    return [pair for pair in of_references if {*pair} <= listed][:MOST_LISTED]
+    listed_entries = {*range(MOST_VALUES)} | references
+    listed_pairs = []
+    for pair in pairs:
+        has_reference = bool(references & {*pair})
+        if has_reference and {*pair} <= listed_entries:
+            listed_pairs.append(pair)
+    return listed_pairs[:MOST_LISTED]
 
 
 def _matrix(group: PairGroup, axis: str, score: Score) -> Sheet:
+    """The differences of the best entries, line minus column, with marks."""
     count = min(len(group.labels), MOST_VALUES)
     cells = [["-"] * count for _ in range(count)]
     for (first, second), comparison in group.pairs.items():

@@ -19,12 +19,12 @@ FILE = Path(__file__).with_name("published.json")
 
 
 class Published(Writer):
-    """What a paper has of these mechanisms on the data set of the cache."""
+    """The accuracies that a paper published for these mechanisms and this data set."""
 
     position = 24
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Accuracies that a paper published for these mechanisms on this data set.
+        """One section if a paper has results for the data set and a mechanism.
 
         Only entries that read all layers and learned from all training rows have such a
         result; without any there is no section.
@@ -58,7 +58,7 @@ class Published(Writer):
 def _published_dataset(
     content: Mapping[str, Any], table: Table
 ) -> dict[str, Any] | None:
-    """The published data set with the name and the classes of the table's."""
+    """The published data set with the same name and classes as the table's."""
     classes = sorted(map(_plain, table.cache.class_names))
     without_subset = table.cache.dataset.partition(" (")[0]
     name = _plain(Path(without_subset).stem)
@@ -75,7 +75,7 @@ def _published_dataset(
 
 
 def _published_results(dataset: Mapping[str, Any], table: Table) -> dict[str, Any]:
-    """Published results of the mechanisms that read all layers and training rows."""
+    """Mechanism -> published results, of entries with all layers and training rows."""
     published = dataset.get("mechanisms", {})
     results = {}
     for entry in table.entries:
@@ -93,6 +93,7 @@ def _published_results(dataset: Mapping[str, Any], table: Table) -> dict[str, An
 def _lines(
     dataset: Mapping[str, Any], results: Mapping[str, Any], table: Table
 ) -> list[str]:
+    """What differs between the published experiments and those of the table."""
     sizes = [
         f"{dataset[split]:,} {split} rows"
         for split in ("train", "test")

@@ -78,19 +78,20 @@ def _every(table: Table, scores: dict[str, Score]) -> Sheet:
 
 
 def _recall(table: Table) -> Sheet:
-    """Share of the rows of every class that are right."""
+    """The recall of the most frequent classes, for the best decoders."""
     count_C = table.entries[0].labels_per_class
     frequent = np.argsort(-count_C, kind="stable")[:MOST_CLASSES]
-    listed = np.sort(frequent[count_C[frequent] > 0])
+    listed_classes = np.sort(frequent[count_C[frequent] > 0])
     finished = [entry for entry in table.entries[:MOST_DECODERS] if entry.finished]
     lines = []
     for entry in finished:
-        for index in listed:
+        for index in listed_classes:
             count = count_C[index]
-            right = entry.confusion[index, index]
-            share = float(right / (len(entry.finished) * count))
+            # the confusion matrix is a sum over the finished seeds
+            num_right = entry.confusion[index, index]
+            recall = float(num_right / (len(entry.finished) * count))
             name = brief(str(table.cache.class_names[index]), 40)
-            lines.append([entry.label, name, f"{count:,}", percent(share)])
+            lines.append([entry.label, name, f"{count:,}", percent(recall)])
     caption = (
         f"recall by class, mean over seeds; of many the {MOST_CLASSES} most frequent, "
         f"and of the {MOST_DECODERS} best decoders"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gaam_decoder import stats
 from gaam_decoder.stats import LEAST_SEEDS, Claim, claim
 from gaam_decoder.stats.limits import Limits
-from gaam_decoder.stats.paired import FEW, sign_flip_of_rows
+from gaam_decoder.stats.paired import FEW_DIFFERENT_ROWS, sign_flip_of_rows
 
 Hits = NDArray[np.bool_]
 SHAPES = [(2, 2), (2, 9), (2, 300), (3, 40), (6, 12), (6, 300), (8, 1000), (21, 60)]
@@ -211,7 +211,9 @@ def test_the_exact_test_over_rows_of_equal_seeds_is_mcnemars(num_rows: int) -> N
 
 def test_the_exact_test_over_rows_says_nothing_of_equal_or_many_rows() -> None:
     assert sign_flip_of_rows(np.zeros(50, int)) == 1
-    assert sign_flip_of_rows(np.ones(FEW, int)) == 0, "many rows: it has no say"
+    assert sign_flip_of_rows(np.ones(FEW_DIFFERENT_ROWS, int)) == 0, (
+        "many rows: it has no say"
+    )
 
 
 @pytest.mark.parametrize("baseline", [False, True], ids=["all wrong", "all right"])

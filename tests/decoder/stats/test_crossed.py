@@ -82,7 +82,7 @@ def test_mean_squares_equal_the_two_way_analysis_of_variance(
     analysis = crossed(value_SN)
     np.testing.assert_allclose(analysis[:4], np.array(expected, float), atol=1e-11)
     if draw_values in EQUAL:
-        assert analysis.rest == 0, "what rounding leaves is nothing"
+        assert analysis.ms_rest == 0, "what rounding leaves is nothing"
 
 
 REPETITIONS = 4000
@@ -131,18 +131,20 @@ def test_distance_and_tail_are_inverse_to_one_another(
     distances = [analysis.distance(tail, extra) for tail in TAILS]
     assert distances == sorted(distances)
     for tail, distance in zip(TAILS, distances, strict=True):
-        assert analysis.tail(distance, extra) == pytest.approx(tail, rel=1e-6)
-        assert analysis.tail(-distance, extra) == pytest.approx(1 - tail, rel=1e-6)
+        assert analysis.one_sided_p(distance, extra) == pytest.approx(tail, rel=1e-6)
+        assert analysis.one_sided_p(-distance, extra) == pytest.approx(
+            1 - tail, rel=1e-6
+        )
     assert analysis.distance(0.5, extra) == pytest.approx(0, abs=1e-9)
     assert distances[0] >= analysis.distance(0.5, extra)
-    assert analysis.tail(0.0, extra) == 0.5
+    assert analysis.one_sided_p(0.0, extra) == 0.5
 
 
 def test_what_does_not_vary_is_certain() -> None:
     certain = crossed(np.full((3, 20), 0.25))
     assert certain.distance(0.025) == 0.0
-    assert certain.tail(0.0) == 0.5
-    assert certain.tail(1e-6) < 1e-90
+    assert certain.one_sided_p(0.0) == 0.5
+    assert certain.one_sided_p(1e-6) < 1e-90
 
 
 def only_seeds_differ(value_S: Floats, generator: np.random.Generator) -> Floats:
@@ -177,7 +179,7 @@ def test_where_only_seeds_or_only_rows_differ_it_is_the_t_interval_over_them(
     half = analysis.distance(0.025)
     interval = (analysis.mean - half, analysis.mean + half)
     np.testing.assert_allclose(interval, t_test.confidence_interval(0.95), rtol=1e-9)
-    p = 2 * analysis.tail(abs(analysis.mean - 0.3))
+    p = 2 * analysis.one_sided_p(abs(analysis.mean - 0.3))
     assert p == pytest.approx(t_test.pvalue, rel=1e-6)
 
 

@@ -158,7 +158,7 @@ def test_groups_of_equal_size_are_the_crossed_analysis_of_their_means(
     analysis = crossed(value_SGM.reshape(num_seeds, -1), groups)
     textbook = crossed(value_SGM.mean(2))
     assert analysis.num_rows == num_groups
-    assert analysis.rows_each == rows_each
+    assert analysis.rows_per_unit == rows_each
     assert analysis.freedom == pytest.approx(num_groups - 1)
     np.testing.assert_allclose(analysis[:4], textbook[:4], rtol=1e-9, atol=1e-12)
     for tail in (0.025, 0.001):
@@ -189,8 +189,8 @@ def test_the_verdict_on_groups_of_equal_size_is_the_t_test_on_their_means() -> N
     claim = stats.claim(first_SN, second_SN, margin=0.1, groups=group_N)
     difference_SN = first_SN * 1.0 - second_SN
     textbook = crossed(difference_SN.reshape(6, 120, 10).mean(2))
-    p = 2 * textbook.tail(abs(textbook.mean))
-    p_equivalent = textbook.tail(0.1 - textbook.mean)
+    p = 2 * textbook.one_sided_p(abs(textbook.mean))
+    p_equivalent = textbook.one_sided_p(0.1 - textbook.mean)
     width = 2 * textbook.distance(0.025)
     assert claim.p is not None
     assert claim.p_equivalent is not None
@@ -362,7 +362,9 @@ def test_every_score_is_compared_over_groups() -> None:
     second = scored_over(second_SN, 12)
     claim = claim_by_score(brier(), first, second, margin=0.05)
     textbook = crossed((first_SN - second_SN).reshape(6, 12, 10).mean(2))
-    assert claim.p == pytest.approx(2 * textbook.tail(abs(textbook.mean)), rel=1e-6)
+    assert claim.p == pytest.approx(
+        2 * textbook.one_sided_p(abs(textbook.mean)), rel=1e-6
+    )
     assert claim.num_groups == 12
     interval = interval_by_score(brier(), first)
     assert interval is not None
