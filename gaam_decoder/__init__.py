@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from gaam_decoder.runs.result import RunResult
     from gaam_decoder.training.estimate import estimate
     from gaam_decoder.training.sweep import check_failures, train
+    from gaam_decoder.use.estimator import Estimator, fit
     from gaam_decoder.use.export import export_run
     from gaam_decoder.use.load import load
     from gaam_decoder.use.predict import PredictConfig, predict
 
 _MODULES = {
+    "Estimator": "use.estimator",
     "PlantConfig": "config",
     "PredictConfig": "use.predict",
     "Report": "reports.report",
@@ -43,6 +45,7 @@ _MODULES = {
     "check_failures": "training.sweep",
     "estimate": "training.estimate",
     "export_run": "use.export",
+    "fit": "use.estimator",
     "load": "use.load",
     "load_runs": "runs.loading",
     "plant": "analysis.planting",
@@ -54,6 +57,7 @@ _MODULES = {
 """Public name -> the module that defines it, or that is it."""
 
 __all__ = [
+    "Estimator",
     "PlantConfig",
     "PredictConfig",
     "Report",
@@ -64,6 +68,7 @@ __all__ = [
     "check_failures",
     "estimate",
     "export_run",
+    "fit",
     "load",
     "load_runs",
     "plant",

@@ -131,6 +131,23 @@ def read_target(
     return MatrixArrays(chosen_class.of_matrix(values_NK.shape[1], names))
 
 
+def task_of_labels(values: Any) -> str:
+    """The task that labels of a program are for, where nobody names one.
+
+    Args:
+        values: an array of labels, as ``write`` takes it.
+
+    Raises:
+        DataError: they may be for several tasks, or for none.
+
+    Warns:
+        GaamWarning: whole numbers are stored as fractions.
+    """
+    config = ImportConfig(files=("arrays of a program",))
+    roles = {LABELS: [Array("targets", values)]}
+    return read_target({"train": roles}, config).target.task
+
+
 def _choose_target_class(array: Array, config: ImportConfig) -> type[Target]:
     """The class of targets of an array of labels: the kind of labels that they are.
 

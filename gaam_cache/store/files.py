@@ -449,9 +449,19 @@ def _find_obstacle(path: Path, target: Path, *, file: bool) -> str | None:
     return None
 
 
+def _check_apart(source: Path, out: Path) -> None:
+    """Refuse an export into its source, or around it."""
+    if source in (out, *out.parents) or out in source.parents:
+        raise ConfigError(
+            "a folder cannot be exported into itself or around itself",
+            found=str(out),
+            where=str(source),
+        )
+
+
 @contextmanager
 def replace_folder(
-    source: Path,
+    source: Path | None,
     out: Path,
     is_replaceable: Callable[[Path], bool],
     *,
@@ -461,6 +471,7 @@ def replace_folder(
 
     Args:
         source: the folder that is exported. It and ``out`` must not contain each other.
+            None if ``out`` is made of what is in memory.
         out: the export. It may be missing or empty.
         is_replaceable: whether an existing folder is an earlier export, which may be
             removed.
@@ -472,14 +483,9 @@ def replace_folder(
     Raises:
         ConfigError: ``out`` cannot be written, or has content that stays.
     """
-    source = Path(os.path.realpath(source.expanduser()))
     out = Path(os.path.realpath(out.expanduser()))
-    if source in (out, *out.parents) or out in source.parents:
-        raise ConfigError(
-            "a folder cannot be exported into itself or around itself",
-            found=str(out),
-            where=str(source),
-        )
+    if source is not None:
+        _check_apart(Path(os.path.realpath(source.expanduser())), out)
     check_writable(out, option="DIR")
 
     has_content = out.is_dir() and any(out.iterdir())

@@ -4,13 +4,14 @@ The folder names no path of this machine.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.torch import save
+from torch import Tensor
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.markdown import (
@@ -148,8 +149,37 @@ def export_run(
 
     # refuse weights and mechanisms that no predictor could use
     Predictor(config, weights, device="cpu")
+    sizes = write_export(
+        out, config, weights, card(run, config), source=folder, overwrite=overwrite
+    )
+    return DecoderExport(str(out), run.key, config.seeds, len(sizes), sum(sizes))
 
-    with replace_folder(folder, out, _is_export, overwrite=overwrite) as new_folder:
+
+def write_export(
+    out: str | Path,
+    config: DecoderConfig,
+    weights: Mapping[str, Tensor],
+    card_text: str,
+    *,
+    source: Path | None = None,
+    overwrite: bool = False,
+) -> list[int]:
+    """Write the three files of an exported decoder.
+
+    Args:
+        out: a folder that is not there yet, or is empty.
+        config: of the decoder.
+        weights: by name, of all seeds.
+        card_text: the card, in Markdown.
+        source: folder of the run, which must not contain ``out``; None if there is
+            none.
+        overwrite: replace an earlier export.
+
+    Returns:
+        The bytes of every file.
+    """
+    out = absolute_path(out)
+    with replace_folder(source, out, _is_export, overwrite=overwrite) as new_folder:
         tensors = {name: tensor.cpu().contiguous() for name, tensor in weights.items()}
         content = save(tensors, {"format": "pt"})
         settings = {
@@ -159,9 +189,8 @@ def export_run(
         }
         write_file(new_folder / MODEL_FILE, content)
         write_file(new_folder / CONFIG_FILE, sealed_text(settings).encode())
-        write_file(new_folder / CARD_FILE, card(run, config).encode())
-        sizes = [file.stat().st_size for file in new_folder.iterdir()]
-    return DecoderExport(str(out), run.key, config.seeds, len(sizes), sum(sizes))
+        write_file(new_folder / CARD_FILE, card_text.encode())
+        return [file.stat().st_size for file in new_folder.iterdir()]
 
 
 def _is_export(folder: Path) -> bool:

@@ -19,7 +19,7 @@ PACKAGES = ("gaam_cache", "gaam_decoder")
 READ_BY_DECODERS = {"common", "config", "store", "targets", "workers", "open_cache"}
 """Rooms of the cache that decoders read, and the function that opens one."""
 USED_BY_DECODERS = {
-    "use": {"extraction", "hub", "sources"},
+    "use": {"extraction", "hub", "importing", "sources"},
     "analysis": {"importing"},
     "study.py": {"extraction"},
     "grids": {"extraction"},

@@ -1,0 +1,557 @@
+"""Train a decoder on arrays, without folders: an estimator as scikit-learn has them.
+
+It writes a cache into a temporary folder and trains as ``gaam train`` does. It needs no
+scikit-learn: that library asks for methods, not for a base class.
+
+N rows, L layers, D hidden size, C classes, K numbers or labels.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.common.errors import ConfigError, DataError
+from gaam_cache.common.plugins import unknown
+from gaam_cache.common.terminal import show_progress
+from gaam_cache.importing.labels import task_of_labels
+from gaam_cache.importing.states import write
+from gaam_cache.targets.base import CLASSIFICATION
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.number_lists import EACH
+from gaam_decoder.recipe import NO_TEST
+from gaam_decoder.tasks import task_of
+from gaam_decoder.training.sweep import check_failures, train
+from gaam_decoder.use.export import card, write_export
+from gaam_decoder.use.load import open_decoder
+from gaam_decoder.use.predictor import AnyPredictions, DecoderConfig, Predictor
+from gaam_decoder.use.results import NumberPredictions
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+    from torch import Tensor
+
+    from gaam_decoder.runs.result import RunResult
+
+GROUPS = "group"
+"""The kept column of the temporary cache that holds the groups of rows."""
+OWN_SETTINGS = ("task", "verbose")
+"""Settings of an estimator that ``TrainConfig`` lacks."""
+ROWS_AT_ONCE = 2048
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Fitted:
+    """What ``Estimator.fit`` learned."""
+
+    config: DecoderConfig
+    weights: "dict[str, Tensor]"
+    """By name, of all seeds: (S, ...)."""
+    card: str
+    classes: NDArray[Any] | None
+    """The targets that occur, sorted; None for other tasks than classification."""
+    is_column: bool
+    """Whether the targets were (N,) and not (N, K)."""
+
+
+class _State(TypedDict):
+    """What is pickled: the predictor has a lock and is built again."""
+
+    settings: dict[str, Any]
+    fitted: _Fitted | None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Estimator:
+    """A decoder of one mechanism over several seeds, with ``fit`` and ``predict``.
+
+    ``clone``, ``cross_val_score``, ``GridSearchCV`` and ``Pipeline`` of scikit-learn
+    (1.6 or later) take it. Settings have the names, values and defaults of
+    ``TrainConfig``. Weights and outputs are those of ``gaam train`` on a cache of the
+    same arrays, bit for bit.
+
+    >>> estimator = gaam_decoder.Estimator(attn="gaam", seeds=2, epochs=2, lr=1e-3)
+    >>> estimator.fit(states, labels).predict(others).shape
+    (30,)
+
+    Args:
+        task: classification, multi-label (0 and 1 for every label) or regression.
+        verbose: show progress on stderr.
+
+    Attributes:
+        classes_: the distinct targets, sorted, in the order of the probabilities.
+        lr_, weight_decay_: those that were trained with.
+        seeds_: seeds that finished; predictions are means over them.
+        predictor_: predicts from states, as ``load`` does.
+    """
+
+    task: str = CLASSIFICATION
+    attn: Any = "gaam"
+    head: Any = "linear"
+    loss: Any = None
+    class_weights: Literal["none", "balanced"] = "none"
+    seeds: int | str | Sequence[int] = 10
+    tune_seeds: int | str | Sequence[int] | None = None
+    epochs: int = 25
+    batch_size: int = 32
+    optimizer: Any = "adamw"
+    lr: float | str | Sequence[float] | None = None
+    weight_decay: float | str | Sequence[float] = 0.01
+    schedule: Literal["constant", "plateau", "cosine"] = "constant"
+    clip_grad_norm: float | None = None
+    select: Literal["val", "last"] = "val"
+    val_fraction: float = 0.1
+    val_folds: int | None = None
+    split_seed: int = 0
+    layers: str | None = None
+    device: str = "auto"
+    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
+    seed_batch: int | None = None
+    compile: Literal["auto", "on", "off"] = "auto"
+    verbose: bool = False
+
+    def __post_init__(self) -> None:
+        self._fitted: _Fitted | None = None
+        self._predictor: Predictor | None = None
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Train on states and targets.
+
+        Args:
+            X: states, (N, L, D) or, of one layer, (N, D); float16, float32 or float64
+                (kept as float32).
+            y: targets: classes of any one type (N,); numbers (N,) or (N, K); 0 and 1
+                for every label, (N, K).
+            groups: a name or number for every row. Rows of one group are never split
+                between training and validation.
+
+        Raises:
+            ConfigError: a setting is wrong, or means several decoders.
+            DataError: states or targets are unusable.
+            NumericsError: every seed failed.
+        """
+        task_of(self.task)
+        states = _usable_states(X)
+        targets = _as_array(y)
+        _check_count("y", len(targets), len(states))
+        classes: NDArray[Any] | None = None
+        names: tuple[str, ...] = ()
+        labels = targets
+        if self.task == CLASSIFICATION:
+            classes, labels = _classes_and_codes(targets)
+            names = _names_of(classes)
+        columns: dict[str, dict[str, list[str]]] = {}
+        if groups is not None:
+            group_names = list(map(str, np.asarray(groups).tolist()))
+            _check_count("groups", len(group_names), len(states))
+            columns = {GROUPS: {"train": group_names}}
+
+        # a folder of its own, and nothing in the folder of the user
+        with tempfile.TemporaryDirectory(
+            prefix="gaam-", ignore_cleanup_errors=True
+        ) as folder:
+            config = self._train_config(Path(folder), has_groups=bool(columns))
+            write(
+                config.cache,
+                {"train": (states, labels)},
+                columns=columns,
+                task=self.task,
+                class_names=names,
+                axes="nld" if states.ndim == 3 else "nd",
+                dataset_name="arrays in memory",
+            )
+            run = self._train(config)
+            _, decoder_config, weights = open_decoder(run.path)
+            self._fitted = _Fitted(
+                config=decoder_config,
+                weights=weights,
+                card=card(run, decoder_config),
+                classes=classes,
+                is_column=targets.ndim == 1,
+            )
+        self._predictor = None
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict from states, (N, L, D) or (N, D), as ``fit`` takes them.
+
+        Returns:
+            Classes of the type of ``fit`` (N,); numbers in the form of ``fit``; or 0
+            and 1 for every label, (N, K).
+        """
+        return self._values(self._predictions(X))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities, the mean over the seeds: (N, C) of classes, (N, K) of labels.
+
+        Raises:
+            ConfigError: the task is regression.
+        """
+        predictions = self._predictions(X)
+        if isinstance(predictions, NumberPredictions):
+            raise ConfigError(
+                "numbers have no probabilities",
+                expected="an estimator of classes or sets of labels",
+                found=f"task='{self.task}'",
+                hint="predict returns the numbers",
+            )
+        return predictions.probabilities_NC
+
+    def score(self, X: Any, y: Any) -> float:
+        """The score of the task: accuracy, R2 or micro-F1 of the mean over the seeds.
+
+        Args:
+            X: states.
+            y: targets, as ``fit`` takes them; a class that ``fit`` lacked is wrong.
+
+        Raises:
+            DataError: targets of another form than those of ``fit``.
+        """
+        predictions = self._predictions(X)
+        targets = _as_array(y)
+        predicted = self._values(predictions)
+        if targets.shape != predicted.shape:
+            raise DataError(
+                "y is not like the targets of fit",
+                expected=str(predicted.shape),
+                found=str(targets.shape),
+                where="y",
+                hint="pass a target for every row of X, in the form that fit took",
+            )
+        if self._learned().classes is not None:
+            return float((predicted == targets).mean())
+        if isinstance(predictions, NumberPredictions):
+            outputs = predictions.numbers_NK
+        else:
+            outputs = predictions.probabilities_NC - 0.5
+        score = task_of(self.task).selection(outputs, targets.reshape(outputs.shape))
+        return float(score)
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the folder that ``gaam export`` writes; ``gaam_decoder.load`` reads it.
+
+        Args:
+            folder: a folder that is not there yet, or is empty.
+            overwrite: replace an earlier export.
+
+        Returns:
+            The folder.
+        """
+        learned = self._learned()
+        write_export(
+            folder, learned.config, learned.weights, learned.card, overwrite=overwrite
+        )
+        return Path(folder)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The distinct targets, sorted; of label sets the numbers of the columns."""
+        learned = self._learned()
+        if learned.classes is not None:
+            return learned.classes
+        if not task_of(self.task).has_probabilities:
+            raise AttributeError(f"{self.task} has no classes")
+        return np.arange(len(learned.config.plan.target_names))
+
+    @property
+    def lr_(self) -> float:
+        """The learning rate, typed or tuned."""
+        return self._learned().config.recipe.lr
+
+    @property
+    def weight_decay_(self) -> float:
+        """The weight decay, typed or tuned."""
+        return self._learned().config.recipe.weight_decay
+
+    @property
+    def seeds_(self) -> tuple[int, ...]:
+        """Seeds that finished."""
+        return self._learned().config.seeds
+
+    @property
+    def predictor_(self) -> Predictor:
+        """What ``gaam_decoder.load`` returns of a run."""
+        learned = self._learned()
+        if self._predictor is None:
+            self._predictor = Predictor(
+                learned.config, learned.weights, device=self.device
+            )
+        return self._predictor
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 no parts
+        """The settings by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings; they count from the next ``fit`` on."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise unknown("setting", name, known, where="set_params")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        """The settings that differ from the defaults."""
+        changed = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __getstate__(self) -> _State:
+        return _State(settings=self.get_params(), fitted=self._fitted)
+
+    def __setstate__(self, state: _State) -> None:
+        vars(self).update(state["settings"])
+        self._predictor = None
+        self._fitted = state["fitted"]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._fitted is not None
+
+    def __sklearn_tags__(self) -> "Tags":
+        """What scikit-learn asks of every estimator; it is imported only here."""
+        from sklearn.utils import (
+            ClassifierTags,
+            InputTags,
+            RegressorTags,
+            Tags,
+            TargetTags,
+        )
+
+        has_numbers = not task_of(self.task).has_probabilities
+        is_multi = not task_of(self.task).has_classes
+        return Tags(
+            estimator_type="regressor" if has_numbers else "classifier",
+            target_tags=TargetTags(
+                required=True, multi_output=is_multi, single_output=True
+            ),
+            classifier_tags=None
+            if has_numbers
+            else ClassifierTags(multi_label=is_multi),
+            regressor_tags=RegressorTags() if has_numbers else None,
+            input_tags=InputTags(two_d_array=True, three_d_array=True),
+        )
+
+    def _learned(self) -> _Fitted:
+        if self._fitted is None:
+            raise ConfigError(
+                "the estimator has learned nothing yet",
+                expected="fit before predict, score and save",
+                found=repr(self),
+                hint="estimator.fit(states, targets)",
+            )
+        return self._fitted
+
+    def _values(self, predictions: AnyPredictions) -> NDArray[Any]:
+        """What ``predict`` returns."""
+        learned = self._learned()
+        if isinstance(predictions, NumberPredictions):
+            number_NK = predictions.numbers_NK
+            return number_NK[:, 0] if learned.is_column else number_NK
+        probability_NC = predictions.probabilities_NC
+        if learned.classes is None:
+            return (probability_NC > 0.5).astype(np.int64)
+        predicted: NDArray[Any] = learned.classes[probability_NC.argmax(1)]
+        return predicted
+
+    def _predictions(self, X: Any) -> AnyPredictions:
+        plan = self._learned().config.plan
+        states = _usable_states(X)
+        has_layer_axis = states.ndim == 3
+        if not has_layer_axis:
+            states = states[:, None]
+        if states.shape[1:] != (plan.num_layers, plan.hidden_size):
+            raise DataError(
+                "these states are not like those of fit",
+                expected=f"(rows, {plan.num_layers}, {plan.hidden_size}): "
+                "rows, layers, features",
+                found=str(np.shape(X)),
+                where="X",
+                hint="pass states of the same encoder, layers and pooling",
+            )
+        return self.predictor_.predict_states(states)
+
+    def _train_config(self, folder: Path, *, has_groups: bool) -> TrainConfig:
+        """The settings of ``gaam train``: of one decoder, without test rows."""
+        settings = {
+            name: value
+            for name, value in self.get_params().items()
+            if name not in OWN_SETTINGS and value is not None
+        }
+        if has_groups:
+            settings["groups"] = GROUPS
+        config = TrainConfig(
+            **settings,
+            cache=folder / "cache",
+            runs=folder / "runs",
+            test_split=NO_TEST,
+            probe=False,
+        )
+        counts: Mapping[str, int] = {
+            "attn": len(config.attn),
+            "head": len(config.head),
+            "layers": 2 if EACH in config.layers else len(config.layers),
+        }
+        several = [name for name, count in counts.items() if count > 1]
+        if several:
+            raise ConfigError(
+                f"several values of {several[0]} are several decoders",
+                expected="one decoder for one estimator",
+                found=f"{several[0]}={getattr(self, several[0])!r}",
+                hint="GridSearchCV of scikit-learn, or gaam_decoder.train",
+            )
+        num_candidates = len(config.rates) * len(config.weight_decay)
+        if num_candidates > 1 and not config.choosing_seeds:
+            raise ConfigError(
+                "several learning rates or weight decays need tuning seeds",
+                expected="seeds that choose on validation rows",
+                found=f"{num_candidates} candidates, and tune_seeds=None",
+                hint="tune_seeds='1000-1002'",
+            )
+        return config
+
+    def _train(self, config: TrainConfig) -> "RunResult":
+        """The run of the reporting seeds."""
+        showing = show_progress("fit", "seed-epochs", quiet=not self.verbose)
+        with showing as progress:
+            runs = train(config, progress=progress)
+        reporting = [run for run in runs if not run.tuning_only]
+        check_failures(reporting, config.seeds)
+        [run] = reporting
+        return run
+
+
+def fit(
+    states: Any,
+    targets: Any,
+    *,
+    task: str | None = None,
+    groups: Any = None,
+    **settings: Any,
+) -> Estimator:
+    """Train a decoder on arrays: ``Estimator(...).fit(states, targets)`` in one call.
+
+    >>> decoder = gaam_decoder.fit(states, labels, attn="gaam", seeds=2, lr=1e-3)
+    >>> decoder.predict_proba(others).shape
+    (30, 3)
+
+    Args:
+        states: (N, L, D) or (N, D).
+        targets: see ``Estimator.fit``.
+        task: classification, multi-label or regression; default: fractions are numbers,
+            several truth values a row are sets of labels, all else are classes.
+        groups: see ``Estimator.fit``.
+        settings: of ``Estimator``.
+
+    Raises:
+        ConfigError: there is no such setting.
+        GaamError: as for ``Estimator.fit``.
+    """
+    if task is None:
+        task = _task_of(_as_array(targets))
+    return Estimator(task=task).set_params(**settings).fit(states, targets, groups)
+
+
+def _task_of(targets: NDArray[Any]) -> str:
+    """The task of targets that nobody named."""
+    # a cache has no truth values of one column; here they are two classes
+    if targets.dtype.kind == "b" and targets.ndim == 1:
+        return CLASSIFICATION
+    return task_of_labels(targets)
+
+
+def _as_array(values: Any) -> NDArray[Any]:
+    """An array of NumPy: of a list, of pandas or of torch."""
+    if hasattr(values, "detach"):
+        tensor = values.detach().cpu()
+        # NumPy has no bfloat16
+        values = tensor.float() if "bfloat16" in str(tensor.dtype) else tensor
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise DataError(
+            "the rows have different lengths",
+            expected="an array, or lists of equal length",
+            found=str(error),
+            hint="sets of labels are 0 and 1 for every label: MultiLabelBinarizer of "
+            "scikit-learn makes them",
+        ) from error
+
+
+def _usable_states(X: Any) -> NDArray[Any]:
+    """States as an array; refuse what no decoder can read."""
+    states = _as_array(X)
+    has_axes = states.ndim in (2, 3) and 0 not in states.shape
+    if not has_axes or states.dtype.kind != "f":
+        raise DataError(
+            "these are no states",
+            expected="floating-point numbers, (rows, layers, features) or (rows, "
+            "features)",
+            found=f"{states.dtype} {states.shape}",
+            where="X",
+            hint="X.astype('float32'); states of tokens have to be pooled before",
+        )
+    for start in range(0, len(states), ROWS_AT_ONCE):
+        part = states[start : start + ROWS_AT_ONCE]
+        with np.errstate(over="ignore"):
+            is_finite = np.isfinite(part.astype(np.float32, copy=False))
+        if not is_finite.all():
+            first = tuple(np.argwhere(~is_finite)[0].tolist())
+            raise DataError(
+                "a state is not finite in float32",
+                expected="finite numbers",
+                found=str(part[first]),
+                where=f"X, row {start + first[0]} (from 0)",
+                hint="remove such rows, or look at what made them",
+            )
+    return states
+
+
+def _check_count(name: str, count: int, num_rows: int) -> None:
+    """Refuse targets or groups that are not one for every row."""
+    if count != num_rows:
+        raise DataError(
+            f"{name} and X have different lengths",
+            expected=f"{num_rows:,} entries, one for every row of X",
+            found=f"{count:,}",
+            where=name,
+            hint="pass both of the same rows, in the same order",
+        )
+
+
+def _classes_and_codes(targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The sorted classes, and the place of every row's class among them."""
+    problem = ""
+    if targets.ndim != 1:
+        problem = f"an array {targets.shape}"
+    elif targets.dtype.kind == "f" and not (targets == np.floor(targets)).all():
+        problem = "fractions, or nan"
+    if not problem:
+        try:
+            classes, code_N = np.unique(targets, return_inverse=True)
+        except TypeError:
+            problem = "values of several types, or missing ones"
+        else:
+            return classes, code_N.astype(np.int64)
+    raise DataError(
+        "these targets are no classes",
+        expected="a class for every row: words, or whole numbers, all of one type",
+        found=problem,
+        where="y",
+        hint="task='regression' for numbers, task='multi-label' for 0 and 1 of labels",
+    )
+
+
+def _names_of(classes: NDArray[Any]) -> tuple[str, ...]:
+    """Names of the classes for an export; numbers where texts are not distinct."""
+    names = tuple(str(value) for value in classes.tolist())
+    if "" in names or len(set(names)) < len(names):
+        return tuple(map(str, range(len(names))))
+    return names

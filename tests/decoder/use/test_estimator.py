@@ -1,0 +1,395 @@
+"""An estimator trains as ``gaam train`` does, and scikit-learn takes it."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+from sklearn import model_selection, preprocessing
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.pipeline import make_pipeline
+
+import gaam_cache
+import gaam_decoder
+from gaam_cache.common.errors import GaamError
+from gaam_decoder import Estimator, TrainConfig
+from gaam_decoder.runs.files import WEIGHTS_FILE
+from gaam_decoder.runs.loading import load_runs
+from gaam_decoder.use import estimator as module
+from tests.conftest import Outcome
+
+# rows that are few
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+Gaam = Callable[..., Outcome]
+QUICK: dict[str, Any] = {"seeds": 2, "epochs": 8, "lr": 0.03}
+RNG = np.random.default_rng(0)
+CLASS = RNG.integers(0, 3, 80)
+STATES = RNG.normal(size=(80, 3, 8)).astype("f4")
+STATES[:, 1, :3] += 3 * np.eye(3)[CLASS]
+NUMBERS = STATES[:, 1, :2] + 0.1 * RNG.normal(size=(80, 2))
+FLAGS = (NUMBERS > 1).astype(int)
+WORDS = np.array(["cat", "dog", "owl"])[CLASS]
+GROUPS = RNG.integers(0, 16, 80)
+TRAINING, TEST = slice(60), slice(60, 80)
+
+
+@pytest.mark.parametrize(
+    ("targets", "task", "states", "options", "settings"),
+    [
+        pytest.param(
+            WORDS,
+            "classification",
+            STATES,
+            ["--attn", "gaam", "--seeds", "2", "--epochs", "1"],
+            {"attn": "gaam", "seeds": 2, "epochs": 1},
+            id="words, tuned",
+        ),
+        pytest.param(
+            CLASS,
+            "classification",
+            STATES.astype("f2"),
+            [
+                "--attn",
+                "mha",
+                "--seeds",
+                "3,5",
+                "--epochs",
+                "2",
+                "--lr",
+                "0.01",
+                "--groups",
+                "speaker",
+            ],
+            {"attn": "mha", "seeds": (3, 5), "epochs": 2, "lr": 0.01},
+            id="whole numbers in groups, float16",
+        ),
+        pytest.param(
+            NUMBERS,
+            "regression",
+            STATES.astype("f8"),
+            [
+                "--attn",
+                "none",
+                "--head",
+                "mlp",
+                "--seeds",
+                "2",
+                "--epochs",
+                "8",
+                "--lr",
+                "0.01",
+                "--layers",
+                "1-2",
+            ],
+            {"attn": "none", "head": "mlp", **QUICK, "lr": 0.01, "layers": "1-2"},
+            id="numbers, float64",
+        ),
+        pytest.param(
+            FLAGS,
+            "multi-label",
+            STATES,
+            [
+                "--attn",
+                "laplace",
+                "--seeds",
+                "2",
+                "--epochs",
+                "8",
+                "--lr",
+                "0.03",
+                "--select",
+                "last",
+            ],
+            {"attn": "laplace", **QUICK, "select": "last"},
+            id="label sets",
+        ),
+        pytest.param(
+            NUMBERS[:, 0],
+            "regression",
+            STATES,
+            ["--attn", "none", "--head", "nadaraya-watson:kernel=boxcar"],
+            {"attn": "none", "head": "nadaraya-watson:kernel=boxcar"},
+            id="a fitted head",
+        ),
+    ],
+)
+def test_weights_and_outputs_are_those_of_gaam_train(
+    gaam: Gaam,
+    tmp_path: Path,
+    targets: np.ndarray,
+    task: str,
+    states: np.ndarray,
+    options: list[str],
+    settings: dict[str, Any],
+) -> None:
+    cache, runs = tmp_path / "cache", tmp_path / "runs"
+    splits = {
+        name: (states[rows], targets[rows])
+        for name, rows in (("train", TRAINING), ("test", TEST))
+    }
+    speakers = {
+        name: [str(group) for group in (GROUPS[rows] if name == "train" else [99] * 20)]
+        for name, rows in (("train", TRAINING), ("test", TEST))
+    }
+    gaam_cache.write(cache, splits, task=task, columns={"speaker": speakers})
+    outcome = gaam("train", "--cache", cache, "--runs", runs, "--no-probe", *options)
+    assert outcome.code == 0, outcome.err
+    [run] = [run for run in load_runs(runs) if not run.tuning_only]
+
+    groups = GROUPS[TRAINING] if "--groups" in options else None
+    estimator = Estimator(task=task, **settings)
+    estimator.fit(states[TRAINING], targets[TRAINING], groups)
+    weights = estimator._learned().weights
+    with run.tensors(WEIGHTS_FILE) as file:
+        assert set(weights) == set(file.keys())
+        for name, tensor in weights.items():
+            np.testing.assert_array_equal(tensor.numpy(), file.get_tensor(name))
+    assert (estimator.lr_, estimator.seeds_) == (run.recipe.lr, run.finished)
+
+    theirs = gaam_decoder.load(run.path).predict_states(states[TEST])
+    if isinstance(theirs, module.NumberPredictions):
+        expected, tested = theirs.numbers_NK, run.logits.mean(0, dtype="f8")
+        expected = expected.reshape(targets[TEST].shape)
+        predicted = estimator.predict(states[TEST])
+        tested = tested.reshape(targets[TEST].shape)
+    else:
+        to_probability = (
+            softmax if task == "classification" else lambda x, axis: expit(x)
+        )
+        tested = to_probability(run.logits.astype("f8"), axis=-1).mean(0)
+        expected, predicted = (
+            theirs.probabilities_NC,
+            estimator.predict_proba(states[TEST]),
+        )
+    np.testing.assert_array_equal(predicted, expected)
+    np.testing.assert_allclose(predicted, tested, atol=1e-5)
+
+
+def test_settings_have_the_defaults_of_gaam_train() -> None:
+    settings = {
+        name: value
+        for name, value in Estimator().get_params().items()
+        if name not in module.OWN_SETTINGS and value is not None
+    }
+    assert TrainConfig(**settings) == TrainConfig()
+    names = {field.name for field in fields(TrainConfig)}
+    assert set(Estimator().get_params()) <= names | set(module.OWN_SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("targets", "task", "head", "score"),
+    [
+        pytest.param(WORDS, "classification", "linear", "accuracy", id="words"),
+        pytest.param(CLASS > 1, "classification", "lbfgs", "accuracy", id="truth"),
+        pytest.param(FLAGS, "multi-label", "linear", "f1_micro", id="label sets"),
+        pytest.param(NUMBERS, "regression", "ridge", "r2", id="numbers"),
+    ],
+)
+def test_scikit_learn_takes_it(
+    targets: np.ndarray, task: str, head: str, score: str
+) -> None:
+    estimator = Estimator(task=task, attn="none", head=head, **QUICK)
+    copy = clone(estimator)
+    assert copy.get_params() == estimator.get_params()
+    assert (is_classifier(copy), is_regressor(copy)) == (
+        task != "regression",
+        task == "regression",
+    )
+
+    # its own score is the score of that name there
+    folds = model_selection.KFold(2)
+    by_both = [
+        model_selection.cross_val_score(
+            estimator, STATES, targets, cv=folds, scoring=name, error_score="raise"
+        )
+        for name in (None, score)
+    ]
+    np.testing.assert_allclose(*by_both, rtol=1e-6)
+    assert by_both[0].mean() > 0.5
+
+
+def test_a_search_a_pipeline_and_groups() -> None:
+    search = model_selection.GridSearchCV(
+        Estimator(attn="none", **QUICK), {"layers": ["1", "2"]}, cv=2
+    )
+    assert search.fit(STATES, WORDS).best_params_ == {"layers": "2"}
+    assert search.predict_proba(STATES).shape == (80, 3)
+
+    # a two-dimensional step gives states of one layer
+    pipeline = make_pipeline(preprocessing.StandardScaler(), clone(search.estimator))
+    pipeline.fit(STATES[:, 1], WORDS)
+    assert pipeline.score(STATES[:, 1], WORDS) > 0.8
+
+    scores = model_selection.cross_val_score(
+        search.estimator,
+        STATES,
+        WORDS,
+        groups=GROUPS,
+        params={"groups": GROUPS},
+        cv=model_selection.GroupKFold(2),
+    )
+    assert scores.mean() > 0.5
+
+
+@pytest.mark.parametrize("is_fitted", [True, False], ids=["fitted", "new"])
+def test_a_pickled_copy_is_the_same(is_fitted: bool) -> None:
+    """Processes of joblib get and return such copies."""
+    estimator = Estimator(attn="none", **QUICK)
+    if is_fitted:
+        estimator.fit(STATES, WORDS).predict(STATES)
+    copy = pickle.loads(pickle.dumps(estimator))
+    assert repr(copy) == repr(estimator)
+    if is_fitted:
+        expected = estimator.predict_proba(STATES)
+        np.testing.assert_array_equal(copy.predict_proba(STATES), expected)
+
+
+def test_a_saved_estimator_is_an_exported_decoder(tmp_path: Path) -> None:
+    estimator = gaam_decoder.fit(STATES, WORDS, **QUICK)
+    loaded = gaam_decoder.load(estimator.save(tmp_path / "decoder"))
+    predictions = loaded.predict_states(STATES)
+    assert predictions.labels == estimator.predict(STATES).tolist()
+    np.testing.assert_array_equal(
+        predictions.probabilities_NC, estimator.predict_proba(STATES)
+    )
+    with pytest.raises(GaamError, match="exists already"):
+        estimator.save(tmp_path / "decoder")
+    estimator.save(tmp_path / "decoder", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("targets", "task"),
+    [
+        pytest.param(WORDS.tolist(), "classification", id="words"),
+        pytest.param(CLASS > 1, "classification", id="truth values"),
+        pytest.param(NUMBERS[:, 0], "regression", id="fractions"),
+        pytest.param(FLAGS.astype(bool), "multi-label", id="several truth values"),
+    ],
+)
+def test_fit_finds_the_task_and_leaves_nothing_behind(
+    targets: Any,
+    task: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    # scikit-learn need not be installed
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    spec = importlib.util.spec_from_file_location("a_copy", module.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    copy = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "a_copy", copy)
+    spec.loader.exec_module(copy)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    estimator = copy.fit(STATES, targets, attn="none", **QUICK)
+    assert estimator.task == task
+    assert estimator.predict(STATES).shape == np.shape(targets)
+    assert not list((tmp_path / "temporary").glob("gaam-*"))
+    assert not list((tmp_path / "work").iterdir())
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_block_of_the_guide_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guide = Path(gaam_decoder.__file__).with_name("GUIDE.md").read_text("utf-8")
+    _, _, section = guide.partition("## Train on arrays, without a folder")
+    blocks = re.findall(r"(?:^    .*\n|^\n)+", section, re.MULTILINE)
+    block = next(block for block in blocks if "gaam_decoder.fit" in block)
+    monkeypatch.chdir(tmp_path)
+    names = {"X": STATES, "y": WORDS}
+    exec("if True:\n" + block.replace("seeds=5", "epochs=1, seeds=1"), names)
+    assert gaam_decoder.load("my-decoder").seeds == (0,)
+
+
+def with_nan(values: np.ndarray) -> np.ndarray:
+    damaged = values.astype("f4")
+    damaged[7, 0] = np.nan
+    return damaged
+
+
+FITTED = Estimator(attn="none", **QUICK)
+MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
+    "nan": (lambda: FITTED.fit(with_nan(STATES), CLASS), "not finite", "row 7"),
+    "integers": (lambda: FITTED.fit(STATES.astype(int), CLASS), "no states", "int64"),
+    "lengths": (lambda: FITTED.fit(STATES, CLASS[:5]), "different lengths", "5"),
+    "groups": (
+        lambda: FITTED.fit(STATES, CLASS, [1, 2]),
+        "different lengths",
+        "groups",
+    ),
+    "other width": (
+        lambda: FITTED.fit(STATES, CLASS).predict(STATES[..., :4]),
+        "not like those of fit",
+        "(80, 3, 4)",
+    ),
+    "no fit": (lambda: clone(FITTED).predict(STATES), "learned nothing", "Estimator("),
+    "fractions": (
+        lambda: FITTED.fit(STATES, NUMBERS[:, 0]),
+        "no classes",
+        "regression",
+    ),
+    "mixed": (
+        lambda: FITTED.fit(STATES, np.array([None, "a"] * 40, object)),
+        "no classes",
+        "missing",
+    ),
+    "ragged": (
+        lambda: gaam_decoder.fit(STATES, [["a"], ["a", "b"]] * 40),
+        "different lengths",
+        "MultiLabelBinarizer",
+    ),
+    "nan target": (
+        lambda: gaam_decoder.fit(STATES, with_nan(NUMBERS)),
+        "not a finite number",
+        "row 8",
+    ),
+    "score": (
+        lambda: FITTED.fit(STATES, CLASS).score(STATES, NUMBERS),
+        "not like the targets",
+        "(80, 2)",
+    ),
+    "two mechanisms": (
+        lambda: Estimator(attn=["gaam", "none"]).fit(STATES, CLASS),
+        "several decoders",
+        "GridSearchCV",
+    ),
+    "two rates": (
+        lambda: Estimator(lr=[0.1, 0.2]).fit(STATES, CLASS),
+        "tuning seeds",
+        "1000-1002",
+    ),
+    "a typo": (lambda: FITTED.set_params(epoch=3), "unknown setting", "'epochs'"),
+    "probabilities of numbers": (
+        lambda: gaam_decoder.fit(STATES, NUMBERS, **QUICK).predict_proba(STATES),
+        "no probabilities",
+        "predict",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_gets_one_message(name: str) -> None:
+    mistake, problem, detail = MISTAKES[name]
+    with pytest.raises(GaamError) as caught:
+        mistake()
+    assert problem in caught.value.message
+    assert detail in str(caught.value)
+    assert {"expected", "found", "to do"} <= set(caught.value.details) or (
+        "where" in caught.value.details
+    )
