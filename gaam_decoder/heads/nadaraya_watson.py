@@ -13,7 +13,7 @@ from torch import Tensor
 from gaam_cache.common.errors import check_option
 from gaam_decoder.heads.frames.kept_rows import KeptRows, Values
 
-Kernel = Literal["gaussian", "boxcar", "epanechnikov"]
+Kernel = Literal["gaussian", "boxcar", "epanechnikov", "triangular"]
 WIDTHS = tuple(float(width) for width in np.logspace(-2, 1, 25))
 """Widths that are tried, 0.01 to 10.
 
@@ -37,12 +37,12 @@ class NadarayaWatsonHead(KeptRows):
 
     Args:
         kernel: K: gaussian ``exp(-u^2 / 2)``; boxcar 1 for u <= 1; epanechnikov
-            ``1 - u^2`` for u < 1.
+            ``1 - u^2`` for u < 1; triangular ``1 - u`` for u < 1.
         width: h, > 0; default: the best of 25 from 0.01 to 10 on validation rows (ties:
             the lower loss, then the smaller width).
 
     Numerics:
-        Where no training row lies in the window of a boxcar or an Epanechnikov kernel,
+        Where no training row lies in the window of a kernel other than the Gaussian,
         the nearest one gets all the weight.
 
     Source: Nadaraya 1964, Watson 1964; Zhang et al., Dive into Deep Learning, section
@@ -106,6 +106,8 @@ def kernel_weights(square_BN: Tensor, kernel: Kernel) -> Tensor:
         return torch.softmax(-0.5 * square_BN, dim=1)
     if kernel == "boxcar":
         k_BN = (square_BN <= 1).to(square_BN.dtype)
+    elif kernel == "triangular":
+        k_BN = (1 - square_BN.sqrt()).clamp_min(0)
     else:
         k_BN = (1 - square_BN).clamp_min(0)
     total_B1 = k_BN.sum(1, keepdim=True)

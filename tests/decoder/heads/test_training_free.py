@@ -179,6 +179,7 @@ KERNELS: dict[str, Any] = {
     "gaussian": lambda u: np.exp(-(u**2) / 2),
     "boxcar": lambda u: 1.0 * (u <= 1),
     "epanechnikov": lambda u: np.maximum(1 - u**2, 0),
+    "triangular": lambda u: np.maximum(1 - u, 0),
 }
 
 
