@@ -26,6 +26,7 @@ from gaam_decoder import Estimator, TrainConfig
 from gaam_decoder.runs.files import WEIGHTS_FILE
 from gaam_decoder.runs.loading import load_runs
 from gaam_decoder.use import estimator as module
+from gaam_decoder.use.results import NumberPredictions
 from tests.conftest import Outcome
 
 # rows that are few
@@ -158,7 +159,7 @@ def test_weights_and_outputs_are_those_of_gaam_train(
     assert (estimator.lr_, estimator.seeds_) == (run.recipe.lr, run.finished)
 
     theirs = gaam_decoder.load(run.path).predict_states(states[TEST])
-    if isinstance(theirs, module.NumberPredictions):
+    if isinstance(theirs, NumberPredictions):
         expected, tested = theirs.numbers_NK, run.logits.mean(0, dtype="f8")
         expected = expected.reshape(targets[TEST].shape)
         predicted = estimator.predict(states[TEST])
@@ -215,7 +216,7 @@ def test_scikit_learn_takes_it(
         )
         for name in (None, score)
     ]
-    np.testing.assert_allclose(*by_both, rtol=1e-6)
+    np.testing.assert_allclose(by_both[0], by_both[1], rtol=1e-6)
     assert by_both[0].mean() > 0.5
 
 
@@ -258,7 +259,7 @@ def test_a_pickled_copy_is_the_same(is_fitted: bool) -> None:
 def test_a_saved_estimator_is_an_exported_decoder(tmp_path: Path) -> None:
     estimator = gaam_decoder.fit(STATES, WORDS, **QUICK)
     loaded = gaam_decoder.load(estimator.save(tmp_path / "decoder"))
-    predictions = loaded.predict_states(STATES)
+    predictions: Any = loaded.predict_states(STATES)
     assert predictions.labels == estimator.predict(STATES).tolist()
     np.testing.assert_array_equal(
         predictions.probabilities_NC, estimator.predict_proba(STATES)
