@@ -24,6 +24,7 @@ from gaam_cache.targets.base import CLASSIFICATION
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import EACH
 from gaam_decoder.recipe import NO_TEST
+from gaam_decoder.specs import own_spec
 from gaam_decoder.tasks import task_of
 from gaam_decoder.training.sweep import check_failures, train
 from gaam_decoder.use.export import card, write_export
@@ -228,8 +229,8 @@ class Estimator:
             outputs = predictions.numbers_NK
         else:
             outputs = predictions.probabilities_NC - 0.5
-        score = task_of(self.task).selection(outputs, targets.reshape(outputs.shape))
-        return float(score)
+        task = self.predictor_.task
+        return float(task.selection(outputs, targets.reshape(outputs.shape)))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the folder that ``gaam export`` writes; ``gaam_decoder.load`` reads it.
@@ -253,8 +254,9 @@ class Estimator:
         learned = self._learned()
         if learned.classes is not None:
             return learned.classes
-        if not task_of(self.task).has_probabilities:
-            raise AttributeError(f"{self.task} has no classes")
+        task = self.predictor_.task
+        if not task.has_probabilities:
+            raise AttributeError(f"{task.name} has no classes")
         return np.arange(len(learned.config.plan.target_names))
 
     @property
@@ -277,6 +279,9 @@ class Estimator:
         """What ``gaam_decoder.load`` returns of a run."""
         learned = self._learned()
         if self._predictor is None:
+            # a process that unpickles knows no class of a user yet
+            own_spec(self.attn, "mechanism")
+            own_spec(self.head, "head")
             self._predictor = Predictor(
                 learned.config, learned.weights, device=self.device
             )
