@@ -114,15 +114,16 @@ def _write_above(
 
 
 def _with_room(sheet: Sheet, width: int) -> Sheet:
-    """A table without columns for which the screen has no room, the last ones first."""
+    """A table without columns for which the screen has no room, the widest first."""
     columns = [list(cells) for cells in zip(sheet.header, *sheet.lines, strict=True)]
     widths = [max(map(_width, cells)) + 2 for cells in columns]
     kept = list(range(len(columns)))
-    for index in reversed(range(1, len(columns))):
-        if sum(widths[place] for place in kept) <= width:
-            break
-        if sheet.header[index] not in sheet.first:
-            kept.remove(index)
+    dispensable = [
+        place for place in kept[1:] if sheet.header[place] not in sheet.first
+    ]
+    dispensable.sort(key=lambda place: widths[place])
+    while dispensable and sum(widths[place] for place in kept) > width:
+        kept.remove(dispensable.pop())
     header, *lines = zip(*(columns[index] for index in kept), strict=True)
     return Sheet(sheet.caption, list(header), [list(line) for line in lines])
 

@@ -173,6 +173,19 @@ def test_the_picture_has_a_row_for_each_data_set_and_a_column_for_each_encoder()
     assert rows == [*(f"set{number}" for number in range(6)), "mean"]
 
 
+@pytest.mark.parametrize(("width", "has_p"), [("80", False), ("130", True)])
+def test_a_narrow_screen_keeps_verdict_and_intervals(
+    width: str, has_p: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    text = whole_report().text("terminal")
+    (header,) = [line for line in text.splitlines() if "another data set  " in line]
+    assert "verdict" in header
+    assert "95% CI" in header
+    assert ("p Holm" in header) is has_p
+    assert max(map(len, header.splitlines())) <= int(width)
+
+
 def test_fewer_than_five_data_sets_have_estimates_and_no_verdict() -> None:
     section = made_of(all_runs(sets=4, encoders=["bert"]))
     decoder = decoder_of(section)
