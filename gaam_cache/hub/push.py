@@ -126,8 +126,7 @@ def export_cache(
         _link_shards(root, cache.plan, folder)
         write_synced(folder / PLAN_FILE, plan.to_json().encode())
         _check_export(root, folder, progress or no_progress)
-        format_page = Path(__file__).parents[1] / FORMAT_FILE
-        write_synced(folder / FORMAT_FILE, format_page.read_bytes())
+        write_synced(folder / FORMAT_FILE, _format_page().read_bytes())
         write_synced(folder / CARD_FILE, card(plan).encode())
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
     return CacheExport(
@@ -138,6 +137,18 @@ def export_cache(
         files=len(sizes),
         bytes=sum(sizes),
     )
+
+
+def _format_page() -> Path:
+    """The page that specifies the format of a cache.
+
+    A wheel has it inside the package, a checkout among the pages of the documentation.
+    """
+    package = Path(__file__).resolve().parents[1]
+    installed = package / FORMAT_FILE
+    if installed.is_file():
+        return installed
+    return package.parent / "docs" / "reference" / "cache-format.md"
 
 
 def _link_shards(root: Path, plan: Plan, folder: Path) -> None:

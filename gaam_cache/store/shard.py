@@ -2,7 +2,8 @@
 
 The receipt records the file's size and hash and the position of every array. gaam
 builds the file in memory and writes it itself, because libhdf5 crashes the interpreter
-at exit if the disk is full. The receipt is published last; see FORMAT.md.
+at exit if the disk is full. The receipt is published last; see the page of
+the cache format.
 """
 
 import os

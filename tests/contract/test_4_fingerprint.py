@@ -1,7 +1,7 @@
 """Promise 4: another encoder, tokenizer, setting or row is another fingerprint.
 
 Each change is one thing. What the fingerprint then covers otherwise is read from
-``cache.json``, as FORMAT.md says, and the refusal must have each of its names.
+``cache.json``, as docs/reference/cache-format.md says, and the refusal must have each of its names.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def test_no_code_comes_from_a_model(kind: str, encoder: Path, texts: Path) -> No
 
 
 def reseal(file: Path, old: str, new: str) -> None:
-    """Put another name into a file, with the digest that FORMAT.md describes."""
+    """Put another name into a file, with the digest that docs/reference/cache-format.md describes."""
     content = json.loads(file.read_text().replace(f'"{old}"', json.dumps(new)))
     del content["sha256_of_this"]
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()

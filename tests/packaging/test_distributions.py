@@ -89,7 +89,7 @@ def test_the_wheel_has_both_packages_the_data_and_the_commands_alone(
 ) -> None:
     data = {name for name in on_disk("data") if not name.endswith(".svg")}
     expected = on_disk(*PACKAGES) | {f"gaam_cache/{name}" for name in data}
-    expected |= {"gaam_cache/_cli.py"}
+    expected |= {"gaam_cache/_cli.py", "gaam_cache/FORMAT.md"}
     about = {name for name in in_wheel if name.startswith(f"gaam-{VERSION}.dist-info/")}
     assert in_wheel.keys() - about == expected
     needed = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
@@ -121,9 +121,9 @@ def test_the_sdist_has_what_it_takes_to_test_and_to_build_the_same_wheel(
         "LICENSE",
         "Makefile",
     }
-    wanted |= {"README.md", "cli.py", "constraints.txt", "pyproject.toml"}
+    wanted |= {"README.md", "cli.py", "constraints.txt", "mkdocs.yml", "pyproject.toml"}
     assert top == wanted | {"PKG-INFO", ".gitignore"}
-    assert found - top == on_disk(*PACKAGES, "data", "tests")
+    assert found - top == on_disk(*PACKAGES, "data", "docs", "tests")
     (again,) = build(tree, tmp_path / "again", "wheel")
     assert (again.name, again.read_bytes()) == (wheel.name, wheel.read_bytes())
 

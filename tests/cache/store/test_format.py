@@ -1,4 +1,4 @@
-"""FORMAT.md is a specification: a reader written from its text alone agrees with ours.
+"""The page of the format is a specification: a reader written from its text alone agrees with ours.
 
 The reader below uses NumPy, json and the standard library. It imports nothing of gaam.
 """
@@ -24,6 +24,7 @@ from gaam_cache.config import ExtractConfig
 from tests.cache.published import COLUMN, write_kept_cache
 from tests.tiny import write_csv
 
+PAGE = Path(gaam_cache.__file__).parents[1] / "docs" / "reference" / "cache-format.md"
 DTYPES = {
     "float16": "<f2",
     "float32": "<f4",
@@ -212,8 +213,8 @@ def check_split(arrays: Arrays, split: Any, pool: tuple[str, ...]) -> None:
 
 
 def check_keys(plan: dict[str, Any], receipt: dict[str, Any]) -> None:
-    """Check that the tables of FORMAT.md have the keys of the records, no others."""
-    text = (Path(gaam_cache.__file__).parent / "FORMAT.md").read_text("utf-8")
+    """Check that the tables of the page have the keys of the records, no others."""
+    text = PAGE.read_text("utf-8")
     records = {
         "## The plan": plan,
         "`fingerprint_fields` MUST hold": plan["fingerprint_fields"],
