@@ -418,13 +418,13 @@ def _show_runs(
     as_json: bool,
 ) -> None:
     """Show what a training ends with; a person has seen ``shown_runs`` before."""
-    from gaam_decoder.training.sweep import what_came_of_it, what_next
+    from gaam_decoder.training.sweep import next_commands, training_summary
 
     if as_json:
         _print_json([run.to_dict() for run in runs])
         return
-    lines = what_came_of_it(config, runs, shown_runs)
-    tell("\n".join([*lines, *what_next(config, runs)]))
+    lines = training_summary(config, runs, shown_runs)
+    tell("\n".join([*lines, *next_commands(config, runs)]))
 
 
 # arguments and options of gaam report

@@ -15,8 +15,8 @@ from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder.attention.base import Attention
 from gaam_decoder.attention.frames.softmax import Projected
-from gaam_decoder.decoder import build_attention, on_paper
-from gaam_decoder.specs import KINDS, own_spec, plugin_options
+from gaam_decoder.decoder import build_attention, shapes_only
+from gaam_decoder.specs import KINDS, parse_plugin, plugin_options
 
 SECTION = re.compile(r"^(Formula|Args|Source|Numerics|Shape|Raises):", re.MULTILINE)
 
@@ -82,8 +82,8 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
         ConfigError: unknown name or option, or an option that does not fit these
             dimensions.
     """
-    spec = own_spec(text, "mechanism")
-    with on_paper():
+    spec = parse_plugin(text, "mechanism")
+    with shapes_only():
         attention = build_attention(spec, num_layers, hidden_size)
     docstring = _split_docstring(type(attention))
     tensors = {
@@ -186,6 +186,7 @@ def _split_docstring(cls: type) -> dict[str, Any]:
 
 
 def _join_lines(text: str) -> str:
+    """A text on one line, with single spaces."""
     return " ".join(text.split())
 
 
@@ -216,6 +217,7 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
 
 
 def _spell_size(parameters: int | None) -> str:
+    """A number of parameters; None: the mechanism does not fit the dimensions."""
     return "does not fit" if parameters is None else f"{parameters:,}"
 
 
@@ -255,4 +257,5 @@ def mechanism_in_words(description: dict[str, Any]) -> str:
 
 
 def _spell_shape(shape: list[Any]) -> str:
+    """A shape in parentheses, such as ``(B, 12, 384)``."""
     return f"({', '.join(map(str, shape))})"

@@ -24,7 +24,7 @@ from gaam_decoder.specs import (
     Spec,
     build,
     head_class,
-    parse_built,
+    parse_checked,
     parse_specs,
 )
 
@@ -62,7 +62,7 @@ class TrainConfig(WorkerConfig):
         "Loss to minimise; the paper on speech uses focal:gamma=2.5,alpha=0.25.",
         shown_default="cross-entropy; of numbers mse, of label sets "
         "binary-cross-entropy",
-        parse=partial(parse_built, kind="loss"),
+        parse=partial(parse_checked, kind="loss"),
     )
     class_weights: Literal["none", "balanced"] = key(
         "none",
@@ -89,7 +89,7 @@ class TrainConfig(WorkerConfig):
     optimizer: Spec = option(
         "adamw",
         "Optimizer: adamw, or sgd:momentum=0.9,nesterov=true.",
-        parse=partial(parse_built, kind="optimizer"),
+        parse=partial(parse_checked, kind="optimizer"),
     )
     lr: tuple[float, ...] | None = option(
         None,
@@ -263,6 +263,7 @@ class TrainConfig(WorkerConfig):
 
     @property
     def _tunes_usual_rates(self) -> bool:
+        """Whether validation chooses among the usual rates, as no rate is given."""
         return not self.lr and self.select == "val" and self._has_steps
 
     @property
@@ -272,7 +273,11 @@ class TrainConfig(WorkerConfig):
 
 
 def _rules(config: TrainConfig) -> Iterator[Rule]:
-    """The rules in the order in which the first broken one is reported."""
+    """The rules of a config in order; the first that is broken is reported.
+
+    A rule has the names of its settings, whether it holds, what is wrong if it does
+    not, and what is expected.
+    """
     yield from _number_rules(config)
     yield from _row_rules(config)
     if config.tune_seeds is not None:

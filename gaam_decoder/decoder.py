@@ -25,10 +25,8 @@ from gaam_decoder.tasks import CLASSIFICATION, task_of
 ROWS_TRIED = 3
 """Random rows on which a foreign decoder is tried, together and one at a time."""
 MIXING_SHARE = 1e-3
-"""Share of the largest logit; a logit that moves by more depends on other rows.
-
-Rounding moves it by far less.
-"""
+"""If other rows change a logit by more than this share of the largest logit, the
+decoder mixes rows; rounding changes it by far less."""
 STREAMS = {
     "attention": 1,
     "head": 2,
@@ -82,7 +80,7 @@ class TargetScale(nn.Module):
 
     @classmethod
     def of(cls, target_NC: Tensor) -> Self:
-        """The scale of the numbers of training rows; of equal numbers, std 1."""
+        """The scale of the numbers of training rows; std is 1 where all are equal."""
         number_NC = float64(target_NC)
         std_C = number_NC.std(0, correction=0)
         is_flat_C = (number_NC == number_NC[:1]).all(0) | (std_C == 0)
@@ -106,7 +104,8 @@ class TargetScale(nn.Module):
 class Decoder(nn.Module):
     """``logits = head(attention(x))``, for one seed.
 
-    A task that standardises its targets adds a ``TargetScale``, which training ignores.
+    A decoder of numbers has ``targets`` too: it puts the standardised outputs into the
+    unit of the data, in evaluation alone.
     """
 
     targets: TargetScale | None
@@ -121,7 +120,7 @@ class Decoder(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the parameters."""
+        """Type of the parameters."""
         return next(self.parameters()).dtype
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
@@ -133,12 +132,15 @@ class Decoder(nn.Module):
         return scaled_BC
 
     def _outputs(self, x_BLD: Tensor, noise_BK: Tensor | None) -> Tensor:
-        """Logits, or standardised numbers."""
+        """Logits, or standardised numbers, (B, C).
+
+        Some mechanisms end in a linear map, and some heads begin with one. The head
+        then joins both maps into one, which is less work.
+        """
         final_map = self.attention.final_map
         if final_map is None or not self.head.joins_final_map:
             logits_BC: Tensor = self.head(self.attention(x_BLD), noise_BK)
             return logits_BC
-        # two maps in a row are one map, which is less work
         y_BLE = self.attention.before_final_map(x_BLD)
         return self.head.after_final_map(final_map, y_BLE)
 
@@ -174,8 +176,12 @@ def _random_states() -> list[Tensor]:
 
 
 @contextmanager
-def on_paper() -> Iterator[None]:
-    """Build modules with shapes but no memory; ConfigError if no shape is possible."""
+def shapes_only() -> Iterator[None]:
+    """Build modules in this block without memory for their parameters.
+
+    Raises:
+        ConfigError: a parameter of impossible size.
+    """
     try:
         with torch.device("meta"):
             yield
@@ -195,8 +201,9 @@ def check_rows_stay_apart(spec: DecoderSpec) -> None:
     Raises:
         ConfigError: rows are mixed, and the mechanism does not say so.
     """
-    is_own_attention = not is_foreign(spec.attention, "mechanism")
-    if is_own_attention and not is_foreign(spec.head, "head"):
+    has_foreign_attention = is_foreign(spec.attention, "mechanism")
+    has_foreign_head = is_foreign(spec.head, "head")
+    if not (has_foreign_attention or has_foreign_head):
         return
     decoder = build_decoder(spec, seed=0).eval()
     if decoder.attention.depends_on_batch:
@@ -232,20 +239,26 @@ def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:
     return attention
 
 
-def spelled_out(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
-    """The mechanism with the options that it derives from the dimensions.
+def with_derived_options(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
+    """A mechanism with the options that it would derive from the dimensions.
 
-    The usual number of heads is left out.
+    Such as the number of heads, which is left out where it is the default number.
     """
     derived = _derived_options(spec, num_layers, hidden_size)
-    unusual = {name: value for name, value in derived.items() if value != DEFAULT_HEADS}
-    options = dict(spec.options) | unusual
+    other_values = {
+        name: value for name, value in derived.items() if value != DEFAULT_HEADS
+    }
+    options = dict(spec.options) | other_values
     return Spec(spec.name, tuple(sorted(options.items())))
 
 
-def shortest(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
-    """The form that mechanisms share exactly if they are equal at these dimensions."""
-    full_spec = spelled_out(spec, num_layers, hidden_size)
+def canonical_spec(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
+    """The shortest spec of a mechanism, without options that it would derive itself.
+
+    Two specs have the same canonical spec exactly if their mechanisms are equal at
+    these dimensions.
+    """
+    full_spec = with_derived_options(spec, num_layers, hidden_size)
     derived = _derived_options(full_spec, num_layers, hidden_size)
     usual_options = {(name, DEFAULT_HEADS) for name in derived}
     options = [option for option in full_spec.options if option not in usual_options]
@@ -255,8 +268,8 @@ def shortest(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
 # A sweep asks for the same mechanism thousands of times.
 @functools.cache
 def _derived_options(spec: Spec, num_layers: int, hidden_size: int) -> dict[str, Any]:
-    """Values that a mechanism gives the options whose default is None, by name."""
-    with on_paper():
+    """The options whose default is None, with the values the mechanism gives them."""
+    with shapes_only():
         attention = build_attention(spec, num_layers, hidden_size)
     values = {}
     for name, (_, default) in plugin_options(type(attention)).items():

@@ -18,10 +18,10 @@ from gaam_decoder.runs.folders import (
     run_folders,
     unfinished_folders,
 )
-from gaam_decoder.runs.loading import Progress, Runs, find_runs, once
+from gaam_decoder.runs.loading import Progress, Runs, find_runs, unique_paths
 from gaam_decoder.runs.read import read_run
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.training.checkpoint import look
+from gaam_decoder.training.checkpoint import describe_unfinished
 
 OUT_OF_REACH = "out of reach"
 BAD = ("damaged", OUT_OF_REACH)
@@ -50,9 +50,11 @@ class Inspection:
         return not self.damage
 
     def to_dict(self) -> dict[str, Any]:
+        """The JSON values."""
         return self.values
 
     def in_words(self) -> str:
+        """Lines for people."""
         values: dict[str, Any] = visible_values(self.values)
         if values["kind"] == "runs":
             return _folders_in_words(values)
@@ -85,7 +87,7 @@ def list_runs(
         progress: called after each run.
         filters: filters of ``load_runs``, for the finished runs.
     """
-    folders = once([paths] if isinstance(paths, (str, Path)) else paths)
+    folders = unique_paths([paths] if isinstance(paths, (str, Path)) else paths)
     sound, damaged, _ = find_runs(folders, whole=whole, progress=progress)
     runs = Runs(sound).selected(**filters)
     entries = [_finished_entry(run) for run in runs]
@@ -96,7 +98,7 @@ def list_runs(
     unfinished = [
         _entry(folder / work["folder"], "unfinished", work)
         for folder in folders
-        for work in look(folder)
+        for work in describe_unfinished(folder)
     ]
     at_work = any(not lease.dead for lease in leases)
     values = {
@@ -119,16 +121,18 @@ def is_runs(path: Path) -> bool:
 
 
 def _finished_entry(run: RunResult) -> dict[str, Any]:
+    """The JSON values of a finished run: ``what`` is a line about its result."""
     text = run.in_words()
     if run.recipe.on_training_rows:
         text += ", tested on its own training rows"
     text += f", {run.cache.dataset} {run.cache.fingerprint[:8]}"
     score = float(run.score.mean()) if run.score.size else None
-    values = run.to_dict() | {"what": text, run.of_task.score_key: score}
+    values = run.to_dict() | {"what": text, run.task_definition.score_key: score}
     return _entry(run.path, "finished", values)
 
 
 def _damaged_entry(path: Path, error: CacheError) -> dict[str, Any]:
+    """The JSON values of a run that cannot be read, with a way to repair it."""
     values = {"what": error.details["found"], "repair": error.details["to do"]}
     state = OUT_OF_REACH if isinstance(error, OutOfReachError) else "damaged"
     return _entry(path, state, values)
@@ -211,6 +215,7 @@ def _unfinished_in_words(entry: dict[str, Any], workers: dict[str, str]) -> list
 
 
 def _run_in_words(values: dict[str, Any]) -> str:
+    """Lines about a finished run: decoder, settings, seeds and importance of layers."""
     parameters = values["parameters"]
     lines = [
         f"run {values['path']}",
@@ -236,6 +241,7 @@ def _run_in_words(values: dict[str, Any]) -> str:
 
 
 def _seed_in_words(seed: dict[str, Any]) -> str:
+    """One line about a seed of a run: its epoch or failure, its score, its time."""
     result = f"epoch {seed['epoch']}"
     if seed["failed"]:
         result = f"failed: {seed['failed']}"

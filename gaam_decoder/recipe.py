@@ -22,7 +22,7 @@ from gaam_decoder.specs import (
     read_spec,
 )
 
-OF_STEPS = (
+STEP_SETTINGS = (
     "loss",
     "epochs",
     "batch_size",
@@ -41,7 +41,7 @@ OF_STEPS = (
     "optimizer",
 )
 """Settings of training in steps, which a head that is fitted at once ignores."""
-VALUES_OF_FITS: Mapping[str, Any] = {
+FIXED_SETTINGS_OF_FITS: Mapping[str, Any] = {
     "loss": "cross-entropy",
     "epochs": 1,
     "batch_size": 1,
@@ -51,7 +51,7 @@ VALUES_OF_FITS: Mapping[str, Any] = {
     "schedule": "constant",
     "clip_grad_norm": None,
 }
-"""Values of settings of steps that all recipes of fitted heads share, as JSON."""
+"""Settings of steps in the recipe of a head that is fitted at once, as JSON values."""
 PLUGINS = "plugins"
 """The key of a recipe in run.json that names the code of other packages."""
 NO_TEST = "none"
@@ -72,7 +72,7 @@ class Fold(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what ``__str__`` wrote."""
+        """Read a text such as ``1/5``, as ``__str__`` writes it."""
         match = re.fullmatch(r"([1-9]\d{0,8})/([1-9]\d{0,8})", text, re.ASCII)
         if match is None or int(match[1]) > int(match[2]):
             raise ValueError(f"'fold' is {text!r}, not a fold such as 1/5")
@@ -102,7 +102,10 @@ class Groups:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of the names: a column and a file of equal names are the same recipe."""
+        """Hash of the names, not of their source.
+
+        A column and a file with the same names make the same recipe.
+        """
         return digest_of("\n".join(["whole groups choose", *self.names]).encode())[:16]
 
 
@@ -156,12 +159,15 @@ class Recipe:
 
     @property
     def final(self) -> bool:
-        """Whether there are no test rows; a cache with a split ``none`` is refused."""
+        """Whether it is the recipe of a final model, which has no test rows."""
         return self.fold is None and self.test_split == NO_TEST
 
     @property
     def named_groups(self) -> Groups | None:
-        """The groups, if there are any; a recipe of run.json cannot be trained."""
+        """The groups with their names; None where rows have no groups.
+
+        A recipe from run.json has no names, and cannot be trained.
+        """
         assert not isinstance(self.groups, GroupsRecord), "run.json holds no names"
         return self.groups
 
@@ -195,24 +201,24 @@ class Recipe:
         """Whether the head is fitted at once, without steps and seeds."""
         return head_class(self.head).trained_by == "fit"
 
-    def settled(self) -> Recipe:
-        """The recipe in the one form that equivalent recipes share.
+    def normalized(self) -> Recipe:
+        """The recipe with fixed values for the settings that its head ignores.
 
-        A head that is fitted at once ignores the settings of steps: they get fixed
-        values.
+        A head that is fitted at once ignores the settings of steps. Equivalent recipes
+        become equal.
         """
         if not self.fitted:
             return self
         changes: dict[str, Any] = {
-            name: DEFAULTS[name] for name in OF_STEPS if name in DEFAULTS
+            name: DEFAULTS[name] for name in STEP_SETTINGS if name in DEFAULTS
         }
-        changes |= VALUES_OF_FITS
-        changes["loss"] = Spec(VALUES_OF_FITS["loss"])
+        changes |= FIXED_SETTINGS_OF_FITS
+        changes["loss"] = Spec(FIXED_SETTINGS_OF_FITS["loss"])
         return replace(self, **changes)
 
     def without_test(self) -> Recipe:
         """The recipe of the final model, without the settings that decide test rows."""
-        # Groups and the split seed still matter where they decide validation rows.
+        # Groups and the split seed still decide the validation rows, if there are any.
         has_validation = self.select == "val"
         draws_rows = has_validation or self.drawn
         return replace(
@@ -225,7 +231,11 @@ class Recipe:
         )
 
     def to_dict(self) -> Settings:
-        """The settings that matter, for run.json; without the decoder and defaults."""
+        """The settings for run.json, as JSON values.
+
+        Without mechanism and head, without defaults, and without settings that the
+        head ignores.
+        """
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         values["loss"] = str(self.loss)
         values["fold"] = str(self.fold) if self.fold else None
@@ -233,9 +243,9 @@ class Recipe:
 
         ignored = {"attention", "head", "groups"}
         if self.fitted:
-            ignored.update(OF_STEPS)
-        for name, usual in DEFAULTS.items():
-            if values[name] == usual:
+            ignored.update(STEP_SETTINGS)
+        for name, default in DEFAULTS.items():
+            if values[name] == default:
                 ignored.add(name)
         values = {name: value for name, value in values.items() if name not in ignored}
 
@@ -245,6 +255,7 @@ class Recipe:
             values["groups"] = self.groups.digest
 
         # A new version of another package's plug-in is another recipe.
+        # Code of other packages and files is named with a digest behind a space.
         foreign = {part: code for part, code in self.code().items() if " " in code}
         if foreign:
             values["plugins"] = foreign
@@ -259,7 +270,7 @@ class Recipe:
         head: str,
         groups: Mapping[str, Any],
     ) -> Self:
-        """Read what ``to_dict`` wrote: the recipe in its ``settled`` form.
+        """Read what ``to_dict`` wrote, as a ``normalized`` recipe.
 
         Plug-ins are not loaded: those of a recorded recipe need not be installed.
 
@@ -274,9 +285,9 @@ class Recipe:
         """
         values = dict(settings)
         read_value(values.pop(PLUGINS, {}), dict[str, str], f"recipe.{PLUGINS}")
-        is_fitted = values.keys().isdisjoint(OF_STEPS)
+        is_fitted = values.keys().isdisjoint(STEP_SETTINGS)
         if is_fitted:
-            values |= VALUES_OF_FITS
+            values |= FIXED_SETTINGS_OF_FITS
         values |= {"attention": attention, "head": head}
         values.setdefault("groups", None)
         check_names(cls, values, "recipe")
@@ -294,7 +305,10 @@ class Recipe:
         return cls(**parsed)
 
     def code(self) -> dict[str, str]:
-        """Where the code of each part is from, by ``plugins.code_hash``."""
+        """Where the code of each plug-in is from, as ``plugins.code_hash`` says it.
+
+        By kind and name, such as ``mechanism gaam``.
+        """
         parts = {"mechanism": self.attention, "head": self.head}
         if not self.fitted:
             parts["loss"] = self.loss
@@ -321,7 +335,7 @@ DEFAULTS: dict[str, Any] = {
     for entry in fields(Recipe)
     if entry.default is not MISSING
 }
-"""Settings since 0.1.0; a recipe names them only where they have another value."""
+"""Defaults of the settings since 0.1.0; run.json names only other values."""
 _PARSERS: dict[str, Callable[[str], object]] = {
     "attention": read_spec,
     "head": read_spec,

@@ -24,7 +24,7 @@ KINDS = {
 """Kinds of plug-ins, with their package and their option."""
 USUAL_DECAY = 0.01
 """Weight decay of AdamW in torch, and in gaam."""
-TITLE_SETTINGS = {
+DEFAULTS_IN_TITLES = {
     "pool": None,
     "optimizer": None,
     "lr": None,
@@ -36,7 +36,7 @@ TITLE_SETTINGS = {
     "split_seed": 0,
     "shuffle": "full",
 }
-"""Settings that a title shows, in order, with the usual value, which it omits."""
+"""Settings that a title shows, in order, with the default, which it omits."""
 Settings = dict[str, Any]
 """Settings of a recipe by name, as JSON values, as ``Recipe.to_dict`` gives them.
 
@@ -69,10 +69,10 @@ class Spec:
 
 
 def plugin_options(cls: type) -> OptionTypes:
-    """The keyword-only arguments of a class, with their types and defaults.
+    """The options of a plug-in: keyword-only arguments, with types and defaults.
 
-    A constructor that takes ``**more`` passes them on, so that those of its base class
-    belong to the class, too.
+    A constructor that takes ``**more`` passes them on to its base class, whose options
+    then belong to the class, too.
     """
     options: OptionTypes = {}
     for base in cls.__mro__:
@@ -91,7 +91,7 @@ def plugin_options(cls: type) -> OptionTypes:
     return options
 
 
-def own_spec(plugin: object, kind: str) -> Spec:
+def parse_plugin(plugin: object, kind: str) -> Spec:
     """Read the spec of a plug-in, or of a user's own class.
 
     Args:
@@ -175,7 +175,11 @@ def read_spec(text: str) -> Spec:
 
 
 def _read_option(text: str) -> str | bool | int | float:
-    """The value whose text this is; the text itself where several values have it."""
+    """Read the value of an option without knowing its type.
+
+    A text such as ``true``, ``3`` or ``0.5`` becomes a truth value or a number if that
+    is written in the same way; other texts stay.
+    """
     if text in ("true", "false"):
         return text == "true"
     for number_type in (int, float):
@@ -189,6 +193,7 @@ def _read_option(text: str) -> str | bool | int | float:
 
 
 def _parse_option(text: str, option_type: object, *, label: str) -> Any:
+    """Read the value of an option by its type; ``label`` names it in the error."""
     try:
         return settings.parse_value(text, option_type, {})
     except (TypeError, ValueError) as error:
@@ -204,7 +209,11 @@ def _without_defaults(
 ) -> dict[str, object]:
     """Leave out defaults, so that equal plug-ins have equal specs.
 
-    An option of ``presets`` sets other options where it is true; ``values`` wins.
+    Args:
+        values: the given options.
+        types: type and default of each option.
+        presets: for some options, the values that other options get where it is true;
+            given values come first.
     """
     options = {key: value for key, value in values.items() if value != types[key][1]}
     for key, preset in presets.items():
@@ -217,7 +226,7 @@ def _without_defaults(
 def parse_specs(value: object, kind: str) -> tuple[Spec, ...]:
     """Read one spec or a list; a comma separates options, never specs."""
     values = value if isinstance(value, (list, tuple)) else [value]
-    return tuple(own_spec(entry, kind) for entry in values)
+    return tuple(parse_plugin(entry, kind) for entry in values)
 
 
 def build(spec: Spec, kind: str, *arguments: Any) -> Any:
@@ -242,9 +251,9 @@ parse_attention = functools.partial(parse_spec, kind="mechanism")
 parse_head = functools.partial(parse_spec, kind="head")
 
 
-def parse_built(plugin: object, kind: str) -> Spec:
+def parse_checked(plugin: object, kind: str) -> Spec:
     """Read the spec of a loss or an optimizer, and check the ranges of its options."""
-    spec = own_spec(plugin, kind)
+    spec = parse_plugin(plugin, kind)
     # The constructor checks the ranges.
     build(spec, kind)
     return spec
@@ -259,9 +268,9 @@ def decoder_title(
 ) -> str:
     """The name of a decoder for people, with the settings that a sweep varies."""
     title = f"{attention} + {head}"
-    for name, usual in TITLE_SETTINGS.items():
+    for name, default in DEFAULTS_IN_TITLES.items():
         value = settings.get(name)
-        if value in (None, usual):
+        if value in (None, default):
             continue
         text = f"{value:g}" if isinstance(value, float) else str(value)
         title += f", {name.replace('_', ' ')} {text}"

@@ -160,7 +160,7 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def free_on(device: torch.device) -> int:
+def free_bytes(device: torch.device) -> int:
     """Bytes of a GPU's memory that this process may still fill.
 
     These are the free bytes, and those that torch holds in its cache without use.
@@ -184,7 +184,7 @@ def memory_left(device: torch.device) -> int:
     """
     if device.type == "cpu":
         return free_memory() // workers_here()
-    return free_on(device)
+    return free_bytes(device)
 
 
 def free_memory() -> int:

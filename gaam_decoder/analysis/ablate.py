@@ -18,19 +18,19 @@ from gaam_cache.common.paths import absolute_path
 from gaam_decoder import stats
 from gaam_decoder.analysis.importance import FLAT, Importance, importance_of
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.decoder import spelled_out
+from gaam_decoder.decoder import with_derived_options
 from gaam_decoder.number_lists import PER_CLASS, spell_numbers
 from gaam_decoder.runs.folders import find_cache
-from gaam_decoder.runs.loading import one_run
+from gaam_decoder.runs.loading import read_one_run
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import first_runs
+from gaam_decoder.runs.tuning import first_run_by_seed
 from gaam_decoder.specs import Spec, parse_attention
 from gaam_decoder.training.sweep import train
 
 RANDOM_SETS = 10
 """Default number of random layer sets."""
 MOST_LISTED = 5000
-"""Up to so many possible sets are listed and shuffled; of more, sets are drawn."""
+"""If more sets of layers are possible, they are drawn, not listed and shuffled."""
 FOLDER = "ablation"
 """Folder of the new runs, beside the run. Only a report of this folder shows them."""
 COMPARED = (("high", "low"), ("high", "random"), ("low", "random"))
@@ -52,6 +52,7 @@ class LayerSet:
 
     @property
     def is_random(self) -> bool:
+        """Whether the layers were chosen at random."""
         return self.name.startswith("random")
 
     @property
@@ -131,7 +132,7 @@ class Ablation:
             layer_set.name: layer_set.hits for layer_set in self.layer_sets
         }
         random_hits = [layer_set.hits for layer_set in self.random_sets]
-        hits_by_name["random"] = _average(random_hits)
+        hits_by_name["random"] = _average_hits(random_hits)
 
         claims: dict[tuple[str, str], stats.Claim] = {}
         for first, second in COMPARED:
@@ -220,6 +221,7 @@ class Ablation:
         return "\n".join(lines)
 
     def _random_in_words(self) -> str:
+        """One line about all random sets, and how the other two compare with them."""
         means = self.random_means
         if not means:
             return "  random  no seed finished"
@@ -234,12 +236,16 @@ class Ablation:
         )
 
 
-def _average(
+def _average_hits(
     hits_of_sets: Sequence[Mapping[int, NDArray[np.bool_]]],
 ) -> dict[int, NDArray[np.float64]]:
-    """Share of the sets that were right on each test row, (N,).
+    """Share of the layer sets whose decoder was right on each test row, by seed.
 
-    Only seeds that finished in all sets have a share.
+    Args:
+        hits_of_sets: for each layer set and seed, whether each test row was right.
+
+    Returns:
+        The share, (N,), for every seed that finished on all sets.
     """
     if not hits_of_sets:
         return {}
@@ -272,6 +278,7 @@ def _claim_values(first: str, second: str, claim: stats.Claim) -> dict[str, obje
 
 
 def _claim_in_words(claim: stats.Claim) -> str:
+    """Difference and interval in percentage points, and the verdict."""
     text = f"{100 * claim.difference:+z.2f}"
     interval = claim.interval_corrected or claim.interval
     if interval is not None:
@@ -319,11 +326,13 @@ def ablate(
         NotFoundError: no such run or cache.
         CacheError: the run or cache is damaged, or the run was trained on another one.
     """
-    run = one_run(absolute_path(path))
+    run = read_one_run(absolute_path(path))
     importance = _rank_layers(run)
     chosen_layers = choose_layers(importance, num_layers, seed, random_sets)
     attention = attn or _attention_for_few_layers(run)
-    config = _config(run, attention, list(chosen_layers.values()), cache, device)
+    config = _ablation_config(
+        run, attention, list(chosen_layers.values()), cache, device
+    )
     try:
         runs = train(config, progress=progress)
     except ConfigError as error:
@@ -377,20 +386,28 @@ def _attention_for_few_layers(run: RunResult) -> str:
     spec = parse_attention(run.attention)
     other_options = tuple(option for option in spec.options if option[0] != "heads")
     without_heads = Spec(spec.name, other_options)
-    with_default_heads = spelled_out(
+    with_default_heads = with_derived_options(
         without_heads, len(run.layer_numbers), run.cache.hidden_size
     )
     return str(without_heads if with_default_heads == spec else spec)
 
 
-def _config(
+def _ablation_config(
     run: RunResult,
     attention: str,
     layer_sets: Sequence[Layers],
     cache: str | Path | None,
     device: str,
 ) -> TrainConfig:
-    """The recipe and seeds of a run, on other layers."""
+    """A config that trains a run's recipe and seeds on other layers.
+
+    Args:
+        run: that is ablated.
+        attention: the mechanism to train.
+        layer_sets: the layers, one training for each set.
+        cache: folder of the cache, if it has moved.
+        device: that trains.
+    """
     settings: dict[str, Any] = dict(run.settings)
     # the mechanism and the cache imply these
     settings.pop("plugins", None)
@@ -458,6 +475,7 @@ def choose_layers(
     has_enough_sets = math.comb(len(other_layers), count) >= random_sets
     pool = other_layers if has_enough_sets else layers
 
+    # two sets more, as the highest and the lowest may be among them
     chosen = {"high": high, "low": low}
     candidates = _shuffled_sets(pool.tolist(), count, random_sets + 2, seed)
     random = [candidate for candidate in candidates if candidate not in (high, low)]
@@ -467,14 +485,14 @@ def choose_layers(
 
 
 def _shuffled_sets(
-    pool: Sequence[int], count: int, fewest: int, seed: int
+    pool: Sequence[int], count: int, at_least: int, seed: int
 ) -> list[Layers]:
     """Different sets of layers in a random order.
 
     Args:
         pool: layers to choose from.
         count: layers of each set.
-        fewest: number of sets, or all if there are no more; there may be more.
+        at_least: number of sets, or all if there are no more; there may be more.
         seed: decides the order.
     """
     generator = np.random.default_rng(seed)
@@ -484,7 +502,7 @@ def _shuffled_sets(
 
     # a dictionary keeps the order in which sets were drawn
     drawn: dict[Layers, None] = {}
-    while len(drawn) < fewest:
+    while len(drawn) < at_least:
         layers = generator.choice(pool, count, replace=False)
         drawn[tuple(sorted(layers.tolist()))] = None
     return list(drawn)
@@ -496,7 +514,7 @@ def _layer_set(
     """The results of some seeds on a set of layers."""
     hits = {}
     failed = {}
-    for seed, run in first_runs(runs).items():
+    for seed, run in first_run_by_seed(runs).items():
         if seed not in seeds:
             continue
         if seed in run.failed:

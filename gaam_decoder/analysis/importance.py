@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import by_seed
+from gaam_decoder.runs.tuning import values_by_finished_seed
 
 Floats = NDArray[np.floating]
 FLAT = 4 * float(np.finfo(np.float32).eps)
@@ -50,7 +50,7 @@ class Importance:
 
 
 def layer_map(map_S: Floats) -> NDArray[np.float64]:
-    """A mean attention map as weights of layers and features, (S, L, D) or (S, L, 1).
+    """The mean attention maps of seeds as weights, (S, L, D) or (S, L, 1).
 
     The map of a gate has this shape. The map of an attention over layers, (S, H, Q, L),
     is averaged over heads and queries.
@@ -94,7 +94,7 @@ def importance_of(runs: Sequence[RunResult]) -> Importance | None:
 
     None if the mechanism has no attention map, no seed finished, or nothing was tested.
     """
-    map_by_seed = by_seed(runs, lambda run: run.attention_map)
+    map_by_seed = values_by_finished_seed(runs, lambda run: run.attention_map)
     if not map_by_seed:
         return None
     map_S = np.stack(list(map_by_seed.values()))
@@ -104,9 +104,9 @@ def importance_of(runs: Sequence[RunResult]) -> Importance | None:
         layers=runs[0].layer_numbers,
         seeds=tuple(map_by_seed),
         contribution=tuple(contribution_SL.mean(0).tolist()),
-        contribution_sd=_sd(contribution_SL),
+        contribution_sd=_standard_deviation(contribution_SL),
         factor=tuple(factor_SL.mean(0).tolist()),
-        factor_sd=_sd(factor_SL),
+        factor_sd=_standard_deviation(factor_SL),
     )
 
 
@@ -117,7 +117,7 @@ def factor_by_seed(
 
     The runs differ in their seeds alone. None if the mechanism has no attention map.
     """
-    map_by_seed = by_seed(runs, lambda run: run.attention_map)
+    map_by_seed = values_by_finished_seed(runs, lambda run: run.attention_map)
     if not map_by_seed or not set(seeds) <= map_by_seed.keys():
         return None
     map_S = np.stack([map_by_seed[seed] for seed in seeds])
@@ -125,7 +125,7 @@ def factor_by_seed(
     return factor_SL
 
 
-def _sd(value_SL: NDArray[np.float64]) -> tuple[float, ...] | None:
+def _standard_deviation(value_SL: NDArray[np.float64]) -> tuple[float, ...] | None:
     """Standard deviation over seeds of every layer; None for one seed."""
     if len(value_SL) < 2:
         return None

@@ -15,7 +15,7 @@ from gaam_cache.common import plugins
 from gaam_decoder import stats
 from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import by_seed, first_runs
+from gaam_decoder.runs.tuning import first_run_by_seed, values_by_finished_seed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +34,10 @@ OFFSET = "offset"
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One gate: the same for all features, with one head and no offset."""
+    """A gate that can be planted: the weight of a layer by its standardised value r.
+
+    It is the same for all features, with one head and no offset.
+    """
 
     mechanism: str  # it can express the gate exactly
     parameters: Mapping[str, float]  # by the names in the mechanism
@@ -107,15 +110,21 @@ def learned_ranges(runs: Sequence[RunResult]) -> dict[str, dict[str, Any]]:
 
 def _values_by_seed(runs: Sequence[RunResult], name: str) -> dict[int, NDArray[Any]]:
     """The values of one learned parameter, for each finished seed."""
-    return by_seed(runs, lambda run: run.learned.get(name))
+    return values_by_finished_seed(runs, lambda run: run.learned.get(name))
 
 
 def learned_curves(runs: Sequence[RunResult]) -> Floats | None:
-    """The mean gate over heads and features of every seed, (S, P).
+    """The learned gate of every seed, averaged over heads and features, (S, P).
 
-    The curve is read at ``RESIDUALS``. It has peak 1 and is centred at 0: ``offset`` is
-    in units of the states, and the head undoes a factor of all weights. The runs differ
-    in their seeds alone. None if the mechanism is no density.
+    The curve gives the weight of a layer at each standardised value of ``RESIDUALS``.
+    It has peak 1 and is centred at 0: ``offset`` is in units of the states, and the
+    head undoes a factor of all weights.
+
+    Args:
+        runs: that differ in their seeds alone.
+
+    Returns:
+        The curves; None if the mechanism weights layers by no density.
     """
     density_gate = _density_gate(runs[0])
     if density_gate is None:
@@ -125,7 +134,7 @@ def learned_curves(runs: Sequence[RunResult]) -> Floats | None:
     residual_P1 = torch.from_numpy(RESIDUALS)[:, None]
     curves = []
     with torch.inference_mode():
-        for seed, run in first_runs(runs).items():
+        for seed, run in first_run_by_seed(runs).items():
             if seed in run.failed:
                 continue
             parameters = {

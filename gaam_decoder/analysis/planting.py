@@ -43,15 +43,15 @@ BLOCK_ROWS = 512
 MEAN = 3.0
 """Distance of the mean of every feature of Gaussian states from 0, in standard
 deviations. A gate multiplies this mean, which no linear decoder can follow."""
-# random streams of a seed
+# what random numbers are for: each purpose has its own stream of a seed
 STATES = 1
-CHOICE = 2
+ROW_CHOICE = 2
 HEAD = 3
 LABELS = 4
 ROUNDING = 1e-12
 """A feature with less spread than this, relative to its mean, is constant: float64
 rounds at 1e-16."""
-MOST_FITTED = 2**27  # numbers that a fit reads at most: 1 GB
+MOST_NUMBERS_FITTED = 2**27  # numbers that a fit reads at most: 1 GB
 ROWS_PER_FEATURE = 2
 """With fewer rows a linear map memorises them, and says nothing of other rows."""
 PENALTY = 1e-6
@@ -203,10 +203,10 @@ class _Accuracies(NamedTuple):
 
 
 def _accuracies(train: _Split, test: _Split) -> _Accuracies:
-    """Accuracies of the teacher and of a linear map that learned its probabilities.
+    """Accuracies of the teacher and of the best linear decoder on the test rows.
 
-    The expected accuracy of the teacher is the mean of its largest probabilities: the
-    labels are drawn from these.
+    The labels are drawn from the teacher's probabilities. So the expected accuracy of
+    the teacher is the mean over rows of the largest probability.
     """
     predicted_N = CLASSIFICATION.predictions(test.probability_NC)
     is_right_N = CLASSIFICATION.hits(predicted_N, test.label_N)
@@ -257,7 +257,7 @@ def _write_cache(
 
 
 def _labels_rule(config: PlantConfig, states_origin: str) -> dict[str, object]:
-    """Everything that decides the labels, as the fingerprint covers it.
+    """Everything that decides the labels, which the fingerprint of the cache covers.
 
     Args:
         config: of the planted cache.
@@ -310,7 +310,7 @@ def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, 
         x_NLD = gaussian_states(shape, config.seed)
         x_NLD = x_NLD.astype(config.storage_dtype or "float32")
         return x_NLD[:num_train], x_NLD[num_train:]
-    generator = np.random.default_rng([config.seed, CHOICE])
+    generator = np.random.default_rng([config.seed, ROW_CHOICE])
     order_N = generator.permutation(rows_of_cache)
     train_rows = order_N[:num_train]
     test_rows = order_N[num_train:num_rows]
@@ -372,7 +372,7 @@ def planted_mechanism(gate_name: str, num_layers: int, hidden_size: int) -> Atte
     """The mechanism of a gate with one head and the gate's parameters, in float64.
 
     Args:
-        gate_name: a key of ``GATES``.
+        gate_name: a key of ``GATES``, the gates that can be planted.
         num_layers: L.
         hidden_size: D.
     """
@@ -469,15 +469,19 @@ def make_teacher(
 def _moments(
     attention: Attention, train: States, is_shared: bool
 ) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of every feature that the teacher weights, (F,).
+    """Mean and standard deviation of the teacher's features over training rows, (F,).
 
-    If all layers share their weights, the features are means over the layers, (D,).
+    Args:
+        attention: the mechanism of the teacher, with the parameters of the gate.
+        train: states of the training rows, (N, L, D).
+        is_shared: whether all layers share their weights: the features are then means
+            over the layers, (D,).
     """
 
     def features(x_NLD: Floats) -> Floats:
         return x_NLD.mean(1) if is_shared else _gated_features(attention, x_NLD)
 
-    # sums of differences from the first row keep more digits
+    # sum differences from the first row: the sums of large features would lose digits
     first_F = features(next(blocks(train)))[0]
     sum_F = np.zeros_like(first_F)
     square_sum_F = np.zeros_like(first_F)
@@ -499,6 +503,7 @@ def draw_labels(
     """
     generator = np.random.default_rng([seed, LABELS, split_number])
     u_N1 = generator.random((len(probability_NC), 1))
+    # the class is the number of cumulative probabilities up to a uniform number
     num_passed_N = (u_N1 >= np.cumsum(probability_NC, 1)).sum(1)
     # rounding may leave the last cumulative probability below 1
     last_class = probability_NC.shape[1] - 1
@@ -516,8 +521,9 @@ def linear_accuracy(
     """
     num_rows = len(train)
     num_features = train.shape[1] * train.shape[2]
-    is_too_few = num_rows < ROWS_PER_FEATURE * num_features
-    if is_too_few or num_rows * num_features > MOST_FITTED:
+    has_too_few_rows = num_rows < ROWS_PER_FEATURE * num_features
+    is_too_large = num_rows * num_features > MOST_NUMBERS_FITTED
+    if has_too_few_rows or is_too_large:
         return None
 
     z_NF = _flat_rows(train)

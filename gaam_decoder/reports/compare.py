@@ -18,7 +18,7 @@ from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.reports.entries import Comparison, Entry
-from gaam_decoder.runs.tuning import TUNED
+from gaam_decoder.runs.tuning import TUNED_SETTINGS
 from gaam_decoder.specs import Settings
 from gaam_decoder.stats.scored import Scored, claim_by_score
 
@@ -304,7 +304,7 @@ def find_baseline(
     if not entry.tunings:
         return None
     for other in baseline_entries:
-        if other.tunings and same_recipe(entry.recipe, other.recipe, TUNED):
+        if other.tunings and same_recipe(entry.recipe, other.recipe, TUNED_SETTINGS):
             return other
     return None
 
@@ -558,7 +558,7 @@ def _group_by_settings(entries: Sequence[Entry], axis: str) -> EntriesBySettings
     for entry in entries:
         if entry.fitted or entry.shuffled or entry.compared_score.mean is None:
             continue
-        if entry.tunings and axis in TUNED:
+        if entry.tunings and axis in TUNED_SETTINGS:
             continue
         sets.setdefault(_settings(entry, axis), []).append(entry)
     return {
@@ -572,7 +572,7 @@ def _settings(entry: Entry, axis: str) -> SettingPairs:
     """The settings of an entry, without the axis and without tuned settings."""
     left_out = {axis}
     if entry.tunings:
-        left_out.update(TUNED)
+        left_out.update(TUNED_SETTINGS)
     is_scaled = entry.compared_score.score.of_sizes and entry.temperatures is not None
     settings: dict[str, Any] = {
         "attn": entry.attention,

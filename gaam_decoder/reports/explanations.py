@@ -71,7 +71,7 @@ def _explain_tuning(table: Table) -> Iterator[str]:
             yield f"{entry.label}: {tuning_in_words(entry.tunings)}"
 
     seed_sets = Counter(
-        (tuning.seeds, tuning.apart)
+        (tuning.seeds, tuning.has_separate_seeds)
         for entry in table.entries
         for tuning in entry.tunings
     )

@@ -23,10 +23,10 @@ from gaam_decoder.reports.groups import TableGroups, table_groups
 from gaam_decoder.reports.scoring import Part, score_entry, score_of
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import (
-    TUNED,
+    TUNED_SETTINGS,
     Tuning,
-    first_runs,
-    reported,
+    first_run_by_seed,
+    reporting_seeds_of,
 )
 from gaam_decoder.specs import Settings
 from gaam_decoder.stats.choice import ChoiceOf, choice_of
@@ -110,7 +110,7 @@ def _folds_by_partition(
         # Folds of one entry may differ in their split seed and in tuned settings.
         ignored = {"fold", "split_seed"}
         if run.key in tunings:
-            ignored.update(TUNED)
+            ignored.update(TUNED_SETTINGS)
         shared = [
             (name, str(value))
             for name, value in run.settings.items()
@@ -420,8 +420,8 @@ def _fewest_drawn(runs: Sequence[RunResult]) -> int | None:
 
 def _reported_runs(part: Part, tunings: Mapping[str, Tuning]) -> dict[int, RunResult]:
     """The run of each seed whose result counts, without seeds that only tune."""
-    runs = first_runs(part)
-    seeds = reported(tuple(runs), tunings.get(part[0].key))
+    runs = first_run_by_seed(part)
+    seeds = reporting_seeds_of(tuple(runs), tunings.get(part[0].key))
     return {seed: runs[seed] for seed in seeds}
 
 
@@ -460,7 +460,7 @@ def _shared_recipe(parts: Sequence[Part]) -> tuple[Settings, str]:
         recipe["plugins"] = other_plugins
 
     if len(parts) > 1:
-        for name in TUNED:
+        for name in TUNED_SETTINGS:
             if len({fold_recipe.get(name) for fold_recipe in recipes}) > 1:
                 recipe[name] = BY_FOLD
         recipe["fold"] = None
@@ -518,7 +518,7 @@ def _choice(
     right: list[NDArray[Any]] = []
     values: list[list[float | None]] = []
     groups = None
-    for right_N, logits, group_numbers in tuning.answers(grouped_by):
+    for right_N, logits, group_numbers in tuning.validation_answers(grouped_by):
         right.append(right_N)
         if group_numbers and groups is None:
             groups = row_groups(joined(group_numbers))

@@ -19,8 +19,8 @@ from gaam_cache.common.messages import brief
 from gaam_decoder.runs.groups import (
     EQUAL_ROWS,
     GROUPS_FILE,
-    names_in_force,
-    numbers_of_tests,
+    relation_of_test_rows,
+    relations_in_force,
 )
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.stats.groups import RowGroups, joined, row_groups
@@ -90,7 +90,7 @@ def table_groups(
     if requested_column is not None:
         relations.add(requested_column)
     recorded = set.intersection(
-        *({name for run in runs for name in run.same} for runs in tests)
+        *({name for run in runs for name in run.relations} for runs in tests)
     )
 
     numbers, unknown = _numbers_by_name(
@@ -131,12 +131,12 @@ def _numbers_by_name(
 
 def _relations(tests: Tests, runs_of_cache: Sequence[RunResult]) -> set[str]:
     """Names of the relations between test rows that any run on the same cache has."""
-    relations = {name for run in runs_of_cache for name in names_in_force(run)}
+    relations = {name for run in runs_of_cache for name in relations_in_force(run)}
     # the file of another run may name other rows
     relations.discard(GROUPS_FILE)
     for runs in tests:
         for run in runs:
-            relations.update(names_in_force(run))
+            relations.update(relations_in_force(run))
     return relations
 
 
@@ -162,8 +162,8 @@ def _numbers(
     parts = []
     for runs in tests:
         # a run that recorded the numbers saves a look into the cache
-        run = next((run for run in runs if name in run.same), runs[0])
-        part_N = numbers_of_tests(run, name)
+        run = next((run for run in runs if name in run.relations), runs[0])
+        part_N = relation_of_test_rows(run, name)
         if part_N is None:
             return None
         parts.append(part_N)
@@ -173,7 +173,7 @@ def _numbers(
 
 def _unknown_column(name: str, run: RunResult) -> ConfigError:
     """The error for a requested column without numbers for the test rows."""
-    columns = sorted(({*run.same} - NO_COLUMNS) | run.cache.columns)
+    columns = sorted(({*run.relations} - NO_COLUMNS) | run.cache.columns)
     if name in columns:
         cache_path = brief(run.cache.path, 200)
         return ConfigError(

@@ -139,7 +139,7 @@ def _holm_after_selection(table: Table) -> str:
 
 def _lost_baseline(selection: Selection) -> str:
     """Which filter left the default baseline out; empty where none did."""
-    filters = selection.lost.get(DEFAULT_BASELINE)
+    filters = selection.lost_mechanisms.get(DEFAULT_BASELINE)
     if not filters:
         return ""
     return f"; {filters} left out the baseline '{DEFAULT_BASELINE}'"

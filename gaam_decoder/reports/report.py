@@ -28,7 +28,7 @@ from gaam_decoder.reports.table import (
     build_tables,
     check_options,
 )
-from gaam_decoder.runs.loading import Texts, load_runs, one_form
+from gaam_decoder.runs.loading import Texts, load_runs, resolve_spec
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_attention
 
@@ -225,7 +225,7 @@ def report(
     loaded = load_runs(runs, attn=attn, head=head, layers=layers, lr=lr, cache=cache)
     if baseline:
         mechanisms = {run.attention for run in loaded}
-        baseline = one_form(baseline, mechanisms, "--baseline")
+        baseline = resolve_spec(baseline, mechanisms, "--baseline")
     options["baseline"] = baseline or None
     tables = build_tables(loaded, **options)
 

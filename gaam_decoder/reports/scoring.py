@@ -23,7 +23,7 @@ from gaam_decoder.reports.entries import (
 )
 from gaam_decoder.reports.groups import TableGroups
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import first_runs
+from gaam_decoder.runs.tuning import first_run_by_seed
 from gaam_decoder.stats.scored import Scored, interval_by_score
 from gaam_decoder.stats.scores.base import Answers, Interval, Score, SeedScore
 from gaam_decoder.stats.scores.ece import BINS, reliability
@@ -90,7 +90,7 @@ def score_entry(
             of the size of probabilities.
         groups: the groups of the test rows.
     """
-    task = parts[0][0].of_task
+    task = parts[0][0].task_definition
     predictions = _read_predictions(parts, seeds, repeats, fit_temperature)
     tally = _tally_seeds(predictions, score, task)
     if not task.has_classes:
@@ -405,7 +405,7 @@ def _by_row(value_SN: NDArray[Any], parts: Sequence[Part], repeats: int) -> Any:
 
 def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
     """Test logits of every finished seed, from the run that counts for it."""
-    counting_run = first_runs(part)
+    counting_run = first_run_by_seed(part)
     logits_by_seed: dict[int, NDArray[np.float32]] = {}
     for run in part:
         logits = run.finished_logits()
@@ -428,7 +428,7 @@ def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Floats | None:
         return None
     value_SP = np.ones((len(seeds), len(parts)))
     for part_index, part in enumerate(parts):
-        counting_run = first_runs(part)
+        counting_run = first_run_by_seed(part)
         runs = {counting_run[seed] for seed in seeds}
         validation_of = {run: run.validation for run in runs}
         for index, seed in enumerate(seeds):

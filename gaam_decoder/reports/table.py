@@ -27,7 +27,12 @@ from gaam_decoder.reports.titles import apart
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import Choice, Tuning, choose, reported
+from gaam_decoder.runs.tuning import (
+    Choice,
+    Tuning,
+    choose_candidates,
+    reporting_seeds_of,
+)
 from gaam_decoder.stats.scores.base import Score
 from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 
@@ -101,7 +106,7 @@ class Table:
     @property
     def task(self) -> Task:
         """The task of its runs."""
-        return self.runs[0].of_task if self.runs else CLASSIFICATION
+        return self.runs[0].task_definition if self.runs else CLASSIFICATION
 
     @property
     def score(self) -> Score:
@@ -353,7 +358,7 @@ class _TableBuilder:
     ) -> tuple[Choice, list[Tested]]:
         """Choose the candidate of every entry, and group entries by their test rows."""
         keep_all = self.options.get("every_candidate", False)
-        choice = Choice(list(runs), {}, ()) if keep_all else choose(runs)
+        choice = Choice(list(runs), {}, ()) if keep_all else choose_candidates(runs)
         tested = entries_by_test(
             [run for run in choice.runs if run.evaluated],
             choice.tunings,
@@ -595,7 +600,7 @@ def _share_right(entries: Sequence[Entry]) -> NDArray[np.float64]:
 
 def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, object]:
     """A final model as JSON values."""
-    seeds = reported(run.seeds, tuning)
+    seeds = reporting_seeds_of(run.seeds, tuning)
     failed_seeds = [
         {"seed": seed, "reason": run.failed[seed]}
         for seed in seeds

@@ -46,15 +46,19 @@ CONFIG_FILE = "config.toml"
 RUN_FILES = {WEIGHTS_FILE, TEST_FILE, LOG_FILE}
 """Files that every run has beside run.json."""
 ALL_FILES = RUN_FILES | {VALIDATION_FILE, CONFIG_FILE}
-SAME = "same."
-"""Prefix of the tensors that number the rows by what belongs together."""
-LEARNED = "learned."
+RELATION_PREFIX = "same."
+"""Prefix of tensors that give rows that belong together the same number."""
+LEARNED_PREFIX = "learned."
 """Prefix of the tensors of learned parameters."""
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn an error about a file of a run into one that says what is wrong with it."""
+def explained_file_errors(path: Path) -> Iterator[None]:
+    """Turn an error about a file of a run into a CacheError that explains it.
+
+    Args:
+        path: the file that is read in this block.
+    """
     try:
         yield
     except GaamError:

@@ -25,16 +25,19 @@ _LONGEST_SEEDS = 40
 
 
 def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
-    """Folder name of a run: the decoder for people, then its unique ending."""
+    """Folder name of a run: the decoder for people, then its unique name_ending."""
     decoder = "".join(
         character if character.isalnum() or character in "-_." else "_"
         for character in f"{attention}-{head}"
     )
-    return f"{decoder[:80]}{ending(key, seeds)}"
+    return f"{decoder[:80]}{name_ending(key, seeds)}"
 
 
-def ending(key: str, seeds: Sequence[int]) -> str:
-    """The end of a run's name, by which a training finds existing runs."""
+def name_ending(key: str, seeds: Sequence[int]) -> str:
+    """The end of a run's name, such as ``-1f9c2a7b-s0-9``, with its key and seeds.
+
+    A training finds existing runs by it.
+    """
     first, last = seeds[0], seeds[-1]
     if list(seeds) == list(range(first, last + 1)):
         text = f"{first}-{last}"
@@ -46,11 +49,15 @@ def ending(key: str, seeds: Sequence[int]) -> str:
 
 
 def unfinished_folders(runs: Path) -> list[Path]:
+    """Folders of unfinished work in a folder of runs."""
     return sorted(runs.glob(".*.partial"))
 
 
 def run_folders(folder: Path, names: str = "*") -> list[Path]:
-    """Runs in a folder, sorted; a folder with a run's name counts, even if damaged."""
+    """Run folders in a folder, sorted, whose names match the pattern ``names``.
+
+    A folder with the name of a run counts, even if it is damaged.
+    """
     paths = sorted(folder.glob(f"[!.]{names}"))
     return [path for path in paths if _ENDING.search(path.name) or is_run(path)]
 
@@ -69,7 +76,7 @@ def runs_of_key(folder: Path, key: str) -> list[RunResult]:
         if run.key[:8] != short_key:
             raise CacheError(
                 f"the folder '{run.path.name}' has the name of another run",
-                expected=f"a name that ends in '{ending(run.key, run.seeds)}'",
+                expected=f"a name that ends in '{name_ending(run.key, run.seeds)}'",
                 found=f"a name with the key {short_key} of another run",
                 where=str(run.path),
                 hint="give it that name again, or move it out of the folder of runs",
@@ -77,9 +84,17 @@ def runs_of_key(folder: Path, key: str) -> list[RunResult]:
     return [run for run in runs if run.key == key]
 
 
-def remove_unfinished(runs: Path, key: str) -> None:
-    """Remove what dead writers left; folders of live processes of this machine stay."""
+def remove_temporary_folders(runs: Path, key: str) -> None:
+    """Remove temporary folders of runs whose writers have died.
+
+    Folders of live processes of this machine stay.
+
+    Args:
+        runs: the folder of runs.
+        key: of the runs.
+    """
     for folder in runs.glob(f".*-{key[:8]}-s*.tmp"):
+        # a temporary name ends in the process that writes it: .PID.NUMBER.tmp
         pid = folder.name.split(".")[-3]
         if not (pid.isdigit() and is_alive(int(pid))):
             shutil.rmtree(folder, ignore_errors=True)

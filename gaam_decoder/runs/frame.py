@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from gaam_cache.common import plugins
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import (
-    HELD,
-    choose,
-    first_runs,
-    reported,
+    VAL_FOLDS,
+    choose_candidates,
+    first_run_by_seed,
+    reporting_seeds_of,
 )
 from gaam_decoder.specs import Settings
 
@@ -55,7 +55,7 @@ def frame_of_runs(runs: Sequence[RunResult]) -> pandas.DataFrame:
     }
     titles = _distinct_titles(runs)
     counting_runs = _counting_runs(runs)
-    choice = choose(runs)
+    choice = choose_candidates(runs)
     chosen_runs = set(choice.runs)
 
     rows: list[dict[str, Any]] = []
@@ -63,7 +63,7 @@ def frame_of_runs(runs: Sequence[RunResult]) -> pandas.DataFrame:
         # No seed of a candidate that lost is reported.
         reported_seeds: list[int] = []
         if run in chosen_runs:
-            reported_seeds = reported(run.seeds, choice.tunings.get(run.key))
+            reported_seeds = reporting_seeds_of(run.seeds, choice.tunings.get(run.key))
         counting_seeds = [
             seed for seed in reported_seeds if counting_runs[run.key][seed] is run
         ]
@@ -77,7 +77,9 @@ def _counting_runs(runs: Iterable[RunResult]) -> dict[str, dict[int, RunResult]]
     runs_by_key: dict[str, list[RunResult]] = {}
     for run in runs:
         runs_by_key.setdefault(run.key, []).append(run)
-    return {key: first_runs(runs_of_key) for key, runs_of_key in runs_by_key.items()}
+    return {
+        key: first_run_by_seed(runs_of_key) for key, runs_of_key in runs_by_key.items()
+    }
 
 
 def _rows_of_run(
@@ -89,11 +91,12 @@ def _rows_of_run(
     """The rows of a run, one for each seed."""
     from gaam_decoder.stats.scores.base import Answers
 
+    # ``Answers`` are the predictions of one seed with the true labels
     logits_by_seed = {}
     if run.evaluated:
         logits_by_seed = dict(zip(run.finished, run.finished_logits(), strict=True))
     selection_scores = _selection_scores(run)
-    selection_column = f"selection_{run.of_task.score_key}"
+    selection_column = f"selection_{run.task_definition.score_key}"
 
     shared = _shared_columns(run, title)
     rows = []
@@ -124,7 +127,7 @@ def _selection_scores(run: RunResult) -> dict[int, float | None]:
     if not run.finished:
         return {}
     return {
-        entry["seed"]: entry.get(run.of_task.score_key)
+        entry["seed"]: entry.get(run.task_definition.score_key)
         for entry in run.log
         if entry["epoch"] == run.epochs[entry["seed"]]
     }
@@ -159,11 +162,15 @@ def _shared_columns(run: RunResult, title: str) -> dict[str, Any]:
 
 
 def _distinct_titles(runs: Sequence[RunResult]) -> dict[str, str]:
-    """By key, the title and the settings in which runs of that title differ."""
+    """A different title for each key of the runs, by key.
+
+    It is the title of the run, and the settings in which other runs of this title
+    differ from it.
+    """
     settings_by_title: dict[str, dict[str, Settings]] = {}
     for run in runs:
-        # Tuning seeds and reporting seeds of one decoder may differ in HELD.
-        settings = run.settings | {"cache": run.states[:12], HELD: None}
+        # Tuning seeds and reporting seeds of one decoder may differ in VAL_FOLDS.
+        settings = run.settings | {"cache": run.states[:12], VAL_FOLDS: None}
         settings_by_title.setdefault(run.title, {})[run.key] = settings
 
     titles = {}

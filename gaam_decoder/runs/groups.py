@@ -41,10 +41,11 @@ def relations(
     if groups is not None and groups.kind == "file":
         numbers[GROUPS_FILE] = _number_names(groups.names)
 
-    copies = cache.plan.dataset.equal_rows.get(split)
-    if copies:
+    # each entry lists the rows that are equal to one another
+    equal_rows = cache.plan.dataset.equal_rows.get(split)
+    if equal_rows:
         number_N = np.arange(len(cache[split]), dtype=np.int32)
-        for rows in copies:
+        for rows in equal_rows:
             number_N[rows] = rows[0]
         numbers[EQUAL_ROWS] = number_N
     return numbers
@@ -53,6 +54,7 @@ def relations(
 # Every run of a sweep records the same columns.
 @lru_cache(maxsize=16)
 def _numbers_of_column(split: Split, name: str) -> Numbers:
+    """A number for each row of a split, equal where a kept column has equal values."""
     return _number_names(split.column(name))
 
 
@@ -63,11 +65,12 @@ def _number_names(names: object) -> Numbers:
     return numbers
 
 
-def names_in_force(run: RunResult) -> list[str]:
-    """Relations that hold for a run's test rows, whatever groups a report names.
+def relations_in_force(run: RunResult) -> list[str]:
+    """Names of the relations that every report of a run has to respect.
 
-    These are the groups of its training, the groups that split off the test rows, the
-    clips of one file, and equal rows.
+    A relation says which test rows belong together. These are the groups of its
+    training, the groups that split off the test rows, the clips of one file, and equal
+    rows.
     """
     names = {EQUAL_ROWS, CLIP_OF}
     if run.cache.test_groups is not None:
@@ -79,20 +82,25 @@ def names_in_force(run: RunResult) -> list[str]:
         # A file names the training rows, and only folds test on those.
         names.add(GROUPS_FILE)
 
-    available = run.cache.columns.union(run.same)
+    available = run.cache.columns.union(run.relations)
     if GROUPS_FILE in names:
         available.add(GROUPS_FILE)
     return sorted(names & available)
 
 
-def numbers_of_tests(run: RunResult, name: str) -> Numbers | None:
-    """Numbers of a run's test rows in a relation, (N,); None if they are unknown.
+def relation_of_test_rows(run: RunResult, name: str) -> Numbers | None:
+    """Number the test rows of a run: rows that belong together have equal numbers.
 
-    A run of an earlier version may not have recorded them; its cache has them, if it
-    is still there.
+    Args:
+        run: with the test rows.
+        name: of the relation, such as the column of speakers.
+
+    Returns:
+        The numbers, (N,); None if they are unknown. A run of an earlier version may
+        not have recorded them; its cache has them, if it is still there.
     """
-    if name in run.same:
-        recorded: Numbers = run.same[name]
+    if name in run.relations:
+        recorded: Numbers = run.relations[name]
         return recorded
     try:
         cache = open_cache(find_cache(run.cache, run.path))

@@ -49,38 +49,41 @@ OPTIONS = {
 class Selection:
     """Which filters selected the runs of a report, and how many runs they left out."""
 
-    asked: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
     """The filters, as on the command line."""
-    chosen: int
+    num_selected: int
     """Number of selected runs."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Number of runs that each filter left out; a run counts for its first filter.
 
     ``name`` counts the runs beside those that were named one by one.
     """
-    lost: Mapping[str, str] = field(default_factory=dict)
-    """Mechanisms without a selected run, with the filter that left out the last."""
+    lost_mechanisms: Mapping[str, str] = field(default_factory=dict)
+    """Mechanisms without a selected run, with a filter that left out their runs."""
 
     @property
     def total(self) -> int:
-        return self.chosen + sum(self.left_out.values())
+        """Number of runs before the filters."""
+        return self.num_selected + sum(self.left_out.values())
 
     def to_dict(self) -> dict[str, object]:
+        """The selection as JSON values."""
         return {
-            "asked": list(self.asked),
-            "runs": self.chosen,
+            "asked": list(self.filters),
+            "runs": self.num_selected,
             "of_runs": self.total,
             "left_out": dict(self.left_out),
-            "mechanisms_left_out": sorted(self.lost),
+            "mechanisms_left_out": sorted(self.lost_mechanisms),
         }
 
     def in_words(self) -> str:
-        text = f"{self.chosen:,} of {self.total:,} runs"
-        return f"{text} ({' '.join(self.asked)})" if self.asked else text
+        """The numbers of runs, and the filters."""
+        text = f"{self.num_selected:,} of {self.total:,} runs"
+        return f"{text} ({' '.join(self.filters)})" if self.filters else text
 
 
 class Runs(list[RunResult]):
-    """What ``train`` and ``load_runs`` return: a list.
+    """A list of runs, as ``train`` and ``load_runs`` return it.
 
     >>> len(runs.selected(attn="gaam").to_frame())
     3
@@ -129,19 +132,25 @@ class Runs(list[RunResult]):
         left_out: Sequence[tuple[RunResult, str]],
         words: Sequence[str],
     ) -> Selection:
-        """The record of this selection, with that of earlier selections."""
-        before = self.selection or Selection(chosen=len(self))
+        """The record of a selection from these runs, added to that of earlier ones.
+
+        Args:
+            selected: the runs that passed all filters.
+            left_out: the other runs, each with the option of the filter that it failed.
+            words: the filters, as on the command line.
+        """
+        before = self.selection or Selection(num_selected=len(self))
         counts = Counter(option for _, option in left_out)
-        remaining = {run.attention for run in selected}
-        lost = dict(before.lost)
+        selected_mechanisms = {run.attention for run in selected}
+        lost_mechanisms = dict(before.lost_mechanisms)
         for run, option in left_out:
-            if run.attention not in remaining:
-                lost[run.attention] = option
+            if run.attention not in selected_mechanisms:
+                lost_mechanisms[run.attention] = option
         return Selection(
-            asked=(*before.asked, *words),
-            chosen=len(selected),
+            filters=(*before.filters, *words),
+            num_selected=len(selected),
             left_out=Counter(before.left_out) + counts,
-            lost=lost,
+            lost_mechanisms=lost_mechanisms,
         )
 
     def to_frame(self) -> pandas.DataFrame:
@@ -158,7 +167,13 @@ def _first_failed(run: RunResult, filters: Mapping[str, Filter]) -> str | None:
 
 
 def _make_filter(name: str, values: list[Any], runs: Sequence[RunResult]) -> Filter:
-    """The filter that ``values`` of one of ``OPTIONS`` mean."""
+    """A function that says whether a run passes a filter.
+
+    Args:
+        name: of the filter, a key of ``OPTIONS``.
+        values: of which a run must have one.
+        runs: all runs to filter.
+    """
     if name == "cache":
         return _cache_filter(values[0])
     if name == "attn":
@@ -184,7 +199,14 @@ def _cache_filter(value: Any) -> Filter:
 def _matching_specs(
     texts: Sequence[str], specs: set[str], kind: str, option: str
 ) -> set[str]:
-    """The specs that texts name: ``gaam`` in any form, ``gaam:heads=1`` in that one."""
+    """The specs that texts name: ``gaam`` names ``gaam:heads=1``, too.
+
+    Args:
+        texts: names, or names with options.
+        specs: mechanisms or heads of the runs.
+        kind: mechanism or head.
+        option: the option of the command line, for messages.
+    """
     matching: set[str] = set()
     for text in texts:
         forms = {spec for spec in specs if text in (spec, spec.partition(":")[0])}
@@ -208,8 +230,8 @@ def _number_filter(name: str, values: list[Any]) -> Filter:
     return lambda run: run.recipe.layers in layer_sets
 
 
-def one_form(spec: str, specs: set[str], option: str) -> str:
-    """The one spec of existing runs that ``spec`` names.
+def resolve_spec(spec: str, specs: set[str], option: str) -> str:
+    """The spec among those of the runs that a user's ``spec`` names.
 
     ``gaam`` also names ``gaam:heads=1``, because gaam may have chosen the heads to fit.
 
@@ -268,7 +290,7 @@ def load_runs(
     """
     named = [path] if isinstance(path, (str, Path, RunResult)) else path
     in_memory = [entry for entry in named if isinstance(entry, RunResult)]
-    paths = once([entry for entry in named if not isinstance(entry, RunResult)])
+    paths = unique_paths([entry for entry in named if not isinstance(entry, RunResult)])
     sound, damaged, unfinished = find_runs(paths)
     if damaged:
         # 'gaam verify' lists them all; the first is enough to stop here.
@@ -281,7 +303,9 @@ def load_runs(
     runs = Runs([*sound, *dict.fromkeys(in_memory)])
     num_unnamed = _count_unnamed(paths, runs)
     if num_unnamed:
-        runs.selection = Selection(chosen=len(runs), left_out={"name": num_unnamed})
+        runs.selection = Selection(
+            num_selected=len(runs), left_out={"name": num_unnamed}
+        )
     if isinstance(path, Runs):
         runs.selection = path.selection
         runs.others = path.others
@@ -344,23 +368,23 @@ def find_runs(
     damaged: dict[Path, CacheError] = {}
     for number, folder in enumerate(folders.values(), start=1):
         try:
-            sound.append(_read_checked(folder, whole=whole))
+            sound.append(_read_and_hash(folder, whole=whole))
         except CacheError as error:
             damaged[folder] = error
         progress(number, len(folders), f"run {folder.name}")
     return sound, damaged, unfinished
 
 
-def _read_checked(folder: Path, *, whole: bool) -> RunResult:
+def _read_and_hash(folder: Path, *, whole: bool) -> RunResult:
     """Read a run after hashing its test results, or all of its files."""
     run = read_run(folder)
     for name in run.files if whole else (TEST_FILE,):
-        with run.reading(name):
+        with run.checked_file(name):
             pass
     return run
 
 
-def once(paths: Sequence[str | Path]) -> list[Path]:
+def unique_paths(paths: Sequence[str | Path]) -> list[Path]:
     """Absolute paths without repetitions; a link and its target are one."""
     unique: dict[Path, Path] = {}
     for path in paths:
@@ -369,13 +393,15 @@ def once(paths: Sequence[str | Path]) -> list[Path]:
     return list(unique.values())
 
 
-def one_run(path: Path) -> RunResult:
+def read_one_run(path: Path) -> RunResult:
+    """Read a run folder; NotFoundError if it is none."""
     if not is_run(path):
         raise _no_run_error(path)
     return read_run(path)
 
 
 def _no_run_error(path: Path) -> NotFoundError:
+    """The error for a path without a run; it suggests a name that is similar."""
     if path.is_symlink() and not path.exists():
         reason = str(ElsewhereError.from_link(path))
     elif path.is_dir():

@@ -17,7 +17,7 @@ from gaam_decoder.runs.files import (
     RUN_FILE,
     RUN_FILES,
     RUN_VERSION,
-    reading,
+    explained_file_errors,
 )
 from gaam_decoder.runs.records import CacheRecord, FileRecord, SeedRecord, TuningRecord
 from gaam_decoder.runs.result import RunResult
@@ -27,7 +27,7 @@ def read_run(path: Path) -> RunResult:
     """Read run.json of a run folder, and check the sizes of the other files."""
     # The other files are read later, perhaps from another working folder.
     path = absolute_path(path)
-    with reading(path / RUN_FILE):
+    with explained_file_errors(path / RUN_FILE):
         content: dict[str, object] = unsealed(disk.read_json(path / RUN_FILE))
         _check_version(path, content.pop("run_version", None))
         files = read_value(content.pop("files"), dict[str, Any], "files")
@@ -36,13 +36,19 @@ def read_run(path: Path) -> RunResult:
             for name, record in files.items()
         }
         _check_files(path, file_records)
-        return _parse(path, content, file_records)
+        return _parse_run(path, content, file_records)
 
 
-def _parse(
+def _parse_run(
     path: Path, content: dict[str, Any], files: dict[str, FileRecord]
 ) -> RunResult:
-    """Parse run.json, without the version and the files."""
+    """The run of run.json, apart from the keys ``run_version`` and ``files``.
+
+    Args:
+        path: the folder of the run.
+        content: of run.json, without these keys; it is emptied.
+        files: size and digest of the other files, by name.
+    """
     settings = read_value(content.pop("recipe"), dict[str, Any], "recipe")
     recipe = Recipe.from_dict(
         settings,
@@ -87,6 +93,7 @@ def _other_fields(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_version(path: Path, version: object) -> None:
+    """Refuse a run folder that another version of gaam wrote."""
     if version != RUN_VERSION:
         raise OutOfReachError(
             f"another version of gaam wrote the run '{path.name}'",
@@ -103,5 +110,5 @@ def _check_files(path: Path, files: Mapping[str, FileRecord]) -> None:
     if not RUN_FILES <= set(files) <= ALL_FILES:
         raise ValueError(f"files: {', '.join(files)}")
     for name, record in files.items():
-        with reading(path / name):
+        with explained_file_errors(path / name):
             disk.check_size(path / name, record.bytes)

@@ -105,11 +105,13 @@ class DrawnRows:
     """Numbers of rows of a run that learned from a random part of the training rows."""
 
     learn: int
+    """Number of training rows."""
     choose: int
-    """Validation rows."""
+    """Number of validation rows."""
 
     @property
     def total(self) -> int:
+        """Number of training and validation rows."""
         return self.learn + self.choose
 
 
@@ -118,12 +120,15 @@ class FitRecord:
     """The fit of a head that is not trained in steps; its epochs are values tried."""
 
     setting: str
-    """What was chosen, such as ``C``."""
+    """Name of the setting that was chosen, such as ``C``."""
     value: float
+    """The chosen value."""
     lowest: float
+    """Lowest value that was tried."""
     highest: float
+    """Highest value that was tried."""
     tried: int
-    """Number of values."""
+    """Number of values that were tried."""
     kept: int
     """Place of the chosen value in the log, from 1."""
     unconverged: tuple[float, ...] = ()

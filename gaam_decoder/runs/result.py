@@ -23,12 +23,12 @@ from gaam_cache.common.paths import shown_path
 from gaam_cache.store.files import hash_file
 from gaam_decoder.recipe import DEFAULTS, Recipe
 from gaam_decoder.runs.files import (
-    LEARNED,
+    LEARNED_PREFIX,
     LOG_FILE,
-    SAME,
+    RELATION_PREFIX,
     TEST_FILE,
     VALIDATION_FILE,
-    reading,
+    explained_file_errors,
 )
 from gaam_decoder.runs.records import CacheRecord, DrawnRows, FileRecord, FitRecord
 from gaam_decoder.specs import Settings, decoder_title
@@ -39,7 +39,7 @@ from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 class Validation:
     """Validation logits of every seed at its selected epoch.
 
-    Seeds may have validation rows of their own; labels, rows and ``same`` are then
+    Seeds may have validation rows of their own; labels, rows and relations are then
     (S, V), and -1 fills up the seeds with fewer rows.
     """
 
@@ -49,11 +49,11 @@ class Validation:
     """(V,) or (S, V); of numbers and label sets (V, K) or (S, V, K)."""
     rows: NDArray[np.int64]
     """Row numbers in the train split, (V,) or (S, V)."""
-    same: dict[str, NDArray[np.int32]] = field(default_factory=dict)
-    """As in ``RunResult.same``, of the same shape as the rows."""
+    relations: dict[str, NDArray[np.int32]] = field(default_factory=dict)
+    """As in ``RunResult.relations``, of the same shape as the rows."""
 
     def of_seed(self, index: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """Validation logits and labels of the seed with this index."""
+        """Validation logits, (V, C), and labels of the seed with this index."""
         label_V = self.labels
         row_V = self.rows
         if row_V.ndim > 1:
@@ -62,15 +62,22 @@ class Validation:
         is_row_V = row_V >= 0
         return self.logits[index][is_row_V], label_V[is_row_V]
 
-    def same_of_seed(
+    def relations_of_seed(
         self, index: int, names: Collection[str]
     ) -> list[NDArray[np.int32]]:
-        """Numbers of a seed's validation rows, for each relation that the run has."""
+        """A seed's validation rows as some relations number them, each (V,).
+
+        A relation gives rows that belong together the same number.
+
+        Args:
+            index: of the seed.
+            names: of the relations; those that the run lacks are left out.
+        """
         numbers = []
         for name in sorted(names):
-            if name not in self.same:
+            if name not in self.relations:
                 continue
-            number_V = self.same[name]
+            number_V = self.relations[name]
             if number_V.ndim > 1:
                 number_V = number_V[index]
             numbers.append(number_V[number_V >= 0])
@@ -92,11 +99,12 @@ class Validation:
         if temperature < np.inf:
             return temperature
 
-        # The logits tell nothing: a huge temperature makes all classes equally likely.
+        # The logits say nothing: a huge temperature makes all classes equally likely.
         return 1e6 * max(1.0, float(np.abs(logits_VC).max()))
 
 
 def _read_test_tensor(run: RunResult, key: str) -> Any:
+    """A tensor of the test file as an array; None if the file lacks it."""
     with run.tensors(TEST_FILE) as file:
         if key not in file.keys():  # noqa: SIM118 the file is no mapping
             return None
@@ -180,30 +188,35 @@ class RunResult:
 
     @property
     def finished(self) -> tuple[int, ...]:
+        """The seeds that did not fail."""
         return tuple(seed for seed in self.seeds if seed not in self.failed)
 
     @property
     def still_learning(self) -> tuple[int, ...]:
         """Finished seeds whose last epoch was their best: more epochs may help.
 
-        A seed counts if its validation accuracy was lower in every earlier epoch. Its
-        selected epoch alone does not tell: among equally accurate epochs the lowest
-        loss decides, and that is often the last one's.
+        A seed counts if its validation score was lower in every earlier epoch. The
+        selected epoch alone does not show that: among equal scores the lowest loss
+        decides, which is often that of the last epoch.
         """
         if self.select == "last" or self.fit or self.shuffled:
             return ()
         last_epoch = self.recipe.epochs
-        accuracies = self._logged_scores()
+        scores = self._logged_scores()
 
         def was_lower_before(seed: int) -> bool:
-            earlier = [accuracies.get((seed, epoch)) for epoch in range(1, last_epoch)]
+            earlier_scores = [
+                scores.get((seed, epoch)) for epoch in range(1, last_epoch)
+            ]
             return all(
-                accuracy is None or accuracy < accuracies[seed, last_epoch]
-                for accuracy in earlier
+                score is None or score < scores[seed, last_epoch]
+                for score in earlier_scores
             )
 
-        ended_last = [seed for seed in self.finished if self.epochs[seed] == last_epoch]
-        return tuple(seed for seed in ended_last if was_lower_before(seed))
+        selected_last = [
+            seed for seed in self.finished if self.epochs[seed] == last_epoch
+        ]
+        return tuple(seed for seed in selected_last if was_lower_before(seed))
 
     @property
     def title(self) -> str:
@@ -219,18 +232,24 @@ class RunResult:
 
     @property
     def shuffled(self) -> bool:
+        """Whether it learned from shuffled labels, as a control experiment."""
         return self.recipe.shuffle_labels
 
     @property
     def select(self) -> str:
+        """How the epoch was selected: val, last or test."""
         return self.recipe.select
 
     @contextmanager
-    def reading(self, name: str) -> Iterator[Path]:
-        """Give the path of a file after hashing it once; errors become CacheError."""
+    def checked_file(self, name: str) -> Iterator[Path]:
+        """The path of a file of the run, after a check of its SHA-256.
+
+        A file is hashed at its first use. An error while the file is read becomes a
+        CacheError that says what is wrong with the run.
+        """
         path = self.path / name
         hashed_files = self.__dict__.setdefault("hashed", set())
-        with reading(path):
+        with explained_file_errors(path):
             if name not in hashed_files:
                 if hash_file(path) != self.files[name].sha256:
                     reason = "it was changed: its SHA-256 is not that of run.json"
@@ -240,8 +259,8 @@ class RunResult:
 
     @contextmanager
     def tensors(self, name: str) -> Iterator[Any]:
-        """Open a safetensors file whose bytes were all hashed."""
-        with self.reading(name) as path, safe_open(path, "np") as file:
+        """Open a safetensors file of the run, after a check of its SHA-256."""
+        with self.checked_file(name) as path, safe_open(path, "np") as file:
             yield file
 
     logits = _test_tensor("logits")
@@ -255,18 +274,18 @@ class RunResult:
     NaN for failed seeds; None if the mechanism has none or there are no test rows."""
 
     @cached_property
-    def same(self) -> dict[str, NDArray[np.int32]]:
+    def relations(self) -> dict[str, NDArray[np.int32]]:
         """Relations between test rows: equal numbers belong together, (N,), by name.
 
         There is one for each kept column of the cache, for a file of groups, and for
         equal rows.
         """
-        return self._read_prefixed(SAME)
+        return self._read_prefixed(RELATION_PREFIX)
 
     @cached_property
     def learned(self) -> dict[str, NDArray[np.float32]]:
         """Learned parameters as the mechanism uses them, such as ``xi``, (S, ...)."""
-        return self._read_prefixed(LEARNED)
+        return self._read_prefixed(LEARNED_PREFIX)
 
     def _read_prefixed(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Tensors of the test file with a prefix, by the rest of their names."""
@@ -278,7 +297,10 @@ class RunResult:
             }
 
     def finished_logits(self) -> NDArray[np.float32]:
-        """Test logits of the finished seeds, (finished, N, C), not kept in memory."""
+        """Test logits of the finished seeds, (finished seeds, N, C).
+
+        They are not kept in memory.
+        """
         logits: NDArray[np.float32] | None = vars(self).get("logits")
         if logits is None:
             logits = _read_test_tensor(self, "logits")
@@ -288,22 +310,24 @@ class RunResult:
 
     @cached_property
     def predictions(self) -> NDArray[Any]:
-        """What is predicted of every test row: its class, (finished seeds, N).
+        """The predicted class of every test row, (finished seeds, N).
 
-        Of other tasks numbers, or whether it has each label, (finished seeds, N, K).
+        Other tasks: its numbers, or whether it has each label, (finished seeds, N, K).
         """
-        predicted: NDArray[Any] = self.of_task.predictions(self.finished_logits())
+        predicted: NDArray[Any] = self.task_definition.predictions(
+            self.finished_logits()
+        )
         return predicted
 
     @property
-    def of_task(self) -> Task:
-        """The task, which says what predictions and scores are."""
+    def task_definition(self) -> Task:
+        """The ``Task`` named ``task``: it computes predictions and scores."""
         return task_of(self.task)
 
     @property
     def targets(self) -> NDArray[Any]:
         """Test labels as scores take them: int64 (N,), float64 (N, K), bool (N, K)."""
-        return self.of_task.scored_targets(self.labels)
+        return self.task_definition.scored_targets(self.labels)
 
     @cached_property
     def score(self) -> NDArray[np.float64]:
@@ -315,18 +339,24 @@ class RunResult:
             return self.accuracy
         if not self.evaluated or not self.finished:
             return np.empty(0)
-        return np.asarray(self.of_task.selection(self.finished_logits(), self.labels))
+        return np.asarray(
+            self.task_definition.selection(self.finished_logits(), self.labels)
+        )
 
     def _refuse_other_tasks(self, name: str) -> None:
-        """Refuse what only a run of classes has."""
+        """Raise ConfigError if the run is not a classification.
+
+        Args:
+            name: of the property that only classifications have, for the message.
+        """
         if self.task == CLASSIFICATION.name:
             return
         raise ConfigError(
             f"a run of {self.task} has no {name}",
             expected="a run of classification",
             where=str(self.path),
-            hint=f"run.score is its {self.of_task.score_title}, and run.predictions "
-            "what it predicts",
+            hint=f"run.score is its {self.task_definition.score_title}, and "
+            "run.predictions what it predicts",
         )
 
     @property
@@ -359,7 +389,7 @@ class RunResult:
 
     def _logged_scores(self) -> dict[tuple[int, int], Any]:
         """Validation scores of the log, by seed and epoch."""
-        key = self.of_task.score_key
+        key = self.task_definition.score_key
         return {(entry["seed"], entry["epoch"]): entry.get(key) for entry in self.log}
 
     @property
@@ -376,10 +406,10 @@ class RunResult:
             logits=arrays["logits"],
             labels=arrays["labels"],
             rows=arrays["rows"],
-            same={
-                name.removeprefix(SAME): array
+            relations={
+                name.removeprefix(RELATION_PREFIX): array
                 for name, array in arrays.items()
-                if name.startswith(SAME)
+                if name.startswith(RELATION_PREFIX)
             },
         )
 
@@ -401,7 +431,7 @@ class RunResult:
 
         ``accuracy`` is that of the validation rows.
         """
-        with self.reading(LOG_FILE) as path:
+        with self.checked_file(LOG_FILE) as path:
             return [json.loads(line) for line in path.read_text().splitlines()]
 
     def __repr__(self) -> str:
@@ -413,7 +443,7 @@ class RunResult:
         seeds = [
             {
                 "seed": seed,
-                self.of_task.score_key: scores.get(seed),
+                self.task_definition.score_key: scores.get(seed),
                 "epoch": self.epochs.get(seed),
                 "seconds": self.seconds.get(seed),
                 "failed": self.failed.get(seed),
@@ -470,9 +500,9 @@ class RunResult:
         if not self.evaluated:
             return "not evaluated"
 
-        task = self.of_task
-        # Whoever sees test accuracies of candidates has chosen by them, so that
-        # tuning runs show validation accuracies alone.
+        task = self.task_definition
+        # Tuning runs show validation scores alone: whoever sees the test scores of all
+        # candidates would choose by them.
         if self.tuning_only:
             score_S = self.validation_score
             text = f"validation {task.titled(float(score_S.mean()))}"
@@ -486,4 +516,5 @@ class RunResult:
         return text
 
     def summary(self) -> str:
+        """The run in words, and its folder."""
         return f"{self.in_words()}  {shown_path(self.path)}"

@@ -15,31 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder.runs.files import TEST_FILE
-from gaam_decoder.runs.folders import ending
+from gaam_decoder.runs.folders import name_ending
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.tasks import CLASSIFICATION, task_of
 
-SPELLED_OUT = {"lr": "learning rate", "weight_decay": "weight decay"}
-TUNED = tuple(SPELLED_OUT)
+NAMES_IN_WORDS = {"lr": "learning rate", "weight_decay": "weight decay"}
+TUNED_SETTINGS = tuple(NAMES_IN_WORDS)
 """Numbers of a recipe in which the candidates of one decoder differ."""
-HELD = "val_folds"
-"""The setting by which each seed holds out another part of the training rows."""
+VAL_FOLDS = "val_folds"
+"""The setting with which each seed holds out another part of the training rows."""
 
 TunedValues = tuple[float, ...]
-"""Values of ``TUNED``, in that order."""
+"""Values of ``TUNED_SETTINGS``, in that order."""
 RunsByValues = Mapping[TunedValues, Sequence[RunResult]]
 
 
-def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
+def first_run_by_seed(runs: Iterable[RunResult]) -> dict[int, RunResult]:
     """The run that counts for every seed: the first that has it, finished or failed.
 
-    Runs are sorted by the ending that ``run_name`` gives them (``s0-9`` before ``s5``),
-    then by the digest of their results. A renamed or moved run counts as before.
+    A seed may be in several runs of a decoder. Runs are sorted by the ending that
+    ``run_name`` gives them (``s0-9`` before ``s5``), then by the digest of their
+    results. A renamed or moved run counts as before.
     """
 
     def sort_key(run: RunResult) -> tuple[str, ...]:
         digest = run.files[TEST_FILE].sha256 if TEST_FILE in run.files else ""
-        return ending(run.key, run.seeds), digest, run.path.name, str(run.path)
+        return name_ending(run.key, run.seeds), digest, run.path.name, str(run.path)
 
     runs_by_seed: dict[int, RunResult] = {}
     for run in sorted(runs, key=sort_key):
@@ -48,12 +49,18 @@ def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
     return dict(sorted(runs_by_seed.items()))
 
 
-def by_seed(
+def values_by_finished_seed(
     runs: Sequence[RunResult], read: Callable[[RunResult], NDArray[Any] | None]
 ) -> dict[int, NDArray[Any]]:
-    """Each finished seed's entry of an array of the run that counts for the seed."""
+    """A part of an array of runs for each finished seed.
+
+    Args:
+        runs: runs that differ in their seeds alone.
+        read: reads an array of a run, whose first axis are the seeds, such as its
+            logits; None where the run has none.
+    """
     values_by_seed = {}
-    for seed, run in first_runs(runs).items():
+    for seed, run in first_run_by_seed(runs).items():
         if seed in run.failed:
             continue
         values = read(run)
@@ -63,10 +70,10 @@ def by_seed(
 
 
 class Candidate(NamedTuple):
-    """Values of ``TUNED`` that were tried, and their ``mean_validation``."""
+    """A learning rate and weight decay that were tried, with their mean validation."""
 
     values: dict[str, float]
-    accuracy: float | None
+    accuracy: float | None  # or the score of another task; None: a seed failed
     loss: float
 
 
@@ -79,29 +86,37 @@ class Tuning:
     """All of them, ascending."""
     seeds: tuple[int, ...]
     """Seeds whose validation rows decided."""
-    apart: bool
+    has_separate_seeds: bool
     """Whether those seeds are left out of the reported results."""
     task: str = CLASSIFICATION.name
     """Its ``Task.selection`` is the accuracy of the candidates."""
-    tried: tuple[tuple[RunResult, ...], ...] = ()
+    candidate_runs: tuple[tuple[RunResult, ...], ...] = ()
     """Deciding runs of each candidate that has a mean validation accuracy."""
 
-    def answers(
+    def validation_answers(
         self, relations: Collection[str] = ()
     ) -> Iterator[
         tuple[NDArray[Any], list[NDArray[np.float32]], list[NDArray[np.int32]]]
     ]:
         """Validation hits, test logits and row numbers of every candidate.
 
+        Args:
+            relations: names of relations, which give rows that belong together the
+                same number.
+
         Yields:
-            For each candidate: whether it was right on each validation row, or what the
-            row contributes to the score of the task (a mean over
-            the seeds where they share these rows); the test logits of each seed; and
-            the numbers of the validation rows in each of the ``relations`` that the
-            runs have. Nothing more where a run has no validation or test rows.
+            For each candidate a tuple of
+
+            - whether it was right on each validation row, or what the row contributes
+              to the score of another task: the mean over the seeds where these share
+              the rows, else all of their rows, one seed after the other;
+            - the test logits of each seed, (N, C);
+            - the numbers of the validation rows in each relation that the runs have.
+
+            It ends at a run without validation or test rows.
         """
-        for runs in self.tried:
-            runs_by_seed = first_runs(runs)
+        for runs in self.candidate_runs:
+            runs_by_seed = first_run_by_seed(runs)
             hits: list[NDArray[Any]] = []
             logits: list[NDArray[np.float32]] = []
             numbers: list[list[NDArray[np.int32]]] = []
@@ -112,9 +127,9 @@ class Tuning:
                     return
                 index = run.seeds.index(seed)
                 logits_VC, label_V = validation.of_seed(index)
-                hits.append(run.of_task.contributions(logits_VC, label_V))
+                hits.append(run.task_definition.contributions(logits_VC, label_V))
                 logits.append(run.finished_logits()[run.finished.index(seed)])
-                numbers.append(validation.same_of_seed(index, relations))
+                numbers.append(validation.relations_of_seed(index, relations))
 
             if runs[0].recipe.val_folds is None:
                 yield np.mean(hits, axis=0), logits, numbers[0]
@@ -142,8 +157,10 @@ class Tuning:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The settings of ``TUNED`` for which several values were tried."""
-        return tuple(name for name in TUNED if len(set(self._values_of(name))) > 1)
+        """Learning rate or weight decay, or both: those with several tried values."""
+        return tuple(
+            name for name in TUNED_SETTINGS if len(set(self._values_of(name))) > 1
+        )
 
     @property
     def at_edge(self) -> tuple[str, ...]:
@@ -160,6 +177,7 @@ class Tuning:
         return tuple(names)
 
     def _values_of(self, name: str) -> list[float]:
+        """The tried values of a setting, one for each candidate."""
         return [candidate.values[name] for candidate in self.candidates]
 
     def to_dict(self) -> dict[str, Any]:
@@ -173,7 +191,7 @@ class Tuning:
             "chosen": self.chosen,
             "candidates": candidates,
             "seeds": list(self.seeds),
-            "reported_on_other_seeds": self.apart,
+            "reported_on_other_seeds": self.has_separate_seeds,
             "at_edge": list(self.at_edge),
         }
 
@@ -201,9 +219,10 @@ def tuning_in_words(tunings: Sequence[Tuning]) -> str:
 
 
 def _chosen_in_words(tuning: Tuning) -> str:
-    names = tuning.names or TUNED[:1]
+    """The chosen values, such as ``learning rate 0.05``."""
+    names = tuning.names or TUNED_SETTINGS[:1]
     return " and ".join(
-        f"{SPELLED_OUT[name]} {tuning.chosen[name]:.6g}" for name in names
+        f"{NAMES_IN_WORDS[name]} {tuning.chosen[name]:.6g}" for name in names
     )
 
 
@@ -217,10 +236,19 @@ class Choice(NamedTuple):
     """Keys of candidates among which validation could not choose."""
 
 
-def family(settings: Mapping[str, Any], attention: str, head: str, states: str) -> str:
-    """A text that is equal for all candidates of one decoder."""
+def decoder_family(
+    settings: Mapping[str, Any], attention: str, head: str, states: str
+) -> str:
+    """A key that is equal for all candidates of one decoder.
+
+    Args:
+        settings: of the recipe, as JSON values.
+        attention: the mechanism.
+        head: the head.
+        states: the name of the cache's states.
+    """
     # Tuning seeds may hold out other rows than reporting seeds do.
-    ignored = (*TUNED, HELD)
+    ignored = (*TUNED_SETTINGS, VAL_FOLDS)
     pairs = [
         (name, str(value))
         for name, value in settings.items()
@@ -229,15 +257,17 @@ def family(settings: Mapping[str, Any], attention: str, head: str, states: str) 
     return repr((states, attention, head, sorted(pairs)))
 
 
-def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> Choice:
+def choose_candidates(
+    runs: Sequence[RunResult], seeds: Collection[int] | None = None
+) -> Choice:
     """Keep the candidate of every decoder that has the best mean validation accuracy.
 
-    Candidates are runs whose recipes differ in ``TUNED`` alone. Of final models only
-    values with tuning runs are candidates. The tuning seeds decide, and the other seeds
-    of the chosen candidate are reported; without tuning seeds, all seeds that every
-    candidate has decide and are reported. Among equal accuracies the lower validation
-    loss wins, then the smaller value. A candidate is out if one of the deciding seeds
-    failed or is missing.
+    Candidates are runs whose recipes differ in ``TUNED_SETTINGS`` alone. Of final
+    models only values with tuning runs are candidates. The tuning seeds decide, and the
+    other seeds of the chosen candidate are reported. Without tuning seeds, the seeds
+    that every candidate has both decide and are reported. Among equal accuracies the
+    lower validation loss wins, then the smaller value. A candidate is out if one of the
+    deciding seeds failed or is missing.
 
     Args:
         runs: the runs to choose from.
@@ -266,11 +296,11 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
 
 
 def _group_candidates(runs: Sequence[RunResult]) -> list[RunsByValues]:
-    """The candidates of every decoder: its runs by their values of ``TUNED``."""
+    """For each decoder, its runs by their learning rate and weight decay."""
     families: dict[str, dict[TunedValues, list[RunResult]]] = {}
     for run in runs:
         values = (run.recipe.lr, run.recipe.weight_decay)
-        name = family(run.settings, run.attention, run.head, run.states)
+        name = decoder_family(run.settings, run.attention, run.head, run.states)
         families.setdefault(name, {}).setdefault(values, []).append(run)
 
     grouped: list[RunsByValues] = []
@@ -291,13 +321,19 @@ def _group_candidates(runs: Sequence[RunResult]) -> list[RunsByValues]:
 
 
 def _dropped_keys(candidates: RunsByValues, chosen_values: TunedValues) -> set[str]:
-    """Keys of the runs that a tuning leaves out."""
+    """Keys of the runs of a decoder that a tuning leaves out.
+
+    Args:
+        candidates: the runs of each candidate, by its learning rate and weight decay.
+        chosen_values: of the chosen candidate.
+    """
     dropped: set[str] = set()
     for values, runs in candidates.items():
         keys = {run.key for run in runs}
         reporting_keys = {run.key for run in runs if not run.tuning_only}
         if values == chosen_values:
-            # Tuning runs stand for the chosen candidate only if it has no others.
+            # The tuning runs of the chosen candidate are shown only if it has no
+            # runs of reporting seeds.
             if reporting_keys:
                 dropped |= keys - reporting_keys
         elif runs[0].evaluated or not reporting_keys:
@@ -309,7 +345,13 @@ def _dropped_keys(candidates: RunsByValues, chosen_values: TunedValues) -> set[s
 def _tune(
     candidates: RunsByValues, requested_seeds: Collection[int] | None
 ) -> Tuning | None:
-    """Choose among the candidates of one decoder; None where no candidate can win."""
+    """Choose among the candidates of one decoder; None where all have a failed seed.
+
+    Args:
+        candidates: the runs of each candidate, by its learning rate and weight decay.
+        requested_seeds: the seeds that decide; None: the tuning seeds of the runs, or
+            all seeds that every candidate has.
+    """
     all_runs = [run for runs in candidates.values() for run in runs]
     seeds_by_values = {
         values: {seed for run in runs for seed in run.seeds}
@@ -321,36 +363,50 @@ def _tune(
         tuning_seeds = set(requested_seeds)
     common_seeds = set.intersection(*seeds_by_values.values())
     deciding_seeds = sorted(tuning_seeds or common_seeds)
-
-    # Where some seeds hold out parts in turn, only those decide.
-    in_turn = any(run.recipe.val_folds for run in all_runs)
-    deciding_runs = {
-        values: [run for run in runs if bool(run.recipe.val_folds) == in_turn]
-        for values, runs in candidates.items()
-    }
+    deciding_runs = _deciding_runs(candidates)
 
     # Ascending values: among equals max() takes the first, which is the smallest.
-    scored: dict[TunedValues, Candidate] = {}
+    candidate_by_values: dict[TunedValues, Candidate] = {}
     for values, runs in sorted(deciding_runs.items()):
         accuracy, loss = mean_validation(runs, deciding_seeds)
-        scored[values] = Candidate(
-            dict(zip(TUNED, values, strict=True)), accuracy, loss
+        candidate_by_values[values] = Candidate(
+            dict(zip(TUNED_SETTINGS, values, strict=True)), accuracy, loss
         )
-    able = [values for values in scored if scored[values].accuracy is not None]
-    if not able:
+    finished = [
+        values
+        for values, candidate in candidate_by_values.items()
+        if candidate.accuracy is not None
+    ]
+    if not finished:
         return None
-    winner = max(
-        able, key=lambda values: (scored[values].accuracy, -scored[values].loss)
-    )
+
+    def rank(values: TunedValues) -> tuple[float | None, float]:
+        candidate = candidate_by_values[values]
+        return candidate.accuracy, -candidate.loss
+
+    winner = max(finished, key=rank)
     other_seeds = seeds_by_values[winner] - set(deciding_seeds)
     return Tuning(
-        chosen=scored[winner].values,
-        candidates=tuple(scored.values()),
+        chosen=candidate_by_values[winner].values,
+        candidates=tuple(candidate_by_values.values()),
         seeds=tuple(deciding_seeds),
-        apart=bool(tuning_seeds and other_seeds),
+        has_separate_seeds=bool(tuning_seeds and other_seeds),
         task=all_runs[0].task,
-        tried=tuple(tuple(deciding_runs[values]) for values in able),
+        candidate_runs=tuple(tuple(deciding_runs[values]) for values in finished),
     )
+
+
+def _deciding_runs(candidates: RunsByValues) -> dict[TunedValues, list[RunResult]]:
+    """The runs of each candidate whose validation rows decide.
+
+    If some runs give each seed a validation part of its own, only those decide.
+    """
+    all_runs = [run for runs in candidates.values() for run in runs]
+    has_folds = any(run.recipe.val_folds for run in all_runs)
+    return {
+        values: [run for run in runs if bool(run.recipe.val_folds) == has_folds]
+        for values, runs in candidates.items()
+    }
 
 
 def mean_validation(
@@ -364,13 +420,13 @@ def mean_validation(
     unknown = (None, math.inf)
     accuracies: list[float] = []
     losses: list[float] = []
-    runs_by_seed = first_runs(runs)
+    runs_by_seed = first_run_by_seed(runs)
     for seed in seeds:
         run = runs_by_seed.get(seed)
         if run is None or seed in run.failed or run.select != "val":
             return unknown
         entry = _selected_entry(run, seed)
-        score_key = run.of_task.score_key
+        score_key = run.task_definition.score_key
         if entry is None or entry.get(score_key) is None:
             return unknown
         loss = entry.get("selection_loss")
@@ -391,8 +447,8 @@ def _selected_entry(run: RunResult, seed: int) -> dict[str, Any] | None:
     return None
 
 
-def reported(seeds: Sequence[int], tuning: Tuning | None) -> list[int]:
-    """The reporting seeds among these: all but those that a tuning leaves out."""
-    if tuning is None or not tuning.apart:
+def reporting_seeds_of(seeds: Sequence[int], tuning: Tuning | None) -> list[int]:
+    """The reporting seeds among some seeds: without those that only tuned."""
+    if tuning is None or not tuning.has_separate_seeds:
         return list(seeds)
     return [seed for seed in seeds if seed not in tuning.seeds]

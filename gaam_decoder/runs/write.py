@@ -18,11 +18,11 @@ from gaam_cache.store import files as disk
 from gaam_cache.store.files import digest_of, sealed_text
 from gaam_decoder.runs.files import (
     CONFIG_FILE,
-    LEARNED,
+    LEARNED_PREFIX,
     LOG_FILE,
+    RELATION_PREFIX,
     RUN_FILE,
     RUN_VERSION,
-    SAME,
     TEST_FILE,
     VALIDATION_FILE,
     WEIGHTS_FILE,
@@ -42,7 +42,7 @@ class SeedResult:
 
     seed: int
     failed: str | None
-    """Why it stopped."""
+    """Why it stopped early; None if it finished."""
     epoch: int
     """Selected epoch, from 1; 0 where the seed failed."""
     seconds: float
@@ -68,7 +68,7 @@ class TestedRows:
     rows: NDArray[np.int64] | None = None
     """Of a fold, their numbers in the training split, (N,)."""
     relations: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """As ``RunResult.same``, each (N,)."""
+    """As ``RunResult.relations``, each (N,)."""
 
 
 def write_run(
@@ -156,7 +156,7 @@ def _test_tensors(
     if test.rows is not None:
         tensors["rows"] = test.rows
     for name, number_N in test.relations.items():
-        tensors[SAME + name] = number_N
+        tensors[RELATION_PREFIX + name] = number_N
 
     # Seeds that failed have no map: NaN takes its place.
     maps = [result.attention_map for result in results]
@@ -168,7 +168,9 @@ def _test_tensors(
         )
 
     for name in results[0].learned:
-        tensors[LEARNED + name] = _stack(result.learned[name] for result in results)
+        tensors[LEARNED_PREFIX + name] = _stack(
+            result.learned[name] for result in results
+        )
     return tensors
 
 
@@ -205,11 +207,16 @@ def _stack(tensors: Iterable[Tensor | None]) -> NDArray[Any]:
 
 
 def padded(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Stack arrays; NaN, 0 or -1 fills up those with fewer rows than others."""
+    """Stack arrays, which may differ in their number of rows.
+
+    Missing rows are filled: floating-point numbers with NaN, unsigned integers (label
+    sets) with 0, other integers with -1.
+    """
     if len({value.shape for value in values}) == 1:
         return np.stack(values)
     most_rows = max(len(value) for value in values)
-    fill = {"f": np.nan, "u": 0}.get(values[0].dtype.kind, -1)
+    fill_by_kind = {"f": np.nan, "u": 0}
+    fill = fill_by_kind.get(values[0].dtype.kind, -1)
     no_padding = [(0, 0)] * (values[0].ndim - 1)
     same_length = [
         np.pad(value, [(0, most_rows - len(value)), *no_padding], constant_values=fill)

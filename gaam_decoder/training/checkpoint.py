@@ -34,16 +34,21 @@ if TYPE_CHECKING:
     from gaam_decoder.training.arithmetic.engine import Engine
 
 VERSION = 2
-FILES = "group-*"
+FILE_PATTERN = "group-*"
 SECONDS_BETWEEN_CHECKPOINTS = 2.0
-SHARE_OF_TIME = 0.05  # of the training that writing checkpoints may take
-OF_A_SEED = ("seed", "failed", "epoch", "seconds", "log")
-TENSORS = ("test_logits", "attention_map", "validation_logits")
+CHECKPOINT_SHARE = 0.05  # of the training that writing checkpoints may take
+# fields of a SeedResult: those that JSON holds, and its single tensors
+SEED_FIELDS = ("seed", "failed", "epoch", "seconds", "log")
+SEED_TENSORS = ("test_logits", "attention_map", "validation_logits")
 DAMAGED = (*DAMAGE, SafetensorError)
 
 
 class Checkpoint:
-    """The file of one seed batch; ``work`` describes the work in it."""
+    """The file of one seed batch: planned, trained up to an epoch, or done.
+
+    A file holds tensors and a description in JSON. ``work`` is the part of the
+    description that stays: version, experiment and engine.
+    """
 
     def __init__(self, path: Path, work: Mapping[str, object]) -> None:
         self.path = path
@@ -51,19 +56,24 @@ class Checkpoint:
         self._next = time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
 
     @property
-    def due(self) -> bool:
-        """Whether to write the last epoch: so seldom that it takes little time."""
+    def is_due(self) -> bool:
+        """Whether it is time to save: so seldom that saving takes little time."""
         return time.monotonic() >= self._next
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether the file holds the results of its seeds."""
         return bool(_read_description(self.path).get("done"))
 
     def save(
         self, tensors: Mapping[str, Tensor], progress: Mapping[str, object]
     ) -> None:
-        """Replace the content by the state after an epoch."""
+        """Replace the content of the file.
+
+        Args:
+            tensors: by name.
+            progress: seeds, epochs and whatever else the description gets.
+        """
         start = time.monotonic()
         arrays = {
             name: value.detach().contiguous().cpu().numpy()
@@ -76,16 +86,16 @@ class Checkpoint:
 
         # a slow disk gets fewer checkpoints
         end = time.monotonic()
-        pause = max(SECONDS_BETWEEN_CHECKPOINTS, (end - start) / SHARE_OF_TIME)
+        pause = max(SECONDS_BETWEEN_CHECKPOINTS, (end - start) / CHECKPOINT_SHARE)
         self._next = end + pause
 
     def finish(self, results: Sequence[SeedResult]) -> None:
-        """Replace the content by the results of the seeds."""
+        """Replace the content of the file by the results of the seeds."""
         tensors: dict[str, Tensor] = {}
         entries: list[dict[str, object]] = []
         for result in results:
-            entries.append({name: getattr(result, name) for name in OF_A_SEED})
-            for name in TENSORS:
+            entries.append({name: getattr(result, name) for name in SEED_FIELDS})
+            for name in SEED_TENSORS:
                 value: Tensor | None = getattr(result, name)
                 if value is not None:
                     tensors[f"{result.seed}.{name}"] = value
@@ -103,8 +113,8 @@ class Checkpoint:
         return {}, {}
 
 
-class Work(Protocol):
-    """An experiment, as far as its unfinished work names it."""
+class NamedExperiment(Protocol):
+    """The part of an experiment that files of unfinished work name."""
 
     @property
     def name(self) -> str: ...
@@ -116,10 +126,10 @@ class Work(Protocol):
     def epochs(self) -> int: ...
 
 
-class Unfinished:
+class UnfinishedWork:
     """The hidden folder where finished seeds of an experiment wait for the others."""
 
-    def __init__(self, runs: Path, experiment: Work) -> None:
+    def __init__(self, runs: Path, experiment: NamedExperiment) -> None:
         self.folder = runs / f".{experiment.name}.partial"
         self._work: dict[str, object] = {
             "version": VERSION,
@@ -129,7 +139,12 @@ class Unfinished:
         }
 
     def checkpoint(self, seeds: Sequence[int], engine: Engine) -> Checkpoint:
-        """The file of seeds that an engine trains together."""
+        """The file of the seeds that are trained together.
+
+        Args:
+            seeds: of the seed batch, which its name is made of.
+            engine: how the seeds are run (device, type, compiled or not).
+        """
         digest = digest_of(" ".join(map(str, seeds)).encode())[:16]
         path = self.folder / f"group-{digest}.safetensors"
         return Checkpoint(path, {**self._work, "engine": engine.to_dict()})
@@ -138,12 +153,13 @@ class Unfinished:
         """Read all files, and remove the damaged ones.
 
         Returns:
-            The results of the finished seeds, and the descriptions of all files, those
-            with trained epochs first.
+            The results of the finished seeds, by seed; and the descriptions of all
+            files, those with trained epochs first. A description has the keys seeds,
+            engine, done, epochs_done (unless it is done) and results (if it is done).
         """
         results: dict[int, SeedResult] = {}
         descriptions: list[dict[str, Any]] = []
-        for path in sorted(self.folder.glob(FILES)):
+        for path in sorted(self.folder.glob(FILE_PATTERN)):
             try:
                 tensors, description = self._read_own(path)
             except FileNotFoundError:
@@ -164,7 +180,7 @@ class Unfinished:
         return results, descriptions
 
     def _read_own(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Read a file of this experiment.
+        """The tensors and the description of a file of this experiment.
 
         Raises:
             ValueError: its digest is wrong, or it belongs to other runs.
@@ -180,10 +196,10 @@ class Unfinished:
 
         Args:
             published: seeds that runs hold.
-            others: whether another trainer is at work. If none is, files that are only
-                planned go, too, and the folder with the last file.
+            others: whether another trainer is at work. If none is, files without a
+                trained epoch are removed, too, and with the last file the folder.
         """
-        for path in self.folder.glob(FILES):
+        for path in self.folder.glob(FILE_PATTERN):
             description = _read_description(path)
             is_published = set(description.get("seeds", ())) <= published
             is_begun = description.get("done") or description.get("epochs_done")
@@ -191,22 +207,22 @@ class Unfinished:
                 path.unlink(missing_ok=True)
 
         # the rest of an interrupted write goes with the folder
-        if not others and not any(self.folder.glob(FILES)):
+        if not others and not any(self.folder.glob(FILE_PATTERN)):
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _seed_result(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SeedResult:
     """The result of one seed from a file that is done."""
-    own_tensors = _below(f"{entry['seed']}.", tensors)
+    own_tensors = _tensors_below(f"{entry['seed']}.", tensors)
     return SeedResult(
         seed=entry["seed"],
         failed=entry["failed"],
         epoch=entry["epoch"],
         seconds=entry["seconds"],
-        weights=_below("weights.", own_tensors),
+        weights=_tensors_below("weights.", own_tensors),
         test_logits=own_tensors["test_logits"],
         attention_map=own_tensors.get("attention_map"),
-        learned=_below("learned.", own_tensors),
+        learned=_tensors_below("learned.", own_tensors),
         log=entry["log"],
         validation_logits=own_tensors.get("validation_logits"),
     )
@@ -233,6 +249,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
 def _digest(
     name: str, arrays: Mapping[str, Any], description: Mapping[str, Any]
 ) -> str:
+    """SHA-256 of the name and the content of a file."""
     parts: list[bytes | memoryview] = [json.dumps([name, description]).encode()]
     for key, value in sorted(arrays.items()):
         parts.append(f"{key} {value.dtype} {value.shape}".encode())
@@ -248,7 +265,7 @@ def _read_description(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _tensors_below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors whose names start with a prefix, by the rest of their names."""
     return {
         name.removeprefix(prefix): value
@@ -262,36 +279,40 @@ def lease_name(experiment_name: str, seeds: Sequence[int]) -> str:
     return f"{experiment_name}-{digest_of(str(list(seeds)).encode())[:8]}"
 
 
-def look(runs: Path) -> Iterator[dict[str, Any]]:
+def describe_unfinished(runs: Path) -> Iterator[dict[str, Any]]:
     """Describe the unfinished work of a folder of runs, by name, as JSON values.
 
-    ``planned`` and ``done`` are seeds, ``groups`` are seed batches that are not done.
+    ``planned`` and ``done`` are seeds, ``groups`` are seed batches that are not done,
+    each with the name of its lease as ``claim``.
     """
     for folder in unfinished_folders(runs):
-        paths = sorted(folder.glob(FILES))
+        paths = sorted(folder.glob(FILE_PATTERN))
         descriptions = [_read_description(path) for path in paths]
-        files = [description for description in descriptions if description]
-        if files:
-            yield _describe_folder(folder, files)
+        readable = [description for description in descriptions if description]
+        if readable:
+            yield _describe_folder(folder, readable)
 
 
-def _describe_folder(folder: Path, files: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _describe_folder(
+    folder: Path, descriptions: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
     """Describe the unfinished work in a folder by the descriptions of its files."""
     planned: set[int] = set()
     done: set[int] = set()
     seed_batches: list[dict[str, Any]] = []
-    for file in files:
-        seeds = file["seeds"]
+    for description in descriptions:
+        seeds = description["seeds"]
         planned.update(seeds)
-        done.update(entry["seed"] for entry in file.get("results", ()))
-        if not file["done"]:
+        done.update(entry["seed"] for entry in description.get("results", ()))
+        if not description["done"]:
+            # the folder's name is that of the experiment, between dots
             lease = lease_name(folder.stem[1:], seeds)
-            epoch = file["epochs_done"]
+            epoch = description["epochs_done"]
             seed_batches.append({"seeds": seeds, "epoch": epoch, "claim": lease})
     return {
         "folder": folder.name,
-        "title": files[0]["title"],
-        "epochs": files[0]["epochs"],
+        "title": descriptions[0]["title"],
+        "epochs": descriptions[0]["epochs"],
         "planned": sorted(planned),
         "done": sorted(done),
         "groups": seed_batches,

@@ -27,7 +27,7 @@ from gaam_cache.store.reader import EmbeddingCache, ShardedArray, Split
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.tasks import task_of
-from gaam_decoder.training.arithmetic.engine import free_on
+from gaam_decoder.training.arithmetic.engine import free_bytes
 from gaam_decoder.training.partitions import Rows
 from gaam_decoder.training.splits import divide
 
@@ -35,21 +35,33 @@ PREFETCH = 3  # batches to gather ahead of rows that are not on the device
 SLICE_BYTES = 2**26  # of the slices in which rows go to a GPU
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 MEMORY_SHARE = 0.5  # of the free memory for rows; a seed batch takes up to 0.4
-Place = Literal["cuda", "memory", "disk"]
+Location = Literal["cuda", "memory", "disk"]
 
 
 class Features:
-    """States of a split, or of its ascending rows ``loaded_N``, in the storage type."""
+    """The states of a split, or of some of its rows: on a GPU, in memory or on disk.
+
+    Args:
+        array: the states of the split, in the shards of a cache.
+        device: that trains.
+        location: where the states are kept during the training.
+        loaded_N: the only rows to load, ascending; None: all.
+
+    Attributes:
+        resident: the loaded states in the type of the cache, (N, L, D); None where
+            they stay on disk.
+        shape: (rows of the split, L, D).
+    """
 
     def __init__(
         self,
         array: ShardedArray,
         device: torch.device,
-        place: Place = "memory",
+        location: Location = "memory",
         loaded_N: Rows | None = None,
     ) -> None:
         self.device = device
-        self.place = place
+        self.location = location
         self.shape = array.shape
         self.dtype = TYPES[array.stored]
         self.row_bytes = math.prod(array.shape[1:]) * self.dtype.itemsize
@@ -57,17 +69,18 @@ class Features:
         self._array = array
         self._loaded_N = loaded_N
         row_N = np.arange(len(array)) if loaded_N is None else loaded_N
-        if place == "memory":
+        if location == "memory":
             self.resident = self._read(row_N)
-        elif place == "cuda":
+        elif location == "cuda":
             self.resident = self._copy_to_device(row_N)
 
     def batches(self, rows: Rows, size: int) -> Iterator[Tensor]:
         """Batches of ``size`` rows: (B, L, D) or, of rows (S, N), (S, B, L, D).
 
-        A thread gathers them ahead if they are not on the device.
+        If the states are not on the device, a thread gathers the next batches while
+        the device computes.
         """
-        # number the rows among the loaded ones
+        # from numbers in the split to numbers among the loaded rows
         if self._loaded_N is not None:
             rows = np.searchsorted(self._loaded_N, rows)
         starts = range(0, rows.shape[-1], size)
@@ -79,7 +92,13 @@ class Features:
             yield rows_at(self.resident, index[..., start : start + size])
 
     def _prefetched(self, rows: Rows, size: int, starts: range) -> Iterator[Tensor]:
-        """Batches that a thread gathers while the device computes."""
+        """Batches that a thread gathers while the device computes.
+
+        Args:
+            rows: numbers of the rows, (N,) or (S, N).
+            size: rows of a batch.
+            starts: the first row of each batch.
+        """
         pending: deque[Future[Tensor]] = deque()
         with ThreadPoolExecutor(1) as thread:
             for start in starts:
@@ -91,6 +110,7 @@ class Features:
                 yield pending.popleft().result().to(self.device, non_blocking=True)
 
     def _gather(self, rows: Rows) -> Tensor:
+        """The states of rows, (..., L, D), in memory that a GPU can copy from fast."""
         if self.resident is not None:
             block = rows_at(self.resident, torch.from_numpy(rows))
         else:
@@ -110,6 +130,7 @@ class Features:
         return resident
 
     def _read(self, row_N: Rows) -> Tensor:
+        """Read the states of rows from the shards, (N, L, D)."""
         # NumPy's memory is aligned as torch wants it, and a freed block is used again
         raw = np.empty((len(row_N), self.row_bytes), np.uint8)
         self._array.read_into(row_N, raw)
@@ -117,13 +138,16 @@ class Features:
 
 
 def rows_at(source: Tensor, index: Tensor) -> Tensor:
-    """Rows of a tensor, (..., L, D), at indices of any shape."""
+    """Rows of a tensor (N, L, D) at indices of shape (...), as (..., L, D)."""
     rows = source.index_select(0, index.flatten())
     return rows.view(*index.shape, *source.shape[1:])
 
 
-class Loaded:
-    """Features that a sweep keeps for its next experiment, in a share of the memory."""
+class LoadedFeatures:
+    """Keeps the features of an experiment for the next one, in a share of the memory.
+
+    Experiments of a sweep often read the same rows, layers and pooling.
+    """
 
     def __init__(self, share: float = MEMORY_SHARE) -> None:
         self._share = share
@@ -131,25 +155,28 @@ class Loaded:
 
     def get(
         self,
-        wanted: Sequence[tuple[Split, Rows | None]],
+        requested: Sequence[tuple[Split, Rows | None]],
         recipe: Recipe,
         device: torch.device,
     ) -> list[Features]:
         """Load features on the device if they fit, else into memory, else not at all.
 
         Args:
-            wanted: splits, whose rows the folds of a sweep share, each with the rows of
-                a budget, ascending, or None for all rows.
+            requested: splits, each with the only rows to load, ascending, or None for
+                all rows. Folds share the features of their split.
             recipe: with the pooling and the layers.
             device: that trains.
+
+        Returns:
+            The features of each split, in order.
         """
-        keys = [_features_key(split, loaded_N, recipe) for split, loaded_N in wanted]
+        keys = [_features_key(split, loaded_N, recipe) for split, loaded_N in requested]
         loaded: list[Features] = []
-        for key, (split, loaded_N) in zip(keys, wanted, strict=True):
+        for key, (split, loaded_N) in zip(keys, requested, strict=True):
             features = self._kept.get(key)
             if features is None:
                 features = self._load(split, loaded_N, recipe, device, keys)
-                if features.place != "disk":
+                if features.location != "disk":
                     self._kept[key] = features
             loaded.append(features)
         return loaded
@@ -162,25 +189,36 @@ class Loaded:
         device: torch.device,
         keys: Sequence[Hashable],
     ) -> Features:
+        """Load features; those without one of the ``keys`` may be dropped for them."""
         array = split.pooled(recipe.pool)
         if recipe.layers is not None:
             positions = [layer - split.first_layer for layer in recipe.layers]
             array = array.keeping(positions)
         count = len(array) if loaded_N is None else len(loaded_N)
         size = count * math.prod(array.shape[1:]) * TYPES[array.stored].itemsize
-        place = self._place(size, device, keys)
+        location = self._make_room(size, device, keys)
         # on disk all rows of the split are within reach
-        return Features(array, device, place, None if place == "disk" else loaded_N)
+        return Features(
+            array, device, location, None if location == "disk" else loaded_N
+        )
 
-    def _place(
+    def _make_room(
         self, size: int, device: torch.device, keys: Sequence[Hashable]
-    ) -> Place:
-        """The best place for so many bytes; features without these keys make room."""
-        candidates: list[tuple[Place, torch.device]] = []
+    ) -> Location:
+        """Find the fastest memory with room for features; else they stay on disk.
+
+        If there is too little room, features without one of the ``keys`` are dropped.
+
+        Args:
+            size: of the new features in bytes.
+            device: that trains.
+            keys: of features that the experiment needs.
+        """
+        candidates: list[tuple[Location, torch.device]] = []
         if device.type == "cuda":
             candidates.append(("cuda", device))
         candidates.append(("memory", torch.device("cpu")))
-        for place, memory_device in candidates:
+        for location, memory_device in candidates:
             if size > self._free_bytes(memory_device):
                 self._kept = {
                     key: features for key, features in self._kept.items() if key in keys
@@ -188,21 +226,21 @@ class Loaded:
                 # torch would keep the dropped memory for itself
                 devices.give_back(device)
             if size <= self._free_bytes(memory_device):
-                return place
+                return location
         return "disk"
 
     def _free_bytes(self, device: torch.device) -> float:
-        """Bytes for more features on a device: of the share, without those in use."""
+        """Bytes for more features on a device: its share minus the kept features."""
         in_use = 0
         for features in self._kept.values():
             resident = features.resident
             if resident is not None and resident.device.type == device.type:
                 in_use += resident.nbytes
-        return self._share * (free_on(device) + in_use) - in_use
+        return self._share * (free_bytes(device) + in_use) - in_use
 
 
 def _features_key(split: Split, loaded_N: Rows | None, recipe: Recipe) -> Hashable:
-    """What tells the features of one sweep from another."""
+    """A key that is equal for features with the same rows, pooling and layers."""
     row_bytes = None if loaded_N is None else loaded_N.tobytes()
     return split.name, recipe.pool, recipe.layers, row_bytes
 
@@ -234,10 +272,10 @@ class TrainData:
 
 
 class _SubsetRows(NamedTuple):
-    """Rows of a subset, and the rows of their split to load, None for all."""
+    """The rows of a subset, before their states are loaded."""
 
     split: Split
-    loaded_N: Rows | None
+    loaded_N: Rows | None  # the only rows of the split to load; None: all
     row_N: Rows
 
 
@@ -245,10 +283,18 @@ def prepare_data(
     cache: EmbeddingCache,
     recipe: Recipe,
     device: torch.device,
-    loaded: Loaded | None = None,
+    loaded: LoadedFeatures | None = None,
     seed: int = 0,
 ) -> TrainData:
-    """Load the rows of a recipe, divided into training, validation and test rows."""
+    """Load the rows of a recipe, divided into training, validation and test rows.
+
+    Args:
+        cache: with the states.
+        recipe: that decides the rows, layers and pooling.
+        device: that trains.
+        loaded: features of earlier experiments.
+        seed: of the training; with ``val_folds`` it decides the validation rows.
+    """
     # divide the rows; what is read most often comes first
     train_split = cache[recipe.train_split]
     task = task_of(cache.task)
@@ -269,8 +315,9 @@ def prepare_data(
         rows_by_name["test"] = _SubsetRows(test_split, None, all_N)
 
     # load their features and labels
-    wanted = [(rows.split, rows.loaded_N) for rows in rows_by_name.values()]
-    features_of_subsets = (loaded or Loaded()).get(wanted, recipe, device)
+    loaded = loaded or LoadedFeatures()
+    requested = [(rows.split, rows.loaded_N) for rows in rows_by_name.values()]
+    features_of_subsets = loaded.get(requested, recipe, device)
     subsets: dict[str, Subset] = {}
     for name, features in zip(rows_by_name, features_of_subsets, strict=True):
         rows = rows_by_name[name]
@@ -303,7 +350,8 @@ def labels_by_seed(
     if selection is not None and selection is not data.test:
         parts.append(selection)
 
-    # in the order of the data set, so that another validation part changes no label
+    # in the order of the data set: a row's label then does not depend on which rows
+    # validate
     true_N = torch.cat([part.label_N for part in parts])
     order_N = np.argsort(np.concatenate([part.rows for part in parts]))
     shuffled_SN = true_N.new_empty((len(seeds), *true_N.shape))
@@ -317,9 +365,19 @@ def labels_by_seed(
 
 
 def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
-    """Divide the training rows into blocks of indices, each ascending."""
+    """Divide the training rows into the blocks of an epoch, by ``recipe.window``.
+
+    Args:
+        row_N: numbers of the training rows in their split, ascending.
+        recipe: with the window, the largest number of rows of a block.
+        epoch: decides the order of the blocks.
+
+    Returns:
+        For each block the indices into ``row_N``, ascending.
+    """
     if recipe.window is None:
         return [np.arange(len(row_N))]
+    # a new shard begins where the number of the shard changes
     assert recipe.shard_rows is not None
     ends = np.flatnonzero(np.diff(row_N // recipe.shard_rows)) + 1
     shards = np.split(np.arange(len(row_N)), ends)
@@ -339,20 +397,29 @@ def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
 def epoch_batches(
     train: Subset, label_SN: Tensor, recipe: Recipe, seeds: Sequence[int], epoch: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """All batches of an epoch, states (S, B, L, D) and labels (S, B, ...).
+    """All batches of an epoch, in an order of its own for every seed.
 
-    Only the last may be short. The rows, recipe, seed and epoch decide the order.
+    Args:
+        train: the training rows.
+        label_SN: their labels or numbers for every seed, (S, N, ...).
+        recipe: with the batch size and the kind of order.
+        seeds: of the seed batch.
+        epoch: from 1.
+
+    Yields:
+        The states of a batch, (S seeds, B rows, L layers, D features), and its labels,
+        (S, B, ...). The last batch may have fewer rows.
     """
     generators = [
         np.random.default_rng(stream_seed(seed, "order", epoch)) for seed in seeds
     ]
-    parts: list[Rows] = []
+    ordered_blocks: list[Rows] = []
     for block_M in blocks_of_epoch(train.rows, recipe, epoch):
         order_SM = np.stack(
             [generator.permutation(len(block_M)) for generator in generators]
         )
-        parts.append(block_M[order_SM])
-    index_SN = np.concatenate(parts, axis=1)
+        ordered_blocks.append(block_M[order_SM])
+    index_SN = np.concatenate(ordered_blocks, axis=1)
     index_on_device = torch.from_numpy(index_SN).to(label_SN.device)
     if label_SN.ndim > 2:
         # all numbers or labels of a row stay together

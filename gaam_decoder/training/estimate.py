@@ -22,7 +22,7 @@ from gaam_decoder.training.arithmetic.engine import (
     choose_engine,
     divide_seeds,
 )
-from gaam_decoder.training.data import Loaded, TrainData, prepare_data
+from gaam_decoder.training.data import LoadedFeatures, TrainData, prepare_data
 from gaam_decoder.training.experiments import (
     Experiment,
     candidate_grids,
@@ -34,19 +34,20 @@ from gaam_decoder.training.seed_batch import SeedBatch
 from gaam_decoder.training.splits import num_rows
 
 TIMED_STEPS = 3
-# times that of an eager step; on two cores 1 for matrix products, 7 for gates
+# a compiled step is assumed to be 4 times as fast as an uncompiled one; measured on two
+# cores: 1 for matrix products, 7 for gates
 COMPILED_SPEED = 4.0
 
 
 class EstimatedRun(NamedTuple):
-    """One run to be made, of one of several candidates."""
+    """A run that a training would make, of one of the candidates of a decoder."""
 
     title: str
     recipe: dict[str, Any]
-    candidates: int
-    epochs: int | None
+    candidates: int  # number of recipes of which tuning chooses one
+    epochs: int | None  # None where a head is fitted without epochs
     seeds: tuple[int, ...]  # to train
-    done: int  # seeds that runs hold
+    done: int  # number of seeds that existing runs hold
     seconds: float
 
 
@@ -58,9 +59,11 @@ class TrainEstimate(NamedTuple):
     runs: tuple[EstimatedRun, ...]
 
     def to_dict(self) -> dict[str, object]:
+        """JSON values."""
         return self._asdict() | {"runs": [run._asdict() for run in self.runs]}
 
     def in_words(self) -> str:
+        """The time and the number of trainings, then a line for each run."""
         lines = [
             f"roughly {duration(max(1, self.seconds))} for {self.trainings:,} "
             f"trainings in {len(self.runs):,} runs; nothing was written"
@@ -112,20 +115,29 @@ def estimate(config: TrainConfig) -> TrainEstimate:
 def _estimate_run(
     grid: Sequence[Experiment], seeds: Sequence[int], config: TrainConfig, timer: _Timer
 ) -> EstimatedRun:
-    """Estimate the candidate of a decoder that lacks the fewest seeds."""
-    lacking_by_experiment: list[tuple[Experiment, list[int]]] = []
+    """Estimate the candidate of a decoder that lacks the fewest seeds.
+
+    Args:
+        grid: the candidates.
+        seeds: that the config requests.
+        config: of the training.
+        timer: times steps.
+    """
+    candidates: list[tuple[Experiment, list[int]]] = []
     for candidate in grid:
         runs = runs_of_key(config.runs, candidate.key)
-        lacking_by_experiment.append((candidate, candidate.lacking(seeds, runs)))
-    experiment, lacking = min(lacking_by_experiment, key=lambda pair: len(pair[1]))
+        candidates.append((candidate, candidate.missing_seeds(seeds, runs)))
+    experiment, missing_seeds = min(
+        candidates, key=lambda candidate_and_seeds: len(candidate_and_seeds[1])
+    )
     return EstimatedRun(
         title=str(experiment),
         recipe=experiment.recipe.to_dict(),
         candidates=len(grid),
         epochs=None if experiment.recipe.fitted else experiment.epochs,
-        seeds=tuple(lacking),
-        done=len(experiment.seeds(seeds)) - len(lacking),
-        seconds=timer.seconds(experiment, lacking) if lacking else 0.0,
+        seeds=tuple(missing_seeds),
+        done=len(experiment.seeds_to_train(seeds)) - len(missing_seeds),
+        seconds=timer.seconds(experiment, missing_seeds) if missing_seeds else 0.0,
     )
 
 
@@ -138,12 +150,12 @@ class _Timer:
         self._config = config
         self._cache = cache
         self._device = device
-        # a few rows are read from disk
-        self._loaded = Loaded(0.0)
+        # no share of the memory: the few rows that are timed are read from disk
+        self._loaded = LoadedFeatures(0.0)
         self._seconds_per_row: dict[tuple[DecoderSpec, int, int], float] = {}
 
-    def seconds(self, experiment: Experiment, lacking: Sequence[int]) -> float:
-        """Seconds that the lacking seeds of an experiment may take."""
+    def seconds(self, experiment: Experiment, missing_seeds: Sequence[int]) -> float:
+        """Seconds that the missing seeds of an experiment may take."""
         if experiment.recipe.fitted:
             rows = num_rows(experiment.recipe, self._cache)
             seconds, _ = fit_cost(experiment.spec, rows, self._device)
@@ -154,22 +166,22 @@ class _Timer:
             experiment.spec,
             experiment.recipe,
             self._device,
-            len(lacking),
+            len(missing_seeds),
             rows,
             self._config.seed_batch,
             self._config.compile,
         )
-        seed_batches = divide_seeds(lacking, engine.seed_batch)
+        seed_batches = divide_seeds(missing_seeds, engine.seed_batch)
 
         # each decoder is timed once for a number of seeds
         timed_rows = min(rows, experiment.recipe.batch_size * TIMED_STEPS)
-        shape = (experiment.spec, len(seed_batches[0]), timed_rows)
-        if shape not in self._seconds_per_row:
-            self._seconds_per_row[shape] = _time_row(
+        timing_key = (experiment.spec, len(seed_batches[0]), timed_rows)
+        if timing_key not in self._seconds_per_row:
+            self._seconds_per_row[timing_key] = _time_row(
                 experiment, data, timed_rows, seed_batches[0], engine
             )
-        per_row = self._seconds_per_row[shape]
-        seconds = per_row * rows * experiment.epochs * len(seed_batches)
+        seconds_per_row = self._seconds_per_row[timing_key]
+        seconds = seconds_per_row * rows * experiment.epochs * len(seed_batches)
         if engine.compiled:
             seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
         return seconds

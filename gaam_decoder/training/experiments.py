@@ -20,14 +20,14 @@ from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import (
     DecoderSpec,
+    canonical_spec,
     check_rows_stay_apart,
-    shortest,
-    spelled_out,
+    with_derived_options,
 )
 from gaam_decoder.number_lists import EACH, PER_CLASS, Layers, Sizes
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import Choice, family, mean_validation
+from gaam_decoder.runs.tuning import Choice, decoder_family, mean_validation
 from gaam_decoder.specs import KINDS, Spec, head_class, plugin_tasks
 from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
@@ -42,10 +42,11 @@ class Experiment:
     spec: DecoderSpec
     recipe: Recipe
     key: str
+    """Hash of decoder, recipe and states, as in the run."""
 
     @property
     def epochs(self) -> int:
-        """Epochs of a seed; of a fitted head, the values of its setting."""
+        """Epochs of a seed; of a fitted head, the number of values that it tries."""
         if self.recipe.fitted:
             return head_class(self.spec.head).tries
         return self.recipe.epochs
@@ -55,30 +56,40 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """A name without seeds: after a stop, a user may ask for other seeds."""
+        """The name of unfinished work and leases, such as ``laplace-1f9c2a7b``.
+
+        It has no seeds: after an interruption, a user may request other seeds.
+        """
         return f"{self.recipe.attention.name}-{self.key[:8]}"
 
-    def seeds(self, asked: Sequence[int]) -> tuple[int, ...]:
-        """The seeds to train: one of a fit, since ten would look like ten results."""
-        return (0,) if self.recipe.fitted else tuple(asked)
+    def seeds_to_train(self, requested_seeds: Sequence[int]) -> tuple[int, ...]:
+        """The requested seeds; seed 0 for a fit, which draws no random numbers."""
+        return (0,) if self.recipe.fitted else tuple(requested_seeds)
 
-    def lacking(self, asked: Sequence[int], runs: Sequence[RunResult]) -> list[int]:
+    def missing_seeds(
+        self, requested_seeds: Sequence[int], runs: Sequence[RunResult]
+    ) -> list[int]:
         """The seeds to train that no run holds, ascending."""
         existing_seeds = {seed for run in runs for seed in run.seeds}
-        return sorted(set(self.seeds(asked)) - existing_seeds)
+        return sorted(set(self.seeds_to_train(requested_seeds)) - existing_seeds)
 
 
 def plan_experiments(
     config: TrainConfig, cache: EmbeddingCache, device: torch.device
 ) -> list[Experiment]:
-    """List the experiments of a config in order.
+    """List the experiments of a config in order, with linear probes and final models.
+
+    Args:
+        config: of the training.
+        cache: with the states.
+        device: that trains.
 
     Raises:
         ConfigError: the config does not fit the cache.
     """
     # check everything before anything is trained
-    _check_session()
-    config = _fitted(config, cache)
+    _check_torch_defaults()
+    config = _resolve_config(config, cache)
     dtype = resolve_dtype(config.dtype, device)
     groups = None
     if config.groups is not None:
@@ -86,7 +97,7 @@ def plan_experiments(
     requested = recipes(config, dtype, groups)
     check_rows(requested, cache)
 
-    # recipes with the same key mean the same
+    # several spellings of a mechanism have the same key: one experiment for them
     experiment_by_key: dict[str, Experiment] = {}
     for recipe in requested:
         experiment = _experiment(recipe, cache)
@@ -104,8 +115,8 @@ def plan_experiments(
     return experiments + [_experiment(recipe, cache) for recipe in final_recipes]
 
 
-def _check_session() -> None:
-    """Refuse defaults of torch that would change the numbers."""
+def _check_torch_defaults() -> None:
+    """Refuse global settings of torch, made by the caller, that change the numbers."""
     dtype = torch.get_default_dtype()
     device_type = torch.get_default_device().type
     has_autocast = any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
@@ -128,6 +139,7 @@ def _possible_experiments(
         ConfigError: a decoder is impossible, and the config does not skip it, or all
             decoders are.
     """
+    # reversed, so that the first experiment of each decoder stays
     experiment_by_spec = {
         experiment.spec: experiment for experiment in reversed(experiments)
     }
@@ -141,7 +153,8 @@ def _possible_experiments(
             impossible.add(spec)
             if not config.skip_impossible and len(experiment_by_spec) > 1:
                 error.details["to do"] = "--set skip-impossible=true trains the others"
-            if not config.skip_impossible or len(impossible) == len(experiment_by_spec):
+            is_none_left = len(impossible) == len(experiment_by_spec)
+            if not config.skip_impossible or is_none_left:
                 raise
             text = f"left out: {error.details['where']}: {error.message}"
             warnings.warn(text, GaamWarning, stacklevel=3)
@@ -157,7 +170,11 @@ def _probe_experiments(
     dtype: Dtype,
     groups: Groups | None,
 ) -> list[Experiment]:
-    """The linear probes beside the decoders, as far as they are cheap."""
+    """The linear probes beside the decoders, if they are cheap and not requested.
+
+    A linear probe is a linear model of the states that is fitted at once, such as
+    logistic regression: with it, a report shows how much a mechanism adds.
+    """
     head = Spec(task_of(cache.task).probe_head)
     is_requested = any(spec.name == head.name for spec in config.head)
     # without an evaluation a probe says nothing
@@ -184,43 +201,52 @@ def _probe_experiments(
 
 
 def _experiment(recipe: Recipe, cache: EmbeddingCache) -> Experiment:
-    """The experiment of a recipe, keyed by the shortest spelling of its mechanism."""
+    """The experiment of a recipe, keyed by the canonical spec of its mechanism."""
     if recipe.window is not None:
         recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
-    layers = len(recipe.layers or range(cache.num_layers))
+    num_layers = len(recipe.layers or range(cache.num_layers))
     size = cache.hidden_size
 
-    # ``check_decoder`` reports mechanisms that cannot be built, all at once
-    shortest_recipe = recipe
+    # ``check_decoder`` reports mechanisms that cannot be built
+    canonical_recipe = recipe
     with suppress(ConfigError):
-        shortest_recipe = replace(
-            recipe, attention=shortest(recipe.attention, layers, size)
+        canonical_recipe = replace(
+            recipe, attention=canonical_spec(recipe.attention, num_layers, size)
         )
-        recipe = replace(recipe, attention=spelled_out(recipe.attention, layers, size))
+        recipe = replace(
+            recipe, attention=with_derived_options(recipe.attention, num_layers, size)
+        )
     spec = DecoderSpec(
         attention=recipe.attention,
         head=recipe.head,
-        num_layers=layers,
+        num_layers=num_layers,
         hidden_size=size,
         num_classes=len(cache.target_names),
         task=cache.task,
     )
     return Experiment(
-        spec=spec, recipe=recipe, key=shortest_recipe.key(cache.plan.states)
+        spec=spec, recipe=recipe, key=canonical_recipe.key(cache.plan.states)
     )
 
 
 def recipes(
     config: TrainConfig, dtype: Dtype, groups: Groups | None = None
 ) -> list[Recipe]:
-    """One recipe for each combination of values, in order, without duplicates."""
+    """One recipe for each combination of values, in order, without duplicates.
+
+    Args:
+        config: of the training, checked against the cache.
+        dtype: of matrix products.
+        groups: of the training rows, such as speakers.
+    """
     settings = _shared_settings(config, dtype, groups)
     folds: list[Fold | None] = [None]
     if config.folds:
         numbers = [config.fold] if config.fold else range(1, config.folds + 1)
         folds = [Fold(number, config.folds) for number in numbers]
     split_seeds = range(config.split_seed, config.split_seed + config.repeats)
-    axes: dict[str, Iterable[Any]] = {
+    # settings of a recipe that may have several values in a config
+    values_by_setting: dict[str, Iterable[Any]] = {
         "attention": config.attn,
         "head": config.head,
         "pool": config.pool,
@@ -232,13 +258,14 @@ def recipes(
         "fold": folds,
     }
     distinct: dict[Recipe, None] = {}
-    for values in product(*axes.values()):
-        combination = settings | dict(zip(axes, values, strict=True))
+    for values in product(*values_by_setting.values()):
+        combination = settings | dict(zip(values_by_setting, values, strict=True))
+        # rows of every class, such as 5/class, are another setting of a recipe
         train_rows = combination["train_rows"]
         if isinstance(train_rows, str):
             combination["train_rows"] = None
             combination["shots"] = int(train_rows.removesuffix(PER_CLASS))
-        distinct[Recipe(**combination).settled()] = None
+        distinct[Recipe(**combination).normalized()] = None
     return list(distinct)
 
 
@@ -264,11 +291,17 @@ def _shared_settings(
 
 
 def candidate_grids(experiments: Sequence[Experiment]) -> list[list[Experiment]]:
-    """Group the candidates of each decoder, which differ in tuned settings alone."""
+    """Group the experiments of each decoder.
+
+    Those of a group differ in their learning rate and weight decay alone, and are the
+    candidates of which tuning chooses one.
+    """
     grids: dict[str, list[Experiment]] = {}
     for experiment in experiments:
         recipe = experiment.recipe
-        name = family(recipe.to_dict(), str(recipe.attention), str(recipe.head), "")
+        name = decoder_family(
+            recipe.to_dict(), str(recipe.attention), str(recipe.head), ""
+        )
         grids.setdefault(name, []).append(experiment)
     return list(grids.values())
 
@@ -276,13 +309,13 @@ def candidate_grids(experiments: Sequence[Experiment]) -> list[list[Experiment]]
 def candidates_of(
     experiments: Sequence[Experiment], config: TrainConfig, cache: EmbeddingCache
 ) -> dict[str, Experiment]:
-    """The experiments to tune with, by the key of the candidate that each stands for.
+    """The experiments that the tuning seeds train, by the key of their candidate.
 
-    With several validation parts, a candidate is tuned by an experiment of its own. A
-    decoder with a single candidate is not tuned.
+    If each tuning seed holds out another part of the training rows, they train a
+    candidate's recipe with this setting added: another experiment. A decoder with a
+    single candidate is not tuned.
     """
-    # each tuning seed holds out another part of the training rows
-    parts = config.val_folds or len(config.choosing_seeds or ())
+    num_parts = config.val_folds or len(config.choosing_seeds or ())
     candidates: dict[str, Experiment] = {}
     for grid in candidate_grids(experiments):
         is_final = config.final and grid[0].recipe.final
@@ -290,8 +323,8 @@ def candidates_of(
             continue
         for experiment in grid:
             candidates[experiment.key] = experiment
-            if parts > 1:
-                recipe = replace(experiment.recipe, val_folds=parts)
+            if num_parts > 1:
+                recipe = replace(experiment.recipe, val_folds=num_parts)
                 candidates[experiment.key] = _experiment(recipe, cache)
     return candidates
 
@@ -299,11 +332,11 @@ def candidates_of(
 def reporting_experiments(
     experiments: Sequence[Experiment],
     config: TrainConfig,
-    tried: Mapping[str, Experiment],
-    tuned: Sequence[RunResult],
-    chosen: Choice,
+    tuning_experiments: Mapping[str, Experiment],
+    tuning_runs: Sequence[RunResult],
+    choice: Choice,
 ) -> list[Experiment]:
-    """The experiments to train with the reporting seeds: chosen and untuned ones.
+    """The experiments to train with the reporting seeds: the chosen and untuned ones.
 
     Of the candidates of a final model, the one with the highest mean validation
     accuracy over tuning seeds and folds is trained; of equals the one with the lower
@@ -312,32 +345,35 @@ def reporting_experiments(
     Args:
         experiments: all experiments of the config.
         config: of the training.
-        tried: the experiments that tuning trained, by the key of their candidate.
-        tuned: their runs.
-        chosen: the choice among them.
+        tuning_experiments: the experiments that the tuning seeds trained, by the key
+            of their candidate.
+        tuning_runs: the runs of these experiments.
+        choice: of one candidate for each decoder with test rows.
     """
     seeds = config.choosing_seeds or ()
-    finals = [
-        experiment
-        for experiment in experiments
-        if config.final and experiment.recipe.final
-    ]
-    evaluated = [
-        experiment
-        for experiment in experiments
-        if not (config.final and experiment.recipe.final)
-    ]
+    finals: list[Experiment] = []
+    evaluated: list[Experiment] = []
+    for experiment in experiments:
+        is_final = config.final and experiment.recipe.final
+        if is_final:
+            finals.append(experiment)
+        else:
+            evaluated.append(experiment)
     reporting = {grid[0].key for grid in candidate_grids(experiments) if len(grid) == 1}
     reporting |= {
-        key for key, experiment in tried.items() if experiment.key in chosen.tunings
+        key
+        for key, experiment in tuning_experiments.items()
+        if experiment.key in choice.tunings
     }
 
-    # final models have no test rows, so that ``chosen`` does not know them
+    # final models have no test rows: ``choice`` leaves them out
     for grid in candidate_grids(finals):
         if len(grid) == 1:
             continue
         scores = {
-            experiment.key: _final_score(experiment, evaluated, tried, tuned, seeds)
+            experiment.key: _final_score(
+                experiment, evaluated, tuning_experiments, tuning_runs, seeds
+            )
             for experiment in grid
         }
         if any(scores.values()):
@@ -351,11 +387,16 @@ def reporting_experiments(
 def _final_score(
     final: Experiment,
     evaluated: Sequence[Experiment],
-    tried: Mapping[str, Experiment],
-    tuned: Sequence[RunResult],
+    tuning_experiments: Mapping[str, Experiment],
+    tuning_runs: Sequence[RunResult],
     seeds: Sequence[int],
 ) -> tuple[float, ...]:
-    """The rank of a candidate of a final model, or () if a tuning seed failed."""
+    """The rank of a candidate of a final model, or () if a tuning seed failed.
+
+    Returns:
+        Mean validation accuracy, then the negative validation loss, learning rate and
+        weight decay: the largest tuple is best.
+    """
     # the final model of the first repeat of a cross-validation is that of all
     split_seed = final.recipe.split_seed
     accuracies: list[float] = []
@@ -364,8 +405,8 @@ def _final_score(
         recipe = replace(experiment.recipe, split_seed=split_seed).without_test()
         if recipe != final.recipe:
             continue
-        tuning_key = tried[experiment.key].key
-        runs = [run for run in tuned if run.key == tuning_key]
+        tuning_key = tuning_experiments[experiment.key].key
+        runs = [run for run in tuning_runs if run.key == tuning_key]
         accuracy, loss = mean_validation(runs, seeds)
         if accuracy is None:
             return ()
@@ -378,15 +419,15 @@ def _final_score(
     return mean_accuracy, -loss_sum, -final.recipe.lr, -final.recipe.weight_decay
 
 
-def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
-    """Check a config against a cache, and spell equal settings in one way."""
+def _resolve_config(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
+    """Check a config against a cache, and fill in the values that the cache decides."""
     tests_a_split = config.folds is None and config.test_split != NO_TEST
     _check_names(config, cache, tests_a_split=tests_a_split)
     task = task_of(cache.task)
     config = replace(config, loss=config.loss or Spec(task.default_loss))
     _check_task(config, task)
 
-    # a test on training rows must be meant
+    # nobody shall test on training rows by mistake
     content = cache.plan.fingerprint_fields["content"]
     tests_training_rows = (
         tests_a_split and content[config.train_split] == content[config.test_split]
@@ -474,7 +515,13 @@ def _train_rows(config: TrainConfig, cache: EmbeddingCache) -> Sizes:
 def _check_names(
     config: TrainConfig, cache: EmbeddingCache, *, tests_a_split: bool
 ) -> None:
-    """Check that the cache has the splits and poolings of a config."""
+    """Check that the cache has the splits and poolings of a config.
+
+    Args:
+        config: of the training.
+        cache: with the states.
+        tests_a_split: whether a split of the cache is tested, instead of folds.
+    """
     labelled = tuple(name for name in cache if name not in cache.unlabelled)
     requested = [("split with labels", config.train_split, labelled)]
     if tests_a_split:

@@ -32,13 +32,19 @@ SEED = 0  # of every fit: a fit draws no random numbers
 def fit_experiment(
     spec: DecoderSpec, data: TrainData, recipe: Recipe, on_value: Callable[[str], None]
 ) -> tuple[SeedResult, Fit, Engine]:
-    """Fit and evaluate a head.
+    """Fit a head that is not trained in steps, and evaluate it.
+
+    The head tries several values of a setting, such as the strength of its penalty,
+    and validation rows choose one.
 
     Args:
         spec: of the decoder.
         data: the rows.
         recipe: of the fit.
-        on_value: called with the outcome of each value of the head's setting.
+        on_value: called with a line about each value that was tried.
+
+    Returns:
+        The result as that of a seed, the record of the fit, and how it was run.
     """
     start = time.perf_counter()
     device = data.train.label_N.device
@@ -58,10 +64,10 @@ def fit_experiment(
     validation = data.validation(recipe)
     logits_NC = torch.empty(0, spec.num_classes)
     if test is not None:
-        logits_NC = _over_rows(decoder, test)
+        logits_NC = _apply_to_rows(decoder, test)
     validation_logits_VC: Tensor | None = None
     if validation is not None:
-        validation_logits_VC = _over_rows(decoder, validation)
+        validation_logits_VC = _apply_to_rows(decoder, validation)
     seed_state = SeedState(
         seed=SEED,
         schedule=Plateau(rate=0.0),
@@ -85,7 +91,7 @@ def _fit(
     recipe: Recipe,
     on_value: Callable[[str], None],
 ) -> Fit:
-    """Fit the head of a decoder to the features of its mechanism."""
+    """Fit the head of a decoder to the features that its mechanism returns."""
     head = decoder.head
     assert isinstance(head, FittedHead)
     assert data.selection is not None
@@ -100,7 +106,7 @@ def _fit(
         return x_BF
 
     def examples(subset: Subset, label_N: Tensor) -> Examples:
-        x_NF = _over_rows(features, subset, fit_device)
+        x_NF = _apply_to_rows(features, subset, fit_device)
         return Examples(x_NF, label_N.to(fit_device), task_name)
 
     training = examples(data.train, label_SN[0])
@@ -109,17 +115,23 @@ def _fit(
 
 
 @torch.inference_mode()
-def _over_rows(
+def _apply_to_rows(
     function: Callable[[Tensor], Tensor],
     subset: Subset,
     device: torch.device | str = "cpu",
 ) -> Tensor:
-    """A function of all rows, batch by batch."""
+    """The results of a function for all rows of a subset, batch by batch.
+
+    Args:
+        function: of a batch, (B, L, D) -> (B, ...).
+        subset: the rows.
+        device: of the result.
+    """
     batches = subset.features.batches(subset.rows, _batch_size(subset))
     return torch.cat([function(x_BLD.float()).to(device) for x_BLD in batches])
 
 
 def _batch_size(subset: Subset) -> int:
-    """Rows of a batch; no fitted mechanism depends on the other rows of it."""
+    """Rows of a batch: at most 512, and at most 2**26 numbers."""
     largest = 2**26 // prod(subset.features.shape[1:])
     return max(1, min(EVAL_BATCH_SIZE, largest, len(subset)))

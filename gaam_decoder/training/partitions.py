@@ -58,10 +58,13 @@ def holdout(labels: Strata, fraction: float, split_seed: int) -> Division:
     return Division(training_N, validation_N)
 
 
-def validation_counts(rows: int | Rows, fraction: float) -> Rows:
-    """The rows of a class to hold out: the fraction, at least one, but never all."""
-    share = np.rint(fraction * np.asarray(rows))
-    count: NDArray[np.float64] = np.minimum(rows - 1, np.maximum(1, share))
+def validation_counts(class_sizes: int | Rows, fraction: float) -> Rows:
+    """How many rows of each class to hold out, by the number of its rows.
+
+    It is the fraction, at least one row, but never all.
+    """
+    share = np.rint(fraction * np.asarray(class_sizes))
+    count: NDArray[np.float64] = np.minimum(class_sizes - 1, np.maximum(1, share))
     return np.maximum(0, count).astype(np.int64)
 
 
@@ -82,46 +85,58 @@ def grouped_holdout(
     group_N = np.random.default_rng(split_seed).permutation(num_groups)[group_N]
     count_GC = np.zeros((num_groups, class_N.max() + 1), dtype=np.int64)
     np.add.at(count_GC, (group_N, class_N), 1)
-    all_C = count_GC.sum(0)
+    total_C = count_GC.sum(0)
 
     # hold out groups within the share of every class
-    most_C = validation_counts(all_C, fraction)
-    held_C = np.zeros_like(all_C)
-    is_held_G = np.zeros(num_groups, dtype=bool)
+    allowed_C = validation_counts(total_C, fraction)
+    held_out_C = np.zeros_like(total_C)
+    is_held_out_G = np.zeros(num_groups, dtype=bool)
     for group, count_C in enumerate(count_GC):
-        if (held_C + count_C <= most_C).all():
-            held_C = held_C + count_C
-            is_held_G[group] = True
+        if (held_out_C + count_C <= allowed_C).all():
+            held_out_C = held_out_C + count_C
+            is_held_out_G[group] = True
 
     # hold out further groups while that improves the division
-    [distance] = _distances(held_C[None], all_C, fraction)
+    [distance] = _distances(held_out_C[None], total_C, fraction)
     while True:
-        distance_G = _distances(held_C + count_GC, all_C, fraction)
-        distance_G = np.where(is_held_G, np.inf, distance_G)
+        distance_G = _distances(held_out_C + count_GC, total_C, fraction)
+        distance_G = np.where(is_held_out_G, np.inf, distance_G)
         best = int(np.argmin(distance_G))
         if not distance_G[best] < distance:
             break
         distance = distance_G[best]
-        held_C = held_C + count_GC[best]
-        is_held_G[best] = True
-    is_held_N = is_held_G[group_N]
-    return Division(np.flatnonzero(~is_held_N), np.flatnonzero(is_held_N))
+        held_out_C = held_out_C + count_GC[best]
+        is_held_out_G[best] = True
+    is_held_out_N = is_held_out_G[group_N]
+    return Division(np.flatnonzero(~is_held_out_N), np.flatnonzero(is_held_out_N))
 
 
-def _distances(held_KC: Rows, all_C: Rows, fraction: float) -> NDArray[np.float64]:
-    """Distances of K divisions from a perfect one, by held-out rows of each class."""
-    learned_KC = all_C - held_KC
-    held_K = held_KC.sum(1)
-    learned_K = learned_KC.sum(1)
-    held_share_KC = held_KC / np.maximum(1, held_K)[:, None]
-    learned_share_KC = learned_KC / np.maximum(1, learned_K)[:, None]
-    class_distance_K = abs(held_share_KC - learned_share_KC).sum(1) / 2
+def _distances(
+    held_out_KC: Rows, total_C: Rows, fraction: float
+) -> NDArray[np.float64]:
+    """How far K ways to hold out rows are from a perfect one, (K,); 0 is best.
 
-    # a held-out row whose class is not learned outweighs the other terms, below 2
-    lost_K = np.where(learned_KC <= 0, held_KC, 0).sum(1)
-    size_distance_K = abs(held_K / all_C.sum() - fraction)
+    Each holds out the fraction of all rows, and the classes have the same shares among
+    the held-out and the other rows. Infinite where no class has rows on both sides.
+
+    Args:
+        held_out_KC: rows of each class that each way holds out.
+        total_C: rows of each class.
+        fraction: of the rows to hold out.
+    """
+    learned_KC = total_C - held_out_KC
+    num_held_out_K = held_out_KC.sum(1)
+    num_learned_K = learned_KC.sum(1)
+    held_out_share_KC = held_out_KC / np.maximum(1, num_held_out_K)[:, None]
+    learned_share_KC = learned_KC / np.maximum(1, num_learned_K)[:, None]
+    class_distance_K = abs(held_out_share_KC - learned_share_KC).sum(1) / 2
+
+    # the two other terms are together below 2: one held-out row of a class without any
+    # training row outweighs them
+    lost_K = np.where(learned_KC <= 0, held_out_KC, 0).sum(1)
+    size_distance_K = abs(num_held_out_K / total_C.sum() - fraction)
     distance_K = 2 * lost_K + class_distance_K + size_distance_K
-    return np.where(lost_K == held_K, np.inf, distance_K)
+    return np.where(lost_K == num_held_out_K, np.inf, distance_K)
 
 
 def one_stratum(labels: Strata) -> Rows:
@@ -132,63 +147,79 @@ def one_stratum(labels: Strata) -> Rows:
 
 
 def divide_into_folds(
-    labels: Strata, names: Sequence[str] | None, count: int, split_seed: int
+    labels: Strata, group_names: Sequence[str] | None, num_folds: int, split_seed: int
 ) -> list[Rows]:
-    """Divide rows into folds: by class, or by group if there are names.
+    """Divide rows into folds: by class, or by group where rows have groups.
+
+    Args:
+        labels: the class of each row.
+        group_names: the group of each row, or None.
+        num_folds: number of folds.
+        split_seed: decides the folds.
 
     Raises:
         ConfigError: fewer rows, or groups, than folds.
     """
-    if names is None:
+    if group_names is None:
         largest = len(labels)
         kind = "rows"
     else:
-        largest = len(set(names))
+        largest = len(set(group_names))
         kind = "groups"
-    if count > largest:
+    if num_folds > largest:
         raise ConfigError(
             "too many parts of train",
             expected=f"at most {largest}, the number of {kind}",
-            found=str(count),
+            found=str(num_folds),
         )
-    if names is None:
-        return stratified_folds(labels, count, split_seed)
-    return grouped_folds(names, count, split_seed)
+    if group_names is None:
+        return stratified_folds(labels, num_folds, split_seed)
+    return grouped_folds(group_names, num_folds, split_seed)
 
 
-def stratified_folds(labels: Strata, count: int, split_seed: int) -> list[Rows]:
+def stratified_folds(labels: Strata, num_folds: int, split_seed: int) -> list[Rows]:
     """Divide rows into parts of nearly the same size and share of every class."""
     if labels.ndim == 2:
-        shares = [1 / count] * count
+        shares = [1 / num_folds] * num_folds
         return iterative_parts(labels.astype(bool), shares, split_seed)
     generator = np.random.default_rng(split_seed)
     rows_by_class = [
         generator.permutation(np.flatnonzero(labels == label))
         for label in np.unique(labels)
     ]
-    # dealt in turn over all classes, parts differ by at most a row, as do their classes
-    dealt = np.concatenate(rows_by_class)
-    return [np.sort(dealt[part::count]) for part in range(count)]
+    # Rows are dealt to the folds in turn, one class after the other: folds differ by at
+    # most one row, in all and in each class.
+    shuffled_N = np.concatenate(rows_by_class)
+    return [np.sort(shuffled_N[fold::num_folds]) for fold in range(num_folds)]
 
 
-def grouped_folds(groups: Sequence[str], count: int, split_seed: int) -> list[Rows]:
+def grouped_folds(groups: Sequence[str], num_folds: int, split_seed: int) -> list[Rows]:
     """Divide rows into parts that share no group, large groups first.
 
     ``split_seed`` orders groups of the same size.
     """
     names, group_N = np.unique(np.asarray(groups), return_inverse=True)
-    sizes = np.bincount(group_N)
+    size_G = np.bincount(group_N)
     order = np.random.default_rng(split_seed).permutation(len(names))
-    filled = np.zeros(count, dtype=np.int64)
-    part_G = np.zeros(len(names), dtype=np.int64)
-    for group in sorted(order, key=lambda group: -sizes[group]):
-        part_G[group] = np.argmin(filled)
-        filled[part_G[group]] += sizes[group]
-    return [np.flatnonzero(part_G[group_N] == part) for part in range(count)]
+    fold_sizes = np.zeros(num_folds, dtype=np.int64)
+    fold_G = np.zeros(len(names), dtype=np.int64)
+    # each group goes into the smallest fold so far
+    for group in sorted(order, key=lambda group: -size_G[group]):
+        fold_G[group] = np.argmin(fold_sizes)
+        fold_sizes[fold_G[group]] += size_G[group]
+    return [np.flatnonzero(fold_G[group_N] == fold) for fold in range(num_folds)]
 
 
-def draw(labels: Strata, recipe: Recipe) -> Division:
-    """Draw the training and validation rows of a budget among these labels."""
+def draw_budget(labels: Strata, recipe: Recipe) -> Division:
+    """Draw the training and validation rows of a budget.
+
+    A budget is a number of rows in all (``recipe.train_rows``) or of every class
+    (``recipe.shots``).
+
+    Args:
+        labels: of all rows to draw from.
+        recipe: with the budget.
+    """
     if labels.ndim == 2 and recipe.shots:
         return _draw_by_label(labels.astype(bool), recipe)
     labels = one_stratum(labels)
@@ -196,10 +227,10 @@ def draw(labels: Strata, recipe: Recipe) -> Division:
         labels, return_inverse=True, return_counts=True
     )
     _check_budget(len(labels), count_C, recipe)
-    shots = recipe.shots or 0
+    shots = recipe.shots or 0  # rows of every class
     size_by_class: Sequence[int] = [shots] * len(classes)
     if recipe.train_rows:
-        size_by_class = apportioned(tuple(count_C.tolist()), recipe.train_rows)
+        size_by_class = apportion(tuple(count_C.tolist()), recipe.train_rows)
 
     training: list[Rows] = []
     validation: list[Rows] = []
@@ -207,9 +238,9 @@ def draw(labels: Strata, recipe: Recipe) -> Division:
         generator = np.random.default_rng(stream_seed(recipe.split_seed, "rows", label))
         row_K = generator.permutation(np.flatnonzero(class_N == index))
         row_K = row_K[: size_by_class[index]]
-        is_held_K = _held_out(len(row_K), recipe)
-        training.append(row_K[~is_held_K])
-        validation.append(row_K[is_held_K])
+        is_held_out_K = _held_out(len(row_K), recipe)
+        training.append(row_K[~is_held_out_K])
+        validation.append(row_K[is_held_out_K])
     training_N = np.sort(np.concatenate(training))
     return Division(training_N, np.sort(np.concatenate(validation)))
 
@@ -237,19 +268,19 @@ def _held_out(num_rows: int, recipe: Recipe) -> NDArray[np.bool_]:
     return is_held
 
 
-def _check_budget(rows: int, count_C: Rows, recipe: Recipe) -> None:
-    """Check that the classes of a split have the rows of a budget."""
-    fewest = int(count_C.min())
-    classes = len(count_C)
-    shots = recipe.shots or 0
-    is_possible = shots <= fewest
+def _check_budget(num_rows: int, count_C: Rows, recipe: Recipe) -> None:
+    """Check that the classes of a split, of ``count_C`` rows, suffice for a budget."""
+    smallest_class = int(count_C.min())
+    num_classes = len(count_C)
+    shots = recipe.shots or 0  # rows of every class
+    is_possible = shots <= smallest_class
     if recipe.train_rows:
-        is_possible = classes <= recipe.train_rows <= rows
+        is_possible = num_classes <= recipe.train_rows <= num_rows
     if is_possible:
         return
-    expected = f"from {classes:,}, one row of every class, to {rows:,}, all"
+    expected = f"from {num_classes:,}, one row of every class, to {num_rows:,}, all"
     if shots:
-        expected = f"1/class to {fewest:,}/class, the smallest one"
+        expected = f"1/class to {smallest_class:,}/class, the smallest one"
     raise ConfigError(
         "--train-rows is out of range",
         expected=expected,
@@ -259,32 +290,40 @@ def _check_budget(rows: int, count_C: Rows, recipe: Recipe) -> None:
 
 
 @lru_cache(maxsize=64)
-def apportioned(count_by_class: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """The rows of every class in a budget: first one of each, then each its share.
+def apportion(count_by_class: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Divide a budget of rows among the classes, in proportion to their rows.
 
-    The k-th row of a class may come when its share, rounded up, is k, and is due when
-    its share, rounded down, is k. Of the rows that may come, the first due comes.
+    A growing budget takes one row of every class first, then one row after another. A
+    class's share of a budget of n rows is n times its part of all rows. Its k-th row
+    may be taken from the budget on in which the share, rounded up, is k; it is due at
+    the budget in which the share, rounded down, is k. Of the rows that may be taken,
+    the one that is due first is taken (earliest deadline first).
 
     Args:
         count_by_class: rows of every class.
-        size: of the budget.
+        size: rows of the budget.
+
+    Returns:
+        The rows to take of every class.
     """
     num_rows = sum(count_by_class)
     size_by_class = [1] * len(count_by_class)
 
-    # by the size of the first budget in which the rounded-up share of a class rises
+    # (first budget in which the next row of a class may be taken, the class)
     waiting = [
         (num_rows // count + 1, index)
         for index, count in enumerate(count_by_class)
         if count > 1
     ]
     heapq.heapify(waiting)
+    # (budget at which the next row of a class is due, the class)
     ready: list[tuple[int, int]] = []
     for budget in range(len(count_by_class) + 1, size + 1):
-        # rows that may come now, by the size of the budget in which they are due
+        # move the classes whose next row may be taken now
         while waiting and waiting[0][0] <= budget:
             _, index = heapq.heappop(waiting)
             count = count_by_class[index]
+            # (size + 1) * rows / count, rounded up
             due = -(-(size_by_class[index] + 1) * num_rows // count)
             heapq.heappush(ready, (due, index))
 

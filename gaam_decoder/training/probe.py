@@ -7,23 +7,23 @@ import torch
 from gaam_cache.common.devices import free_memory, with_float64
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.store.reader import EmbeddingCache
-from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
+from gaam_decoder.decoder import DecoderSpec, build_decoder, shapes_only
 from gaam_decoder.heads.base import FittedHead
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import Spec, head_class
-from gaam_decoder.training.arithmetic.engine import free_on
+from gaam_decoder.training.arithmetic.engine import free_bytes
 from gaam_decoder.training.splits import num_rows
 
 ATTENTION = Spec("none")
 MOST_SECONDS = 60.0  # estimated, of a probe that nobody asked for
 MEMORY_SHARE = 0.5  # of the free memory, for such a probe
-OPERATIONS = {"cpu": 8e9, "cuda": 4e11}
-"""Of a fit in float64 a second: measured per thread of a CPU, assumed of a GPU."""
+OPERATIONS_PER_SECOND = {"cpu": 8e9, "cuda": 4e11}
+"""Of a fit in float64: measured for one thread of a CPU, assumed for a GPU."""
 
 
 def check_decoder(spec: DecoderSpec, select: str) -> None:
     """Check that a decoder can be built, and that a fitted head suits its mechanism."""
-    with on_paper():
+    with shapes_only():
         decoder = build_decoder(spec, seed=0)
     if head_class(spec.head).trained_by != "fit":
         return
@@ -42,21 +42,24 @@ def fit_cost(spec: DecoderSpec, rows: int, device: torch.device) -> tuple[float,
     """Estimate the seconds and the bytes of memory that a fit may take."""
     head = head_class(spec.head)
     assert issubclass(head, FittedHead)
-    with on_paper():
+    with shapes_only():
         layers, size = build_decoder(spec, seed=0).attention.output_shape
     operations, memory = head.cost(rows, layers * size, spec.num_classes)
     device_type = with_float64(device).type
     threads = torch.get_num_threads() if device_type == "cpu" else 1
-    return operations / (OPERATIONS[device_type] * threads), memory
+    return operations / (OPERATIONS_PER_SECOND[device_type] * threads), memory
 
 
 def probe_fits(
     spec: DecoderSpec, recipe: Recipe, cache: EmbeddingCache, device: torch.device
 ) -> bool:
-    """Whether the linear probe is cheap enough to be fitted unasked; warn if not."""
+    """Whether a linear probe is cheap enough to be fitted unasked; warn if not.
+
+    A linear probe is logistic regression on the states, for comparison.
+    """
     fit_device = with_float64(device)
     seconds, memory = fit_cost(spec, num_rows(recipe, cache), device)
-    free = free_memory() if fit_device.type == "cpu" else free_on(fit_device)
+    free = free_memory() if fit_device.type == "cpu" else free_bytes(fit_device)
     if seconds <= MOST_SECONDS and memory <= MEMORY_SHARE * free:
         return True
     warnings.warn(

@@ -22,9 +22,9 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.heads.base import Fit
 from gaam_decoder.number_lists import PER_CLASS, spell_numbers
-from gaam_decoder.recipe import OF_STEPS, Recipe
-from gaam_decoder.runs.files import SAME
-from gaam_decoder.runs.folders import remove_unfinished, run_name
+from gaam_decoder.recipe import STEP_SETTINGS, Recipe
+from gaam_decoder.runs.files import RELATION_PREFIX
+from gaam_decoder.runs.folders import remove_temporary_folders, run_name
 from gaam_decoder.runs.groups import relations
 from gaam_decoder.runs.records import CacheRecord, DrawnRows
 from gaam_decoder.runs.write import SeedResult, TestedRows, padded, write_run
@@ -60,13 +60,13 @@ def publish(
     Returns:
         The run folder.
     """
-    remove_unfinished(config.runs, experiment.key)
+    remove_temporary_folders(config.runs, experiment.key)
     recipe = experiment.recipe
     relations_of_train = relations(cache, recipe.train_split, recipe.named_groups)
     test = _test_rows(recipe, data, cache, relations_of_train)
     validation = _validation_rows(recipe, data, cache, results, relations_of_train)
 
-    description = _describe(experiment, engine, data, cache)
+    description = _describe_decoder(experiment, engine, data, cache)
     description |= _describe_task(recipe, data, cache)
     description |= _describe_rows(recipe, data, test, relations_of_train)
     if fit is not None:
@@ -92,6 +92,10 @@ def _test_rows(
     cache: EmbeddingCache,
     relations_of_train: Mapping[str, Numbers],
 ) -> TestedRows:
+    """The test rows with their labels and relations; those of a fold with numbers.
+
+    A relation numbers the rows of a split: equal numbers belong together.
+    """
     if data.test is None:
         return TestedRows(labels=data.train.label_N[:0].cpu())
     relations_of_test = relations_of_train
@@ -126,11 +130,11 @@ def _baseline_score(
     """
     if data.test is None:
         return None
-    learned_N = cache[recipe.train_split].labels
+    training_label_N = cache[recipe.train_split].labels
     if recipe.fold is not None:
-        learned_N = np.delete(learned_N, data.test.rows, axis=0)
-    tested_N = data.test.label_N.cpu().numpy()
-    return task_of(cache.task).baseline_score(learned_N, tested_N)
+        training_label_N = np.delete(training_label_N, data.test.rows, axis=0)
+    test_label_N = data.test.label_N.cpu().numpy()
+    return task_of(cache.task).baseline_score(training_label_N, test_label_N)
 
 
 def _describe_rows(
@@ -139,7 +143,7 @@ def _describe_rows(
     test: TestedRows,
     relations_of_train: Mapping[str, Numbers],
 ) -> dict[str, Any]:
-    """What a run records of the rows that were drawn, and of groups of rows."""
+    """What a run records of its rows: numbers of drawn rows and of groups, as JSON."""
     description: dict[str, Any] = {}
     validation = data.selection if recipe.select == "val" else None
     if recipe.drawn:
@@ -168,7 +172,12 @@ def _validation_rows(
     results: Sequence[SeedResult],
     relations_of_train: Mapping[str, Numbers],
 ) -> dict[str, Numbers] | None:
-    """Labels, numbers and relations of the validation rows, if there are any."""
+    """Labels, numbers and relations of the validation rows, if there are any.
+
+    Returns:
+        Arrays by their name in the file of validation rows: ``labels``, ``rows`` and
+        ``same.NAME`` for each relation.
+    """
     subset = data.validation(recipe)
     if subset is None:
         return None
@@ -186,11 +195,11 @@ def _validation_rows(
         row_V = padded(rows_by_seed)
     validation: dict[str, Numbers] = {"labels": label_V, "rows": row_V}
     for name, number_N in relations_of_train.items():
-        validation[SAME + name] = np.where(row_V < 0, -1, number_N[row_V])
+        validation[RELATION_PREFIX + name] = np.where(row_V < 0, -1, number_N[row_V])
     return validation
 
 
-def _describe(
+def _describe_decoder(
     experiment: Experiment, engine: Engine, data: TrainData, cache: EmbeddingCache
 ) -> dict[str, Any]:
     """What a run records of its decoder, cache and machine, as JSON values."""
@@ -217,7 +226,7 @@ def _describe(
             "threads": torch.get_num_threads(),
             "code": recipe.code(),
         },
-        "engine": engine.to_dict() | {"data": data.train.features.place},
+        "engine": engine.to_dict() | {"data": data.train.features.location},
         "parameters": decoder.num_parameters(),
         "learned_start": learned_start,
     }
@@ -234,7 +243,7 @@ def _config_toml(
     values = _config_values(recipe, seeds, engine, config, cache)
     unused: set[str] = set()
     if recipe.fitted:
-        unused = {*OF_STEPS, "seed_batch", "compile"}
+        unused = {*STEP_SETTINGS, "seed_batch", "compile"}
     lines = [
         f"# gaam {__version__}: everything that decides the numbers of this run",
         "# Train it again: gaam train --config config.toml --runs ANOTHER_FOLDER",

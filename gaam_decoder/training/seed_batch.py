@@ -36,7 +36,7 @@ from gaam_decoder.training.arithmetic.engine import (
     rows_at_once,
 )
 from gaam_decoder.training.arithmetic.state import Batch, State, Weights
-from gaam_decoder.training.arithmetic.step import Steps
+from gaam_decoder.training.arithmetic.step import StepCache
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Subset, TrainData, epoch_batches, labels_by_seed
 from gaam_decoder.training.seed_result import add_attention_maps, result_of
@@ -50,9 +50,22 @@ from gaam_decoder.training.seed_state import (
 
 
 class SeedBatch:
-    """The seeds of one decoder that are trained together.
+    """The seeds of one decoder that are trained together, with stacked parameters.
 
-    ``steps`` holds the compiled steps of earlier seed batches.
+    Args:
+        spec: of the decoder.
+        data: training, validation and test rows.
+        recipe: of the training.
+        seeds: of the batch.
+        engine: how seeds are run (device, type, compiled or not).
+        loss_function: default: that of the recipe.
+        dtype: of the parameters.
+        steps: compiled steps of earlier seed batches of the decoder.
+
+    Attributes:
+        seed_states: of each seed, what is no tensor: learning rate, best epoch, log.
+        state: parameters and optimizer of all seeds, after the last step.
+        kept_weights: weights of all seeds after their best epoch so far.
     """
 
     def __init__(
@@ -65,7 +78,7 @@ class SeedBatch:
         engine: Engine,
         loss_function: Loss | None = None,
         dtype: torch.dtype = torch.float32,
-        steps: Steps | None = None,
+        steps: StepCache | None = None,
     ) -> None:
         self.spec = spec
         self.data = data
@@ -75,7 +88,7 @@ class SeedBatch:
         self.epochs_done = 0
         self.seconds = 0.0
         self._rate_factor = 1.0  # of the schedule, at the last step
-        self.members = [
+        self.seed_states = [
             SeedState(
                 seed=seed, schedule=Plateau(rate=recipe.lr), best_epoch=recipe.epochs
             )
@@ -97,9 +110,9 @@ class SeedBatch:
         # one module computes for all seeds, whose parameters are stacked
         device = data.train.label_N.device
         decoders = [build_decoder(spec, seed).to(dtype) for seed in seeds]
-        self._learned_SN = self._set_target_scales(decoders)
+        self._learned_target_SN = self._set_target_scales(decoders)
         self.decoder = copy.deepcopy(decoders[0]).to(device)
-        self.step = (steps or Steps()).get(
+        self.step = (steps or StepCache()).get(
             spec, recipe, engine, self.decoder, self.loss_function, len(seeds)
         )
         self.state = State.initial(
@@ -109,35 +122,40 @@ class SeedBatch:
             self.task,
             scaled=recipe.loss_scale == "dynamic",
         )
-        self.kept = Weights(_cloned(self.state.parameters), _cloned(self.state.buffers))
+        self.kept_weights = Weights(
+            _cloned(self.state.parameters), _cloned(self.state.buffers)
+        )
 
     def _set_target_scales(self, decoders: Sequence[Decoder]) -> Tensor:
-        """Standardise the targets of every seed if the task does that.
+        """Give every decoder the mean and deviation of its targets, if it needs them.
+
+        Decoders of numbers learn standardised targets.
 
         Returns:
             The targets that each seed learns, (S, N, ...).
         """
-        learned_SN = self.task.learned_targets(self._label_SN)
-        self._scales: list[TargetScale] = []
+        learned_target_SN = self.task.learned_targets(self._label_SN)
+        self._target_scales: list[TargetScale] = []
         if not self.task.standardises:
-            return learned_SN
+            return learned_target_SN
         # seeds may learn from other rows, or from shuffled targets
         for decoder, target_NK in zip(decoders, self._label_SN, strict=True):
             scale = TargetScale.of(target_NK)
             decoder.targets = scale.to(target_NK.device, decoder.dtype)
-            self._scales.append(decoder.targets)
+            self._target_scales.append(decoder.targets)
         return self._standardised(self._label_SN)
 
     def _standardised(self, number_SNK: Tensor) -> Tensor:
         """Numbers in the unit of the data as each seed learns them."""
         standardised = [
             scale.standardised(number_NK)
-            for scale, number_NK in zip(self._scales, number_SNK, strict=True)
+            for scale, number_NK in zip(self._target_scales, number_SNK, strict=True)
         ]
         return torch.stack(standardised)
 
     @property
     def compiler(self) -> Compiler:
+        """Compiles the steps, or has failed to."""
         return self.step.compiler
 
     def train(
@@ -156,19 +174,23 @@ class SeedBatch:
         """
         if checkpoint is not None:
             self.resume(checkpoint)
-        while not self.finished():
+        while not self.is_finished():
             loss = self.train_epoch()
-            if checkpoint is not None and checkpoint.due and not self.finished():
+            if checkpoint is not None and checkpoint.is_due and not self.is_finished():
                 self.save(checkpoint)
             on_epoch(self.epochs_done, loss)
         return self.results()
 
     def train_epoch(self) -> float:
-        """Train and evaluate one epoch; the mean training loss of the finite seeds."""
+        """Train one epoch, evaluate it on the validation rows, and log it.
+
+        Returns:
+            The mean training loss over the seeds whose loss is finite.
+        """
         start = time.perf_counter()
         epoch = self.epochs_done + 1
         with without_random_numbers():
-            self._pass(epoch)
+            self._train_on_all_rows(epoch)
 
         # evaluate on the validation rows, unless all seeds have failed
         losses, training_scores = self._training_scores()
@@ -180,10 +202,10 @@ class SeedBatch:
         self.seconds += time.perf_counter() - start
 
         # log the epoch of every seed
-        for index, member in enumerate(self.members):
-            if member.failed is not None:
+        for index, seed_state in enumerate(self.seed_states):
+            if seed_state.failed is not None:
                 continue
-            is_kept = member.log_epoch(
+            is_kept = seed_state.log_epoch(
                 self.recipe,
                 epoch,
                 losses[index],
@@ -194,31 +216,32 @@ class SeedBatch:
             )
             if is_kept:
                 self._keep_weights(index)
-            if member.failed is None:
-                entry = member.log[-1]
+            if seed_state.failed is None:
+                entry = seed_state.log[-1]
                 entry["lr"] *= self._rate_factor
-                entry["seconds"] = round(self.seconds / len(self.members), 4)
+                entry["seconds"] = round(self.seconds / len(self.seed_states), 4)
         self.epochs_done = epoch
         return float(np.mean(finite_losses)) if finite_losses else float("nan")
 
     def _training_scores(self) -> tuple[list[float], list[float]]:
         """Mean training loss and score of every seed in the last epoch."""
         count = len(self.data.train)
-        # rows with a loss that was not finite are in no mean
-        counted: int | Tensor = count
+        # rows whose loss was not finite were left out of the sum
+        num_summed: int | Tensor = count
         if self.state.scaling is not None:
-            counted = count - self.state.scaling.lost_S
-        losses: list[float] = (self.state.loss_S / counted).tolist()
+            num_summed = count - self.state.scaling.lost_rows_S
+        losses: list[float] = (self.state.loss_S / num_summed).tolist()
         score_S = self.task.training_score(self.state.score_S, count)
         scores: list[float] = score_S.tolist()
         return losses, scores
 
     def _epoch_scalings(self) -> list[EpochScaling] | list[None]:
+        """The loss scaling of every seed after an epoch; None where there is none."""
         scaling = self.state.scaling
         if scaling is None:
-            return [None] * len(self.members)
+            return [None] * len(self.seed_states)
         scales = scaling.scale_S.tolist()
-        skipped = scaling.skipped_S.tolist()
+        skipped = scaling.skipped_steps_S.tolist()
         steps = scaling.steps_S.tolist()
         return list(map(EpochScaling, scales, skipped, steps))
 
@@ -230,24 +253,25 @@ class SeedBatch:
         logits_SVC = self.logits(self.data.selection, self.state.weights)
         score_S = self.task.selection(logits_SVC, label_SV)
 
-        # the loss sees what it sees in training
-        learned_SV = self.task.learned_targets(label_SV)
+        # the loss gets outputs and targets in the same form as in training
+        learned_target_SV = self.task.learned_targets(label_SV)
         if self.task.standardises:
             logits_SVC = self._standardised(logits_SVC)
-            learned_SV = self._standardised(label_SV)
+            learned_target_SV = self._standardised(label_SV)
         losses = [
             float(self.loss_function(logits_VC, label_V))
-            for logits_VC, label_V in zip(logits_SVC, learned_SV, strict=True)
+            for logits_VC, label_V in zip(logits_SVC, learned_target_SV, strict=True)
         ]
         return list(zip(score_S.tolist(), losses, strict=True))
 
     def _keep_weights(self, index: int) -> None:
         """Copy the weights of one seed, as those of its best epoch so far."""
-        for kept, current in zip(self.kept, self.state.weights, strict=True):
+        # first the parameters, then the buffers
+        for kept, current in zip(self.kept_weights, self.state.weights, strict=True):
             for name, value in current.items():
                 kept[name][index].copy_(value[index])
 
-    def _pass(self, epoch: int) -> None:
+    def _train_on_all_rows(self, epoch: int) -> None:
         """Train every seed on each of its rows once, in an order of its own."""
         train = self.data.train
         generators = [
@@ -257,16 +281,19 @@ class SeedBatch:
 
         # the learning rates and the numbers of the optimizer, as tensors
         lr_S = self.state.loss_S.new_tensor(
-            [member.schedule.rate for member in self.members]
+            [seed_state.schedule.rate for seed_state in self.seed_states]
         )
+        # rows through batch size, rounded up
         num_steps = -(-len(train) // self.recipe.batch_size)
         step_numbers = range((epoch - 1) * num_steps + 1, epoch * num_steps + 1)
         numbers_TK = self.state.loss_S.new_tensor(
             [self.step.optimizer.numbers(number) for number in step_numbers]
         )
 
-        self._start_sums()
-        batches = epoch_batches(train, self._learned_SN, self.recipe, self.seeds, epoch)
+        self._reset_sums()
+        batches = epoch_batches(
+            train, self._learned_target_SN, self.recipe, self.seeds, epoch
+        )
         for index, (x_SBLD, label_SB) in enumerate(batches):
             if self.recipe.schedule == "cosine":
                 all_steps = num_steps * self.recipe.epochs
@@ -284,13 +311,13 @@ class SeedBatch:
             )
             self.step(self.state, batch)
 
-    def _start_sums(self) -> None:
+    def _reset_sums(self) -> None:
         """Set the sums of the last epoch to zero."""
         self.state.loss_S.zero_()
         self.state.score_S.zero_()
         if self.state.scaling is not None:
-            self.state.scaling.skipped_S.zero_()
-            self.state.scaling.lost_S.zero_()
+            self.state.scaling.skipped_steps_S.zero_()
+            self.state.scaling.lost_rows_S.zero_()
 
     def _row_weights(self, label_SB: Tensor) -> Tensor | None:
         """The weight of every row in the loss; None where all weigh the same.
@@ -304,7 +331,10 @@ class SeedBatch:
     def _draw_noise(
         self, generators: Sequence[torch.Generator], rows: int
     ) -> Tensor | None:
-        """Uniform numbers for the rows of every seed, if the head needs any."""
+        """Uniform random numbers for the rows of every seed, such as for dropout.
+
+        None if the head needs none.
+        """
         width = self.decoder.head.num_noise
         if not width:
             return None
@@ -318,7 +348,8 @@ class SeedBatch:
         rows = subset.rows
         size = self.eval_batch_size(subset)
         if not self.decoder.attention.depends_on_batch:
-            # all batches have one shape: another one would be compiled again
+            # repeat the first row until all batches have one shape: another shape
+            # would be compiled again
             rows = np.concatenate([rows, np.repeat(rows[:1], -len(rows) % size)])
         parts = [
             self.step.logits(weights, x_BLD)
@@ -327,24 +358,25 @@ class SeedBatch:
         return torch.cat(parts, dim=1)[:, : len(subset)]
 
     def eval_batch_size(self, subset: Subset) -> int:
-        """Rows of a batch in evaluation."""
+        """Rows of a batch in evaluation, by the memory."""
         if self.decoder.attention.depends_on_batch:
             return self.recipe.batch_size
         device_type = subset.label_N.device.type
         # a GPU computes all seeds at the same time
-        seeds = 1 if device_type == "cpu" else len(self.members)
+        seeds = 1 if device_type == "cpu" else len(self.seed_states)
         numbers_per_row = int(np.prod(subset.features.shape[1:])) * seeds
-        fitting = rows_at_once(device_type, numbers_per_row)
-        return min(EVAL_BATCH_SIZE, max(fitting, self.recipe.batch_size), len(subset))
+        rows_in_memory = rows_at_once(device_type, numbers_per_row)
+        largest = max(rows_in_memory, self.recipe.batch_size)
+        return min(EVAL_BATCH_SIZE, largest, len(subset))
 
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether all epochs are done or all seeds have failed."""
-        have_failed = (member.failed is not None for member in self.members)
+        have_failed = (seed_state.failed is not None for seed_state in self.seed_states)
         return self.epochs_done >= self.recipe.epochs or all(have_failed)
 
     def _tensors(self) -> Stacked:
         """All tensors that a checkpoint holds, by name."""
-        kept = self.kept.parameters | self.kept.buffers
+        kept = self.kept_weights.parameters | self.kept_weights.buffers
         tensors = self.state.tensors()
         tensors |= {f"kept.{name}": value for name, value in kept.items()}
         return tensors
@@ -355,12 +387,12 @@ class SeedBatch:
             "seeds": self.seeds,
             "epochs_done": self.epochs_done,
             "seconds": self.seconds,
-            "members": [asdict(member) for member in self.members],
+            "members": [asdict(seed_state) for seed_state in self.seed_states],
         }
         checkpoint.save(self._tensors(), progress)
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on from the last ``save``, if there is one and it fits."""
+        """Continue from a checkpoint; do nothing if its tensors have other shapes."""
         saved_tensors, progress = checkpoint.load()
         tensors = self._tensors()
 
@@ -373,12 +405,14 @@ class SeedBatch:
             value.copy_(saved_tensors[name])
         self.epochs_done = progress["epochs_done"]
         self.seconds = progress["seconds"]
-        for member, saved in zip(self.members, progress["members"], strict=True):
+        # checkpoints hold the seed states under this older name
+        saved_states = progress["members"]
+        for seed_state, saved in zip(self.seed_states, saved_states, strict=True):
             for name, value in saved.items():
-                setattr(member, name, value)
+                setattr(seed_state, name, value)
             # JSON has neither dataclasses nor tuples
-            member.schedule = Plateau(**saved["schedule"])
-            member.best = saved["best"] and tuple(saved["best"])
+            seed_state.schedule = Plateau(**saved["schedule"])
+            seed_state.best = saved["best"] and tuple(saved["best"])
 
     def results(self) -> list[SeedResult]:
         """The result of every seed, with the weights of its kept epoch."""
@@ -389,17 +423,17 @@ class SeedBatch:
         # compute the logits of all seeds together
         test_SNC = torch.empty(len(self.seeds), 0, self.spec.num_classes)
         if test is not None:
-            test_SNC = self.logits(test, self.kept).float().cpu()
+            test_SNC = self.logits(test, self.kept_weights).float().cpu()
         validation_SVC: Tensor | None = None
         if validation is not None:
-            validation_SVC = self.logits(validation, self.kept).float().cpu()
+            validation_SVC = self.logits(validation, self.kept_weights).float().cpu()
 
         results: list[SeedResult] = []
         finished: list[tuple[SeedResult, Attention]] = []
-        for index, member in enumerate(self.members):
+        for index, seed_state in enumerate(self.seed_states):
             self._load_kept_weights(index)
             validation_VC = None if validation_SVC is None else validation_SVC[index]
-            result = result_of(self.decoder, member, test_SNC[index], validation_VC)
+            result = result_of(self.decoder, seed_state, test_SNC[index], validation_VC)
             results.append(result)
             if result.failed is None:
                 finished.append((result, copy.deepcopy(self.decoder.attention)))
@@ -415,7 +449,7 @@ class SeedBatch:
     def _load_kept_weights(self, index: int) -> None:
         """Load the kept weights of one seed into the decoder."""
         # ``state_dict`` leaves out buffers that are no part of a decoder
-        kept = self.kept.parameters | self.kept.buffers
+        kept = self.kept_weights.parameters | self.kept_weights.buffers
         weights = {name: kept[name][index] for name in self.decoder.state_dict()}
         self.decoder.load_state_dict(weights)
 

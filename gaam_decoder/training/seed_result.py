@@ -72,6 +72,7 @@ def _result_failure(test_NC: Tensor, weights: Stacked) -> str | None:
 
 
 def _copied_to_cpu(tensors: Mapping[str, Tensor]) -> Stacked:
+    """Copies of tensors, by the same names, without gradients."""
     return {
         name: value.detach().cpu().clone().contiguous()
         for name, value in tensors.items()
@@ -86,6 +87,11 @@ def add_attention_maps(
 
     The seeds share a mechanism, so that either all have maps or none. Every batch is
     read once for all of them.
+
+    Args:
+        finished: the result of every finished seed, with its trained mechanism.
+        subset: the rows.
+        batch_size: rows of a batch.
     """
     if not finished:
         return
@@ -100,7 +106,9 @@ def add_attention_maps(
         if not sums:
             return
         if totals:
-            sums = [a + b for a, b in zip(totals, sums, strict=True)]
+            sums = [
+                total + map_sum for total, map_sum in zip(totals, sums, strict=True)
+            ]
         totals = sums
     for (result, _), total in zip(finished, totals, strict=True):
         result.attention_map = (total / len(subset)).float().cpu()

@@ -10,10 +10,10 @@ from gaam_decoder.recipe import Recipe
 from gaam_decoder.tasks import CLASSIFICATION, Task
 
 # the defaults of torch's ReduceLROnPlateau
-FACTOR = 0.1
-PATIENCE = 10
-THRESHOLD = 1e-4
-SMALLEST_CHANGE = 1e-8
+FACTOR = 0.1  # of the learning rate at each reduction
+PATIENCE = 10  # epochs without a better score
+THRESHOLD = 1e-4  # relative rise that makes a score better
+SMALLEST_CHANGE = 1e-8  # of the learning rate
 SMALLEST_SCALE = 1.0  # of a loss: below it unscaled gradients overflow
 Score = tuple[float, float]
 """Score (``Task.selection``) and loss of an epoch on the validation rows."""
@@ -35,33 +35,38 @@ class Plateau:
     """
 
     rate: float
-    best: float = float("-inf")
-    waited: int = 0
+    best: float = float("-inf")  # score
+    waited: int = 0  # epochs since the best score or the last reduction
 
-    def watch(self, value: float) -> None:
-        """Reduce the rate if the score has not risen for too many epochs."""
+    def end_epoch(self, score: float) -> None:
+        """Reduce the rate if the score has not risen for more than 10 epochs."""
         self.waited += 1
         # a score below 0 rises towards 0
         threshold = THRESHOLD if self.best >= 0 else -THRESHOLD
-        if value > self.best * (1 + threshold):
-            self.best = value
+        if score > self.best * (1 + threshold):
+            self.best = score
             self.waited = 0
         if self.waited > PATIENCE:
             self.waited = 0
-            lower = self.rate * FACTOR
-            if self.rate - lower > SMALLEST_CHANGE:
-                self.rate = lower
+            reduced_rate = self.rate * FACTOR
+            if self.rate - reduced_rate > SMALLEST_CHANGE:
+                self.rate = reduced_rate
 
 
-def cosine(step: int, steps: int) -> float:
-    """The factor of the learning rate at a step, from 1.
+def cosine(step: int, num_steps: int) -> float:
+    """The factor of the learning rate at a step by a cosine schedule with warm-up.
 
     It rises over the first twentieth of the steps, then falls to 0 as half a cosine.
+
+    Args:
+        step: number of the step, from 1.
+        num_steps: of the whole training.
     """
-    warm = steps // 20
-    if step <= warm:
-        return step / (warm + 1)
-    return (1 + math.cos(math.pi * (step - 1 - warm) / (steps - warm))) / 2
+    num_warm_up = num_steps // 20
+    if step <= num_warm_up:
+        return step / (num_warm_up + 1)
+    fraction = (step - 1 - num_warm_up) / (num_steps - num_warm_up)
+    return (1 + math.cos(math.pi * fraction)) / 2
 
 
 @dataclass(kw_only=True, slots=True)
@@ -124,14 +129,14 @@ class SeedState:
                 self.best_epoch = epoch
                 is_kept = True
         if recipe.schedule == "plateau":
-            self.schedule.watch(training_score if score is None else score[0])
+            self.schedule.end_epoch(training_score if score is None else score[0])
         return is_kept
 
 
 def _failure(
     recipe: Recipe, epoch: int, loss: float, scaling: EpochScaling | None
 ) -> str | None:
-    """Why a seed ends at an epoch, or None."""
+    """Why the training of a seed has failed in an epoch, or None."""
     if not np.isfinite(loss):
         return f"the loss became {loss} in epoch {epoch}"
     if scaling is None:
@@ -147,7 +152,11 @@ def _failure(
 
 
 def _is_better(score: Score, best: Score, recipe: Recipe) -> bool:
-    """Whether an epoch is better than the best one before it."""
+    """Whether an epoch is better than the best one before it.
+
+    Among equal scores the lower loss is better, or with ``ties="first"`` the earlier
+    epoch.
+    """
     value, loss = score
     best_value, best_loss = best
     if recipe.ties == "first":

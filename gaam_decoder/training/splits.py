@@ -23,7 +23,7 @@ from gaam_decoder.training.partitions import (
     Rows,
     Strata,
     divide_into_folds,
-    draw,
+    draw_budget,
     grouped_holdout,
     holdout,
     one_stratum,
@@ -40,59 +40,67 @@ class Parts(NamedTuple):
     test_N: Rows | None  # of a fold
 
 
-class Protocol(ABC):
-    """A way to divide rows into training and validation rows."""
+class DivisionProtocol(ABC):
+    """A way to divide rows, apart from test rows, into training and validation rows."""
 
     @abstractmethod
-    def divide(self, labels: Strata, names: GroupNames | None) -> Division:
-        """Divide rows by their strata and, if there are any, the names of groups."""
+    def divide(self, labels: Strata, group_names: GroupNames | None) -> Division:
+        """Divide rows.
+
+        Args:
+            labels: the stratum of each row: its class, or a range of numbers.
+            group_names: the group of each row; None where rows have no groups.
+        """
 
 
-class NoValidation(Protocol):
+class NoValidation(DivisionProtocol):
     """All rows are training rows."""
 
-    def divide(self, labels: Strata, names: GroupNames | None) -> Division:  # noqa: ARG002
+    def divide(self, labels: Strata, group_names: GroupNames | None) -> Division:  # noqa: ARG002
         return Division(np.arange(len(labels)), np.arange(0))
 
 
 @dataclass(frozen=True)
-class Holdout(Protocol):
+class Holdout(DivisionProtocol):
     """A share of every class validates, or whole groups do."""
 
     fraction: float
     split_seed: int
 
-    def divide(self, labels: Strata, names: GroupNames | None) -> Division:
-        if names is not None:
-            return grouped_holdout(labels, names, self.fraction, self.split_seed)
+    def divide(self, labels: Strata, group_names: GroupNames | None) -> Division:
+        """Hold out a share of every class, or whole groups where rows have groups."""
+        if group_names is not None:
+            return grouped_holdout(labels, group_names, self.fraction, self.split_seed)
         return holdout(labels, self.fraction, self.split_seed)
 
 
 @dataclass(frozen=True)
-class Budget(Protocol):
+class Budget(DivisionProtocol):
     """A drawn part of every class trains and validates; the other rows do neither."""
 
     recipe: Recipe
 
-    def divide(self, labels: Strata, names: GroupNames | None) -> Division:  # noqa: ARG002
-        return draw(labels, self.recipe)
+    def divide(self, labels: Strata, group_names: GroupNames | None) -> Division:  # noqa: ARG002
+        return draw_budget(labels, self.recipe)
 
 
 @dataclass(frozen=True)
-class TuningFold(Protocol):
+class TuningFold(DivisionProtocol):
     """One of several folds validates: each tuning seed has a fold of its own."""
 
-    rows: Protocol  # whose rows, of both kinds, are divided into folds
+    rows: DivisionProtocol  # chooses the rows that are divided into folds
     num_folds: int
     split_seed: int
     seed: int
 
-    def divide(self, labels: Strata, names: GroupNames | None) -> Division:
-        row_N = np.sort(np.concatenate(self.rows.divide(labels, names)))
+    def divide(self, labels: Strata, group_names: GroupNames | None) -> Division:
+        """Hold out the fold of the seed; other rows of the protocol train."""
+        training_N, validation_N = self.rows.divide(labels, group_names)
+        row_N = np.sort(np.concatenate([training_N, validation_N]))
         label_N = labels[row_N]
         # another order than that of the test folds
         split_seed = stream_seed(self.split_seed, "rates")
-        folds = divide_into_folds(label_N, names, self.num_folds, split_seed)
+        folds = divide_into_folds(label_N, group_names, self.num_folds, split_seed)
         fold_N = folds[self.seed % len(folds)]
 
         # the only row of a class is always trained on
@@ -103,7 +111,7 @@ class TuningFold(Protocol):
         return Division(np.setdiff1d(row_N, validation_N), validation_N)
 
 
-def protocol_of(recipe: Recipe, seed: int = 0) -> Protocol:
+def protocol_of(recipe: Recipe, seed: int = 0) -> DivisionProtocol:
     """The protocol by which a recipe divides the rows that no fold tests.
 
     Args:
@@ -164,7 +172,7 @@ def num_rows(recipe: Recipe, cache: EmbeddingCache) -> int:
     if recipe.shots is not None:
         # a row with several labels counts for each of them
         strata = task_of(cache.task).balanced_by(split.labels)
-        division = draw(strata, recipe)
+        division = draw_budget(strata, recipe)
         return len(division.training_N) + len(division.validation_N)
     return len(split) if recipe.train_rows is None else recipe.train_rows
 
@@ -176,11 +184,11 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
         ConfigError: too few rows or groups, or a group in the training and test splits.
     """
     # other settings divide the rows in the same way
-    distinct: dict[tuple[object, ...], Recipe] = {}
+    distinct_recipes: dict[tuple[object, ...], Recipe] = {}
     for recipe in recipes:
         key = recipe.fold, recipe.split_seed, recipe.train_rows, recipe.shots
-        distinct[key] = recipe
-    for recipe in distinct.values():
+        distinct_recipes[key] = recipe
+    for recipe in distinct_recipes.values():
         if recipe.groups is not None or recipe.drawn:
             strata = task_of(cache.task).balanced_by(cache[recipe.train_split].labels)
             divide(strata, recipe)
@@ -205,18 +213,23 @@ def _check_groups_apart(recipe: Recipe, cache: EmbeddingCache) -> None:
         )
 
 
-def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
-    """The group of every row of a split, from a kept column or a file of names.
+def read_groups(source: str, cache: EmbeddingCache, split: str) -> Groups:
+    """The group of every row of a split, such as its speaker.
+
+    Args:
+        source: a kept column of the cache, or a file with a name on every line.
+        cache: with the split.
+        split: name of the split.
 
     Raises:
         NotFoundError: there is no such column or file.
         ConfigError: there is not one name for each row.
     """
-    if given in cache.columns:
-        names = tuple(cache[split].column(given))
-        groups = Groups(names=names, source=given, kind="column")
+    if source in cache.columns:
+        names = tuple(cache[split].column(source))
+        groups = Groups(names=names, source=source, kind="column")
     else:
-        groups = _read_group_file(given, cache)
+        groups = _read_group_file(source, cache)
 
     rows = len(cache[split])
     count = len(groups.names)

@@ -33,11 +33,11 @@ from gaam_decoder.runs.read import read_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.trackers import check_tracker, track_seeds
 from gaam_decoder.runs.tuning import (
-    HELD,
-    TUNED,
+    TUNED_SETTINGS,
+    VAL_FOLDS,
     Tuning,
-    choose,
-    first_runs,
+    choose_candidates,
+    first_run_by_seed,
     tuning_in_words,
 )
 from gaam_decoder.runs.write import SeedResult
@@ -48,9 +48,9 @@ from gaam_decoder.training.arithmetic.engine import (
     divide_seeds,
     enough_memory,
 )
-from gaam_decoder.training.arithmetic.step import Steps
-from gaam_decoder.training.checkpoint import Checkpoint, Unfinished, lease_name
-from gaam_decoder.training.data import Loaded, TrainData, prepare_data
+from gaam_decoder.training.arithmetic.step import StepCache
+from gaam_decoder.training.checkpoint import Checkpoint, UnfinishedWork, lease_name
+from gaam_decoder.training.data import LoadedFeatures, TrainData, prepare_data
 from gaam_decoder.training.experiments import (
     Experiment,
     candidate_grids,
@@ -63,13 +63,16 @@ from gaam_decoder.training.publish import publish
 from gaam_decoder.training.seed_batch import SeedBatch
 
 Progress = Callable[[int, int, str], None]
-"""Called with (finished seed-epochs, all seed-epochs, a description of the work)."""
-Report = Callable[[int, int, str, int], None]
+"""Called with (finished seed-epochs, all seed-epochs, a description of the work).
+
+A seed-epoch is one epoch of one seed.
+"""
+ProgressOfProcess = Callable[[int, int, str, int], None]
 """The same, and the seed-epochs that this process finished since the last call."""
 
 # each look at the work of other trainers reads the existing runs
 PAUSE_SECONDS = 0.5
-FEW_ROWS = 1000  # fewer training rows are worth a cross-validation
+FEW_ROWS = 1000  # with fewer training rows, a cross-validation is suggested
 
 
 def train(
@@ -137,9 +140,19 @@ def train(
 def _train_by_engine(
     config: TrainConfig, ranks: int, report: Progress, on_run: Callable[[Path], None]
 ) -> list[RunResult]:
-    """Let the workers of an engine train; an error of a worker is raised here."""
+    """Train in workers that ``config.engine`` starts, and read the runs they publish.
+
+    An error of a worker is raised here.
+
+    Args:
+        config: of the training.
+        ranks: processes that somebody else started, each with workers of its own.
+        report: called with the progress of all workers together.
+        on_run: called with the folder of every new run.
+    """
     done = 0
 
+    # ``_run_worker`` and the engine send these kinds of messages
     def on_message(worker: int, kind: str, value: Any) -> None:
         nonlocal done
         if kind == "progress":
@@ -167,7 +180,16 @@ def _train_by_engine(
 def _run_worker(
     argument: tuple[TrainConfig, int], worker: base.Worker, send: base.Send
 ) -> list[str]:
-    """Train as one worker of an engine, and send the progress of this worker alone."""
+    """Train as one worker process, and send its own progress and its new runs.
+
+    Args:
+        argument: the config of the training, and the number of ranks that share it.
+        worker: this worker, with its device.
+        send: sends a message to the process that started the worker.
+
+    Returns:
+        The folders of all runs of the training, whoever made them.
+    """
     config, ranks = argument
 
     def report(done: int, total: int, text: str, new: int) -> None:
@@ -182,12 +204,23 @@ def _run_worker(
 
 
 class _Sweep:
-    """The part of one process in a training that ``workers`` processes share."""
+    """Trains the experiments of a config together with other processes.
+
+    An experiment is a decoder under a recipe. A trainer, which is a process, takes a
+    lease on the part of an experiment that it works on: a small file that tells the
+    others.
+
+    Args:
+        config: of the training.
+        report: called with the progress.
+        on_run: called with the folder of every run that this process publishes.
+        workers: number of processes that share the training.
+    """
 
     def __init__(
         self,
         config: TrainConfig,
-        report: Report,
+        report: ProgressOfProcess,
         on_run: Callable[[Path], None],
         workers: int,
     ) -> None:
@@ -199,17 +232,19 @@ class _Sweep:
         self._device = devices.resolve_device(config.device)
         self._cache = open_cache(config.cache)
         self._leases = Leases(config.runs / LEASE_FOLDER)
-        self._loaded = Loaded(config.memory_share)
-        self._steps = Steps()
-        # seed-epochs in all, and those that are left by the key of an experiment; the
-        # key "" stands for experiments that tuning has not chosen yet
-        self._total = 0
-        self._left: dict[str, int] = {}
+        self._loaded = LoadedFeatures(config.memory_share)
+        self._steps = StepCache()
+        # seed-epochs of the whole training
+        self._all_seed_epochs = 0
+        # unfinished seed-epochs by the key of an experiment; the key "" stands for
+        # experiments that tuning has not chosen yet
+        self._remaining_seed_epochs: dict[str, int] = {}
 
     def run(self) -> list[RunResult]:
+        """Train everything that no run has; the runs of reporting seeds come first."""
         experiments = plan_experiments(self._config, self._cache, self._device)
         tuning_seeds = self._config.choosing_seeds
-        with self._leases, _modules_left_alone():
+        with self._leases, _imported_objects_uncollected():
             if tuning_seeds is None:
                 return self._train_experiments(experiments, self._config.seeds)
             return self._tune_and_train(experiments, tuning_seeds)
@@ -223,23 +258,24 @@ class _Sweep:
 
         # progress counts the reporting seeds of each decoder from the start
         tuned_grids = [grid for grid in candidate_grids(experiments) if len(grid) > 1]
-        self._total = len(tuned_grids) * len(config.seeds) * config.epochs
-        self._left[""] = self._total
+        self._all_seed_epochs = len(tuned_grids) * len(config.seeds) * config.epochs
+        self._remaining_seed_epochs[""] = self._all_seed_epochs
 
         # tune on validation rows
-        tuned = self._train_experiments([*candidates.values()], tuning_seeds)
-        choice = choose(tuned, tuning_seeds)
-        unchosen = [run for run in tuned if run.key in choice.unchosen]
+        tuning_runs = self._train_experiments([*candidates.values()], tuning_seeds)
+        choice = choose_candidates(tuning_runs, tuning_seeds)
+        unchosen = [run for run in tuning_runs if run.key in choice.unchosen]
         check_failures(unchosen, tuning_seeds)
 
         # train the chosen candidates with the reporting seeds
         reporting = reporting_experiments(
-            experiments, config, candidates, tuned, choice
+            experiments, config, candidates, tuning_runs, choice
         )
-        self._total -= self._left.pop("")
-        reported = self._train_experiments(reporting, config.seeds)
-        tuned_paths = {run.path for run in tuned}
-        return [run for run in reported if run.path not in tuned_paths] + tuned
+        self._all_seed_epochs -= self._remaining_seed_epochs.pop("")
+        reporting_runs = self._train_experiments(reporting, config.seeds)
+        tuning_paths = {run.path for run in tuning_runs}
+        new_runs = [run for run in reporting_runs if run.path not in tuning_paths]
+        return new_runs + tuning_runs
 
     def _train_experiments(
         self, experiments: Sequence[Experiment], seeds: Sequence[int]
@@ -254,17 +290,17 @@ class _Sweep:
         # count the seed-epochs that no run has
         remaining: dict[str, int] = {}
         for experiment in experiments:
-            lacking = experiment.lacking(seeds, runs_by_key[experiment.key])
-            remaining[experiment.key] = len(lacking) * experiment.epochs
-        self._total += sum(remaining.values())
-        self._left |= remaining
+            missing_seeds = experiment.missing_seeds(seeds, runs_by_key[experiment.key])
+            remaining[experiment.key] = len(missing_seeds) * experiment.epochs
+        self._all_seed_epochs += sum(remaining.values())
+        self._remaining_seed_epochs |= remaining
 
-        # a trainer that was killed after it published leaves a folder to tidy up
+        # a trainer that was killed after it published leaves a folder to remove
         open_experiments = [
             experiment
             for experiment in experiments
             if remaining[experiment.key]
-            or Unfinished(self._runs, experiment).folder.exists()
+            or UnfinishedWork(self._runs, experiment).folder.exists()
         ]
         if open_experiments:
             make_folder(self._runs)
@@ -276,7 +312,7 @@ class _Sweep:
             runs_by_key[experiment.key] = self._runs_of(experiment)
         published: list[RunResult] = []
         for experiment in experiments:
-            requested_seeds = set(experiment.seeds(seeds))
+            requested_seeds = set(experiment.seeds_to_train(seeds))
             runs = runs_by_key[experiment.key]
             published += [run for run in runs if requested_seeds & set(run.seeds)]
         return published
@@ -298,20 +334,27 @@ class _Sweep:
             waiting = [experiment for experiment, _ in at_work]
             if at_work:
                 experiment, holder = at_work[0]
-                self._tell(experiment, f": waiting for {holder.in_words()}")
+                self._report_work(experiment, f": waiting for {holder.in_words()}")
                 time.sleep(PAUSE_SECONDS)
 
     def _runs_of(self, experiment: Experiment) -> list[RunResult]:
+        """The published runs of an experiment."""
         return runs_of_key(self._runs, experiment.key)
 
     def _published_seeds(self, experiment: Experiment) -> set[int]:
+        """The seeds that published runs of an experiment hold."""
         return {seed for run in self._runs_of(experiment) for seed in run.seeds}
 
-    def _tell(self, experiment: Experiment, text: str, new: int = 0) -> None:
-        """Report the work on an experiment and its ``new`` finished seed-epochs."""
-        self._left[experiment.key] = max(0, self._left[experiment.key] - new)
-        done = self._total - sum(self._left.values())
-        self._report(done, self._total, f"{experiment}{text}", new)
+    def _report_work(
+        self, experiment: Experiment, text: str, new_seed_epochs: int = 0
+    ) -> None:
+        """Count the new seed-epochs of an experiment, and report the progress."""
+        remaining = self._remaining_seed_epochs[experiment.key] - new_seed_epochs
+        self._remaining_seed_epochs[experiment.key] = max(0, remaining)
+        done = self._all_seed_epochs - sum(self._remaining_seed_epochs.values())
+        self._report(
+            done, self._all_seed_epochs, f"{experiment}{text}", new_seed_epochs
+        )
 
     def _train_experiment(
         self,
@@ -321,11 +364,16 @@ class _Sweep:
     ) -> Holder | None:
         """Train the seeds of an experiment that no other trainer is at work on.
 
+        Args:
+            experiment: to train.
+            seeds: that the config requests.
+            experiments: all experiments of the config, which share the workers.
+
         Returns:
             A trainer that is at work on the rest, or None if all seeds are published.
         """
         data: TrainData | None = None
-        while experiment.lacking(seeds, self._runs_of(experiment)):
+        while experiment.missing_seeds(seeds, self._runs_of(experiment)):
             if data is None:
                 data = self._read_data(experiment, seeds[0])
 
@@ -335,35 +383,37 @@ class _Sweep:
                 return lease
             try:
                 # another trainer may have published a moment ago
-                lacking = experiment.lacking(seeds, self._runs_of(experiment))
-                if not lacking:
+                missing_seeds = experiment.missing_seeds(
+                    seeds, self._runs_of(experiment)
+                )
+                if not missing_seeds:
                     break
                 if experiment.recipe.fitted:
                     self._fit_experiment(experiment, data)
                     continue
-                engine, seed_batches = self._plan(
-                    experiment, lacking, data, experiments
+                engine, seed_batches = self._plan_or_publish(
+                    experiment, missing_seeds, data, experiments
                 )
             finally:
                 lease.release()
 
-            # the next turn of the loop publishes
+            # the next turn of the loop publishes what is trained here
             holders = [
                 self._train_seed_batch(experiment, batch, data, engine)
                 for batch in seed_batches
             ]
             if holders and all(holders):
                 return holders[0]
-        return self._tidy_up(experiment)
+        return self._remove_unfinished_work(experiment)
 
     def _read_data(self, experiment: Experiment, seed: int) -> TrainData:
         """The data of an experiment; warn where every step reads rows from disk."""
-        self._tell(experiment, ": reading and checking the cache")
+        self._report_work(experiment, ": reading and checking the cache")
         data = self._prepare_data(experiment, seed)
         draws_any_row = (
             experiment.recipe.window is None and not experiment.recipe.fitted
         )
-        if draws_any_row and data.train.features.place == "disk":
+        if draws_any_row and data.train.features.location == "disk":
             window = max(1, len(data.train) // 8)
             warnings.warn(
                 "training rows are read from disk, in any order: slow; "
@@ -374,15 +424,19 @@ class _Sweep:
         return data
 
     def _prepare_data(self, experiment: Experiment, seed: int) -> TrainData:
+        """Training, validation and test rows of an experiment and seed."""
         return prepare_data(
             self._cache, experiment.recipe, self._device, self._loaded, seed
         )
 
     def _fit_experiment(self, experiment: Experiment, data: TrainData) -> None:
-        """Fit a head at once and publish it: a fit is too quick for a checkpoint."""
+        """Fit a head that is not trained in steps, and publish its run.
+
+        A fit is too quick for a checkpoint.
+        """
 
         def on_value(text: str) -> None:
-            self._tell(experiment, f": {text}", 1)
+            self._report_work(experiment, f": {text}", 1)
 
         result, fit, engine = fit_experiment(
             experiment.spec, data, experiment.recipe, on_value
@@ -393,13 +447,14 @@ class _Sweep:
         )
         self._on_run(path)
 
-    def _tidy_up(self, experiment: Experiment) -> Holder | None:
-        """Remove the unfinished work of a published experiment.
+    def _remove_unfinished_work(self, experiment: Experiment) -> Holder | None:
+        """Remove the files of seed batches of a published experiment.
 
         Returns:
-            A trainer that holds the lease of the experiment, or None.
+            The trainer that holds the lease of the experiment, so that nothing was
+            removed; else None.
         """
-        unfinished = Unfinished(self._runs, experiment)
+        unfinished = UnfinishedWork(self._runs, experiment)
         if unfinished.folder.exists():
             lease = self._leases.take(experiment.name)
             if isinstance(lease, Holder):
@@ -407,38 +462,42 @@ class _Sweep:
             other_leases = self._leases.others_at_work(f"{experiment.name}-")
             unfinished.remove(self._published_seeds(experiment), others=other_leases)
             lease.release()
-        self._left[experiment.key] = 0
+        self._remaining_seed_epochs[experiment.key] = 0
         return None
 
-    def _plan(
+    def _plan_or_publish(
         self,
         experiment: Experiment,
-        lacking: Sequence[int],
+        missing_seeds: Sequence[int],
         data: TrainData,
         experiments: Sequence[Experiment],
     ) -> tuple[Engine, list[list[int]]]:
-        """Choose the engine and the seed batches of an experiment.
+        """Divide the missing seeds into seed batches, or publish if all are finished.
 
-        Seed batches of begun work stay as they are. Where all seeds are finished, the
-        run is published and there are no seed batches.
+        The seed batches of begun work stay as they are.
+
+        Returns:
+            How seeds are run (device, type, compiled or not), and the seeds of each
+            seed batch; none after publishing.
         """
-        chosen = self._choose_engine(experiment, lacking, data, experiments)
-        unfinished = Unfinished(self._runs, experiment)
-        results, files = unfinished.load()
-        engine = _engine_of_begun_work(chosen, files)
+        chosen = self._choose_engine(experiment, missing_seeds, data, experiments)
+        unfinished = UnfinishedWork(self._runs, experiment)
+        results, descriptions = unfinished.load()
+        engine = _engine_of_begun_work(chosen, descriptions)
 
         # publish where no seed is left to train
-        remaining = set(lacking) - results.keys()
-        self._left[experiment.key] = min(
-            self._left[experiment.key], len(remaining) * experiment.epochs
+        remaining = set(missing_seeds) - results.keys()
+        self._remaining_seed_epochs[experiment.key] = min(
+            self._remaining_seed_epochs[experiment.key],
+            len(remaining) * experiment.epochs,
         )
         if not remaining:
             self._publish(experiment, results, data, engine)
             return engine, []
 
         # write the planned seed batches down for other trainers, too
-        most = min(chosen.seed_batch, engine.seed_batch)
-        seed_batches = self._seed_batches(remaining, files, most)
+        most_seeds = min(chosen.seed_batch, engine.seed_batch)
+        seed_batches = self._seed_batches(remaining, descriptions, most_seeds)
         for batch in seed_batches:
             planned = unfinished.checkpoint(batch, engine)
             if not planned.path.exists():
@@ -461,15 +520,16 @@ class _Sweep:
     def _choose_engine(
         self,
         experiment: Experiment,
-        lacking: Sequence[int],
+        missing_seeds: Sequence[int],
         data: TrainData,
         experiments: Sequence[Experiment],
     ) -> Engine:
-        """The engine that suits the lacking seeds of an experiment."""
-        # tuning seeds with rows of their own share the compiled step across candidates
-        sharing = 1
+        """The engine that suits the missing seeds of an experiment."""
+        # with validation rows of their own, tuning seeds train one at a time, and the
+        # candidates of a decoder share the compiled step
+        num_sharing = 1
         if experiment.recipe.val_folds:
-            sharing = sum(
+            num_sharing = sum(
                 other_experiment.spec == experiment.spec
                 for other_experiment in experiments
             )
@@ -477,46 +537,58 @@ class _Sweep:
             experiment.spec,
             experiment.recipe,
             self._device,
-            len(lacking) * max(1, sharing),
+            len(missing_seeds) * max(1, num_sharing),
             len(data.train),
             self._config.seed_batch,
             self._config.compile,
-            most=self._most_seeds(experiment, lacking, experiments),
+            most_seeds=self._most_seeds(experiment, missing_seeds, experiments),
         )
 
     def _most_seeds(
         self,
         experiment: Experiment,
-        lacking: Sequence[int],
+        missing_seeds: Sequence[int],
         experiments: Sequence[Experiment],
     ) -> int | None:
-        """The most seeds of a seed batch, if rows or other workers limit them."""
+        """The limit of a seed batch that other reasons than memory set, or None."""
+        # each seed has validation rows of its own
         if experiment.recipe.val_folds is not None:
             return 1
         if self._workers > 1 and self._config.seed_batch is None:
             # large seed batches would leave workers without work
             workers_per_experiment = -(-self._workers // len(experiments))
-            return -(-len(lacking) // workers_per_experiment)
+            return -(-len(missing_seeds) // workers_per_experiment)
         return None
 
     def _seed_batches(
-        self, remaining: set[int], files: Sequence[dict[str, Any]], most: int
+        self,
+        seeds_to_train: set[int],
+        descriptions: Sequence[dict[str, Any]],
+        most_seeds: int,
     ) -> list[list[int]]:
-        """The seed batches of begun work, and new ones for the other seeds."""
-        remaining = set(remaining)
+        """The seed batches of begun work, and new ones for the other seeds.
+
+        Args:
+            seeds_to_train: seeds without a result.
+            descriptions: of the files of begun work, as ``UnfinishedWork.load`` reads
+                them: their seeds and finished epochs.
+            most_seeds: the largest size of a new batch.
+        """
+        remaining = set(seeds_to_train)
         seed_batches: list[list[int]] = []
-        for file in files:
-            batch: list[int] = file["seeds"]
-            # a batch that is only planned is taken up where it lacks all its seeds
-            if file.get("epochs_done"):
+        for description in descriptions:
+            batch: list[int] = description["seeds"]
+            is_begun = bool(description.get("epochs_done"))
+            if is_begun:
                 is_wanted = bool(remaining & set(batch))
             else:
+                # a batch that is only planned is worth it if all its seeds are missing
                 is_wanted = remaining >= set(batch)
             limit = self._config.seed_batch or len(batch)
             if is_wanted and len(batch) <= limit:
                 seed_batches.append(batch)
                 remaining -= set(batch)
-        return seed_batches + divide_seeds(sorted(remaining), most)
+        return seed_batches + divide_seeds(sorted(remaining), most_seeds)
 
     def _train_seed_batch(
         self, experiment: Experiment, batch: list[int], data: TrainData, engine: Engine
@@ -526,27 +598,27 @@ class _Sweep:
         Returns:
             The other trainer that is at work on it, or None.
         """
-        file = Unfinished(self._runs, experiment).checkpoint(batch, engine)
-        if file.done:
+        checkpoint = UnfinishedWork(self._runs, experiment).checkpoint(batch, engine)
+        if checkpoint.is_done:
             return None
         lease = self._leases.take(lease_name(experiment.name, batch))
         if isinstance(lease, Holder):
             return lease
         # another trainer may have finished it before the lease was taken
-        if not file.done:
-            self._train_and_keep(experiment, batch, data, engine, file)
+        if not checkpoint.is_done:
+            self._train_and_save(experiment, batch, data, engine, checkpoint)
         lease.release()
         return None
 
-    def _train_and_keep(
+    def _train_and_save(
         self,
         experiment: Experiment,
         batch: list[int],
         data: TrainData,
         engine: Engine,
-        file: Checkpoint,
+        checkpoint: Checkpoint,
     ) -> None:
-        """Train a seed batch and write its results into its file."""
+        """Train a seed batch, and write its results into the file of its checkpoint."""
         if experiment.recipe.val_folds is not None:
             data = self._prepare_data(experiment, batch[0])
         with enough_memory(experiment.recipe, batch, engine.device):
@@ -558,19 +630,20 @@ class _Sweep:
                 engine=engine,
                 steps=self._steps,
             )
-            results = training.train(file, self._epoch_reporter(experiment, batch))
+            on_epoch = self._epoch_reporter(experiment, batch)
+            results = training.train(checkpoint, on_epoch)
 
         # later seed batches go on as this one ended
         if engine.compiled and not training.compiler.works:
             eager = replace(engine, compiled=False, why="the compiler failed")
-            file.work["engine"] = eager.to_dict()
+            checkpoint.work["engine"] = eager.to_dict()
         track_seeds(self._config.track, self._runs, experiment.name, results)
-        file.finish(results)
+        checkpoint.finish(results)
 
     def _epoch_reporter(
         self, experiment: Experiment, batch: Sequence[int]
     ) -> Callable[[int, float], None]:
-        """A function that reports the epochs of a seed batch."""
+        """A function of (epoch, mean loss) that reports the epochs of a seed batch."""
         title = f"seed {spell_numbers(batch)}"
         if len(batch) > 1:
             title = f"seeds {spell_numbers(batch)}"
@@ -578,23 +651,24 @@ class _Sweep:
 
         def on_epoch(epoch: int, loss: float) -> None:
             nonlocal last_epoch
-            new = (epoch - last_epoch) * len(batch)
+            # a batch that goes on from a checkpoint has several new epochs at first
+            new_seed_epochs = (epoch - last_epoch) * len(batch)
             last_epoch = epoch
             text = f" {title} epoch {epoch}/{experiment.epochs} loss {loss:.3f}"
-            self._tell(experiment, text, new)
+            self._report_work(experiment, text, new_seed_epochs)
 
         return on_epoch
 
 
 @contextlib.contextmanager
-def _modules_left_alone() -> Iterator[None]:
-    """Let the garbage collector pass over what the imports of torch have made.
+def _imported_objects_uncollected() -> Iterator[None]:
+    """Keep the garbage collector from looking at the objects that imports have made.
 
     A full collection would look at 400,000 objects that stay, for a tenth of a second:
     measured, 5% of a short training.
     """
     if gc.get_freeze_count():
-        # the caller has frozen objects, which an end of this would thaw
+        # the caller has frozen objects, which the end of this block would unfreeze
         yield
         return
     gc.freeze()
@@ -621,12 +695,18 @@ def _warn_of_other_code(experiment: Experiment, runs: Sequence[RunResult]) -> No
             )
 
 
-def _engine_of_begun_work(chosen: Engine, files: Sequence[dict[str, Any]]) -> Engine:
+def _engine_of_begun_work(
+    chosen: Engine, descriptions: Sequence[dict[str, Any]]
+) -> Engine:
     """The engine of begun work, which gives the same bits, or else ``chosen``.
 
     The compiler may have failed for a seed batch; then the work goes on without it.
+
+    Args:
+        chosen: the engine (device, type, compiled or not) for new work.
+        descriptions: of the files of begun work, each with its engine as JSON values.
     """
-    engines = [Engine(**file["engine"]) for file in files]
+    engines = [Engine(**description["engine"]) for description in descriptions]
     usable = [
         engine
         for engine in engines
@@ -634,6 +714,7 @@ def _engine_of_begun_work(chosen: Engine, files: Sequence[dict[str, Any]]) -> En
     ]
     if not usable:
         return chosen
+    # engines without a compiler come first
     begun = min(usable, key=lambda engine: engine.compiled)
     return replace(begun, device=chosen.device)
 
@@ -646,22 +727,26 @@ def is_candidate(config: TrainConfig, run: RunResult) -> bool:
     return run.tuning_only or config.choosing_seeds is None
 
 
-def what_came_of_it(
+def training_summary(
     config: TrainConfig, runs: Sequence[RunResult], published_paths: Collection[Path]
 ) -> list[str]:
     """The lines that a training ends with.
 
     They name the settings that validation chose for every decoder over all folds, and
-    summarise the runs outside ``published_paths``, which were reported when they
-    finished. Other candidates get no accuracy: a reader of all test accuracies would
-    choose by them.
+    summarise its runs. Candidates that lost get no accuracy: a reader of all test
+    accuracies would choose by them.
+
+    Args:
+        config: of the training.
+        runs: all runs of the training.
+        published_paths: runs that were shown already, when they finished.
     """
-    choice = choose(runs, config.choosing_seeds)
+    choice = choose_candidates(runs, config.choosing_seeds)
     tuned = [run for run in choice.runs if run.key in choice.tunings]
 
     # name decoders by the settings in which they differ
     names = {name for run in tuned for name in run.settings}
-    names -= {*TUNED, HELD, "fold", "split_seed"}
+    names -= {*TUNED_SETTINGS, VAL_FOLDS, "fold", "split_seed"}
     differing = set()
     for name in names:
         values = {str(run.settings.get(name)) for run in tuned}
@@ -684,7 +769,7 @@ def what_came_of_it(
     ]
 
 
-def what_next(config: TrainConfig, runs: Sequence[RunResult]) -> list[str]:
+def next_commands(config: TrainConfig, runs: Sequence[RunResult]) -> list[str]:
     """Lines that suggest the next command after a training."""
     by_layers = len(config.layers) > 1 or EACH in config.layers
     pairs = " --pairs layers" if by_layers else ""
@@ -718,9 +803,10 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
     Warns:
         GaamWarning: for every recipe of which some seeds failed.
     """
-    hopeless: list[tuple[RunResult, str]] = []
+    # of recipes without any finished seed, a run and the reason
+    failed_recipes: list[tuple[RunResult, str]] = []
     for key in dict.fromkeys(run.key for run in runs):
-        run_by_seed = first_runs(run for run in runs if run.key == key)
+        run_by_seed = first_run_by_seed(run for run in runs if run.key == key)
         # a fitted head has a seed of its own
         requested = {
             seed: run for seed, run in run_by_seed.items() if run.fit or seed in seeds
@@ -734,15 +820,15 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
         run = requested[seed]
         reason = run.failed[seed]
         if len(failed) == len(requested):
-            hopeless.append((run, f"{run.title}: {reason}"))
+            failed_recipes.append((run, f"{run.title}: {reason}"))
             continue
         count = f"{len(failed)} of {len(requested)} seeds failed"
         warnings.warn(
             f"{run.title}: {count} (seed {seed}: {reason})", GaamWarning, stacklevel=2
         )
-    if hopeless:
+    if failed_recipes:
         raise NumericsError(
-            f"every seed failed of {'; '.join(reason for _, reason in hopeless)}",
-            where=", ".join(str(run.path) for run, _ in hopeless),
+            f"every seed failed of {'; '.join(reason for _, reason in failed_recipes)}",
+            where=", ".join(str(run.path) for run, _ in failed_recipes),
             hint="a smaller --lr, or --set clip-grad-norm=1",
         )

@@ -48,7 +48,7 @@ from gaam_decoder.use.load import (
 from gaam_decoder.use.predictor import DecoderConfig, Predictions, Predictor
 from gaam_decoder.use.results import LabelSetPredictions
 
-SLOTS = {
+FIELDS_TO_FILL_IN = {
     "license": "of this decoder, such as apache-2.0",
     "language": "of the rows that it learned from, such as en",
 }
@@ -206,7 +206,7 @@ def card(run: RunResult, config: DecoderConfig) -> str:
     described = Card(
         kind="model",
         metadata=_metadata(config),
-        entries_to_fill_in=SLOTS,
+        entries_to_fill_in=FIELDS_TO_FILL_IN,
         title=f"{plain(config.attention)} on {plain(brief(plan.dataset_label))}",
         summary=(
             f"{VERBS[plan.task]} {rows} by the states of all layers of a frozen\n"
@@ -240,7 +240,7 @@ def _metadata(config: DecoderConfig) -> dict[str, object]:
 
 
 def _usage(plan: Plan) -> str:
-    """A call that predicts with the decoder."""
+    """Python code that predicts with the decoder, for the card."""
     if plan.imported:
         return (
             "predict_states(states)  "
@@ -298,7 +298,7 @@ def _encoder_source(plan: Plan) -> str:
 
 
 def _limits_in_words(run: RunResult, plan: Plan) -> list[str]:
-    """What a visitor has to know before a use of the decoder."""
+    """The limits of a decoder, as lines of its card."""
     train = run.recipe.train_split
     rows = run.drawn.total if run.drawn else run.cache.rows[train]
     limits = [
@@ -319,8 +319,8 @@ def _hub_id(source: EncoderRecord | DatasetRecord) -> str:
 
 
 def _averaged_score(run: RunResult, logits_SNC: NDArray[np.float32]) -> str:
-    """The test score of the average of some seeds, in words."""
-    task = run.of_task
+    """The test score of the predictions averaged over some seeds, in words."""
+    task = run.task_definition
     if task.has_classes:
         predictions = Predictions.from_logits(logits_SNC, run.cache.class_names)
         predicted_N = CLASSIFICATION.predictions(predictions.probabilities_NC)

@@ -32,17 +32,17 @@ from gaam_decoder.reports.recommend import Recommendation, recommended
 from gaam_decoder.reports.table import Table, build_tables
 from gaam_decoder.runs.files import WEIGHTS_FILE
 from gaam_decoder.runs.folders import find_cache, is_run, run_folders
-from gaam_decoder.runs.loading import load_runs, one_run
+from gaam_decoder.runs.loading import load_runs, read_one_run
 from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.specs import KINDS, own_spec, parse_spec
+from gaam_decoder.specs import KINDS, parse_plugin, parse_spec
 from gaam_decoder.use.predictor import DecoderConfig, Predictor
 
 CONFIG_FILE = "config.json"
 MODEL_FILE = "model.safetensors"
 CARD_FILE = "README.md"
 OWN_FILES = (CONFIG_FILE, MODEL_FILE, CARD_FILE)
-ONLY_TESTED = ("test_split", "fold", "groups", "split_seed", "allow_train_as_test")
+TEST_SETTINGS = ("test_split", "fold", "groups", "split_seed", "allow_train_as_test")
 """Settings of tested runs that a final model lacks, or has with other values."""
 FORMAT = {"format": "gaam-decoder", "format_version": 2}
 
@@ -85,7 +85,7 @@ def load(
     """
     if attn is not None:
         # registers the name of the mechanism
-        own_spec(attn, "mechanism")
+        parse_plugin(attn, "mechanism")
     torch_device = devices.resolve_device(device)
     folder = absolute_path(path)
     run, config, weights = open_decoder(folder, seed, cache)
@@ -120,7 +120,7 @@ def _temperatures(run: RunResult | None, seeds: Sequence[int]) -> list[float]:
     Raises:
         ConfigError: no validation rows, or a seed without a temperature.
     """
-    if run is not None and not run.of_task.has_probabilities:
+    if run is not None and not run.task_definition.has_probabilities:
         raise ConfigError(
             "a temperature is fitted to probabilities, and numbers have none",
             expected="a run of classification or multi-label, or no temperature",
@@ -163,7 +163,7 @@ def open_decoder(
         cache_record = replace(record, plan=None)
     else:
         has_several = not is_run(folder) and run_folders(folder)
-        run = one_run(_recommended_run(folder) if has_several else folder)
+        run = read_one_run(_recommended_run(folder) if has_several else folder)
         if run.tuning_only:
             _warn(
                 f"'{run.path.name}' was trained to choose a learning rate only: "
@@ -230,7 +230,14 @@ def _read_run(run: RunResult) -> tuple[DecoderConfig, dict[str, Tensor]]:
 
 
 def _check_code(config: DecoderConfig, kind: str, text: str, where: str) -> None:
-    """Check that a mechanism or head has the code that the run was trained with."""
+    """Check that a mechanism or head has the code that the run was trained with.
+
+    Args:
+        config: of the decoder, which records the code of plug-ins of others.
+        kind: mechanism or head.
+        text: its spec, such as ``gaam:heads=1``.
+        where: the folder, for messages.
+    """
     recorded_code = recorded_plugins(config.settings)
     own_name = text.partition(":")[0]
     _check_known(own_name, kind, recorded_code.get(f"{kind} {own_name}"), where)
@@ -250,7 +257,16 @@ def _check_code(config: DecoderConfig, kind: str, text: str, where: str) -> None
 
 
 def _check_known(name: str, kind: str, recorded: str | None, where: str) -> None:
-    """Refuse a mechanism or head of unknown code, and say how to make it known."""
+    """Refuse a mechanism or head of others whose code is not registered here.
+
+    The error says how to register it.
+
+    Args:
+        name: of the mechanism or head.
+        kind: mechanism or head.
+        recorded: the origin of its code as the run records it; None: gaam's own.
+        where: the folder, for messages.
+    """
     package, option = KINDS[kind]
     if recorded is None:
         return
@@ -288,7 +304,7 @@ def _recommended_run(folder: Path) -> Path:
     ]
     candidates = finals or list(evaluated_runs)
     if len(candidates) != 1:
-        raise _no_single_one(candidates)
+        raise _no_single_run_error(candidates)
     [run] = candidates
     final = " (its final model, which learned from all training rows)" if finals else ""
     _warn(f"{choice.advice}{final}: {shown_path(run.path)}")
@@ -309,12 +325,12 @@ def _recommended_decoder(tables: Sequence[Table]) -> Recommendation:
         entry for table in tables for entry in table.entries if not entry.shuffled
     ]
     if len(entries) != 1:
-        raise _no_single_one([entry.runs[0] for entry in entries])
+        raise _no_single_run_error([entry.runs[0] for entry in entries])
     [entry] = entries
     return Recommendation(entry, f"use {entry.attention}: the only decoder")
 
 
-def _no_single_one(runs: Sequence[RunResult]) -> ConfigError:
+def _no_single_run_error(runs: Sequence[RunResult]) -> ConfigError:
     """The error for a folder without a single recommended run."""
     return ConfigError(
         "the report of these runs recommends no single one",
@@ -327,7 +343,10 @@ def _no_single_one(runs: Sequence[RunResult]) -> ConfigError:
 
 
 def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:
-    """Whether a run is the final model of these: it differs in its tested rows."""
+    """Whether a run is the final model of a decoder, given its evaluated runs.
+
+    Decoder, states and training settings are the same; only the test rows differ.
+    """
     if run.tuning_only:
         return False
     first = evaluated[0]
@@ -341,7 +360,7 @@ def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:
 def _training_settings(run: RunResult) -> dict[str, object]:
     """The recipe of a run, without the settings that say what tests it."""
     return {
-        name: value for name, value in run.settings.items() if name not in ONLY_TESTED
+        name: value for name, value in run.settings.items() if name not in TEST_SETTINGS
     }
 
 

@@ -49,15 +49,15 @@ from gaam_decoder.use.results import result_types
 Records = list[dict[str, Any]]
 Report = Callable[[int, int, str], None]  # rows done, rows in all, current step
 STDIN = "-"  # the text that stands for the lines of stdin
-TABLES = {".csv": CSVWriter, ".parquet": pq.ParquetWriter}
-"""Results with typed columns, and what writes them."""
-JSON = {".jsonl": ("", "\n", "\n"), ".json": ("[", ", ", "]\n")}
-"""Results in JSON: the text before, between and behind the records."""
-SUFFIXES = (*TABLES, ".jsonl")
+TABLE_WRITERS = {".csv": CSVWriter, ".parquet": pq.ParquetWriter}
+"""The writer of each format of results that has typed columns, by suffix."""
+JSON_PUNCTUATION = {".jsonl": ("", "\n", "\n"), ".json": ("[", ", ", "]\n")}
+"""Results in JSON by suffix: the text before, between and behind the records."""
+SUFFIXES = (*TABLE_WRITERS, ".jsonl")
 """Suffixes that ``out`` may have."""
 JSON_OBJECTS = (".jsonl", ".json")
 """Suffixes of files whose rows have fields of their own."""
-SHAPE_FIELDS = (
+STATE_FIELDS = (
     "kind",
     "decoders",
     "storage_dtype",
@@ -68,7 +68,7 @@ SHAPE_FIELDS = (
 """Fields of a plan that decide the states of a row, beside its identity."""
 
 PROBABILITY = "probability_"
-"""Before a label: the name of the column of its probability."""
+"""A column of results with this prefix holds the probability of a label."""
 SHOWN_LABELS = 3  # labels of a text that are shown, even if they are not predicted
 
 
@@ -258,13 +258,14 @@ def _labels_in_words(row: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-class Rows(NamedTuple):
-    """Rows to predict; every call of ``chunks`` reads them again."""
+class RowSource(NamedTuple):
+    """The rows to predict, which can be read several times."""
 
     origin: str
-    """Their name in messages."""
+    """The name of the file, cache or other source, for messages."""
     chunks: Callable[[], Iterator[tuple[Records, Any]]]
-    """Records, and their inputs: texts, paths, or a slice of ``states``."""
+    """Reads all rows from the start, some 2,048 at a time: the records of a chunk, as
+    results repeat them, and their inputs: texts, paths, or a slice of ``states``."""
     types: pa.Schema | None = None
     """Types of the columns, if a file has them."""
     states: Any = None
@@ -307,14 +308,14 @@ def predict(
     num_seeds = len(predictor.seeds)
     try:
         # read every row once, so that an unusable row is refused before any prediction
-        types = result_types(predictor.task, predictor.names, config.top)
-        total, schema = _check_rows(rows, kind, set(types), report)
+        type_by_column = result_types(predictor.task, predictor.names, config.top)
+        total, schema = _check_rows(rows, kind, set(type_by_column), report)
         results = _results(predictor, rows, config.top, total, report)
         if config.has_argument_texts:
             records = list(chain.from_iterable(results))
             return Predicted(records=records, rows=total, seeds=num_seeds)
         if schema is not None:
-            schema = pa.schema([*schema, *_result_fields(types)])
+            schema = pa.schema([*schema, *_result_fields(type_by_column)])
         _write_results(out, write, kind, results, schema)
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
         raise DataError(
@@ -361,7 +362,7 @@ def _load_predictor(config: PredictConfig) -> Predictor:
 
 def _find_rows(
     config: PredictConfig, predictor: Predictor, stdin: BinaryIO | None
-) -> Rows:
+) -> RowSource:
     """The rows that the configuration names."""
     if config.predicts_cache:
         return _rows_of_cache(config, predictor)
@@ -387,16 +388,24 @@ def _result_kind(config: PredictConfig, as_list: bool) -> str:
     return ".csv"
 
 
-def _result_fields(types: Mapping[str, type]) -> list[tuple[str, pa.DataType]]:
+def _result_fields(
+    type_by_column: Mapping[str, type],
+) -> list[tuple[str, pa.DataType]]:
     """Name and Arrow type of every column of results."""
     arrow_types = {str: pa.string(), float: pa.float64()}
-    return [(name, arrow_types[value_type]) for name, value_type in types.items()]
+    return [(name, arrow_types[kind]) for name, kind in type_by_column.items()]
 
 
 def _check_rows(
-    rows: Rows, kind: str, added_columns: set[str], report: Report
+    rows: RowSource, kind: str, added_columns: set[str], report: Report
 ) -> tuple[int, pa.Schema | None]:
     """Read all rows and check that they fit into the format of the results.
+
+    Args:
+        rows: to predict.
+        kind: format of the results, as a suffix such as ``.csv``.
+        added_columns: names of the columns of results.
+        report: called with the progress.
 
     Returns:
         The number of rows, and the columns of a CSV or Parquet file of results.
@@ -406,27 +415,30 @@ def _check_rows(
         DataError: no rows, or rows of a table with different fields.
     """
     total = 0
-    names = None
+    first_names = None
     schema = rows.types
+    is_table = kind in TABLE_WRITERS
     for records, _ in rows.chunks():
-        names = names or records[0].keys()
+        first_names = first_names or records[0].keys()
         columns = {name for row in records for name in row}
         clashes = columns & added_columns
         if clashes:
             raise ConfigError(
                 f"there is a column '{min(clashes)}' already", where=rows.origin
             )
-        if kind in TABLES and any(row.keys() != names for row in records):
+        if is_table and any(row.keys() != first_names for row in records):
             raise DataError(
                 "rows have other fields than others",
                 where=rows.origin,
                 hint="--out FILE.jsonl",
             )
         # a file without types has them only when all of its chunks are known
-        if kind in TABLES and rows.types is None:
-            of_chunk = pa.Table.from_pylist(records).schema
-            so_far = of_chunk if schema is None else schema
-            schema = pa.unify_schemas([so_far, of_chunk], promote_options="permissive")
+        if is_table and rows.types is None:
+            chunk_schema = pa.Table.from_pylist(records).schema
+            earlier_schema = chunk_schema if schema is None else schema
+            schema = pa.unify_schemas(
+                [earlier_schema, chunk_schema], promote_options="permissive"
+            )
         total += len(records)
         report(total, 0, "reading")
     if not total:
@@ -435,9 +447,20 @@ def _check_rows(
 
 
 def _results(
-    predictor: Predictor, rows: Rows, top: int, total: int, report: Report
+    predictor: Predictor, rows: RowSource, top: int, total: int, report: Report
 ) -> Iterator[Records]:
-    """Predict chunk by chunk: the fields of every row, and its results behind them."""
+    """Predict chunk by chunk.
+
+    Args:
+        predictor: the decoders, and the encoder of new rows.
+        rows: to predict.
+        top: number of the likeliest classes to name.
+        total: number of rows.
+        report: called with the progress.
+
+    Yields:
+        For each chunk the records of its rows, with their results as further fields.
+    """
     inputs = (chunk for _, chunk in rows.chunks())
     predictions: Iterator[AnyPredictions]
     if rows.states is None:
@@ -459,7 +482,15 @@ def _write_results(
     results: Iterator[Records],
     schema: pa.Schema | None,
 ) -> None:
-    """Write all results to a temporary file, then publish it whole."""
+    """Write all results to a temporary file, then rename it or pass its bytes on.
+
+    Args:
+        out: the file of the results, or None.
+        write: takes the bytes if there is no ``out``.
+        kind: format of the results, as a suffix such as ``.csv``.
+        results: records, chunk by chunk.
+        schema: the columns of a CSV or Parquet file.
+    """
     # beside the output, so that the last step is a rename within one file system
     directory = None
     if out is not None:
@@ -477,7 +508,7 @@ def _write_results(
             path.replace(out)
 
 
-def _rows_of_texts(texts: Sequence[str], origin: str) -> Rows:
+def _rows_of_texts(texts: Sequence[str], origin: str) -> RowSource:
     """Rows of texts, a record with the field ``text`` each."""
 
     def chunks() -> Iterator[tuple[Records, Sequence[str]]]:
@@ -485,7 +516,7 @@ def _rows_of_texts(texts: Sequence[str], origin: str) -> Rows:
             chunk = texts[start : start + CHUNK_ROWS]
             yield [{"text": text} for text in chunk], chunk
 
-    return Rows(origin, chunks)
+    return RowSource(origin, chunks)
 
 
 def _read_lines(stdin: BinaryIO | None) -> Sequence[str]:
@@ -497,7 +528,7 @@ def _read_lines(stdin: BinaryIO | None) -> Sequence[str]:
         raise DataError("stdin is not UTF-8", found=str(error)) from error
 
 
-def _rows_of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
+def _rows_of_file(config: PredictConfig, predictor: Predictor, path: Path) -> RowSource:
     """Rows of a file, read as the rows of the run's cache were."""
     plan = predictor.plan
     if plan is None:
@@ -533,13 +564,20 @@ def _rows_of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Ro
             yield records, LocatedRows(inputs, row_names)
 
     types = pq.read_schema(path) if kind_of(path) == ".parquet" else None
-    return Rows(str(path), chunks, types)
+    return RowSource(str(path), chunks, types)
 
 
 def _reading_of_file(
     config: PredictConfig, plan: Plan, path: Path, encoding: str | None
 ) -> ExtractConfig:
-    """How to read a file; what the configuration leaves open is as for the run."""
+    """The settings to read a file with: those given, else those of the run's rows.
+
+    Args:
+        config: of the prediction.
+        plan: of the cache that the run learned from.
+        path: of the file.
+        encoding: of its characters; None: by the file.
+    """
     dataset = plan.dataset.settings
     delimiter = config.delimiter or dataset.get("delimiter")
     if plan.kind != "text":
@@ -578,13 +616,15 @@ def _input_of_row(row_name: str, row: Any, columns: Columns, path: Path) -> str:
 def _encoding(
     config: PredictConfig, path: Path, run_encoding: str | None
 ) -> str | None:
-    """The encoding of a file: as configured, by its mark, or that of the run's rows.
+    """The encoding of the characters of a file; None: found out when it is read.
 
-    If the rows of the run were not UTF-8, a warning names the encoding of the file.
+    It is that of the configuration, or that of the file's byte order mark, or that of
+    the run's rows, ``run_encoding``. If the rows of the run were not UTF-8, a warning
+    names the encoding of the file.
     """
     # a Parquet file records its own encoding
-    is_settled = config.encoding is not None or kind_of(path) == ".parquet"
-    if is_settled or run_encoding is None:
+    is_known = config.encoding is not None or kind_of(path) == ".parquet"
+    if is_known or run_encoding is None:
         return config.encoding
     mark = byte_order_mark(path)
     if mark is None or reads_mark(run_encoding, mark):
@@ -605,7 +645,7 @@ def _warn(text: str) -> None:
     warnings.warn(text, GaamWarning, stacklevel=6)
 
 
-def _rows_of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
+def _rows_of_cache(config: PredictConfig, predictor: Predictor) -> RowSource:
     """Rows of a cache, whose states were made as those of the run's cache."""
     assert config.cache is not None, "the configuration refuses rows from nowhere"
     cache = open_cache(config.cache)
@@ -637,7 +677,7 @@ def _rows_of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
             rows = zip(*(values[part] for values in columns.values()), strict=True)
             yield [dict(zip(columns, row, strict=True)) for row in rows], part
 
-    return Rows(str(config.cache), chunks, states=split.pooled(predictor.pooling))
+    return RowSource(str(config.cache), chunks, states=split.pooled(predictor.pooling))
 
 
 def _check_plans(cache_plan: Plan, run_plan: Plan | None, where: str) -> None:
@@ -676,22 +716,29 @@ def _check_plans(cache_plan: Plan, run_plan: Plan | None, where: str) -> None:
 
 
 def _encoding_of_rows(plan: Plan) -> dict[str, object]:
-    """Everything of a plan that decides the states of a row."""
-    shape = {name: getattr(plan, name) for name in SHAPE_FIELDS}
+    """Everything of a plan that decides the states of a row, by name."""
+    state_fields = {name: getattr(plan, name) for name in STATE_FIELDS}
     # further poolings beside that of the run decide no number
-    return shape | plan.identity | {"pooling": None}
+    return state_fields | plan.identity | {"pooling": None}
 
 
 def _write_records(
     file: BinaryIO, kind: str, chunks: Iterator[Records], schema: pa.Schema | None
 ) -> None:
-    """Write CSV or Parquet with these columns, JSON lines, or a JSON list."""
-    if kind in TABLES:
-        with TABLES[kind](file, schema) as writer:
+    """Write the records of all chunks: CSV, Parquet, JSON lines or a JSON list.
+
+    Args:
+        file: to write to.
+        kind: the format, as a suffix such as ``.csv``.
+        chunks: of records.
+        schema: the columns of CSV or Parquet.
+    """
+    if kind in TABLE_WRITERS:
+        with TABLE_WRITERS[kind](file, schema) as writer:
             for records in chunks:
                 writer.write(pa.Table.from_pylist(records, schema))
         return
-    before, between, end = JSON[kind]
+    before, between, end = JSON_PUNCTUATION[kind]
     for record in chain.from_iterable(chunks):
         text = before + json.dumps(record, ensure_ascii=False, default=str)
         # JSON writes half of a surrogate pair as an escape

@@ -201,16 +201,16 @@ class Predictor:
         self._lower_dtype = LOWER.get(dtype or config.dtype)
         self._device_name = device
         self._device = devices.resolve_device(device)
-        self._encoder_place = encoder
+        self._encoder_source = encoder
         self._batch_tokens = batch_tokens
         self._row_encoder: RowEncoder | None = None
-        self._opening = threading.Lock()
+        self._opening_lock = threading.Lock()
 
         spec = _decoder_spec(config)
-        # the module of one seed: its weights are replaced at every call
+        # the module of one seed, which gets the weights of each seed in turn
         with LOADING_LOCK:
             self._decoder = build_decoder(spec, seed=0).eval().to(self._device)
-        self._decoder.head.resize(_of_head(weights))
+        self._decoder.head.resize(_head_weights(weights))
         parameters = self._decoder.state_dict()
         if _shapes(weights) != _stacked_shapes(parameters, len(self.seeds)):
             decoder = f"{spec.attention} + {spec.head}"
@@ -315,11 +315,11 @@ class Predictor:
         self, chunks: Iterable[Sequence[str] | LocatedRows], origin: str
     ) -> Iterator[NDArray[np.float32]]:
         """States of every chunk of rows, (N, L, D)."""
-        with self._opening:
+        with self._opening_lock:
             if self._row_encoder is None:
                 self._row_encoder = RowEncoder.open(
                     self._config.plan,
-                    encoder=self._encoder_place,
+                    encoder=self._encoder_source,
                     device=self._device_name,
                     batch_tokens=self._batch_tokens,
                 )
@@ -330,7 +330,7 @@ class Predictor:
         self, chunks: Iterable[NDArray[Any]], origin: str
     ) -> AnyPredictions:
         """Predict the rows of all chunks of states, each (N, L, D)."""
-        # without any row, there are logits of no row
+        # so that the concatenation has a shape where there are no rows
         no_rows = np.empty((len(self.seeds), 0, len(self.names)), np.float32)
         parts = [no_rows]
         for states_NLD in chunks:
@@ -384,11 +384,11 @@ class Predictor:
             return torch.stack(logits)
 
     def _stacks_seeds(self) -> bool:
-        """Whether all seeds are computed at once.
+        """Whether all seeds are computed at once, with stacked weights.
 
-        On a CPU, stacked convolutions take four times as long as one seed after the
-        other. But training stacks products of a lower dtype, and one after the other
-        they would be rounded differently.
+        On a CPU, seeds are computed one after the other in float32: stacked
+        convolutions take four times as long. In a lower type they are stacked, as
+        training does it: one after the other, they would be rounded differently.
         """
         if len(self.seeds) < 2:
             return False
@@ -409,8 +409,8 @@ def _decoder_spec(config: DecoderConfig) -> DecoderSpec:
     )
 
 
-def _of_head(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of the head of one seed, by their names in the head."""
+def _head_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of the head of the first seed, by their names in the head."""
     prefix = "head."
     return {
         name.removeprefix(prefix): tensor[0]
@@ -420,6 +420,7 @@ def _of_head(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor, by name."""
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
@@ -431,7 +432,7 @@ def _stacked_shapes(
 
 
 def _state_chunks(states: Any) -> Iterator[NDArray[np.float32]]:
-    """States in float32, some rows at a time.
+    """States in float32, 2,048 rows at a time, (n, L, D).
 
     Raises:
         DataError: states that are no floating-point numbers, or not finite.

@@ -37,6 +37,7 @@ class NumberPredictions:
         )
 
     def __len__(self) -> int:
+        """Number of rows."""
         return len(self.numbers_NK)
 
     @property
@@ -140,7 +141,13 @@ class LabelSetPredictions:
 
 
 def result_types(task: Task, names: Sequence[str], top: int) -> dict[str, type]:
-    """The columns of results of a task, with the type of their values."""
+    """The columns of results of a task, with the type of their values.
+
+    Args:
+        task: of the decoders.
+        names: of the classes, columns of numbers, or labels.
+        top: number of the likeliest classes of a row that get columns.
+    """
     if task.has_classes:
         columns = ["predicted", "probability", "agreement"]
         for rank in range(2, top + 1):

@@ -281,7 +281,7 @@ class RandomRows(Features):
     ) -> None:
         self.device = device
         self.shape = (rows, layers, hidden_size)
-        self.place = cast(Any, device.type)
+        self.location = cast(Any, device.type)
         self.dtype = torch.float16
         self.resident = torch.randn(self.shape, device=device, dtype=self.dtype)
         self._loaded_N = None

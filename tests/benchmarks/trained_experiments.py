@@ -17,7 +17,7 @@ import gaam_cache
 import gaam_decoder
 from gaam_decoder import stats
 from gaam_decoder.attention import Attention
-from gaam_decoder.runs.tuning import choose
+from gaam_decoder.runs.tuning import choose_candidates
 from gaam_decoder.stats.choice import choice_of
 from tests.decoder.configs import change, loose_config
 
@@ -80,12 +80,14 @@ def train(rows: int, number: int) -> list[tuple[Any, ...]]:
             cache=root / "cache", runs=root / "runs", attn=(Louder, Mirrored, Averaged), lr=RATES,
             tune_seeds=(1000, 1001, 1002), seeds=6, epochs=5, probe=False, compile="off",
         )  # fmt: skip
-        chosen, found = choose(gaam_decoder.train(config)), []
+        chosen, found = choose_candidates(gaam_decoder.train(config)), []
         others = gaam_decoder.train(change(config, seeds="6-11", tune_seeds=None))
         for run, start in zip(
             chosen.runs, range(0, len(others), len(RATES)), strict=True
         ):
-            right, logits = zip(*chosen.tunings[run.key].answers(), strict=True)
+            right, logits = zip(
+                *chosen.tunings[run.key].validation_answers(), strict=True
+            )
             tested_RKN = (np.array(logits).argmax(-1) == run.labels)[:, :, :most]
             pool = [
                 one.hits[:, most:].mean() for one in others[start : start + len(RATES)]

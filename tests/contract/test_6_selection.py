@@ -24,11 +24,11 @@ from tests.contract.conftest import run, train
 from tests.decoder.configs import probabilities_of
 
 RATES: dict[str, Any] = {"lr": (1e-4, 0.1), "weight_decay": (0, 0.5)}
-TUNED: dict[str, Any] = {**RATES, "tune_seeds": (7, 8)}
+TUNED_SETTINGS: dict[str, Any] = {**RATES, "tune_seeds": (7, 8)}
 GROUPS: dict[str, Any] = {"groups": "speaker"}
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "rates and the probe": {**RATES, "probe": True, "val_fraction": 0.4},
-    "rates by other seeds": {**TUNED, "final": True},
+    "rates by other seeds": {**TUNED_SETTINGS, "final": True},
     "sizes": {"train_rows": (40, None), "probe": True},
     "shots": {"train_rows": ("9/class", "all")},
     "layers": {
@@ -44,7 +44,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
         "class_weights": "balanced",
     },
     "folds": {"folds": 3, "fold": 2},
-    "folds, rates by other seeds": {"folds": 3, "fold": 1, **TUNED},
+    "folds, rates by other seeds": {"folds": 3, "fold": 1, **TUNED_SETTINGS},
     "folds of sizes": {"folds": 3, "fold": 3, "train_rows": (30, None)},
     "folds of groups": {"folds": 3, "fold": 2, **GROUPS, "probe": True},
 }
@@ -164,7 +164,7 @@ GROUP_PROTOCOLS: dict[str, dict[str, Any]] = {
     "folds": {"folds": 3, "val_fraction": 0.3},
     "repeats": {"folds": 3, "repeats": 2},
     "a fold for every group": {"folds": NUM_GROUPS, "fold": 7},
-    "tuned": {"folds": 2, **TUNED, "final": True, "seeds": (0,)},
+    "tuned": {"folds": 2, **TUNED_SETTINGS, "final": True, "seeds": (0,)},
     "final": {"test_split": "none", "val_fraction": 0.4},
     "a test split": {"split_seed": 3, "val_fraction": 0.5, "final": True},
     "layers": {"folds": 2, "layers": ((1,), None)},

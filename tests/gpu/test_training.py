@@ -111,7 +111,7 @@ def test_compiled_seeds_equal_a_plain_loop_on_the_cpu(
         clip_grad_norm=clip,
     )  # fmt: skip
     for epoch in range(1, 4):
-        ours._pass(epoch)
+        ours._train_on_all_rows(epoch)
     assert ours.compiler.works
     is_the_plain_loop(ours, attention, head, clip)
     logits = logits_of_test(ours)
@@ -136,7 +136,7 @@ def test_rounded_products_are_near_those_of_the_cpu_and_train(
     found, expected = (logits_of_test(one).cpu().double() for one in (ours, exact))
     assert (found - expected).norm() <= 5 * ROUNDING[dtype] * expected.norm()
     ours.train_epoch()
-    assert [member.failed for member in ours.members] == [None] * len(ours.seeds)
+    assert [member.failed for member in ours.seed_states] == [None] * len(ours.seeds)
     assert logits_of_test(ours).dtype == torch.float32
     if ours.state.scaling is not None:
         assert ours.state.scaling.steps_S.min() > 0
@@ -215,7 +215,7 @@ def test_seeds_have_the_same_bits_wherever_their_rows_are(
     for place, (there, here) in PLACES.items():
         free = {"cpu": here, "cuda": there}
         monkeypatch.setattr(
-            features, "free_on", lambda where, free=free: free[where.type]
+            features, "free_bytes", lambda where, free=free: free[where.type]
         )
         config = loose_config(
             lr=3e-4, cache=tiny_cache, head=value, seeds=(0, 1), epochs=2, device=str(device),

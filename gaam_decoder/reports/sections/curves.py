@@ -11,7 +11,7 @@ from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
-from gaam_decoder.runs.tuning import first_runs
+from gaam_decoder.runs.tuning import first_run_by_seed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -89,7 +89,7 @@ def _training_log(entry: Entry) -> "DataFrame":
     """
     import pandas
 
-    counting_run = {} if entry.fitted else first_runs(entry.runs)
+    counting_run = {} if entry.fitted else first_run_by_seed(entry.runs)
     records = []
     for run in entry.runs:
         records += [

@@ -56,14 +56,14 @@ def check_tracker(name: str) -> None:
 
 
 def track_seeds(
-    name: str, runs: Path, work: str, results: Iterable[SeedResult]
+    name: str, runs: Path, title: str, results: Iterable[SeedResult]
 ) -> None:
     """Write the curves of finished seeds; a failure is a warning only.
 
     Args:
         name: the tracker, or none.
         runs: the folder of runs.
-        work: the name under which the curves are shown.
+        title: the name under which the curves are shown.
         results: the seeds.
     """
     if name == "none":
@@ -71,17 +71,17 @@ def track_seeds(
     curves = {result.seed: _curves_of_seed(result) for result in results}
     try:
         tracker = plugins.load(__name__, name, kind="tracker")()
-        tracker.write(runs / name, work, curves)
+        tracker.write(runs / name, title, curves)
     except Exception as error:  # noqa: BLE001 no error may cost the trained seeds
         message = (
-            f"track {name} could not write curves of {work} "
+            f"track {name} could not write curves of {title} "
             f"({type(error).__name__}: {error}): log.jsonl of the run has them"
         )
         warnings.warn(message, GaamWarning, stacklevel=2)
 
 
 def _curves_of_seed(result: SeedResult) -> list[tuple[int, dict[str, float]]]:
-    """The known values of every epoch."""
+    """The epochs of a seed, each with the known values of its curves by name."""
     epochs = []
     for entry in result.log:
         values = {

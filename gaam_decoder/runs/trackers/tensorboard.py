@@ -11,6 +11,7 @@ class TensorBoard(RunTracker):
     needs = "tensorboard"
 
     def write(self, folder: Path, name: str, curves: Curves) -> None:
+        """Write event files into the folder ``seed-N`` of every seed."""
         from torch.utils.tensorboard import SummaryWriter
 
         for seed, epochs in curves.items():

@@ -16,16 +16,16 @@ Result = TypeVar("Result")
 
 
 class Compiler:
-    """Runs methods, compiled for each shape if ``asked``, else plainly.
+    """Runs methods, compiled for each shape if ``enabled``, else plainly.
 
     If the compiler fails, it warns, and ``works`` becomes False.
     """
 
-    def __init__(self, *, asked: bool, device_type: str) -> None:
-        self.works = asked
+    def __init__(self, *, enabled: bool, device_type: str) -> None:
+        self.works = enabled
         self._compiled: dict[tuple[str, object], Callable[..., Any]] = {}
         self._options: dict[str, Any] = {}
-        if not asked:
+        if not enabled:
             return
         import torch._inductor.config as inductor
 
@@ -51,14 +51,19 @@ class Compiler:
         *arguments: Arguments.args,
         **keywords: Arguments.kwargs,
     ) -> Result:
-        """Call a method whose object does not change between calls.
+        """Call a method, compiled if that works.
 
-        ``shapes`` is all that may change beside the numbers in tensors.
+        Args:
+            method: of an object that does not change between calls.
+            shapes: everything that differs between calls, apart from the numbers in
+                the tensors. Other shapes are compiled again.
+            arguments: of the method.
+            keywords: of the method.
         """
         if self.works:
             try:
                 return self._compile(method, shapes)(*arguments, **keywords)
-            except _errors() as error:
+            except _compiler_errors() as error:
                 # nothing has been computed yet, so that the plain method can run
                 reason = str(error).strip().splitlines()[0]
                 text = f"not compiled, so slower: {reason}"
@@ -100,7 +105,8 @@ def missing_compiler(device_type: str) -> str | None:
     return None
 
 
-def _errors() -> tuple[type[Exception], ...]:
+def _compiler_errors() -> tuple[type[Exception], ...]:
+    """The errors that torch raises where it cannot compile."""
     from torch._dynamo.exc import TorchDynamoException
     from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
 

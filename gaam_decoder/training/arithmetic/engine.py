@@ -20,17 +20,17 @@ from gaam_decoder.recipe import Dtype, Recipe
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 
 COMPILER_SECONDS = 20.0  # generous, of compiling a step and an evaluation
-# what a compiler saves for each number of a batch in a step of gates, measured
+# what a compiler saves in a training of gates for each number of the states, measured
 EAGER_SECONDS_PER_NUMBER = 2e-8
 WORKING_SET = 8 * 2**20  # bytes of a step per thread that stay in the caches of a CPU
-LEAST_STACKED = 6  # seeds for which stacking pays without a compiler, measured
+LEAST_STACKED = 6  # fewer seeds train faster one by one without a compiler, measured
 # types of matrix products; parameters stay in float32
 LOWER = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 MOST_SEEDS = {"cpu": 32, "cuda": 256, "mps": 32}
 MEMORY_SHARE = 0.4  # share of the free memory that a seed batch may take
-# numbers of a batch beyond which a decoder is measured without memory: for that torch
-# imports its compiler, which takes 1.4 seconds
-ON_PAPER = 2**20
+# a decoder whose batch has more numbers is built without memory to measure it: for that
+# torch imports its compiler, which takes 1.4 seconds
+MOST_NUMBERS_IN_MEMORY = 2**20
 EVAL_BATCH_SIZE = 512
 EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
 """Of one batch in evaluation as float32; on a GPU of all seeds together."""
@@ -38,7 +38,7 @@ EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Engine:
-    """How seeds were run; kept with every run."""
+    """How the seeds of a run are trained: where, in which type, how many together."""
 
     device: str
     dtype: Dtype  # of matrix products; parameters, optimizer and loss are float32
@@ -50,7 +50,10 @@ class Engine:
 
     @property
     def kind(self) -> str:
-        """Of the device, without its number: workers with a device each do the same."""
+        """The kind of the device without its number: cpu, cuda or mps.
+
+        Workers with a device each do the same work.
+        """
         return self.device.partition(":")[0]
 
 
@@ -59,13 +62,14 @@ def divide_seeds(seeds: Sequence[int], largest: int) -> list[list[int]]:
 
     Without the seeds of the first batches, the others are divided as before.
     """
+    # the quotient rounded up
     count = -(-len(seeds) // largest)
-    small, larger = divmod(len(seeds), count) if count else (0, 0)
+    small_size, num_larger = divmod(len(seeds), count) if count else (0, 0)
     batches: list[list[int]] = []
     start = 0
     for number in range(count):
         # the first batches take one seed more
-        end = start + small + (1 if number < larger else 0)
+        end = start + small_size + (1 if number < num_larger else 0)
         batches.append(list(seeds[start:end]))
         start = end
     return batches
@@ -88,7 +92,7 @@ def choose_engine(
     seed_batch: int | None = None,
     compile: Literal["auto", "on", "off"] = "auto",  # noqa: A002 the option's name
     *,
-    most: int | None = None,
+    most_seeds: int | None = None,
 ) -> Engine:
     """Choose how to run seeds, by the work, the free memory and the compiler.
 
@@ -98,15 +102,19 @@ def choose_engine(
         device: that trains.
         num_seeds: seeds to train.
         num_rows: training rows.
-        seed_batch: seeds together, if the user decides it.
-        compile: whether to compile.
-        most: seeds together, if others have rows or workers of their own.
+        seed_batch: number of seeds to train together, if the user decides it.
+        compile: whether to compile the steps.
+        most_seeds: a limit of the seeds together, where others have validation rows
+            or workers of their own.
     """
-    is_small = recipe.batch_size * spec.num_layers * spec.hidden_size <= ON_PAPER
+    is_small = (
+        recipe.batch_size * spec.num_layers * spec.hidden_size <= MOST_NUMBERS_IN_MEMORY
+    )
     with torch.device("cpu" if is_small else "meta"):
         decoder = build_decoder(spec, seed=0)
-    numbers = recipe.epochs * num_rows * num_seeds * spec.num_layers * spec.hidden_size
-    compiled, why_compiled = _choose_compiler(numbers, device, compile)
+    row_numbers = spec.num_layers * spec.hidden_size
+    all_numbers = recipe.epochs * num_rows * num_seeds * row_numbers
+    compiled, why_compiled = _choose_compiler(all_numbers, device, compile)
 
     # the mechanism, the user, the memory or other workers limit the seeds together
     parts = (decoder.attention, spec.attention.name), (decoder.head, spec.head.name)
@@ -121,8 +129,8 @@ def choose_engine(
         seed_batch_size, why_together = _choose_seed_batch(
             decoder, spec, recipe, device, compiled=compiled
         )
-    if most is not None and most < seed_batch_size:
-        seed_batch_size = most
+    if most_seeds is not None and most_seeds < seed_batch_size:
+        seed_batch_size = most_seeds
         why_together = "others have rows or workers of their own"
     return Engine(
         device=str(device),
@@ -134,15 +142,22 @@ def choose_engine(
 
 
 def _choose_compiler(
-    numbers: int, device: torch.device, requested: Literal["auto", "on", "off"]
+    all_numbers: int, device: torch.device, requested: Literal["auto", "on", "off"]
 ) -> tuple[bool, str]:
-    """Whether to compile a training over so many numbers, and why."""
+    """Whether to compile the steps of a training, and why.
+
+    Args:
+        all_numbers: numbers of the states that all seeds read in all epochs.
+        device: that trains.
+        requested: the user's choice.
+    """
     compiled = True
     reason = "enough work for a compiler"
+    saved_seconds = all_numbers * EAGER_SECONDS_PER_NUMBER
     if requested != "auto":
         compiled = requested == "on"
         reason = "as asked"
-    elif numbers * EAGER_SECONDS_PER_NUMBER < COMPILER_SECONDS and device.type == "cpu":
+    elif saved_seconds < COMPILER_SECONDS and device.type == "cpu":
         compiled = False
         reason = "too little work for a compiler"
     if compiled:
@@ -160,28 +175,34 @@ def _choose_seed_batch(
     *,
     compiled: bool,
 ) -> tuple[int, str]:
-    """The seeds to stack in the free memory and the caches of a CPU, and why."""
+    """The number of seeds to train together, and why.
+
+    All of them fit into the free memory, and on a CPU a step of them fits into its
+    caches.
+    """
     activations = activation_bytes(decoder, spec, recipe.batch_size)
     parameters = sum(p.numel() * p.element_size() for p in decoder.parameters())
-    # parameters, gradients, two tensors of the optimizer and the best epoch; gradients
-    # of activations
-    per_seed = 5 * parameters + 2 * activations
-    free_share = int(MEMORY_SHARE * free_on(device) / per_seed)
-    fitting = min(free_share, MOST_SEEDS[device.type])
+    # parameters, their gradients, two tensors of the optimizer, and the parameters of
+    # the best epoch; activations and their gradients
+    bytes_per_seed = 5 * parameters + 2 * activations
+    seeds_in_memory = int(MEMORY_SHARE * free_bytes(device) / bytes_per_seed)
+    seeds_in_memory = min(seeds_in_memory, MOST_SEEDS[device.type])
 
-    # a step of an optimizer reads and writes all but the best epoch
-    cached = WORKING_SET * torch.get_num_threads() // (4 * parameters + activations)
-    if device.type == "cpu" and cached < fitting:
-        pays = compiled or cached >= LEAST_STACKED
-        return max(1, cached if pays else 1), "as caches allow"
-    return max(1, fitting), "as memory allows"
+    # a step reads and writes all of these but the best epoch
+    bytes_of_step = 4 * parameters + activations
+    seeds_in_caches = WORKING_SET * torch.get_num_threads() // bytes_of_step
+    if device.type == "cpu" and seeds_in_caches < seeds_in_memory:
+        stacking_pays = compiled or seeds_in_caches >= LEAST_STACKED
+        return max(1, seeds_in_caches if stacking_pays else 1), "as caches allow"
+    return max(1, seeds_in_memory), "as memory allows"
 
 
 def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> int:
-    """Bytes that autograd keeps of one batch of one seed."""
+    """Bytes that autograd keeps for the gradients of one batch of one seed."""
     num_bytes = 0
 
-    # returns nothing: a tensor kept by the result of its own step is never freed
+    # Autograd calls this for every tensor that it keeps. It returns nothing: a tensor
+    # that is kept by the result of its own step would never be freed.
     def count(tensor: Tensor) -> None:
         nonlocal num_bytes
         num_bytes += tensor.numel() * tensor.element_size()
@@ -196,12 +217,12 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
     return max(num_bytes, x_BLD.numel() * x_BLD.element_size())
 
 
-def rows_at_once(device_type: str, numbers: int) -> int:
-    """Rows of a batch in evaluation, each of so many float32 numbers; at least one."""
-    return max(1, EVAL_BYTES[device_type] // (4 * numbers))
+def rows_at_once(device_type: str, numbers_per_row: int) -> int:
+    """Rows of a batch in evaluation, in float32; at least one."""
+    return max(1, EVAL_BYTES[device_type] // (4 * numbers_per_row))
 
 
-def free_on(device: torch.device) -> int:
+def free_bytes(device: torch.device) -> int:
     """Free bytes of a GPU, or of the machine's memory for each of its workers."""
     return devices.memory_left(device)
 
@@ -225,7 +246,10 @@ def keep_freed_memory() -> None:
 def enough_memory(recipe: Recipe, seeds: Sequence[int], device: str) -> Iterator[None]:
     """Turn an error of memory into a ShortOfMemoryError that says what to try.
 
-    Without ``seeds``, a head is fitted at once.
+    Args:
+        recipe: of the training, for the message.
+        seeds: that train together; empty where a head is fitted without steps.
+        device: that trains.
     """
     try:
         yield

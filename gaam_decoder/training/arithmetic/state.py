@@ -39,10 +39,10 @@ class Scaling(NamedTuple):
     """
 
     scale_S: Tensor  # float32, whatever the parameters are
-    good_S: Tensor  # good steps in a row since the scale changed
+    good_steps_S: Tensor  # good steps in a row since the scale changed
     steps_S: Tensor  # all steps that changed the parameters
-    skipped_S: Tensor  # skipped steps of the epoch: a gradient was not finite
-    lost_S: Tensor  # rows of the epoch in batches whose loss was not finite
+    skipped_steps_S: Tensor  # skipped steps of the epoch: a gradient was not finite
+    lost_rows_S: Tensor  # rows of the epoch in batches whose loss was not finite
 
     @classmethod
     def initial(cls, num_seeds: int, device: torch.device) -> Scaling:
@@ -51,22 +51,26 @@ class Scaling(NamedTuple):
         count_S = torch.zeros(num_seeds, dtype=torch.int64, device=device)
         return cls(
             scale_S=scale_S,
-            good_S=count_S,
+            good_steps_S=count_S,
             steps_S=count_S.clone(),
-            skipped_S=count_S.clone(),
-            lost_S=count_S.clone(),
+            skipped_steps_S=count_S.clone(),
+            lost_rows_S=count_S.clone(),
         )
 
-    def update(self, finite_S: Tensor) -> None:
-        """Raise a scale after enough finite steps; lower it after any other step."""
-        good_S = self.good_S + 1
-        due_S = finite_S & (good_S == INTERVAL)
+    def update(self, is_finite_S: Tensor) -> None:
+        """Raise a scale after enough steps with finite gradients; else lower it.
+
+        Args:
+            is_finite_S: whether all gradients of a seed are finite in this step.
+        """
+        good_steps_S = self.good_steps_S + 1
+        grows_S = is_finite_S & (good_steps_S == INTERVAL)
         larger_S = self.scale_S * GROWTH
-        grown_S = torch.where(due_S & larger_S.isfinite(), larger_S, self.scale_S)
-        self.scale_S.copy_(torch.where(finite_S, grown_S, self.scale_S * BACKOFF))
-        self.good_S.copy_(torch.where(finite_S & ~due_S, good_S, 0))
-        self.steps_S.add_(finite_S)
-        self.skipped_S.add_(~finite_S)
+        grown_S = torch.where(grows_S & larger_S.isfinite(), larger_S, self.scale_S)
+        self.scale_S.copy_(torch.where(is_finite_S, grown_S, self.scale_S * BACKOFF))
+        self.good_steps_S.copy_(torch.where(is_finite_S & ~grows_S, good_steps_S, 0))
+        self.steps_S.add_(is_finite_S)
+        self.skipped_steps_S.add_(~is_finite_S)
 
 
 class Weights(NamedTuple):
@@ -77,7 +81,7 @@ class Weights(NamedTuple):
 
 
 class State(NamedTuple):
-    """A batch of S seeds; a step changes it in place."""
+    """The tensors of a seed batch; a training step changes them in place."""
 
     parameters: Stacked
     buffers: Stacked
@@ -96,7 +100,15 @@ class State(NamedTuple):
         *,
         scaled: bool,
     ) -> State:
-        """The state before the first step of fresh decoders, one per seed."""
+        """The state before the first step.
+
+        Args:
+            decoders: fresh ones, one for each seed.
+            device: that trains.
+            optimizer: whose own state is added.
+            task: which decides the sums that make the training score.
+            scaled: whether losses are scaled, as float16 needs it.
+        """
         num_seeds = len(decoders)
         parameters = _stacked(
             [dict(decoder.named_parameters()) for decoder in decoders], device
@@ -119,6 +131,7 @@ class State(NamedTuple):
 
     @property
     def weights(self) -> Weights:
+        """The parameters and buffers, without the rest of the state."""
         return Weights(self.parameters, self.buffers)
 
     def tensors(self) -> Stacked:
@@ -133,7 +146,7 @@ class State(NamedTuple):
         # the counts of skipped steps and lost rows start anew in every epoch
         if self.scaling is not None:
             tensors["scaling.scale_S"] = self.scaling.scale_S
-            tensors["scaling.good_S"] = self.scaling.good_S
+            tensors["scaling.good_S"] = self.scaling.good_steps_S
             tensors["scaling.steps_S"] = self.scaling.steps_S
         return tensors
 
@@ -160,21 +173,29 @@ class Batch(NamedTuple):
 
 
 def unscaled(gradients: Stacked, scale_S: Tensor) -> tuple[Stacked, Tensor]:
-    """Gradients of the unscaled loss, and whether those of a seed are finite, (S,).
+    """Divide the gradients by the scale of the loss.
 
-    As in torch, the gradients of the scaled loss must be finite.
+    Returns:
+        The gradients of the unscaled loss, and whether all gradients of a seed were
+        finite before the division, as torch asks, (S,).
     """
-    finite_PS = [g.isfinite().flatten(1).all(1) for g in gradients.values()]
+    is_finite_PS = [
+        gradient.isfinite().flatten(1).all(1) for gradient in gradients.values()
+    ]
     inverse_S = float64(scale_S).reciprocal().to(scale_S)
     unscaled_gradients = {
-        name: g * per_seed(inverse_S, g) for name, g in gradients.items()
+        name: gradient * per_seed(inverse_S, gradient)
+        for name, gradient in gradients.items()
     }
-    return unscaled_gradients, torch.stack(finite_PS).all(0)
+    return unscaled_gradients, torch.stack(is_finite_PS).all(0)
 
 
-def clipped(gradients: Stacked, most: float) -> Stacked:
+def clipped(gradients: Stacked, largest_norm: float) -> Stacked:
     """Clip the gradient of every seed to a norm, as torch's clip_grad_norm_ does."""
-    norms_PS = [g.flatten(1).norm(dim=1) for g in gradients.values()]
+    norms_PS = [gradient.flatten(1).norm(dim=1) for gradient in gradients.values()]
     norm_S = torch.stack(norms_PS).norm(dim=0)
-    factor_S = (most / (norm_S + 1e-6)).clamp(max=1.0)
-    return {name: g * per_seed(factor_S, g) for name, g in gradients.items()}
+    factor_S = (largest_norm / (norm_S + 1e-6)).clamp(max=1.0)
+    return {
+        name: gradient * per_seed(factor_S, gradient)
+        for name, gradient in gradients.items()
+    }

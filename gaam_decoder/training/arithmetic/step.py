@@ -27,7 +27,7 @@ from gaam_decoder.training.arithmetic.state import (
     unscaled,
 )
 
-IN_A_STEP = (
+COMPILED_SETTINGS = (
     "loss",
     "class_weights",
     "optimizer",
@@ -46,8 +46,8 @@ class Gradients(NamedTuple):
     gradients: Stacked
     loss_S: Tensor
     logits_SBC: Tensor
-    buffers: Stacked  # as the rows leave them
-    finite_S: Tensor | None = None
+    buffers: Stacked  # new values: a batch normalisation counts the rows of the batch
+    is_finite_S: Tensor | None = None
     """Whether all gradients of a seed are finite; None if losses are not scaled."""
 
 
@@ -77,17 +77,20 @@ class Step:
         self.optimizer: Optimizer = build(recipe.optimizer, "optimizer")
         self._weight_decay = recipe.weight_decay
         self._clip_grad_norm = recipe.clip_grad_norm
-        # as published: clip the gradient of the scaled loss
+        # as published: clip the gradient of the scaled loss, before it is unscaled
         self._clip_first = recipe.clip_order == "clip-first"
         # the type of matrix products, if it is not that of the parameters
         self._autocast = LOWER.get(engine.dtype)
         self._eval_autocast = self._autocast if recipe.eval_dtype == "same" else None
-        self.compiler = Compiler(asked=engine.compiled, device_type=engine.kind)
+        self.compiler = Compiler(enabled=engine.compiled, device_type=engine.kind)
         self._run = self.compiler.run
 
     @torch.no_grad()
     def __call__(self, state: State, batch: Batch) -> None:
-        """Take one step of every seed; ``state`` changes in place."""
+        """Take one step of every seed; ``state`` changes in place.
+
+        Without clipping and loss scaling, all of it is one compiled function.
+        """
         self._decoder.train()
         shapes = batch.x_SBLD.shape
         # a view would be compiled for the size of its tensor, in which folds differ
@@ -115,15 +118,18 @@ class Step:
         return logits_SBC
 
     def _step(self, state: State, batch: Batch) -> None:
+        """Compute the gradients of a batch and update the state."""
         self._update(state, batch, self._differentiate(state, batch))
 
     def _differentiate(self, state: State, batch: Batch) -> Gradients:
+        """The gradients of the (scaled) loss of every seed."""
         x_SBLD = batch.x_SBLD.to(self._dtype)
+        # ``torch.func`` imports the compiler, so that a single seed does without it
         gradients_of_seed: Callable[..., Any] = self._gradients_of_seed
         if torch.compiler.is_compiling() or len(x_SBLD) > 1:
             gradients_of_seed = grad_and_value(self._loss, has_aux=True)
         scale_S = None if state.scaling is None else state.scaling.scale_S
-        gradients, (_, outputs) = _over_seeds(
+        gradients, (_, outputs) = _map_over_seeds(
             gradients_of_seed,
             state.parameters,
             state.buffers,
@@ -139,25 +145,37 @@ class Step:
     def _gradients_of_seed(
         self, parameters: Stacked, *others: Any
     ) -> tuple[Stacked, Any]:
-        """The gradients of ``torch.func``, which imports the compiler: 1.4 seconds."""
+        """The gradients of one seed, as ``grad_and_value`` of ``torch.func`` does it.
+
+        But that imports the compiler of torch, which takes 1.4 seconds.
+
+        Args:
+            parameters: of the seed.
+            others: the other arguments of ``_loss``.
+
+        Returns:
+            The gradients by parameter; and the scaled loss with the other outputs of
+            ``_loss``.
+        """
         leaves = {
             name: value.detach().requires_grad_() for name, value in parameters.items()
         }
-        scaled, outputs = self._loss(leaves, *others)
+        scaled_loss, outputs = self._loss(leaves, *others)
         gradients = torch.autograd.grad(
-            scaled, [*leaves.values()], materialize_grads=True
+            scaled_loss, [*leaves.values()], materialize_grads=True
         )
-        return dict(zip(leaves, gradients, strict=True)), (scaled, outputs)
+        return dict(zip(leaves, gradients, strict=True)), (scaled_loss, outputs)
 
     def _unscale(self, state: State, gradients: Gradients) -> Gradients:
+        """Gradients of the loss instead of the scaled loss."""
         assert state.scaling is not None
-        unscaled_gradients, finite_S = unscaled(
+        unscaled_gradients, is_finite_S = unscaled(
             gradients.gradients, state.scaling.scale_S
         )
-        return gradients._replace(gradients=unscaled_gradients, finite_S=finite_S)
+        return gradients._replace(gradients=unscaled_gradients, is_finite_S=is_finite_S)
 
     def _update(self, state: State, batch: Batch, gradients: Gradients) -> None:
-        """Update parameters, buffers, and the sums of the epoch."""
+        """Update parameters, buffers, optimizer, loss scale and sums of the epoch."""
         # as in torch, skipped steps change buffers, too
         for name, value in gradients.buffers.items():
             state.buffers[name].copy_(value)
@@ -165,18 +183,19 @@ class Step:
         loss_S = gradients.loss_S
         numbers = batch.numbers
         score_S = self._task.batch_sums(gradients.logits_SBC, batch.label_SB)
-        if state.scaling is not None and gradients.finite_S is not None:
-            # every seed is at a step of its own; float32 would lose 1e-5 of Adam's
+        if state.scaling is not None and gradients.is_finite_S is not None:
+            # seeds skipped other steps, so that each has a step number of its own;
+            # float32 would change Adam's corrections of its moments by 1e-5
             step_S = float64(state.scaling.steps_S + 1)
             numbers_by_seed = self.optimizer.numbers(step_S)
             if numbers_by_seed:
                 numbers = torch.stack(numbers_by_seed).to(loss_S)
-            state.scaling.update(gradients.finite_S)
+            state.scaling.update(gradients.is_finite_S)
             # batches with a loss that is not finite are in no mean
-            is_finite_S = loss_S.isfinite()
-            loss_S = torch.where(is_finite_S, loss_S, 0)
-            score_S = _where_finite(score_S, is_finite_S)
-            state.scaling.lost_S.add_(~is_finite_S, alpha=rows)
+            has_finite_loss_S = loss_S.isfinite()
+            loss_S = torch.where(has_finite_loss_S, loss_S, 0)
+            score_S = _where_finite(score_S, has_finite_loss_S)
+            state.scaling.lost_rows_S.add_(~has_finite_loss_S, alpha=rows)
         self.optimizer.step(
             state.parameters,
             gradients.gradients,
@@ -184,7 +203,7 @@ class Step:
             batch.lr_S,
             numbers,
             self._weight_decay,
-            gradients.finite_S,
+            gradients.is_finite_S,
         )
         state.loss_S.add_(loss_S, alpha=rows)
         state.score_S.add_(score_S)
@@ -199,7 +218,12 @@ class Step:
         weight_B: Tensor | None,
         scale: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Stacked]]:
-        """The scaled loss of one seed; with its loss, logits and new buffers."""
+        """The loss of one seed on a batch.
+
+        Returns:
+            The scaled loss, which is differentiated; and a tuple of the loss, the
+            logits and the new buffers.
+        """
         new_buffers = {name: value.clone() for name, value in buffers.items()}
         logits_BC = self._forward(
             parameters, new_buffers, x_BLD, noise_BK, self._autocast
@@ -207,16 +231,17 @@ class Step:
         # of label sets a label has a weight, not a row
         mean_of = weighted_mean if label_B.ndim == 1 else weighted_label_mean
         loss = mean_of(self.loss_function, logits_BC, label_B, weight_B)
-        scaled = loss if scale is None else loss * scale
-        return scaled, (loss.detach(), logits_BC.detach(), new_buffers)
+        scaled_loss = loss if scale is None else loss * scale
+        return scaled_loss, (loss.detach(), logits_BC.detach(), new_buffers)
 
     def _logits(self, weights: Weights, x_BLD: Tensor) -> Tensor:
+        """Logits of the same rows under every seed, (S, B, C), not compiled."""
         x_BLD = x_BLD.to(self._dtype)
 
         def logits_of_seed(parameters: Stacked, buffers: Stacked) -> Tensor:
             return self._forward(parameters, buffers, x_BLD, None, self._eval_autocast)
 
-        logits_SBC: Tensor = _over_seeds(logits_of_seed, *weights)
+        logits_SBC: Tensor = _map_over_seeds(logits_of_seed, *weights)
         return logits_SBC
 
     def _forward(
@@ -225,47 +250,61 @@ class Step:
         buffers: Stacked,
         x_BLD: Tensor,
         noise_BK: Tensor | None,
-        lower: torch.dtype | None,
+        product_dtype: torch.dtype | None,
     ) -> Tensor:
-        """Logits of one seed, in the type of its parameters."""
-        with torch.autocast(x_BLD.device.type, lower, enabled=lower is not None):
+        """Logits of one seed, in the type of its parameters.
+
+        Matrix products use ``product_dtype``, or None for the type of the parameters.
+        """
+        has_autocast = product_dtype is not None
+        with torch.autocast(x_BLD.device.type, product_dtype, enabled=has_autocast):
             logits_BC: Tensor = functional_call(
                 self._decoder, (parameters, buffers), (x_BLD, noise_BK)
             )
         return logits_BC.to(self._dtype)
 
 
-def _where_finite(score_S: Tensor, is_finite_S: Tensor) -> Tensor:
+def _where_finite(score_S: Tensor, has_finite_loss_S: Tensor) -> Tensor:
     """The sums of the seeds whose loss is finite, 0 for the others."""
     shape = (-1,) + (1,) * (score_S.ndim - 1)
-    return torch.where(is_finite_S.view(shape), score_S, 0)
+    return torch.where(has_finite_loss_S.view(shape), score_S, 0)
 
 
-def _over_seeds(function: Callable[..., Any], parameters: Stacked, *others: Any) -> Any:
-    """Map a function over the first axis of tensors; ``others`` may be None."""
+def _map_over_seeds(
+    function: Callable[..., Any], parameters: Stacked, *others: Any
+) -> Any:
+    """Call a function for every seed, and stack the results.
+
+    Args:
+        function: of the tensors of one seed.
+        parameters: of all seeds, with the seed as their first axis.
+        others: further arguments of all seeds: tensors, trees of tensors, or None.
+    """
     stacked = (parameters, *others)
     if len(next(iter(parameters.values()))) > 1:
         in_dims = tuple(None if value is None else 0 for value in stacked)
         return vmap(function, in_dims=in_dims)(*stacked)
     # a single seed needs no vmap
-    tensors = _each(lambda value: value[0], stacked)
-    return _each(lambda value: value[None], function(*tensors))
+    tensors = _map_tensors(lambda value: value[0], stacked)
+    result = function(*tensors)
+    return _map_tensors(lambda value: value[None], result)
 
 
-def _each(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
+def _map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
     """Apply a function to every tensor in tuples and dicts of tensors and None."""
     if isinstance(tree, dict):
-        return {name: _each(function, value) for name, value in tree.items()}
+        return {name: _map_tensors(function, value) for name, value in tree.items()}
     if isinstance(tree, tuple):
-        return tuple(_each(function, value) for value in tree)
+        return tuple(_map_tensors(function, value) for value in tree)
     return None if tree is None else function(tree)
 
 
-class Steps:
-    """The steps of one decoder, by number of seeds, for the next seed batch.
+class StepCache:
+    """Keeps the steps of one decoder, by their number of seeds, for later seed batches.
 
-    Seed batches, learning rates and folds differ in tensors alone, and share the
-    compiled code. Another decoder drops the steps of the last one.
+    A ``Step`` holds compiled code. Seed batches, learning rates and folds differ in
+    their tensors alone, so that they share it. A step for another decoder drops those
+    of the last one.
     """
 
     def __init__(self) -> None:
@@ -288,7 +327,7 @@ class Steps:
             engine.device,
             engine.dtype,
             engine.compiled,
-            *(getattr(recipe, name) for name in IN_A_STEP),
+            *(getattr(recipe, name) for name in COMPILED_SETTINGS),
         )
         if key != self._key:
             self._key = key

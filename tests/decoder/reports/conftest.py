@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gaam_cache.common import plugins
 from gaam_cache.common.messages import visible
 from gaam_decoder import RunResult
-from gaam_decoder.recipe import OF_STEPS, Recipe
+from gaam_decoder.recipe import STEP_SETTINGS, Recipe
 from gaam_decoder.reports.drawing import Picture
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.records import CacheRecord, DrawnRows, FitRecord
@@ -145,13 +145,15 @@ def build_run(
         learned=learned or {},
         log=log or [],
         test_rows=None,
-        same=same or {},
+        relations=same or {},
     )
     return run
 
 
 def without_settings_of_steps(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in OF_STEPS}
+    return {
+        name: value for name, value in settings.items() if name not in STEP_SETTINGS
+    }
 
 
 def log_of_one_epoch(

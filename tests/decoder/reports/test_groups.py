@@ -353,7 +353,7 @@ def test_a_run_says_which_of_its_rows_belong_together(
     assert table.title().endswith(f", {title}")
     assert "kept together" not in table.title(), "it is said once"
     for run in runs:
-        numbers = run.same["who"].tolist()
+        numbers = run.relations["who"].tolist()
         names = group_names(run, grouped).tolist()
         # each number has one name, and each name one number
         num_pairs = len(set(zip(numbers, names, strict=True)))
@@ -366,7 +366,7 @@ def test_runs_that_record_nothing_are_read_with_their_cache(
     runs = train(grouped, tmp_path / "runs", folds=3, groups="who")
     [expected] = gaam_decoder.report(runs).tables
     for run in runs:
-        change_arrays(run, same={})
+        change_arrays(run, relations={})
     [table] = gaam_decoder.report(runs).tables
     assert table.num_groups == expected.num_groups == 6
     interval = table.entries[0].compared_score.two_level

@@ -13,7 +13,7 @@ import pytest
 import gaam_decoder
 from gaam_cache.store.files import read_json
 from gaam_decoder import RunResult, Runs, load_runs
-from gaam_decoder.runs.tuning import first_runs
+from gaam_decoder.runs.tuning import first_run_by_seed
 from tests.decoder.configs import change, train_config
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -122,6 +122,6 @@ def test_the_seeds_that_count_are_those_of_the_report(
     for key, rows in table[table["evaluated"]].groupby("key", observed=True):
         counted = rows[rows["counts"]]
         counted_runs = dict(zip(counted["seed"], counted["run"], strict=True))
-        first = first_runs(run for run in runs if run.key == key)
+        first = first_run_by_seed(run for run in runs if run.key == key)
         seeds = reported_seeds.get(str(key), ())
         assert counted_runs == {seed: first[seed].path.name for seed in seeds}

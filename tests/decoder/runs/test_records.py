@@ -105,7 +105,7 @@ def test_a_fit_is_read_back_in_the_form_that_equivalent_recipes_share() -> None:
     fit = dataclasses.replace(RECIPE, head=head, epochs=9, layers=(3,))
     copy = read_back(fit)
     assert copy != fit
-    assert copy == fit.settled()
+    assert copy == fit.normalized()
 
 
 MISSING = object()

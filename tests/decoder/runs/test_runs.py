@@ -29,7 +29,7 @@ from gaam_decoder.attention.layer_mean import LayerMean
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.runs.folders import find_cache, runs_of_key
 from gaam_decoder.runs.read import read_run
-from gaam_decoder.runs.tuning import by_seed, first_runs
+from gaam_decoder.runs.tuning import first_run_by_seed, values_by_finished_seed
 from tests.conftest import GOLDEN
 from tests.decoder.configs import train_config, train_single_run
 from tests.decoder.reports.conftest import answers, build_run
@@ -81,8 +81,8 @@ def test_of_runs_with_the_same_seed_the_first_counts_everywhere() -> None:
     second = build_run("gaam", good, path="b")
     second.seconds.update(dict.fromkeys(range(4), 9.0))
     runs = [second, first]
-    assert first_runs(runs) == {0: first, 1: first, 2: first, 3: second}
-    assert list(by_seed(runs, lambda run: run.logits)) == [1, 2, 3]
+    assert first_run_by_seed(runs) == {0: first, 1: first, 2: first, 3: second}
+    assert list(values_by_finished_seed(runs, lambda run: run.logits)) == [1, 2, 3]
     [entry] = build_tables(runs)[0].entries
     assert entry.seconds == {0: 0.5, 1: 0.5, 2: 0.5, 3: 9.0}
     frame = Runs(runs).to_frame()
@@ -131,10 +131,10 @@ def test_filters_choose_what_they_name(
     assert chosen == [runs[place] for place in places]
     selection = chosen.selection
     assert selection is not None
-    assert selection.chosen == len(places)
+    assert selection.num_selected == len(places)
     assert selection.total == 5
     names = {name for name, _, _ in FILTERED}
-    assert selection.lost.keys() == names - {run.attention for run in chosen}
+    assert selection.lost_mechanisms.keys() == names - {run.attention for run in chosen}
 
 
 @pytest.mark.parametrize("filters", [{"attn": "gam"}, {"lr": "x"}, {"layers": "3-1"}])

@@ -21,7 +21,7 @@ from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import parse_attention, parse_head
 from gaam_decoder.training.arithmetic.engine import Engine
-from gaam_decoder.training.arithmetic.step import Steps
+from gaam_decoder.training.arithmetic.step import StepCache
 from gaam_decoder.training.data import Features, Subset, TrainData
 from gaam_decoder.training.experiments import recipes
 from gaam_decoder.training.seed_batch import SeedBatch
@@ -31,7 +31,7 @@ D = 16
 C = 3
 N = 37
 B = 8
-LEARNED = 29
+LEARNED_PREFIX = 29
 """Rows that learn; the others choose, and are tested."""
 LR = 1e-3
 """Not more: once all rows are learned, gradients vanish and Adam follows rounding."""
@@ -54,7 +54,7 @@ class FeaturesOfArray(Features):
     def __init__(self, x_NLD: torch.Tensor) -> None:
         self.device = x_NLD.device
         self.shape = tuple(x_NLD.shape)
-        self.place = "memory"
+        self.location = "memory"
         self.dtype = x_NLD.dtype
         self.resident = x_NLD
         self._loaded_N = None
@@ -97,9 +97,9 @@ def train_data(
         return Subset(features=features, rows=rows, label_N=label_N[first:last])
 
     return TrainData(
-        train=subset(0, LEARNED),
-        selection=subset(LEARNED, N),
-        test=subset(LEARNED, N),
+        train=subset(0, LEARNED_PREFIX),
+        selection=subset(LEARNED_PREFIX, N),
+        test=subset(LEARNED_PREFIX, N),
     )
 
 
@@ -123,7 +123,7 @@ def seed_batch(
     head: str = "linear",
     dtype: torch.dtype = torch.float64,
     engine: Engine = EAGER,
-    steps: Steps | None = None,
+    steps: StepCache | None = None,
     device: torch.device = CPU,
     loss: Loss | None = None,
     data: TrainData | None = None,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.partitions import Rows, draw
+from gaam_decoder.training.partitions import Rows, draw_budget
 from tests.decoder.training.seed_batches import decoder_recipe
 
 FRACTIONS = (0.01, 0.1, 0.5)
@@ -53,7 +53,9 @@ def draw_budgets(label_N: Rows, **settings: Any) -> dict[int, tuple[Rows, Rows]]
     """Rows that learn and rows that choose, of every size from a row for each class."""
     recipe: Recipe = decoder_recipe("none", "linear", **settings)
     sizes = range(len(np.unique(label_N)), len(label_N) + 1)
-    return {size: draw(label_N, replace(recipe, train_rows=size)) for size in sizes}
+    return {
+        size: draw_budget(label_N, replace(recipe, train_rows=size)) for size in sizes
+    }
 
 
 SELECTIONS = [

@@ -65,7 +65,7 @@ def unfinished(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-        patch.setattr(checkpoint, "SHARE_OF_TIME", float("inf"))
+        patch.setattr(checkpoint, "CHECKPOINT_SHARE", float("inf"))
         for rate in (0.01, 0.02):
             with pytest.raises(KeyboardInterrupt):
                 gaam_decoder.train(change(config, lr=rate), progress=interrupt)
@@ -78,13 +78,13 @@ def unfinished(
 def _bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A training that believes a damaged file looks for its seeds again and again."""
     looks = itertools.count()
-    load = checkpoint.Unfinished.load
+    load = checkpoint.UnfinishedWork.load
 
-    def counted_load(unfinished: checkpoint.Unfinished) -> Any:
+    def counted_load(unfinished: checkpoint.UnfinishedWork) -> Any:
         assert next(looks) < 100, "it looks for seeds that nobody will train"
         return load(unfinished)
 
-    monkeypatch.setattr(checkpoint.Unfinished, "load", counted_load)
+    monkeypatch.setattr(checkpoint.UnfinishedWork, "load", counted_load)
 
 
 def tensor_bytes(run: RunResult) -> dict[str, bytes]:

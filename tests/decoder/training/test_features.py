@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gaam_cache.store.plan import ShardSpec
 from gaam_cache.store.reader import EmbeddingCache, ShardedArray, open_cache
 from gaam_decoder.training import data as loaded
-from gaam_decoder.training.data import Features, Loaded, Subset, prepare_data
+from gaam_decoder.training.data import Features, LoadedFeatures, Subset, prepare_data
 from gaam_decoder.training.experiments import plan_experiments
 from tests.cache.published import number_everywhere, write_cache
 from tests.decoder.configs import train_config
@@ -39,18 +39,18 @@ def resident_bytes(features: Features) -> int:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddingCache:
     """Rows of 8 bytes, and a memory in which what is loaded is no longer free."""
     write_cache(tmp_path, ROWS, 2, 2, row_numbers, shard_rows=10)
-    instances: list[Loaded] = []
-    original_init = Loaded.__init__
+    instances: list[LoadedFeatures] = []
+    original_init = LoadedFeatures.__init__
 
-    def noted_init(self: Loaded, share: float = 0.5) -> None:
+    def noted_init(self: LoadedFeatures, share: float = 0.5) -> None:
         instances.append(self)
         original_init(self, share)
 
     def free_bytes(device: torch.device) -> int:
         return FREE * ROW_BYTES - sum(map(resident_bytes, instances[-1]._kept.values()))
 
-    monkeypatch.setattr(Loaded, "__init__", noted_init)
-    monkeypatch.setattr(loaded, "free_on", free_bytes)
+    monkeypatch.setattr(LoadedFeatures, "__init__", noted_init)
+    monkeypatch.setattr(loaded, "free_bytes", free_bytes)
     return open_cache(tmp_path)
 
 
@@ -75,13 +75,13 @@ def test_all_splits_share_one_part_of_the_memory(
     """What is read more often comes first; all take no more than the share."""
     config = train_config(tmp_path, tmp_path / "runs", lr=3e-4, attn=("none",))
     [experiment] = plan_experiments(config, cache, CPU)
-    data = prepare_data(cache, experiment.recipe, CPU, Loaded(room / FREE))
+    data = prepare_data(cache, experiment.recipe, CPU, LoadedFeatures(room / FREE))
     assert data.selection is not None
     assert data.test is not None
     parts = (data.train, data.selection, data.test)
     for rows in parts:
         check_states(rows)
-    assert tuple(rows.features.place for rows in parts) == expected
+    assert tuple(rows.features.location for rows in parts) == expected
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_only_the_rows_of_a_budget_are_read(
         folds=folds,
         train_rows="10,40,all,70",
     )
-    kept = Loaded(share)
+    kept = LoadedFeatures(share)
     sizes = set()
     for number, experiment in enumerate(plan_experiments(config, cache, CPU)):
         rows_read.clear()

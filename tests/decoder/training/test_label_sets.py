@@ -13,7 +13,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder.losses import balanced_labels
-from gaam_decoder.training.partitions import draw, holdout, stratified_folds
+from gaam_decoder.training.partitions import draw_budget, holdout, stratified_folds
 from tests.decoder.training.seed_batches import decoder_recipe
 
 RECIPE = decoder_recipe("none", "linear")
@@ -67,7 +67,7 @@ def test_a_budget_of_labels_has_its_rows_of_each_and_lies_in_larger_ones(
     smaller_validation: set[int] = set()
     for shots in range(1, 13):
         recipe = replace(RECIPE, shots=shots, select=select)
-        training_N, validation_N = draw(label_NK, recipe)
+        training_N, validation_N = draw_budget(label_NK, recipe)
         drawn = {*training_N.tolist(), *validation_N.tolist()}
         assert len(drawn) == len(training_N) + len(validation_N)
         assert with_none_NK[sorted(drawn)].sum(0).min() >= shots
@@ -84,7 +84,7 @@ def test_a_budget_beyond_the_rarest_label_is_refused() -> None:
     rarest = int(min(label_NK.sum(0).min(), (~label_NK.any(1)).sum()))
     recipe = replace(RECIPE, shots=rarest + 1)
     with pytest.raises(ConfigError, match="out of range") as caught:
-        draw(label_NK, recipe)
+        draw_budget(label_NK, recipe)
     assert f"{rarest}/class" in caught.value.details["expected"]
 
 

@@ -144,7 +144,7 @@ def assert_same_scaling(batch: SeedBatch, place: int, expected: TorchTraining) -
     assert state is not None
     assert state.scale_S[place].item() == expected.scaler.get_scale()
     assert state.steps_S[place].item() == expected.steps
-    assert state.skipped_S[place].item() == expected.skipped
+    assert state.skipped_steps_S[place].item() == expected.skipped
 
 
 def assert_same_parameters(
@@ -186,7 +186,7 @@ def test_every_step_is_that_of_gradscaler(
     )
     trainings = [TorchTraining(seed, attention, factor, dtype) for seed in seeds]
     for epoch in range(1, STEPS + 1):
-        batch._pass(epoch)
+        batch._train_on_all_rows(epoch)
         for place, training in enumerate(trainings):
             training.step(epoch, clip, clip_order)
             assert_same_scaling(batch, place, training)
@@ -213,7 +213,7 @@ def test_a_seed_whose_gradients_overflow_disturbs_no_other(
     before = {name: value.clone() for name, value in poisoned.state.tensors().items()}
     for batch in (undisturbed, poisoned):
         for epoch in range(1, 5):
-            batch._pass(epoch)
+            batch._train_on_all_rows(epoch)
     after = poisoned.state.tensors()
     for name, value in undisturbed.state.tensors().items():
         assert torch.equal(value[[0, 2]], after[name][[0, 2]]), name
@@ -229,7 +229,7 @@ def test_an_epoch_without_a_finite_loss_fails_the_seed() -> None:
     batch = scaled_seed_batch([0, 1], attention="none")
     batch.state.parameters["head.fc.weight"][1] = torch.nan
     batch.train_epoch()
-    first, second = batch.members
+    first, second = batch.seed_states
     assert first.failed is None
     assert second.failed is not None
     assert "nan" in second.failed
@@ -254,9 +254,9 @@ def test_a_loss_that_overflows_at_every_step_fails_the_seeds(
 ) -> None:
     batch = scaled_seed_batch([0, 1], epochs=epochs)
     batch.step.loss_function = Overflowing()
-    while not batch.finished():
+    while not batch.is_finished():
         batch.train_epoch()
-    for member in batch.members:
+    for member in batch.seed_states:
         assert member.failed is not None
         assert reason in member.failed
         assert len(member.log) == epochs_done

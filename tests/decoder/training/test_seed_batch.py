@@ -23,7 +23,7 @@ from gaam_decoder.specs import parse_spec
 from gaam_decoder.training.arithmetic import step as arithmetic_step
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import LOWER
-from gaam_decoder.training.arithmetic.step import Steps
+from gaam_decoder.training.arithmetic.step import StepCache
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.seed_batch import SeedBatch
 from gaam_decoder.training.seed_state import Plateau
@@ -234,7 +234,7 @@ def test_the_log_has_the_accuracy_of_rows_when_they_were_learned() -> None:
     batch = seed_batch("gaam", [5, 2], lr=1e-30, weight_decay=0.0)
     batch.train_epoch()
     rows = batch.data.train
-    for seed, member in zip(batch.seeds, batch.members, strict=True):
+    for seed, member in zip(batch.seeds, batch.seed_states, strict=True):
         decoder = build_decoder(decoder_spec("gaam"), seed).double()
         logits_NC = decoder(states_of(rows)[rows.rows])
         accuracy = (logits_NC.argmax(-1) == rows.label_N).double().mean()
@@ -250,14 +250,16 @@ def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:
     poisoned.state.parameters["head.fc.weight"][1] = torch.nan
     train_epochs(undisturbed, 4)
     train_epochs(poisoned, 4)
-    first, second, third = poisoned.members
+    first, second, third = poisoned.seed_states
     assert first.failed is None
     assert second.failed is not None
     assert "nan" in second.failed
     assert third.failed is None
-    assert [len(member.log) for member in poisoned.members] == [4, 1, 4]
-    for name, value in undisturbed.kept.parameters.items():
-        assert torch.equal(value[[0, 2]], poisoned.kept.parameters[name][[0, 2]])
+    assert [len(member.log) for member in poisoned.seed_states] == [4, 1, 4]
+    for name, value in undisturbed.kept_weights.parameters.items():
+        assert torch.equal(
+            value[[0, 2]], poisoned.kept_weights.parameters[name][[0, 2]]
+        )
 
 
 @pytest.mark.parametrize("loss_scale", ["none", "dynamic"])
@@ -285,7 +287,9 @@ def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(
     for name, value in whole._tensors().items():
         assert torch.equal(value, resumed_tensors[name]), name
     for member, expected in zip(
-        copy.deepcopy(resumed.members), copy.deepcopy(whole.members), strict=True
+        copy.deepcopy(resumed.seed_states),
+        copy.deepcopy(whole.seed_states),
+        strict=True,
     ):
         for entry in member.log + expected.log:
             entry.pop("seconds")
@@ -299,7 +303,7 @@ def test_the_plateau_is_torchs() -> None:
     torch_plateau = ReduceLROnPlateau(optimizer, mode="max", factor=0.1, patience=10)
     plateau = Plateau(rate=0.3)
     for value in values:
-        plateau.watch(value)
+        plateau.end_epoch(value)
         torch_plateau.step(value)
         assert plateau.rate == optimizer.param_groups[0]["lr"]
     assert plateau.rate < 0.3
@@ -330,7 +334,7 @@ def test_compiled_seeds_equal_the_plain_loop(
     engine = replace(EAGER, compiled=True)
     compiled = seed_batch(attention, seeds, head, engine=engine, clip_grad_norm=clip)
     for epoch in range(1, epochs + 1):
-        compiled._pass(epoch)
+        compiled._train_on_all_rows(epoch)
     assert compiled.compiler.works
     assert_equals_plain_loop(compiled, attention, epochs, head, clip)
     if head == "conv":
@@ -354,7 +358,7 @@ def test_every_variant_trains_with_rounded_products(
         loss_scale="dynamic" if dtype == "float16" else "none",
     )
     batch.train_epoch()
-    assert [member.failed for member in batch.members] == [None, None]
+    assert [member.failed for member in batch.seed_states] == [None, None]
     logits = batch.logits(rows_to_test(batch.data), batch.state.weights)
     assert logits.dtype == torch.float32
 
@@ -363,7 +367,7 @@ def test_every_variant_trains_with_rounded_products(
 @pytest.mark.slow
 def test_seed_batches_of_other_numbers_of_rows_share_a_compiled_step() -> None:
     """As the folds of a cross-validation: what was compiled for one reads no other."""
-    steps = Steps()
+    steps = StepCache()
     data = train_data()
     for last in (24, 28, 27):
         train = data.train
@@ -377,8 +381,8 @@ def test_seed_batches_of_other_numbers_of_rows_share_a_compiled_step() -> None:
             data=fold,
         )
         eager = seed_batch("gaam", [3, 0, 5], data=fold)
-        compiled._pass(1)
-        eager._pass(1)
+        compiled._train_on_all_rows(1)
+        eager._train_on_all_rows(1)
         assert compiled.compiler.works
         assert not eager.compiler.works
         torch.testing.assert_close(

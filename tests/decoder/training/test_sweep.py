@@ -92,7 +92,7 @@ options |= dict(compile="off")
 gaam_decoder.train(TrainConfig(cache=tiny, runs=runs / "warm", **options))
 limit = status("VmData") + room
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-features.free_on = lambda device: room
+features.free_bytes = lambda device: room
 before = status("RssAnon")
 most = 0
 options |= dict(test_split="train", allow_train_as_test=True)

@@ -13,7 +13,7 @@ import yaml
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.reports.report import report
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.use.export import SLOTS, card
+from gaam_decoder.use.export import FIELDS_TO_FILL_IN, card
 from gaam_decoder.use.load import open_decoder
 from tests.decoder.use.exports import train
 
@@ -46,7 +46,7 @@ def test_a_card_holds_the_table_and_the_notes_of_a_report(run: RunResult) -> Non
             assert line in text
     for name in run.cache.class_names:
         assert f"- {name}" in text
-    for slot in SLOTS:
+    for slot in FIELDS_TO_FILL_IN:
         assert f"- TODO: add '{slot}' to the metadata" in text
     assert run.cache.fingerprint[:8] in text
     assert "lr=0.0003" in text
