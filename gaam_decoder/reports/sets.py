@@ -21,7 +21,7 @@ from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.titles import apart
 from gaam_decoder.reports.wording import listed
 from gaam_decoder.runs.records import CacheRecord
-from gaam_decoder.runs.tuning import TUNED
+from gaam_decoder.runs.tuning import TUNED_SETTINGS
 
 FACTORS = ("dataset", "encoder")
 LISTED = 8  # names in a sentence; it counts the rest
@@ -413,7 +413,7 @@ def _recipe(cell: Cell) -> dict[str, str]:
     entries = list(cell.entries.values())
     left_out = {"split_seed", "fold", "plugins", "pool"}
     if any(entry.tunings for entry in entries):
-        left_out.update(TUNED)
+        left_out.update(TUNED_SETTINGS)
     first = dict(entries[0].recipe) | {"test rows": cell.table.where}
     shared = {}
     for name, value in first.items():
@@ -483,7 +483,7 @@ def _forms(entries: Iterable[Entry]) -> dict[str, set[str]]:
 
 def _plays(entry: Entry, setting: str) -> bool:
     """Whether a setting of an entry was given, and not chosen by validation."""
-    if entry.tunings and setting in TUNED:
+    if entry.tunings and setting in TUNED_SETTINGS:
         return False
     return entry.recipe.get(setting) is not None
 
