@@ -18,7 +18,7 @@ from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
-from gaam_decoder.runs.tuning import TUNED
+from gaam_decoder.runs.tuning import TUNED_SETTINGS
 
 EntryOfLayer = dict[int, Entry]  # entries on one layer alone, by its number
 
@@ -94,7 +94,7 @@ def _entries_alone(entry: Entry, singles: Sequence[Entry]) -> dict[str, EntryOfL
     layers = entry.runs[0].layer_numbers
     may_differ = {"layers"}
     if entry.tunings:
-        may_differ.update(TUNED)
+        may_differ.update(TUNED_SETTINGS)
     by_mechanism: dict[str, EntryOfLayer] = {}
     for single in singles:
         (layer,) = single.runs[0].layer_numbers
