@@ -24,7 +24,7 @@ from gaam_cache.targets.base import CLASSIFICATION
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import EACH
 from gaam_decoder.recipe import NO_TEST
-from gaam_decoder.specs import own_spec
+from gaam_decoder.specs import parse_plugin
 from gaam_decoder.tasks import task_of
 from gaam_decoder.training.sweep import check_failures, train
 from gaam_decoder.use.export import card, write_export
@@ -280,8 +280,8 @@ class Estimator:
         learned = self._learned()
         if self._predictor is None:
             # a process that unpickles knows no class of a user yet
-            own_spec(self.attn, "mechanism")
-            own_spec(self.head, "head")
+            parse_plugin(self.attn, "mechanism")
+            parse_plugin(self.head, "head")
             self._predictor = Predictor(
                 learned.config, learned.weights, device=self.device
             )
