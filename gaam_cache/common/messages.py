@@ -172,7 +172,7 @@ def install_command(extra: str) -> str:
 
     In a checkout of the sources the command installs from the checkout.
     """
-    # only a checkout has pyproject.toml beside the package
+    # only a checkout has pyproject.toml beside the folder of the package
     root = Path(__file__).resolve().parents[2]
     if (root / "pyproject.toml").is_file():
         return f"pip install -e '{root}[{extra}]'"

@@ -33,7 +33,7 @@ def absolute_path(path: str | Path) -> Path:
 def shown_path(path: str | Path) -> str:
     """A path for people: relative if it lies below the working folder.
 
-    Other paths are shown as they are, and so are all if the working folder is gone.
+    Any other path is unchanged, and so is every path if the working folder is gone.
     """
     try:
         working_folder = os.getcwd()  # noqa: PTH109 the folder may be gone

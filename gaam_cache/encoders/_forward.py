@@ -74,13 +74,13 @@ class Forward(ABC):
     is right, and when the model needs a mask.
 
     Reading may change a model: BigBird turns its sparse attention off for good at its
-    first short text. For such a model, a new copy reads every batch. The copies share
+    first short text. Each batch of such a model is read by a new copy. The copies share
     their parameters.
 
     Attributes:
         loaded: the model as it was loaded, which never reads a batch if copies do.
         model: the model that reads batches.
-        argument_names: the model's arguments.
+        argument_names: names of the arguments that the model accepts.
         takes_mask: whether the model takes an attention mask.
         poolings: name -> pooling.
     """
@@ -107,7 +107,7 @@ class Forward(ABC):
     has_changed = False
     """Whether reading a row was seen to change a copy of the model."""
     renews = True
-    """Whether a fresh copy of the loaded model reads every batch."""
+    """Whether each batch is read by a fresh copy of the loaded model."""
     longest: int | None = 0
     """Most positions of a batch that is read as such.
 
@@ -225,7 +225,8 @@ class Forward(ABC):
     def reference(self, item: Any) -> dict[str, Tensor]:
         """Pool the hidden states that transformers returns for one row.
 
-        A separate copy of the model reads the row, so that batches cannot influence it.
+        ``probe`` and the proof of a shard compare the states of batches with these. A
+        separate copy of the model reads the row, so that batches cannot influence it.
 
         Returns:
             The pooled states, (1, L, D) for every pooling.
@@ -238,7 +239,8 @@ class Forward(ABC):
         try:
             layers = self._pool_hidden_states(batch)
             if self.renews:
-                self._note_changes()
+                # decides whether the copy may read the next row, too
+                self._compare_with_loaded()
         finally:
             self.model = model_of_batches
         return self._stack_layers(layers)
@@ -255,7 +257,7 @@ class Forward(ABC):
             return self._unchanged_copy
         return self._copy_loaded()
 
-    def _note_changes(self) -> None:
+    def _compare_with_loaded(self) -> None:
         """Compare the copy that has just read a row with the loaded model.
 
         If they are still equal, the copy is kept for the next row. Otherwise it is

@@ -126,7 +126,7 @@ def load_gguf(
         if gguf_config is not None:
             options["quantization_config"] = gguf_config(dequantize=True)
         # ``_weights`` refuses tensors of another size, with a better message.
-        with _without_progress_bar():
+        with _without_gguf_progress_bar():
             model, info = model_class.from_pretrained(
                 folder,
                 config=model_config,
@@ -141,10 +141,11 @@ def load_gguf(
 
 
 @contextmanager
-def _without_progress_bar() -> Iterator[None]:
-    """While open, hide a progress bar that no setting of transformers turns off.
+def _without_gguf_progress_bar() -> Iterator[None]:
+    """While open, hide the progress bar with which transformers loads a GGUF file.
 
-    A version of its class that shows nothing takes its place.
+    No setting of transformers turns it off, so a disabled ``tqdm`` replaces the one of
+    its module.
     """
     from transformers import modeling_gguf_pytorch_utils
 
@@ -309,9 +310,10 @@ def _find_dropped_tensors(
 
 
 def _reports_dropped_tensors(architecture: str) -> bool:
-    """Whether transformers itself reports the tensors that it drops.
+    """Whether transformers warns of tensors that it drops when it loads a GGUF file.
 
-    Later versions do so for the kinds of models in ``GGUF_ARCHS``.
+    A version that has ``GGUF_ARCHS`` warns for these architectures. Otherwise we have
+    to find the dropped tensors ourselves.
     """
     try:
         from transformers.integrations.gguf.gguf_conversion_mapping import GGUF_ARCHS

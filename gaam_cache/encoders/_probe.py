@@ -35,7 +35,12 @@ from gaam_cache.store.json_fields import (
     JsonType,
 )
 from gaam_cache.store.records import BATCHING, BATCHINGS, Batching
-from gaam_cache.store.rounding import ROUNDING, UNMOVED, proof_limit, relative_deviation
+from gaam_cache.store.rounding import (
+    ROUNDING,
+    UNMOVED_LIMIT,
+    deviation_limit,
+    relative_deviation,
+)
 
 Items = Sequence[Any]
 """Rows as a model's ``Forward`` takes them.
@@ -254,7 +259,7 @@ class _Probe:
             forward.mask = mask
             largest_deviation, shifts = self._try_batching(batching)
             # This way is right if no row shifts, or if only rounding shifts rows.
-            may_be_rounding = largest_deviation <= proof_limit(self._dtype)
+            may_be_rounding = largest_deviation <= deviation_limit(self._dtype)
             if not shifts or (may_be_rounding and self._is_rounding(shifts)):
                 return self._result(batching, acts_causal)
             smallest_deviation = min(smallest_deviation, largest_deviation)
@@ -432,7 +437,7 @@ class _Probe:
             }
             if large:
                 shifts.append(_Shift(batch, large))
-            if largest_deviation > proof_limit(self._dtype):
+            if largest_deviation > deviation_limit(self._dtype):
                 break
         return largest_deviation, shifts
 
@@ -555,7 +560,7 @@ class _Probe:
             states_alone = precise_model.states_alone(batch[slot].item)
             for pooling, alone_1LD in states_alone.items():
                 deviation = _deviation(states[pooling][index], alone_1LD[0])
-                if deviation > UNMOVED[self._dtype]:
+                if deviation > UNMOVED_LIMIT[self._dtype]:
                     return False
         return True
 

@@ -41,10 +41,11 @@ def wrap_in_prompt(prompt: str, row: str) -> WrappedText:
 
 
 class ChatTemplate:
-    """A tokenizer's chat template, which writes a text as the only message of a user.
+    """A tokenizer's chat template, which formats a text as a chat of one user message.
 
-    The template does not begin the model's turn. It must write the same markup around
-    every text.
+    The text is rendered without the opening of the model's turn. What the template
+    writes before and behind the text, the prompt included, is called markup; it must be
+    the same for every text.
     """
 
     def __init__(self, tokenizer: Any, folder: Path, prompt: str) -> None:
@@ -52,7 +53,7 @@ class ChatTemplate:
 
         Args:
             tokenizer: the tokenizer, as transformers loads it.
-            folder: the folder of its files, for messages.
+            folder: the folder of its files, for error messages.
             prompt: the message of the user, with ``{text}`` in the place of a text.
         """
         self._tokenizer = tokenizer
@@ -70,7 +71,7 @@ class ChatTemplate:
         """Write the markup of the template, and the prompt, around a text.
 
         A template may strip white space from the ends of a text. A text that it changes
-        in another way is refused.
+        in another way is refused, and so is a text of which nothing is left.
 
         Raises:
             DataError: the template changes the text, or writes other markup around it.
@@ -79,8 +80,8 @@ class ChatTemplate:
         start = len(self.before)
         stop = len(content) - len(self.after)
 
-        # Around an empty text, the markup before it and behind it may overlap in
-        # ``content``: ``start < stop`` excludes that.
+        # ``start < stop``: where nothing is left of a text, the markup before it and
+        # the markup behind it may share characters
         has_markup = content.startswith(self.before) and content.endswith(self.after)
         is_same_text = start < stop and content[start:stop].strip() == row.strip()
         if not has_markup or not is_same_text:

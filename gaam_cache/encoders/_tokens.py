@@ -100,7 +100,7 @@ class Tokens:
         self._is_wrapped = self.prompt is not None or self.chat is not None
         self._pools_own_tokens = config.pool_over == "text"
         # To know which tokens are a text's own, gaam has to cut the text itself.
-        self._cuts_afterwards = self._is_wrapped or self._pools_own_tokens
+        self._needs_offsets = self._is_wrapped or self._pools_own_tokens
         self._check_offsets()
         self._check_room_in_markup()
 
@@ -161,13 +161,17 @@ class Tokens:
         return limits
 
     def _check_offsets(self) -> None:
-        """Refuse a tokenizer without offsets if gaam cuts texts or pools a part."""
+        """Refuse a tokenizer that does not say which characters a token stands for.
+
+        They are needed to find the text between a prompt or markup and what follows,
+        be it to cut the text or to pool over its tokens alone (--set pool-over=text).
+        """
         pretrained = self.tokenizer.pretrained
-        if self._cuts_afterwards and not getattr(pretrained, "is_fast", False):
+        if self._needs_offsets and not getattr(pretrained, "is_fast", False):
             raise ConfigError(
                 "the tokenizer does not report where in a text its tokens stand",
                 expected="a tokenizer with a tokenizer.json, which --prompt, "
-                "--chat-template and pool-over need",
+                "--chat-template and --set pool-over=text need",
                 found=type(pretrained).__name__,
             )
 
@@ -319,7 +323,7 @@ class Tokens:
 
     def _cut_texts(self, rows: Sequence[str]) -> list[CutText]:
         """Tokenise texts, with their prompts, and cut them at the maximum length."""
-        if self._cuts_afterwards:
+        if self._needs_offsets:
             return self._cut_in_prompts(rows)
         return self._cut_by_tokenizer(rows)
 

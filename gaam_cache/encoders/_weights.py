@@ -206,7 +206,7 @@ def _check_parameters(
         expected="a tensor for every parameter of the architecture, of its size",
         found=summary,
         where=str(located.path),
-        hint=_remedy_of_wrapper(unused, first_key) or remedy(model, unused),
+        hint=_advice_for_wrapped_weights(unused, first_key) or remedy(model, unused),
     )
 
 
@@ -236,18 +236,19 @@ def _names_of_computed_tensors(model: Any) -> set[str]:
     return computed
 
 
-def _remedy_of_wrapper(unused: Sequence[str], missing_key: str) -> str | None:
+def _advice_for_wrapped_weights(unused: Sequence[str], missing_key: str) -> str | None:
     """Advise to save the model itself, if its weights were saved inside a wrapper.
 
     A wrapper, such as that of a training library, puts its prefix before the names of
-    the tensors. The file then holds "module.embeddings" where "embeddings" is missing.
+    the tensors. The file then holds "module.embeddings", and the model looks for
+    "embeddings".
 
     Args:
         unused: names of tensors in the files that the model does not take.
         missing_key: name of a parameter that has no tensor in the files.
 
     Returns:
-        None if no unused name ends with the missing one.
+        None if no unused name ends with a dot and the missing name.
     """
     for key in unused:
         if key.endswith(f".{missing_key}"):

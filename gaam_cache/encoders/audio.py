@@ -51,14 +51,15 @@ DEFAULT_MAX_SECONDS = 30.0
 
 
 class AudioEncoder(ModelEncoder):
-    """An encoder of sounds; of an encoder-decoder model its encoder.
+    """An encoder of sounds; of an encoder-decoder model only the encoder runs.
 
     soxr resamples a sound to the encoder's rate. The encoder's own feature extractor
-    prepares each sound alone, since it normalises a sound by its mean and variance.
+    prepares each sound alone, since it may normalise a sound by
+    the mean and variance of that sound.
 
     Encoders that normalise over time take no mask; ``batching`` then allows only
-    batches of equally long sounds. If an encoder fills every sound to one length, the
-    positions behind the sound are not pooled.
+    batches of equally long sounds. If an encoder pads every sound to one length, the
+    positions after the end of the sound are not pooled.
     """
 
     noun: ClassVar[str] = "sound"
@@ -105,9 +106,9 @@ class AudioEncoder(ModelEncoder):
         return fixed_sounds(self._front_end.rate)
 
     def prepare(self, rows: Sequence[Any]) -> Inputs:
-        """Compute the length of every sound; the sounds are decoded at access."""
+        """Describe the sounds for batching; reading an item decodes its sound."""
         front_end = self._front_end
-        # The length of the file and its rate say how long the clip will be.
+        # samples after resampling; they follow from the length and rate of the file
         extents = [front_end.extent(sound) for sound in rows]
         return Inputs(
             items=LazyItems(rows, front_end.read_clip),
@@ -116,7 +117,7 @@ class AudioEncoder(ModelEncoder):
                 sound.frames > front_end.max_frames(sound.rate) for sound in rows
             ],
             extents=extents,
-            width=front_end.width,
+            fixed_positions=front_end.fixed_positions,
         )
 
     def describe_row(self, inputs: Inputs, row: int) -> str:
@@ -201,7 +202,7 @@ class AudioEncoder(ModelEncoder):
 
         # If every sound is filled to one length, each costs as much as the longest, and
         # two lengths are enough.
-        if front_end.width is not None:
+        if front_end.fixed_positions is not None:
             return [max(1, longest // 3), longest], longest // 3
 
         usual_lengths = (*PAIR_LENGTHS, LONGEST_PROBE)
@@ -408,21 +409,21 @@ class _FrontEnd:
     def _measure_positions(self, part: nn.Module) -> None:
         """Measure the number of positions as a function of the rows of features.
 
-        This sets ``to_positions`` and ``width``. ``part`` is the part of the model that
-        is run, without weights.
+        This sets ``to_positions`` and ``fixed_positions``. ``part`` is the part of the
+        model that is run, without weights.
         """
-        self.width: int | None = None
+        self.fixed_positions: int | None = None
         """P of every sound, if all sounds are filled to one length."""
         if self._fixed_length is not None:
-            self.width = self._count_positions(part, self._fixed_length)
-            if self._fixed_length % self.width:
+            self.fixed_positions = self._count_positions(part, self._fixed_length)
+            if self._fixed_length % self.fixed_positions:
                 raise Unusable(
-                    f"{self._fixed_length:,} {self.input_name} give {self.width:,} "
-                    "states"
+                    f"{self._fixed_length:,} {self.input_name} give "
+                    f"{self.fixed_positions:,} states"
                 )
             # A position stands for ``stride`` rows of features. The last position of a
             # sound may hold fewer of its rows, and counts too.
-            stride = self._fixed_length // self.width
+            stride = self._fixed_length // self.fixed_positions
             self.to_positions = Downsampling(offset=stride - 1, stride=stride)
             return
 
@@ -437,7 +438,7 @@ class _FrontEnd:
         )
         """Rows of features -> positions."""
         if self.published:
-            self.width = self.to_positions(self.max_samples)
+            self.fixed_positions = self.to_positions(self.max_samples)
 
     def _compute_features(
         self, samples_S: NDArray[np.float32]
@@ -540,7 +541,7 @@ class _FrontEnd:
         except in the published protocol.
         """
         if self.published:
-            return self.width or 0
+            return self.fixed_positions or 0
         return self.to_positions(self.to_features(extent))
 
     def sample_range(self, positions: int) -> tuple[int, int]:
@@ -594,7 +595,7 @@ class _FrontEnd:
             )
         # If all sounds are filled to one length, the encoder reads the filling too, and
         # the mask must not hide it.
-        if self.width is not None:
+        if self.fixed_positions is not None:
             num_real = len(x)
         return _Clip(x=x, num_real=num_real, extent=extent)
 
@@ -622,7 +623,8 @@ class _SoundForward(Forward):
             inputs={self.front_end.input_name: features},
             length_B=self.to_device(num_pooled_B),
             padded=int(num_real_B.min()) < width,
-            positions=self.front_end.width or self.front_end.to_positions(width),
+            positions=self.front_end.fixed_positions
+            or self.front_end.to_positions(width),
             mask=self.to_device(mask_BT),
         )
 

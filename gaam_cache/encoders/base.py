@@ -105,10 +105,10 @@ class Inputs:
 
     Rows of equal extent count as equally long. None stands for ``lengths``.
     """
-    width: int | None = None
-    """Length to which the encoder fills every row of a batch.
+    fixed_positions: int | None = None
+    """Number of positions to which the encoder pads every row.
 
-    None if the encoder fills rows up to the longest row of their batch.
+    None if the encoder pads rows to the longest row of their batch.
     """
     num_text_tokens: Sequence[int] | NDArray[np.int64] = ()
     """Number of tokens of every row that come from its text; empty for other rows."""
@@ -125,12 +125,12 @@ class Inputs:
         """Number of positions that every row takes up in a batch, (N,).
 
         Padding up to the longest row of a batch does not count. But if the encoder
-        fills all rows to one length, every row takes up that length.
+        pads all rows to one length, every row takes up that length.
         """
         length_N = np.asarray(self.lengths, dtype=np.int64)
-        if self.width is None:
+        if self.fixed_positions is None:
             return length_N
-        return np.full_like(length_N, self.width)
+        return np.full_like(length_N, self.fixed_positions)
 
     def batch(self, row_B: NDArray[np.int64]) -> Sequence[Any]:
         """Inputs of the rows with these indices, as ``Encoder.encode`` takes them."""

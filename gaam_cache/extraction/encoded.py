@@ -53,7 +53,7 @@ class EncodedBatch(NamedTuple):
     rows: NDArray[np.int64]  # (B,): numbers of the rows among the prepared rows
     states: dict[str, Tensor]  # pooling -> (B, L, D) in the storage type, on the host
     sums: dict[str, Tensor]  # pooling -> (4, L, D), see ``SpreadSums``
-    unrounded: dict[int, dict[str, Tensor]]
+    before_storage: dict[int, dict[str, Tensor]]
     """Row of the proof -> pooling -> (L, D), not rounded to the storage type. Rows of
     the proof are a sample that is encoded again, alone."""
 

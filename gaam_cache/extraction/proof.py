@@ -22,9 +22,9 @@ from gaam_cache.extraction.batches import Lengths
 from gaam_cache.extraction.encoded import Encoded, EncodedBatch
 from gaam_cache.store.plan import Plan
 from gaam_cache.store.rounding import (
-    UNMOVED,
+    UNMOVED_LIMIT,
+    deviation_limit,
     is_within_rounding,
-    proof_limit,
     relative_deviation,
 )
 
@@ -35,11 +35,11 @@ FEWEST_PROOF_ROWS = 2
 class Deviation(NamedTuple):
     """The largest deviation of a row in its batch from the row alone, over its layers.
 
-    The share comes first, so that ``max`` of several deviations is the largest one.
+    The relative deviation comes first, so that ``max`` of several is the largest one.
     """
 
-    share: float  # ``|state - state alone| / |state alone|``
-    layer: int  # in which the share is largest, from 0
+    relative: float  # ``|state - state alone| / |state alone|``
+    layer: int  # in which it is largest, from 0
     row: int  # number of the row among the prepared rows
 
 
@@ -107,31 +107,31 @@ def check_proof(
             the error depends on this.
 
     Returns:
-        The largest share by which a row of the proof deviates in a layer, whether
-        rounding explains it or not.
+        The largest relative deviation of a row of the proof in a layer, whether rounding
+        explains it or not.
 
     Raises:
         NumericsError: a row deviates by more than rounding explains.
     """
     # judge every row, so that the message names the worst one
-    limit = proof_limit(encoder.dtype)
-    largest_share = 0.0
+    limit = deviation_limit(encoder.dtype)
+    largest_deviation = 0.0
     refused: list[Deviation] = []
     for batch in encoded.batches:
-        for row in batch.unrounded:
+        for row in batch.before_storage:
             deviation = worst_deviation(
                 states, batch, encoded.states_alone, row, plan.storage_dtype
             )
-            largest_share = max(largest_share, deviation.share)
-            if deviation.share <= limit:
+            largest_deviation = max(largest_deviation, deviation.relative)
+            if deviation.relative <= limit:
                 continue
             # above the limit higher precision decides, which takes time
             if not _is_rounding(encoded, batch, deviation, encoder):
                 refused.append(deviation)
     if refused:
-        worst = max(refused, key=lambda deviation: deviation.share)
+        worst = max(refused, key=lambda deviation: deviation.relative)
         raise _deviation_error(encoded, worst, limit, plan, outside_cache=outside_cache)
-    return largest_share
+    return largest_deviation
 
 
 def _deviation_error(
@@ -162,7 +162,7 @@ def _deviation_error(
         expected=(
             f"at most {limit:.1e} of the layer's norm apart, which rounding explains"
         ),
-        found=f"{worst.share:.1e} in layer {worst.layer + plan.first_layer}",
+        found=f"{worst.relative:.1e} in layer {worst.layer + plan.first_layer}",
         where=encoded.prepared.where(worst.row),
         hint=hint,
     )
@@ -175,18 +175,19 @@ def _is_rounding(
 
     A few tokens with massive activations amplify the rounding of a batch. So the batch
     is computed once more in higher precision. Two conditions must hold in every layer:
-    in higher precision the row has the same state in the batch and alone; and in the
-    usual precision the state in the batch is about as near to this precise state as
-    the state alone is.
+
+    1. In higher precision the row has the same state in the batch and alone.
+    2. In the usual precision the state in the batch is about as near to this precise
+       state as the state alone is.
 
     Args:
-        encoded: the rows, with the states of the sample when encoded alone.
-        batch: the batch of the row.
-        deviation: of the row.
+        encoded: the rows, and the states of the proof's rows, encoded alone.
+        batch: the batch that holds the deviating row.
+        deviation: the deviation of that row.
         encoder: the encoder of the rows. If it has no higher precision, or too little
             memory for it, the answer is no.
     """
-    if not math.isfinite(deviation.share):
+    if not math.isfinite(deviation.relative):
         return False
     row = deviation.row
     items = encoded.prepared.inputs.batch(batch.rows)
@@ -196,16 +197,19 @@ def _is_rounding(
 
     precise_in_batch, precise_alone = precise_states
     dtype = encoder.dtype
-    for pooling, in_batch_LD in batch.unrounded[row].items():
+    for pooling, in_batch_LD in batch.before_storage[row].items():
         # in higher precision padding and neighbours must move nothing
         moved_L = relative_deviation(precise_in_batch[pooling], precise_alone[pooling])
         # 'not <=' also refuses NaN, which '>' would let pass
-        if not moved_L.max() <= UNMOVED[dtype]:
+        if not moved_L.max() <= UNMOVED_LIMIT[dtype]:
             return False
         # in the usual precision the batch must be about as precise as the row alone
-        alone_LD = encoded.states_alone[row][pooling][0].numpy()
+        [alone_LD] = encoded.states_alone[row][pooling].numpy()
         if not is_within_rounding(
-            in_batch_LD.numpy(), alone_LD, precise_alone[pooling], proof_limit(dtype)
+            in_batch_LD.numpy(),
+            alone_LD,
+            precise_alone[pooling],
+            deviation_limit(dtype),
         ):
             return False
     return True
@@ -232,7 +236,7 @@ def worst_deviation(
         storage_dtype: type of ``states``.
     """
     worst = Deviation(0.0, 0, row)
-    for pooling, in_batch_LD in batch.unrounded[row].items():
+    for pooling, in_batch_LD in batch.before_storage[row].items():
         alone_LD = states_alone[row][pooling][0]
         deviation_L = relative_deviation(in_batch_LD.numpy(), alone_LD.numpy())
         rounded_LD = to_numpy(in_batch_LD.to(getattr(torch, storage_dtype)))

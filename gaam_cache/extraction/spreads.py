@@ -278,12 +278,12 @@ def _noise(encoded: Encoded, pooling: str) -> Floats:
     Formula: ``sqrt(mean (state in the batch - state alone)²)``, over the rows of the
     proof, which are encoded both ways.
     """
-    unrounded_by_row: dict[int, dict[str, Tensor]] = {}
+    before_storage_by_row: dict[int, dict[str, Tensor]] = {}
     for batch in encoded.batches:
-        unrounded_by_row |= batch.unrounded
+        before_storage_by_row |= batch.before_storage
     differences_LD = []
     for row, states_alone in encoded.states_alone.items():
-        in_batch_LD = unrounded_by_row[row][pooling].numpy()
+        in_batch_LD = before_storage_by_row[row][pooling].numpy()
         alone_LD = states_alone[pooling][0].numpy()
         differences_LD.append(in_batch_LD - alone_LD)
     squares = np.square(differences_LD, dtype=np.float64)

@@ -294,7 +294,7 @@ class StateExtractor:
             items: the rows of the batch, as the encoder reads them.
             batch: numbers of these rows, (B,).
             proof_rows: numbers of the rows of the proof, in this batch or others; their
-                states are returned unrounded, too.
+                states are also returned as they were before storage.
             distinct_B: whether a row is the first with its content.
             as_alone: whether to encode the only row of the batch as the proof does.
         """
@@ -309,7 +309,7 @@ class StateExtractor:
             rows=batch,
             states={},
             sums={},
-            unrounded={row: {} for row in proof_rows_of_batch},
+            before_storage={row: {} for row in proof_rows_of_batch},
         )
         for pooling, x_BLD in states_by_pooling.items():
             # rounded on the device: half of the bytes to copy
@@ -320,7 +320,7 @@ class StateExtractor:
             for row in proof_rows_of_batch:
                 # a copy, so that the batch's memory on the device can be used again
                 x_LD = x_BLD[encoded.index_of(row)].clone()
-                encoded.unrounded[row][pooling] = self._copies.start(x_LD)
+                encoded.before_storage[row][pooling] = self._copies.start(x_LD)
         return encoded
 
     def wait(self) -> None:

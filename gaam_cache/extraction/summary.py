@@ -277,11 +277,11 @@ class ExtractionStats:
 def _merge(name: str, first: Any, second: Any) -> Any:
     """Merge the values that two workers have for one field of their counts.
 
-    The name of the field decides how: most values are added up; of some fields the
-    smallest or the largest value holds, see ``MERGED_BY_MIN`` and ``MERGED_BY_MAX``.
+    Dictionaries are merged key by key. Fields in ``MERGED_BY_MIN`` keep the smallest
+    value, those in ``MERGED_BY_MAX`` the largest; all others are added up.
 
     Args:
-        name: of the field.
+        name: the name of the field.
         first: value of one worker.
         second: value of the other.
     """
@@ -289,11 +289,12 @@ def _merge(name: str, first: Any, second: Any) -> Any:
     if isinstance(first, dict):
         merged = first | second
         for key in first.keys() & second.keys():
-            # a text describes one example: the second worker's example is enough
-            if isinstance(first[key], int):
+            # a text describes an example, and one example is enough
+            if not isinstance(first[key], str):
                 merged[key] = first[key] + second[key]
         return merged
     if name in MERGED_BY_MIN:
+        # a worker that measured nothing has None
         measured = [value for value in (first, second) if value is not None]
         return min(measured, default=None)
     if name in MERGED_BY_MAX:
@@ -377,10 +378,10 @@ class ExtractSummary(ExtractionStats):
         if self.skipped:
             entries["left out"] = _counts_in_words(self.skipped)
         entries["fingerprint"] = short_digest(self.fingerprint)
-        entries["this run"] = "nothing to do"
-        # what this run did takes the place of "nothing to do"
         if self.shards_made:
             entries |= self._run_in_words()
+        else:
+            entries["this run"] = "nothing to do"
         lines = [f"  {name:<12} {text}" for name, text in entries.items()]
         return "\n".join([self._state_in_words(), *lines])
 

@@ -67,7 +67,7 @@ class ImportSummary:
     shards: int  # number of all shards
     shards_made: int  # number of shards that this run wrote; the others existed
     bytes: int  # of the states of all rows
-    left: tuple[str, ...]  # arrays of the files that the import does not use
+    unused_arrays: tuple[str, ...]  # of the files
 
     to_dict = asdict
 
@@ -92,7 +92,7 @@ class ImportSummary:
             f"{self.storage_dtype}, {self.shards:,} shards, "
             f"{self.bytes / 1e6:,.1f} MB; encoder: {self.encoder}"
         )
-        lines += [f"  not taken    {array}" for array in self.left]
+        lines += [f"  not taken    {array}" for array in self.unused_arrays]
         return visible("\n".join(lines), keep="\n")
 
 
@@ -589,10 +589,11 @@ def _summarise(
     Args:
         config: the settings.
         plan: the plan of the cache.
-        rows: the rows of every split.
-        fingerprint: that of the plan; empty for a preview.
-        shards_made: number of shards that were written.
-        unused_arrays: arrays without a role.
+        rows: split -> its rows.
+        fingerprint: the fingerprint of the plan; empty for a preview.
+        shards_made: number of shards that this run wrote.
+        unused_arrays: arrays of the files that are neither states nor labels, columns
+            or row numbers.
     """
     target = plan.target
     splits = {
@@ -611,7 +612,7 @@ def _summarise(
         shards=plan.num_shards,
         shards_made=shards_made,
         bytes=plan.row_bytes * sum(plan.rows.values()),
-        left=tuple(map(str, unused_arrays)),
+        unused_arrays=tuple(map(str, unused_arrays)),
     )
 
 

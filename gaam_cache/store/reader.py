@@ -44,7 +44,7 @@ ROWS_PER_READ = 64
 
 
 class ShardedArray:
-    """Arrays of several shards, indexed as one along the first axis.
+    """Arrays of several shards as one array of (rows, layers, features) or (rows,).
 
     An index may hold integers, slices, arrays of integers, a mask of rows and ``...``,
     as in NumPy. The result is a NumPy array; only the requested rows are read. bfloat16
@@ -119,16 +119,18 @@ class ShardedArray:
         """Read the part that ``index`` selects, and no other rows of the shards."""
         row_index, other_indices = self._separate_rows(index)
 
-        # If the index names a single layer, only the bytes of this layer are read.
+        # If the index names a single layer, only the bytes of this layer are read. The
+        # range turns a negative number into a position, and refuses one out of range.
         if self._is_single_layer(other_indices):
             layer, *feature_indices = other_indices
             position = range(self.shape[1])[layer]
             states = self.keeping([position])[row_index]
             if not feature_indices:
                 feature_indices = [slice(None)]
+            # the array that was read has this layer alone, at position 0
             return states[(..., 0, *feature_indices)]
 
-        # Read all positions of the requested rows. An index of rows may have any shape;
+        # Read all layers of the requested rows. An index of rows may have any shape;
         # ``row_N`` has the same rows on one axis.
         row_numbers: NDArray[np.int64] = np.arange(len(self))[row_index]
         row_N = np.ravel(row_numbers)

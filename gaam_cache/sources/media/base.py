@@ -50,7 +50,11 @@ def _write_to_spool(content: bytes) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Item:
-    """An input in a file, whose bytes are read, and compared by digest, when needed."""
+    """An input in a file, such as a sound or a picture.
+
+    The file is read when the input is needed. Its digest must then be the one that it
+    had when the rows were listed.
+    """
 
     name: str  # as the data set has it: a path, or the location of a record
     path: Path
@@ -70,8 +74,8 @@ class Item:
     def identity(self) -> bytes:
         """Bytes that identify the input, for the fingerprint of the rows.
 
-        They are the digest of all bytes of the file. A subclass whose input is a part
-        of the decoded file, such as seconds 30 to 60 of a sound, adds which part it is.
+        They are the digest of the whole file. A subclass whose input is a part of it,
+        such as seconds 30 to 60 of a sound, appends the bounds of the part.
         """
         return bytes.fromhex(self.sha256)
 

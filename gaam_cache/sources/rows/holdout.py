@@ -15,7 +15,7 @@ MILLION = 10**6  # shares are in millionths: integers compare without rounding
 
 
 def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Whether each row is held out for testing, (N,): the same share of every class.
+    """The rows to hold out for testing, as a mask (N,): the same share of every class.
 
     The rule never changes. It depends on no library's random numbers, so anyone who
     has the labels in order can repeat it in any language.
@@ -36,7 +36,7 @@ def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bo
     for class_rows in rows_by_class.values():
         row_M = np.array(class_rows)
 
-        # a class needs a row for testing, but the last row is for training
+        # a class gives at least one test row, but keeps one row for training
         num_test_rows = max(1, round(fraction * len(row_M)))
         num_test_rows = min(len(row_M) - 1, num_test_rows)
 
@@ -56,7 +56,7 @@ def _row_digests(num_rows: int, seed: int) -> NDArray[np.uint64]:
 def held_out_groups(
     labels: Sequence[str], groups: Sequence[str], fraction: float, seed: int
 ) -> NDArray[np.bool_]:
-    """Whether each row is held out for testing, (N,): all rows of a group or none.
+    """The rows to hold out for testing, as a mask (N,): all rows of a group or none.
 
     The rule never changes, like that of ``held_out``. The digests of the groups give
     their order: the SHA-256 of '<seed> <name of the group>' in UTF-8.

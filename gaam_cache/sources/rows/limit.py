@@ -11,16 +11,15 @@ from numpy.typing import NDArray
 
 
 def shares(rows_by_class: Mapping[str, int], limit: int) -> dict[str, int]:
-    """Divide the rows that a limit takes among the classes, by their numbers of rows.
+    """Divide ``limit`` rows among the classes in proportion to their sizes.
 
     Shares are rounded by the method of largest remainders. If the limit is at least the
-    number of classes, every class has at least one row: a class whose share is smaller
-    has exactly one, and the other classes share the rest. Of equal remainders that of
-    the larger class wins, then that of the name that sorts first. So 'train' and 'test'
-    choose alike.
+    number of classes, a class whose share is below one row gets exactly one row, and
+    the other classes share the rest. Of equal remainders that of the larger class wins,
+    then that of the name that sorts first: the order of the mapping decides nothing.
 
     Args:
-        rows_by_class: class -> number of its rows.
+        rows_by_class: class -> number of its rows, at least 1.
         limit: number of rows to take in all.
 
     Returns:
@@ -29,19 +28,19 @@ def shares(rows_by_class: Mapping[str, int], limit: int) -> dict[str, int]:
     if sum(rows_by_class.values()) <= limit:
         return dict(rows_by_class)
     share_by_class: dict[str, int] = {}
-    counts = dict(rows_by_class)  # of the classes without a share yet
-    rows_left = limit  # for these classes
+    # the classes that have no share yet, and the rows that are left for them
+    counts = dict(rows_by_class)
+    rows_left = limit
     total_count = sum(counts.values())
 
-    # give one row to every class whose share is smaller
-    is_enough_for_all = limit >= len(rows_by_class)
-    while is_enough_for_all:
+    # Give one row to every class whose share is below one. Fewer rows are left for the
+    # others then, so the share of another class may fall below one, too.
+    while limit >= len(rows_by_class):
         small_classes = [
             name for name, count in counts.items() if count * rows_left < total_count
         ]
         if not small_classes:
             break
-        # then fewer rows are left, so the share of another class may become too small
         for name in small_classes:
             share_by_class[name] = 1
             total_count -= counts.pop(name)

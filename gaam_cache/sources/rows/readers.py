@@ -256,7 +256,9 @@ def _decode_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _decode_json(text: str, where: str) -> Any:
-    """The value of a JSON text; None if the text is not JSON.
+    """The value of a JSON text; None if it is not JSON or nested too deeply.
+
+    The callers expect an object, so they refuse None as they refuse ``null``.
 
     Args:
         text: the text.
