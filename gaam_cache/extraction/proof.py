@@ -107,7 +107,7 @@ def check_proof(
             the error depends on this.
 
     Returns:
-        The largest relative deviation of a row of the proof in a layer, whether rounding
+        The largest relative deviation of the proof's rows in a layer, whether rounding
         explains it or not.
 
     Raises:
