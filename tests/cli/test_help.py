@@ -18,7 +18,14 @@ COMMANDS = [
     command.name or getattr(command.callback, "__name__", "")
     for command in cli.app.registered_commands
 ]
-MOST_OPTIONS = {"extract": 30, "import": 9, "train": 29, "report": 20, "predict": 13}
+MOST_OPTIONS = {
+    "extract": 30,
+    "import": 9,
+    "train": 29,
+    "report": 20,
+    "predict": 13,
+    "study": 10,
+}
 """Of a command; all others have at most eight."""
 
 
