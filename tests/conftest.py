@@ -43,6 +43,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("gaam")
 
+# No test cuts the power, and a disk takes milliseconds for each of many thousands.
+os.fsync = lambda descriptor: None
+
 ARCHITECTURES = ("llama", "gpt2", "bert")
 USER_CACHE = os.environ["XDG_CACHE_HOME"]
 GOLDEN = Path(__file__).parent / "golden"

@@ -13,8 +13,10 @@ import io
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
@@ -171,11 +173,13 @@ def at_once(
     """
     gate = FORKS.Barrier(len(commands))
     running_jobs: list[RunningJob] = []
+    user_caches = tempfile.mkdtemp(prefix="gaam-user-caches-")
     try:
         for number, command in enumerate(commands):
-            environ: dict[str, str] = {}
+            # what one command has measured and kept is unknown to the others
+            environ = {"XDG_CACHE_HOME": f"{user_caches}/{number}"}
             if environs:
-                environ = {key: str(value) for key, value in environs[number].items()}
+                environ |= {key: str(value) for key, value in environs[number].items()}
             job = Job(command, environ, kill_at[number] if kill_at else 0)
             running_jobs.append(start(job, gate))
         return [running_job.outcome() for running_job in running_jobs]
@@ -183,6 +187,7 @@ def at_once(
         for running_job in running_jobs:
             running_job.process.kill()
             running_job.process.join()
+        shutil.rmtree(user_caches)
 
 
 def extract(encoder: Path, dataset: Path, out: Path, **settings: Any) -> Path:
