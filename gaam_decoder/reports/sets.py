@@ -101,13 +101,16 @@ def cells_of(tables: Sequence[Table]) -> Cells | None:
     if not compared:
         return None
     baseline = str(compared[0].baseline)
-    head = _usual_head(compared)
+    head = _usual_head(compared, baseline)
+    # nothing but heads that are fitted in one step
+    if head is None:
+        return None
     left_out = _without_baseline(tables, baseline)
 
     usable = [
         table
         for table in compared
-        if any(entry.head == head for entry, _ in table.compared)
+        if any(_counts(entry, head, baseline) for entry, _ in table.compared)
     ]
     names = _Names.of(usable)
     left_out += names.no_other_rows(usable)
@@ -137,11 +140,23 @@ def cells_of(tables: Sequence[Table]) -> Cells | None:
     )
 
 
-def _usual_head(tables: Sequence[Table]) -> str:
-    """The head that most tables compare; of several the first by name."""
-    counts = Counter(
-        head for table in tables for head in {entry.head for entry, _ in table.compared}
-    )
+def _usual_head(tables: Sequence[Table], baseline: str) -> str | None:
+    """The head that most tables compare; of several the first by name.
+
+    None where no table compares decoders that are trained in steps on one head: heads
+    that are fitted at once are in no answer over data sets.
+    """
+    counts: Counter[str] = Counter()
+    for table in tables:
+        counts.update(
+            {
+                entry.head
+                for entry, _ in table.compared
+                if _counts(entry, entry.head, baseline)
+            }
+        )
+    if not counts:
+        return None
     return min(counts, key=lambda head: (-counts[head], head))
 
 

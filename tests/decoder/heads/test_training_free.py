@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 import torch
 from sklearn import linear_model, neighbors
 
+import gaam_cache
+import gaam_decoder
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder.heads import Examples, Fit, FittedHead
@@ -282,3 +285,22 @@ def test_a_head_that_is_loaded_predicts_the_same(name: str, task: str) -> None:
 def test_bad_options_are_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         build(parse_spec(text, "head"), "head", LAYERS, SIZE, K)
+
+
+def test_runs_of_nothing_but_fitted_heads_have_a_report(tmp_path: Path) -> None:
+    def split(seed: int) -> tuple[np.ndarray, np.ndarray]:
+        rows = examples("classification", seed=seed)
+        return rows.x_NF.view(-1, LAYERS, SIZE).numpy(), rows.label_N.numpy()
+
+    gaam_cache.write(tmp_path / "cache", {"train": split(0), "test": split(1)})
+    gaam_decoder.train(
+        gaam_decoder.TrainConfig(
+            cache=tmp_path / "cache",
+            runs=tmp_path / "runs",
+            attn=("none", "layer-mean"),
+            head="class-means",
+            probe=False,
+        )
+    )
+    report = gaam_decoder.report(tmp_path / "runs")
+    assert "layer-mean + class-means" in report.text()
