@@ -92,6 +92,7 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
     raise unknown(kind, name, names(package), aliases=aliases, **details)
 
 
+@functools.cache
 def _public_class(module: ModuleType) -> Any:
     """The public class that a module defines; classes that it imports do not count."""
     classes = []
@@ -301,23 +302,23 @@ def _own_names(package: str) -> list[str]:
 
 
 @functools.cache
-def _names_in_folders(*folders: Path) -> list[str]:
+def _names_in_folders(*folders: str) -> list[str]:
     """Sorted names of the modules in some folders that are plug-ins.
 
     A module whose name begins with '_', and the module of the base class, are none.
     """
-    files = [file for folder in folders for file in folder.glob("[!_]*.py")]
+    files = [file for folder in folders for file in Path(folder).glob("[!_]*.py")]
     stems = {file.stem for file in files if file.stem != BASE_MODULE}
     return sorted(stem.replace("_", "-") for stem in stems)
 
 
-def _folders(package: str) -> list[Path]:
+def _folders(package: str) -> list[str]:
     """The folders with the modules of a package, which need not be imported."""
     # an imported package may have folders of several distributions
     if package in sys.modules:
-        return [Path(folder) for folder in sys.modules[package].__path__]
+        return list(sys.modules[package].__path__)
     # a.b of a checkout or an installation lies in the folder a/b
-    return [Path(__file__).parents[2].joinpath(*package.split("."))]
+    return [str(Path(__file__).parents[2].joinpath(*package.split(".")))]
 
 
 def _entry_points_by_name(package: str) -> dict[str, EntryPoint]:

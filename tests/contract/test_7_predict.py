@@ -267,9 +267,7 @@ def loads_of_two_runs(runs: Path, encoder: Path, out: Path) -> list[Load]:
     ]
 
 
-@pytest.mark.parametrize(
-    "make_loads", [loads_of_one_run, loads_of_an_exported_run, loads_of_two_runs]
-)
+@pytest.mark.parametrize("make_loads", [loads_of_one_run, loads_of_an_exported_run])
 def test_threads_are_answered_as_one_after_another(
     make_loads: Callable[[Path, Path, Path], list[Load]],
     runs: Path,

@@ -309,9 +309,11 @@ def test_the_plateau_is_torchs() -> None:
     assert plateau.rate < 0.3
 
 
-needs_compiler = pytest.mark.skipif(
-    missing_compiler("cpu") is not None, reason="no C++ compiler here"
-)
+@pytest.fixture(scope="module")
+def _compiler() -> None:
+    """Skip where there is none: to know takes seconds, and few runs ask."""
+    if missing_compiler("cpu") is not None:
+        pytest.skip("no C++ compiler here")
 
 
 # fmt: off
@@ -325,7 +327,7 @@ COMPILED = [
 # fmt: on
 
 
-@needs_compiler
+@pytest.mark.usefixtures("_compiler")
 @pytest.mark.slow
 @pytest.mark.parametrize(("attention", "seeds", "head", "clip", "epochs"), COMPILED)
 def test_compiled_seeds_equal_the_plain_loop(
@@ -363,7 +365,7 @@ def test_every_variant_trains_with_rounded_products(
     assert logits.dtype == torch.float32
 
 
-@needs_compiler
+@pytest.mark.usefixtures("_compiler")
 @pytest.mark.slow
 def test_seed_batches_of_other_numbers_of_rows_share_a_compiled_step() -> None:
     """As the folds of a cross-validation: what was compiled for one reads no other."""
