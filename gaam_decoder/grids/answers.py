@@ -11,8 +11,8 @@ from gaam_decoder.stats.across import (
     Across,
     SetDifference,
     across_corrected,
-    combine,
-    of_one_set,
+    average_over_encoders,
+    combine_sets,
 )
 
 VERDICTS = ("better", "equivalent", "worse", "undecided")
@@ -185,10 +185,10 @@ def combine_rows(grid: Grid, rows: Sequence[DecoderRow]) -> Across | None:
         if len(tested) < len(differences):
             left_out.append(dataset)
         else:
-            sets.append(of_one_set(dataset, tested))
+            sets.append(average_over_encoders(dataset, tested))
     if not sets:
         return None
-    return combine(sets, margin=grid.margin, left_out=left_out)
+    return combine_sets(sets, margin=grid.margin, left_out=left_out)
 
 
 def _difference(row: DecoderRow) -> SetDifference | None:

@@ -297,7 +297,7 @@ def _row_of_entry(
         std_error=None if tested is None else math.sqrt(tested.variance),
         from_seeds=None if effects is None else effects.from_seeds,
         from_rows=None if effects is None else effects.from_rows,
-        from_tuning=None if effects is None else effects.choice,
+        from_tuning=None if effects is None else effects.tuning_variance,
         p=None if claim is None else claim.p,
         p_equivalent=None if claim is None else claim.p_equivalent,
         verdict="" if claim is None else claim.verdict,

@@ -131,7 +131,7 @@ def what_would_decide(entry: Entry) -> str:
     """
     claim = claim_of(entry)
     if claim.verdict != "undecided" or claim.p is None:
-        return f"no claim: {claim.no_claim}" if claim.no_claim else ""
+        return f"no claim: {claim.no_claim_reason}" if claim.no_claim_reason else ""
     if claim.seeds_to_decide is not None:
         if claim.seeds_to_decide > claim.num_seeds:
             return f"about {claim.seeds_to_decide:,} seeds"

@@ -325,7 +325,7 @@ def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
     has_comparisons = any(column.is_comparison for column in shown)
     if table.compared and has_comparisons:
         baseline = brief(str(table.baseline))
-        difference_unit = table.score.of_differences
+        difference_unit = table.score.difference_unit
         caption += f", and differences to '{baseline}' in {difference_unit}"
 
     headers = [column.header.format(score=table.score.column) for column in shown]
@@ -393,7 +393,7 @@ def _plain(name: str) -> str:
 def of_score(table: Table) -> str:
     """The name of the values in a table, such as ``test accuracy``."""
     score = table.score
-    scaled = SCALED if table.temperature and score.of_sizes else ""
+    scaled = SCALED if table.temperature and score.uses_temperature else ""
     return f"test {score.title}{scaled}"
 
 

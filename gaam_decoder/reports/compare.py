@@ -57,7 +57,7 @@ def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison |
     if not seeds or not is_scored:
         return None
     is_one_scaled = (entry.temperatures is None) != (other.temperatures is None)
-    if score.of_sizes and is_one_scaled:
+    if score.uses_temperature and is_one_scaled:
         return None
 
     # positions of the seeds in the arrays of each entry; a fit has a single position
@@ -126,8 +126,8 @@ def _scores_to_claim(entry: Entry, positions: list[int]) -> Scored:
     variance = sum(choice.variance for choice in entry.choices)
     choice_variance = variance / entry.score_SP.shape[1] ** 2
     return replace(
-        entry.compared_score.scored.of_seeds(positions),
-        choice=choice_variance,
+        entry.compared_score.scored.subset_of_seeds(positions),
+        tuning_variance=choice_variance,
         train_rows=entry.train_rows,
     )
 
@@ -467,7 +467,7 @@ def _correct_groups(groups: Sequence[PairGroup], num_testable: int) -> None:
         for places, comparison in group.pairs.items()
     }
     claims = [comparison.claim for comparison in comparisons.values()]
-    num_tested = sum(claim.testable or claim.silent for claim in claims)
+    num_tested = sum(claim.testable or claim.refused_by_data for claim in claims)
     untested = max(0, num_testable - num_tested)
     corrected = _correct_by_holm(comparisons, untested=untested)
     for (number, places), comparison in corrected.items():
@@ -573,7 +573,9 @@ def _settings(entry: Entry, axis: str) -> SettingPairs:
     left_out = {axis}
     if entry.tunings:
         left_out.update(TUNED_SETTINGS)
-    is_scaled = entry.compared_score.score.of_sizes and entry.temperatures is not None
+    is_scaled = (
+        entry.compared_score.score.uses_temperature and entry.temperatures is not None
+    )
     settings: dict[str, Any] = {
         "attn": entry.attention,
         "head": entry.head,

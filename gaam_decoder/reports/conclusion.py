@@ -130,7 +130,9 @@ def _clauses(
     if 0 < len(labels.get("undecided", ())) < len(claims):
         parts.append(f"{with_verb(labels['undecided'])} undecided")
     if stats.NO_CLAIM in labels:
-        reason = next(claim.no_claim for claim in claims.values() if claim.no_claim)
+        reason = next(
+            claim.no_claim_reason for claim in claims.values() if claim.no_claim_reason
+        )
         names = ", ".join(labels[stats.NO_CLAIM])
         parts.append(f"no claim is made about {names}: {reason}")
     return parts

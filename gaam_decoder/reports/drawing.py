@@ -252,7 +252,7 @@ def _forest(table: Table) -> Figure:
     score = table.score
     ink = PALETTE["ink"]
     points = (
-        "percentage points" if table.score_name == DEFAULT else score.of_differences
+        "percentage points" if table.score_name == DEFAULT else score.difference_unit
     )
     compared_entries = [entry for entry in table.shown if entry.comparison]
     x = f"difference to {brief(str(table.baseline), 26)},\n{points}"

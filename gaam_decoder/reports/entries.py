@@ -17,7 +17,7 @@ from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Tuning, mean_validation
 from gaam_decoder.specs import Settings
-from gaam_decoder.stats.choice import ChoiceOf
+from gaam_decoder.stats.choice import SimulatedChoices
 from gaam_decoder.stats.scored import Scored
 from gaam_decoder.stats.scores.base import Interval, Score
 from gaam_decoder.tasks import Task
@@ -111,7 +111,7 @@ def _std_error(claim: stats.Claim) -> float | None:
     limits = claim.limits
     if limits is None:
         return None
-    return math.sqrt(limits.effects.variance + limits.unseen)
+    return math.sqrt(limits.effects.variance + limits.unseen_variance)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -153,7 +153,7 @@ class Entry(EntryScores):
     """File and digest of a mechanism from a plugin, or empty."""
     tunings: tuple[Tuning, ...]
     """Tuning of every fold; empty if nothing was tuned."""
-    choices: tuple[ChoiceOf, ...]
+    choices: tuple[SimulatedChoices, ...]
     """How sure each of these choices is, if the runs record it."""
     parameters: dict[str, int]
     folds: int  # their test rows stand one after the other; or 1

@@ -39,25 +39,25 @@ def _explain_chance(table: Table) -> str:
     score = chance(table.entries[0])
     if task.has_classes:
         return f"{task.baseline_in_words}: {percent(score)}% of the test rows"
-    return f"{task.baseline_in_words}: {task.titled(score)} on the test rows"
+    return f"{task.baseline_in_words}: {task.with_title(score)} on the test rows"
 
 
 def _explain_score(table: Table) -> str:
     score = table.score
     better = "larger" if score.larger_is_better else "smaller"
     text = f"compared by {score.title}: {better} is better"
-    if score.of_order:
+    if score.needs_class_order:
         order = ", ".join(map(brief, table.class_order)) or "by the number of each"
         text += f"; classes from low to high: {order}"
-    if score.no_claim:
-        text += f"; no claim is made: {score.no_claim}"
+    if score.no_claim_reason:
+        text += f"; no claim is made: {score.no_claim_reason}"
     return text
 
 
 def _explain_differences(table: Table) -> str:
     score = table.score
     return (
-        f"differences to '{brief(str(table.baseline))}' in {score.of_differences}, "
+        f"differences to '{brief(str(table.baseline))}' in {score.difference_unit}, "
         "within the same head and recipe; intervals and verdicts cover seeds and "
         f"{table.units}, corrected by Holm for {counts_in_words(table.num_tests)}; "
         f"equivalent means within {score.size(table.margin)}"

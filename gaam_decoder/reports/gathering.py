@@ -29,7 +29,7 @@ from gaam_decoder.runs.tuning import (
     reporting_seeds_of,
 )
 from gaam_decoder.specs import Settings
-from gaam_decoder.stats.choice import ChoiceOf, choice_of
+from gaam_decoder.stats.choice import SimulatedChoices, simulate_choices
 from gaam_decoder.stats.groups import joined, row_groups
 from gaam_decoder.stats.scores.base import Answers, Score
 
@@ -278,8 +278,8 @@ class _TableMaker:
     def _score_of_classes(self, parts: Sequence[Part]) -> Score:
         """The score, with the order of the classes where it needs one."""
         score = score_of(self.score_name)
-        if score.of_order:
-            score.places = places_of(parts[0][0].cache.names, self.class_order)
+        if score.needs_class_order:
+            score.class_places = places_of(parts[0][0].cache.names, self.class_order)
         return score
 
 
@@ -483,7 +483,7 @@ def _choices(
     tunings: Sequence[Tuning],
     score: Score,
     grouped_by: Sequence[str],
-) -> tuple[ChoiceOf, ...]:
+) -> tuple[SimulatedChoices, ...]:
     """How sure each tuning is, of those whose runs record what that takes.
 
     Args:
@@ -505,7 +505,7 @@ def _choice(
     tuning: Tuning,
     score: Score,
     grouped_by: Sequence[str],
-) -> ChoiceOf | None:
+) -> SimulatedChoices | None:
     """How sure a tuning is; None without two candidates that have a score.
 
     Args:
@@ -525,11 +525,11 @@ def _choice(
         values.append([score.value(Answers(logits_NC, labels)) for logits_NC in logits])
     if len(right) < 2 or any(None in candidate_values for candidate_values in values):
         return None
-    return choice_of(np.stack(right), np.array(values, np.float64), groups)
+    return simulate_choices(np.stack(right), np.array(values, np.float64), groups)
 
 
 def _settings_at_edge(
-    tunings: Sequence[Tuning], choices: Sequence[ChoiceOf]
+    tunings: Sequence[Tuning], choices: Sequence[SimulatedChoices]
 ) -> frozenset[str]:
     """Tuned settings whose smallest or largest value won; none if chance may be why."""
     if any(choice.share < SURE for choice in choices):

@@ -209,8 +209,8 @@ def _why_not(cell: Cell, name: str) -> str:
     if entry.comparison is None:
         return f"not compared on {cell.encoder}"
     claim = entry.comparison.claim
-    if claim.no_claim:
-        return claim.no_claim
+    if claim.no_claim_reason:
+        return claim.no_claim_reason
     if claim.limits is None:
         return f"no standard error on {cell.encoder}"
     return ""

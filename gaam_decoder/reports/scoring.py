@@ -67,7 +67,7 @@ def all_scores(task: str = CLASSIFICATION.name) -> dict[str, Score]:
     return {
         name: score
         for name, score in scores.items()
-        if task in score.tasks and not score.of_order
+        if task in score.tasks and not score.needs_class_order
     }
 
 
@@ -142,14 +142,14 @@ def _scores_without_classes(
     repeats = predictions.repeats
     contribution_SN = np.array(
         [
-            task.contributions(logits_NK, predictions.label_N)
+            task.row_contributions(logits_NK, predictions.label_N)
             for logits_NK in predictions.logits_SNC
         ]
     ).reshape(len(predictions.finished), len(predictions.label_N))
     default_score = Scored(
         values=np.array(
             [
-                task.selection(logits_NK, predictions.label_N)
+                task.selection_score(logits_NK, predictions.label_N)
                 for logits_NK in predictions.logits_SNC
             ],
             np.float64,
@@ -298,7 +298,7 @@ class _Tally:
         self.scores = all_scores(task.name)
         self.seed_scores: list[SeedScore | None] = []
         self.part_values: list[list[float | None]] = []
-        self.no_claim = ""
+        self.no_claim_reason = ""
         self.bins: Floats = np.zeros((3, BINS))
         self._values: dict[str, list[float]] = {task.default_score: []}
         if task.has_classes:
@@ -313,18 +313,18 @@ class _Tally:
                 scores of the size of probabilities.
         """
         for name, score in self.scores.items():
-            value = score.value(scaled_answers if score.of_sizes else answers)
+            value = score.value(scaled_answers if score.uses_temperature else answers)
             if value is not None:
                 self._values.setdefault(name, []).append(value)
 
         compared = self.compared_score
-        compared_answers = scaled_answers if compared.of_sizes else answers
-        self.seed_scores.append(compared.of(compared_answers))
-        if not self.no_claim:
-            self.no_claim = compared.why_no_claim(compared_answers)
+        compared_answers = scaled_answers if compared.uses_temperature else answers
+        self.seed_scores.append(compared.seed_score(compared_answers))
+        if not self.no_claim_reason:
+            self.no_claim_reason = compared.why_no_claim(compared_answers)
 
         # the rows of the parts stand one after the other
-        ends = np.cumsum(answers.sizes)[:-1]
+        ends = np.cumsum(answers.fold_sizes)[:-1]
         logits_by_part = np.split(compared_answers.logits, ends)
         labels_by_part = np.split(compared_answers.labels, ends)
         part_values = []
@@ -359,13 +359,13 @@ def _compared_score(
     if len(defined) < len(tally.seed_scores):
         reason = f"these rows and classes have no {tally.compared_score.title}"
         nan_S = np.full(len(tally.seed_scores), np.nan)
-        return Scored(values=nan_S, by_row=None, no_claim=reason)
+        return Scored(values=nan_S, by_row=None, no_claim_reason=reason)
 
     by_row = None
     rows = [score.by_row for score in defined if score.by_row is not None]
     if rows:
         by_row = _by_row(np.stack(rows), parts, repeats)
-    return Scored.of(defined, by_row, tally.no_claim, groups.groups)
+    return Scored.from_seeds(defined, by_row, tally.no_claim_reason, groups.groups)
 
 
 def _majority_accuracy(parts: Sequence[Part], num_rows: int) -> float:

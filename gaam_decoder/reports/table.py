@@ -322,7 +322,7 @@ class _TableBuilder:
         self.margin = _margin_of_score(score_of(self.score_name), options.get("margin"))
         self.selection: Selection | None = getattr(runs, "selection", None)
         self.left_out_runs: Sequence[RunResult] = getattr(runs, "others", ())
-        if score_of(self.score_name).of_order:
+        if score_of(self.score_name).needs_class_order:
             # an order of these classes says nothing of others
             names = {run.cache.names for run in runs}
             self.left_out_runs = [
@@ -534,7 +534,7 @@ def _fitting_order(
             classes, or it needs none.
     """
     order = parse_order(options.get("class_order") or ())
-    if score_of(score_name).of_order:
+    if score_of(score_name).needs_class_order:
         for names in {run.cache.names for run in runs}:
             places_of(names, order)
     elif order:
@@ -553,7 +553,7 @@ def _margin_of_score(score: Score, margin: float | None) -> float:
         highest = score.factor * score.largest_difference
         raise ConfigError(
             "--margin is out of range",
-            expected=f"{score.of_differences} above 0 and below {highest:g}",
+            expected=f"{score.difference_unit} above 0 and below {highest:g}",
             found=f"{score.factor * value:g}",
         )
     return value

@@ -340,7 +340,7 @@ class RunResult:
         if not self.evaluated or not self.finished:
             return np.empty(0)
         return np.asarray(
-            self.task_definition.selection(self.finished_logits(), self.labels)
+            self.task_definition.selection_score(self.finished_logits(), self.labels)
         )
 
     def _refuse_other_tasks(self, name: str) -> None:
@@ -505,10 +505,10 @@ class RunResult:
         # candidates would choose by them.
         if self.tuning_only:
             score_S = self.validation_score
-            text = f"validation {task.titled(float(score_S.mean()))}"
+            text = f"validation {task.with_title(float(score_S.mean()))}"
         else:
             score_S = self.score
-            text = task.titled(float(score_S.mean()))
+            text = task.with_title(float(score_S.mean()))
         if len(score_S) > 1:
             text += f" (sd {task.in_words(float(score_S.std(ddof=1))).rstrip('%')})"
         if self.select == "test":

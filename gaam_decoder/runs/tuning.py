@@ -89,7 +89,7 @@ class Tuning:
     has_separate_seeds: bool
     """Whether those seeds are left out of the reported results."""
     task: str = CLASSIFICATION.name
-    """Its ``Task.selection`` is the accuracy of the candidates."""
+    """Its ``Task.selection_score`` is the accuracy of the candidates."""
     candidate_runs: tuple[tuple[RunResult, ...], ...] = ()
     """Deciding runs of each candidate that has a mean validation accuracy."""
 
@@ -127,7 +127,7 @@ class Tuning:
                     return
                 index = run.seeds.index(seed)
                 logits_VC, label_V = validation.of_seed(index)
-                hits.append(run.task_definition.contributions(logits_VC, label_V))
+                hits.append(run.task_definition.row_contributions(logits_VC, label_V))
                 logits.append(run.finished_logits()[run.finished.index(seed)])
                 numbers.append(validation.relations_of_seed(index, relations))
 
@@ -214,7 +214,7 @@ def tuning_in_words(tunings: Sequence[Tuning]) -> str:
     accuracy = math.fsum(tuning.accuracy for tuning in tunings) / len(tunings)
     return (
         f"{', '.join(choices)} of {' or '.join(numbers_tried)}, "
-        f"validation {task_of(tunings[0].task).titled(accuracy)}"
+        f"validation {task_of(tunings[0].task).with_title(accuracy)}"
     )
 
 

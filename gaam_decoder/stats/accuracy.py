@@ -40,18 +40,20 @@ def majority_votes(logits_SNC: NDArray[np.float32], predicted_SN: Labels) -> Lab
     num_seeds, num_rows, num_classes = logits_SNC.shape
 
     # count the votes of all rows at once, every row in its own range of bins
-    place_SN = np.arange(num_rows) * num_classes + predicted_SN
-    votes_NC = np.bincount(place_SN.ravel(), minlength=num_rows * num_classes)
+    bin_SN = np.arange(num_rows) * num_classes + predicted_SN
+    votes_NC = np.bincount(bin_SN.ravel(), minlength=num_rows * num_classes)
     votes_NC = votes_NC.reshape(num_rows, num_classes)
     voted_N: Labels = votes_NC.argmax(1)
-    most_N = votes_NC.max(1)
+    most_votes_N = votes_NC.max(1)
 
-    # break ties by the mean probability of the tied classes
-    tied_N = np.flatnonzero((votes_NC == most_N[:, None]).sum(1) > 1)
-    if len(tied_N):
-        logits = checked(logits_SNC[:, tied_N].astype(np.float64))
-        power = np.exp(logits - logits.max(-1, keepdims=True))
-        mean_NC = (power / power.sum(-1, keepdims=True)).sum(0) / num_seeds
-        mean_NC[votes_NC[tied_N] < most_N[tied_N, None]] = -1
-        voted_N[tied_N] = mean_NC.argmax(1)
+    # break the ties of T rows by the mean probability of the tied classes
+    tied_rows = np.flatnonzero((votes_NC == most_votes_N[:, None]).sum(1) > 1)
+    if len(tied_rows):
+        logits_STC = checked(logits_SNC[:, tied_rows].astype(np.float64))
+        power_STC = np.exp(logits_STC - logits_STC.max(-1, keepdims=True))
+        p_STC = power_STC / power_STC.sum(-1, keepdims=True)
+        mean_p_TC = p_STC.sum(0) / num_seeds
+        # a class with fewer votes cannot win
+        mean_p_TC[votes_NC[tied_rows] < most_votes_N[tied_rows, None]] = -1
+        voted_N[tied_rows] = mean_p_TC.argmax(1)
     return voted_N

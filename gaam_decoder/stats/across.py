@@ -87,20 +87,25 @@ def difference_of_claim(name: str, claim: Claim) -> SetDifference | None:
     if claim.limits is None:
         return None
     sign = 1 if claim.larger_is_better else -1
-    variance = claim.limits.effects.variance + claim.limits.unseen
+    variance = claim.limits.effects.variance + claim.limits.unseen_variance
     return SetDifference(
         name=name, difference=sign * claim.difference, variance=variance
     )
 
 
-def of_one_set(name: str, differences: Sequence[SetDifference]) -> SetDifference:
-    """One difference of a data set from those of several encoders.
+def average_over_encoders(
+    name: str, differences: Sequence[SetDifference]
+) -> SetDifference:
+    """The difference of a data set: the mean of its differences with several encoders.
 
-    The encoders read the same test rows, so that their differences err together. The
-    standard error of the mean is at most the mean of the standard errors, which it is
-    if they err alike: that counts.
+    Its standard error is the mean of their standard errors, which is the largest that
+    it can be: the encoders read the same test rows, and may all err in the same way.
+
+    Args:
+        name: of the data set.
+        differences: on this data set, one for each encoder.
     """
-    std_errors = [math.sqrt(entry.variance) for entry in differences]
+    std_errors = [math.sqrt(difference.variance) for difference in differences]
     return SetDifference(
         name=name,
         difference=float(np.mean([entry.difference for entry in differences])),
@@ -125,8 +130,8 @@ def across(
     interval in 94 to 99 of 100 cases, another data set in 92 to 98.
 
     The data set is the unit. Where a data set was read by several encoders, their
-    differences are averaged first (``of_one_set``): they have test rows in common, and
-    twice as many encoders are not twice as many data sets.
+    differences are averaged first (``average_over_encoders``): they have test rows in
+    common, and twice as many encoders are not twice as many data sets.
 
     Args:
         claims: data set -> the claim of the two mechanisms, or those of its encoders.
@@ -146,31 +151,45 @@ def across(
     """
     sets: list[SetDifference] = []
     left_out: list[str] = []
-    for name, set_claims in claims.items():
-        of_set = [set_claims] if isinstance(set_claims, Claim) else list(set_claims)
-        tested = [difference_of_claim(name, claim) for claim in of_set]
-        differences = [entry for entry in tested if entry is not None]
-        if not differences or len(differences) < len(tested):
+    for name, claim_or_claims in claims.items():
+        if isinstance(claim_or_claims, Claim):
+            claims_of_encoders = [claim_or_claims]
+        else:
+            claims_of_encoders = list(claim_or_claims)
+        tested = [difference_of_claim(name, claim) for claim in claims_of_encoders]
+        differences = [difference for difference in tested if difference is not None]
+        # a data set counts only if the claims of all its encoders have a test
+        if differences and len(differences) == len(claims_of_encoders):
+            sets.append(average_over_encoders(name, differences))
+        else:
             left_out.append(name)
-            continue
-        sets.append(of_one_set(name, differences))
-    return combine(sets, margin=margin, left_out=left_out)
+    return combine_sets(sets, margin=margin, left_out=left_out)
 
 
-def combine(
+def combine_sets(
     sets: Sequence[SetDifference],
     *,
     margin: float = MARGIN,
     left_out: Sequence[str] = (),
 ) -> Across:
-    """The answer of ``across`` from differences and their variances."""
+    """The mean difference over data sets, as ``across`` describes it.
+
+    Args:
+        sets: the difference of every data set and its variance.
+        margin: largest difference that does not matter, a fraction.
+        left_out: names of further data sets, for the result alone.
+
+    Raises:
+        ValueError: no data set, or a margin that is not above 0.
+    """
     if not margin > 0:
         raise ValueError("a margin is above 0")
     difference_K, variance_K = _differences_and_variances(sets)
     between = between_variance(difference_K, variance_K)
 
-    # The estimate may be 0 by chance. A few data sets with small standard errors would
-    # then outweigh all others, although they may well be unlike them.
+    # The variance between data sets may be estimated as 0 by chance. A few data sets
+    # with small standard errors would then outweigh all others: it counts as at least
+    # the mean variance within data sets.
     weight_K = 1 / (variance_K + max(between, float(variance_K.mean())))
     mean = float(weight_K @ difference_K / weight_K.sum())
     result = Across(
@@ -192,7 +211,7 @@ def combine(
 
 
 def _differences_and_variances(sets: Sequence[SetDifference]) -> tuple[Floats, Floats]:
-    """Difference and variance of every data set, each (K,).
+    """Difference and variance of every data set, each (K,); variances are above 0.
 
     Raises:
         ValueError: no data set, or a number that is not finite.
@@ -214,25 +233,29 @@ def _with_intervals(
     margin = result.margin
 
     # Hartung and Knapp's standard error follows from the weighted residuals
-    freedom = len(difference_K) - 1
-    quantile = float(stdtrit(freedom, 1 - ALPHA / 2))
-    spread = float(weight_K @ (difference_K - mean) ** 2) / freedom
-    half = quantile * math.sqrt(spread / weight_K.sum())
+    degrees_of_freedom = len(difference_K) - 1
+    quantile = float(stdtrit(degrees_of_freedom, 1 - ALPHA / 2))
+    residual_square = float(weight_K @ (difference_K - mean) ** 2) / degrees_of_freedom
+    half_width = quantile * math.sqrt(residual_square / weight_K.sum())
 
-    # data sets that agree by chance do not make it narrower than their own errors do
-    own_std_error = math.sqrt(float(weight_K**2 @ variance_K)) / float(weight_K.sum())
-    half = max(half, float(ndtri(1 - ALPHA / 2)) * own_std_error)
-    std_error = half / quantile
+    # data sets that agree by chance do not make it narrower than the errors within do
+    within_std_error = math.sqrt(float(weight_K**2 @ variance_K))
+    within_std_error /= float(weight_K.sum())
+    half_width = max(half_width, float(ndtri(1 - ALPHA / 2)) * within_std_error)
+    std_error = half_width / quantile
 
-    upper = between_variance(difference_K, variance_K, quantile=UPPER_QUARTILE)
-    predicted_half = quantile * math.sqrt(upper + std_error**2)
+    # another data set differs by chance, and the mean is known up to its error
+    between = between_variance(difference_K, variance_K, quantile=UPPER_QUARTILE)
+    prediction_half_width = quantile * math.sqrt(between + std_error**2)
     return replace(
         result,
         std_error=std_error,
-        interval=(mean - half, mean + half),
-        prediction=(mean - predicted_half, mean + predicted_half),
-        p=2 * float(stdtr(freedom, -abs(mean) / std_error)),
-        p_equivalent=float(stdtr(freedom, -(margin - abs(mean)) / std_error)),
+        interval=(mean - half_width, mean + half_width),
+        prediction=(mean - prediction_half_width, mean + prediction_half_width),
+        p=2 * float(stdtr(degrees_of_freedom, -abs(mean) / std_error)),
+        p_equivalent=float(
+            stdtr(degrees_of_freedom, -(margin - abs(mean)) / std_error)
+        ),
     )
 
 
@@ -241,8 +264,9 @@ def between_variance(
 ) -> float:
     """Variance of the true differences of data sets, by Paule and Mandel.
 
-    With it the weighted squared residuals add up to K - 1, as they do on average; 0 if
-    they are smaller without it.
+    The weight of a data set is ``1 / (its variance + the variance between)``. The
+    result is the variance with which the weighted squared residuals add up to K - 1,
+    which is their expectation. It is 0 if they are smaller than that already at 0.
 
     Args:
         difference_K: difference of every data set.
@@ -253,22 +277,22 @@ def between_variance(
     Source: of the limit, Viechtbauer 2007, "Confidence intervals for the amount of
         heterogeneity in meta-analysis" (the Q-profile).
     """
-    freedom = len(difference_K) - 1
-    if freedom < 1:
+    degrees_of_freedom = len(difference_K) - 1
+    if degrees_of_freedom < 1:
         return 0.0
-    target: float = freedom
+    target: float = degrees_of_freedom
     if quantile is not None:
-        target = float(chdtri(freedom, quantile))
+        target = float(chdtri(degrees_of_freedom, quantile))
 
     def excess(between: float) -> float:
-        """By how much the weighted squared residuals are above the target."""
+        """Sum of the weighted squared residuals minus the target; it falls."""
         weight_K = 1 / (variance_K + between)
         mean = weight_K @ difference_K / weight_K.sum()
         return float(weight_K @ (difference_K - mean) ** 2) - target
 
     if excess(0.0) <= 0:
         return 0.0
-    # Every report would wait for this import, and few ask for many data sets.
+    # imported late: every report would wait for it, and few ask for many data sets
     from scipy.optimize import brentq
 
     upper = float(np.ptp(difference_K)) ** 2
@@ -278,11 +302,11 @@ def between_variance(
 
 
 def _signed_rank(difference_K: Floats) -> float | None:
-    """Exact two-sided p of the signed-rank test, ties and zeros included.
+    """Exact two-sided p of Wilcoxon's signed-rank test, also with ties.
 
-    None if no data set differs.
+    Differences of 0 are left out. None if no data set differs.
 
-    Source: Wilcoxon 1945; zeros are left out.
+    Source: Wilcoxon 1945.
     """
     nonzero_K = difference_K[difference_K != 0]
     if not len(nonzero_K):
@@ -310,19 +334,21 @@ def across_corrected(answers: Sequence[Across], untested: int = 0) -> list[Acros
         untested: mechanisms that count as if they had shown nothing, such as those that
             a person left out.
     """
-    tested = [entry for entry in answers if entry.verdict != NO_CLAIM]
-    nothing_shown = [1.0] * untested
-    p_M = np.array([entry.p for entry in tested] + nothing_shown, np.float64)
+    tested = [answer for answer in answers if answer.verdict != NO_CLAIM]
+    p_of_untested = [1.0] * untested
+    p_M = np.array([answer.p for answer in tested] + p_of_untested, np.float64)
     p_equivalent_M = np.array(
-        [entry.p_equivalent for entry in tested] + nothing_shown, np.float64
+        [answer.p_equivalent for answer in tested] + p_of_untested, np.float64
     )
+    # the tested answers come first in both families, and the untested are dropped
     corrected = [
-        replace(entry, p_holm=float(p), p_equivalent_holm=float(p_equivalent))
-        for entry, p, p_equivalent in zip(
+        replace(answer, p_holm=float(p), p_equivalent_holm=float(p_equivalent))
+        for answer, p, p_equivalent in zip(
             tested, holm(p_M), holm(p_equivalent_M), strict=False
         )
     ]
-    remaining = iter(corrected)
+    next_corrected = iter(corrected)
     return [
-        entry if entry.verdict == NO_CLAIM else next(remaining) for entry in answers
+        answer if answer.verdict == NO_CLAIM else next(next_corrected)
+        for answer in answers
     ]

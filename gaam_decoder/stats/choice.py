@@ -11,19 +11,20 @@ DRAWS = 4096  # of validation means
 SEED = 0  # of the draws, which are therefore the same in every report
 
 
-class ChoiceOf(NamedTuple):
-    """The choices that other validation rows would make."""
+class SimulatedChoices(NamedTuple):
+    """The candidates that other validation rows would choose, in simulated draws."""
 
-    share: float  # of the draws that choose the candidate that is chosen most often
+    share: float
+    """Share of the draws that choose the candidate that is chosen most often."""
     variance: float
     """Mean squared test-score difference between a drawn choice and the real one."""
 
 
-def choice_of(
+def simulate_choices(
     right_CN: NDArray[Any],
     score_CK: NDArray[np.float64],
     groups: RowGroups | None = None,
-) -> ChoiceOf:
+) -> SimulatedChoices:
     """Estimate the variance from a choice among C candidates on N validation rows.
 
     Other validation rows would choose other candidates. The means of the candidates on
@@ -34,7 +35,7 @@ def choice_of(
     (``bench_error_rates --of tuned``).
 
     >>> right_CN = np.array([[1, 1, 0, 1] * 50, [1, 0, 1, 1] * 50])
-    >>> round(choice_of(right_CN, np.array([[0.75], [0.85]])).variance, 3)
+    >>> round(simulate_choices(right_CN, np.array([[0.75], [0.85]])).variance, 3)
     0.005
 
     Args:
@@ -55,10 +56,10 @@ def choice_of(
         mean_C, covariance_CC, DRAWS, method="eigh", check_valid="ignore"
     )
 
-    # candidates with equal means share a draw (M draws)
-    best_MC = drawn_MC >= drawn_MC.max(1, keepdims=True) - 1e-12
-    share_C = (best_MC / best_MC.sum(1, keepdims=True)).mean(0)
+    # each of M draws chooses its best candidate; equally good ones share the draw
+    is_best_MC = drawn_MC >= drawn_MC.max(1, keepdims=True) - 1e-12
+    share_C = (is_best_MC / is_best_MC.sum(1, keepdims=True)).mean(0)
     test_score_C = score_CK.mean(1)
-    chosen = mean_C.argmax()
-    variance = float(share_C @ (test_score_C - test_score_C[chosen]) ** 2)
-    return ChoiceOf(float(share_C.max()), variance)
+    real_choice = mean_C.argmax()
+    variance = float(share_C @ (test_score_C - test_score_C[real_choice]) ** 2)
+    return SimulatedChoices(float(share_C.max()), variance)

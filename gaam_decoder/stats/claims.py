@@ -60,7 +60,9 @@ class Claim:
     limits: MeanLimits | None = field(default=None, repr=False)
     """Makes p-values and intervals; None for fewer than two seeds or rows."""
     larger_is_better: bool = True  # False for losses
-    no_claim: str = ""  # why the score or the data allow no claim; empty: a claim
+    no_claim_reason: str = (
+        ""  # why the score or the data allow no claim; empty: a claim
+    )
     num_groups: int | None = None  # None: every row is a unit
 
     @property
@@ -71,7 +73,7 @@ class Claim:
         neither p is small, or with fewer than 6 seeds. It is "no claim" if the score or
         the data allow none.
         """
-        if self.no_claim:
+        if self.no_claim_reason:
             return NO_CLAIM
         improvement = self.difference if self.larger_is_better else -self.difference
         return verdict_of(
@@ -99,7 +101,10 @@ class Claim:
 
     @property
     def negligible(self) -> bool:
-        """Whether the difference is below the margin, even if it is significant."""
+        """Whether the difference is significantly below the margin in size.
+
+        It may be significantly above or below 0 at the same time.
+        """
         p = self.p_equivalent_decisive
         return self.num_seeds >= LEAST_SEEDS and p is not None and p < ALPHA
 
@@ -109,9 +114,9 @@ class Claim:
         return self.p is not None and self.num_seeds >= LEAST_SEEDS
 
     @property
-    def silent(self) -> bool:
-        """Whether the data allow no claim, although there are enough seeds for one."""
-        return bool(self.no_claim) and self.num_seeds >= LEAST_SEEDS
+    def refused_by_data(self) -> bool:
+        """Whether the score or data allow no claim, although there are enough seeds."""
+        return bool(self.no_claim_reason) and self.num_seeds >= LEAST_SEEDS
 
     @property
     def interval_corrected(self) -> tuple[float, float] | None:
@@ -198,9 +203,9 @@ class Claim:
 
         def decides(number: int) -> bool:
             num_seeds, num_units = sample_size(number)
-            return limits.resized(num_seeds, num_units).decide(self.margin, level)
+            return limits.resized(num_seeds, num_units).would_decide(self.margin, level)
 
-        # a larger sample decides what a smaller one decides, except next to the margin
+        # bisect: a larger sample decides what a smaller one does, except at the margin
         if not decides(high):
             return None
         return low + bisect_left(range(low, high), True, key=decides)
@@ -212,6 +217,7 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
     Their tests of a difference are one family, their tests of equivalence another. A
     claim with too few seeds is returned unchanged, and is in no family. A claim that
     the data do not allow is returned unchanged too, but counts as a test with p = 1.
+    The order of the claims stays.
 
     Args:
         claims: all claims that were made together.
@@ -219,8 +225,8 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
             leaving out tests after a look at their results gains nothing.
     """
     tested = [claim for claim in claims if claim.testable]
-    num_silent = sum(claim.silent for claim in claims)
-    num_tests = len(tested) + num_silent + untested
+    num_refused = sum(claim.refused_by_data for claim in claims)
+    num_tests = len(tested) + num_refused + untested
     # the p-values of the tested claims come first; all others are 1
     p_M = np.ones(num_tests)
     p_M[: len(tested)] = [claim.p for claim in tested]
@@ -260,7 +266,7 @@ def claim(
     baseline_hits: Hits,
     *,
     margin: float = MARGIN,
-    choice: float = 0.0,
+    tuning_variance: float = 0.0,
     train_rows: float = math.inf,
     groups: RowGroups | Sequence[object] | NDArray[Any] | None = None,
 ) -> Claim:
@@ -294,8 +300,9 @@ def claim(
             several tests of the row it is.
         baseline_hits: (S, N), of the baseline under the same seeds on the same rows.
         margin: largest difference that does not matter, a fraction.
-        choice: variance of the difference from tuning on validation rows, such as of
-            the learning rates: the sum over both mechanisms, see ``choice_of``.
+        tuning_variance: variance of the difference from tuning on validation rows, such
+            as of the learning rates: the sum over both mechanisms, see
+            ``simulate_choices``.
         train_rows: number of training rows of both. Where there are more test rows, the
             variance is that of as many test rows as training rows.
         groups: (N,), the name of the group of every row; if no two rows share a name,
@@ -310,7 +317,7 @@ def claim(
         studies"; two one-sided tests: Schuirmann 1987; the variance at theta: Tango
         1998, for paired proportions; groups: see ``RowGroups``.
     """
-    difference_SN = _differences(np.asarray(hits), np.asarray(baseline_hits))
+    difference_SN = _differences_of_hits(np.asarray(hits), np.asarray(baseline_hits))
     if not (0 < margin < 1 and train_rows > 0):
         raise ValueError(
             "a margin is a fraction above 0 and below 1, "
@@ -318,11 +325,13 @@ def claim(
         )
     units = _checked_groups(groups, difference_SN.shape[1])
     untested = _untested_claim(difference_SN, units, margin)
-    if untested.no_claim or min(difference_SN.shape) < 2:
+    if untested.no_claim_reason or min(difference_SN.shape) < 2:
         return untested
 
     effects = crossed(difference_SN, units)
-    effects = effects._replace(choice=choice, train_rows=float(train_rows))
+    effects = effects._replace(
+        tuning_variance=tuning_variance, train_rows=float(train_rows)
+    )
     limits = _limits_of(difference_SN, effects, units)
     return replace(
         untested,
@@ -349,7 +358,7 @@ def _untested_claim(
         p_equivalent=None,
         on_these_rows=on_these_rows(difference_S, margin),
         num_groups=None if units is None else len(units),
-        no_claim=too_few(units),
+        no_claim_reason=too_few(units),
     )
 
 
@@ -361,8 +370,12 @@ def too_few(groups: RowGroups | None) -> str:
     return f"{count} of rows, and a claim needs {LEAST_GROUPS}"
 
 
-def _differences(hits_SN: NDArray[Any], baseline_SN: NDArray[Any]) -> NDArray[Any]:
-    """Check the hits of both and subtract them; int8 if all are true or false.
+def _differences_of_hits(
+    hits_SN: NDArray[Any], baseline_SN: NDArray[Any]
+) -> NDArray[Any]:
+    """Hits of the mechanism minus hits of the baseline, both checked, (S, N).
+
+    int8 (-1, 0 or 1) if all hits are true or false, else float64.
 
     Raises:
         ValueError: shapes that differ, no seed, no row, or hits outside 0 to 1.
@@ -384,7 +397,11 @@ def _differences(hits_SN: NDArray[Any], baseline_SN: NDArray[Any]) -> NDArray[An
 def _checked_groups(
     groups: RowGroups | Sequence[object] | NDArray[Any] | None, num_rows: int
 ) -> RowGroups | None:
-    """Check that every row has a group; None if every row is a unit.
+    """The groups of the rows; None if every row is a unit.
+
+    Args:
+        groups: the name of the group of every row, or the groups already made of them.
+        num_rows: number of rows.
 
     Raises:
         ValueError: not one group name for every row.
@@ -392,19 +409,20 @@ def _checked_groups(
     if groups is None:
         return None
     if isinstance(groups, RowGroups):
-        units: RowGroups | None = groups
+        row_units: RowGroups | None = groups
     else:
-        units = row_groups(groups)
-    num_names = len(groups) if units is None else len(units.group_N)
+        row_units = row_groups(groups)
+    # row_groups is None where no two rows share a name
+    num_names = len(groups) if row_units is None else len(row_units.group_N)
     if num_names != num_rows:
         raise ValueError("groups hold one name for every row")
-    return units
+    return row_units
 
 
 def _limits_of(
     difference_SN: NDArray[Any], effects: Crossed, groups: RowGroups | None
 ) -> Limits:
-    """Collect the sums over rows and units that the tests of a difference need.
+    """The tests of a difference of right and wrong rows, and their interval.
 
     Args:
         difference_SN: hits of the mechanism minus those of the baseline.
@@ -412,6 +430,7 @@ def _limits_of(
         groups: rows that belong together; None: every row is a unit.
     """
     difference_N = difference_SN.mean(0, dtype=np.float64)
+    # total of every unit: of a seed, and as a mean over the seeds
     if groups is None:
         total_SU = _as_whole_numbers(difference_SN)
         mean_total_U = difference_N
@@ -424,8 +443,8 @@ def _limits_of(
         effects=effects,
         better=float(np.maximum(difference_N, 0).mean()),
         worse=float(np.maximum(-difference_N, 0).mean()),
-        better_units=_side(mean_total_U),
-        worse_units=_side(-mean_total_U),
+        better_units=_side_of_positive(mean_total_U),
+        worse_units=_side_of_positive(-mean_total_U),
         p_rows=sign_flip_of_rows(total_SU.sum(0)),
         clustering=clustering,
     )
@@ -444,8 +463,8 @@ def _clustering(difference_N: NDArray[np.float64], groups: RowGroups) -> float:
     return max(1.0, (variance_of_groups + 1) / (variance_of_rows + 1))
 
 
-def _side(difference_U: NDArray[np.float64]) -> Side:
-    """The contributions of the units with a positive difference."""
+def _side_of_positive(difference_U: NDArray[np.float64]) -> Side:
+    """Mean and mean square of the positive differences of units; others count as 0."""
     positive_U = np.maximum(difference_U, 0)
     return Side(float(positive_U.mean()), float(np.square(positive_U).mean()))
 

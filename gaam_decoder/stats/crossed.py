@@ -49,7 +49,7 @@ class Crossed(NamedTuple):
     ms_rest: float
     num_seeds: int
     num_rows: int  # number of units
-    choice: float = 0.0  # part of the mean's variance from tuning on validation rows
+    tuning_variance: float = 0.0  # part of it that tuning on validation rows adds
     train_rows: float = math.inf  # number of training rows
     rows_per_unit: float = 1.0  # mean over the units
     freedom: float | None = None  # degrees of freedom of ``ms_rows``; None: N - 1
@@ -92,16 +92,21 @@ class Crossed(NamedTuple):
     @property
     def variance(self) -> float:
         """Variance of the mean over seeds, test rows, training rows and tuning."""
-        return self.from_seeds + self.from_rows + (self.choice + self.from_training)
+        return (
+            self.from_seeds
+            + self.from_rows
+            + (self.tuning_variance + self.from_training)
+        )
 
-    def distance(self, p: float, unseen: float = 0.0) -> float:
+    def distance(self, p: float, unseen_variance: float = 0.0) -> float:
         """The distance of the mean from a hypothesis at which the one-sided p is ``p``.
 
         It is half the width of the confidence interval of level ``1 - 2 p``.
 
         Args:
             p: above 0, at most 0.5.
-            unseen: additional variance of the mean, for rows that the sample lacks.
+            unseen_variance: additional variance of the mean, for rare rows that the
+                sample lacks.
 
         Source: Banerjee 1960, "Approximate confidence interval for linear functions of
             means of k populations": each part of the variance has the t quantile of its
@@ -109,28 +114,32 @@ class Crossed(NamedTuple):
             degrees of freedom for both parts (Satterthwaite) loses up to 14 points of
             coverage with two to five seeds.
         """
-        return self._distance_at(p, self._parts(unseen))
+        return self._distance_at(p, self._variance_parts(unseen_variance))
 
-    def _parts(self, unseen: float) -> tuple[float, float, float]:
-        """Parts of the variance: of seeds, of rows, and of training and tuning."""
+    def _variance_parts(self, unseen_variance: float) -> tuple[float, float, float]:
+        """Parts of the mean's variance: from seeds, rows, and training and tuning."""
         return (
             self.from_seeds,
-            self.from_rows + unseen,
-            self.choice + self.from_training,
+            self.from_rows + unseen_variance,
+            self.tuning_variance + self.from_training,
         )
 
     def _distance_at(self, p: float, parts: tuple[float, float, float]) -> float:
-        """``distance``, of parts of the variance that a search has computed once."""
+        """``distance``, from the parts of the variance (``_variance_parts``).
+
+        Each part has the squared t quantile of its own degrees of freedom. A search
+        over p computes the parts once.
+        """
         from_seeds, from_rows, from_training = parts
         t_of_seeds = _t_quantile(max(self.num_seeds - 1, 1), p)
         t_of_rows = _t_quantile(self.freedom_of_rows, p)
-        normal = float(ndtri(p))
+        normal_quantile = float(ndtri(p))
         seeds = t_of_seeds**2 * from_seeds
         rows = t_of_rows**2 * from_rows
-        training = normal**2 * from_training
+        training = normal_quantile**2 * from_training
         return math.sqrt(seeds + rows + training)
 
-    def one_sided_p(self, distance: float, unseen: float = 0.0) -> float:
+    def one_sided_p(self, distance: float, unseen_variance: float = 0.0) -> float:
         """The one-sided p of a mean at this distance from a hypothesis.
 
         It is the p for which ``distance`` returns this distance.
@@ -138,13 +147,14 @@ class Crossed(NamedTuple):
         Args:
             distance: below 0 where the mean contradicts the alternative; p is then
                 above 0.5.
-            unseen: additional variance of the mean, for rows that the sample lacks.
+            unseen_variance: additional variance of the mean, for rare rows that the
+                sample lacks.
         """
         if distance < 0:
-            return 1 - self.one_sided_p(-distance, unseen)
+            return 1 - self.one_sided_p(-distance, unseen_variance)
         if distance == 0:
             return 0.5
-        parts = self._parts(unseen)
+        parts = self._variance_parts(unseen_variance)
         # distance() falls as p grows: bisect the logarithm of p
         low = math.log(SMALLEST)
         high = math.log(0.5)
@@ -303,18 +313,20 @@ def two_level_interval(
     p = 1 - (1 + level) / 2
 
     # at most N rows: a small sample may lack the rows that vary most
-    of_one_row = accuracy * (1 - accuracy)
+    variance_of_one_row = accuracy * (1 - accuracy)
     effective_rows: float = num_rows
-    if effects.variance > 0 and of_one_row:
-        effective_rows = min(num_rows, of_one_row / effects.variance)
+    if effects.variance > 0 and variance_of_one_row:
+        effective_rows = min(num_rows, variance_of_one_row / effects.variance)
 
+    # where nothing varies, only the rows have a known number of degrees of freedom
     if effects.variance > 0:
         quantile = effects.distance(p) / math.sqrt(effects.variance)
     else:
         quantile = -float(stdtrit(effects.freedom_of_rows, p))
 
-    added = quantile**2 / effective_rows
-    middle = (accuracy + added / 2) / (1 + added)
-    variance = of_one_row / effective_rows + added / (4 * effective_rows)
-    half = quantile / (1 + added) * math.sqrt(variance)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    # Wilson's formula
+    shrinkage = quantile**2 / effective_rows
+    middle = (accuracy + shrinkage / 2) / (1 + shrinkage)
+    variance = variance_of_one_row / effective_rows + shrinkage / (4 * effective_rows)
+    half_width = quantile / (1 + shrinkage) * math.sqrt(variance)
+    return max(0.0, middle - half_width), min(1.0, middle + half_width)

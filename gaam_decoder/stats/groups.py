@@ -97,10 +97,9 @@ class RowGroups:
         return total_SG
 
     def excess(self, value_SN: NDArray[Any]) -> NDArray[np.float64]:
-        """By how much a group's total is above its expectation, over N, (S, G).
+        """By how much every group raises the mean of each seed, ``q_g``, (S, G).
 
-        The expectation is the number of its rows times the mean of all rows. The
-        formulas call it ``q_g``.
+        It is ``(total of the group - its number of rows * mean of all rows) / N``.
         """
         num_rows = value_SN.shape[1]
         mean_S = value_SN.mean(1, dtype=np.float64)
@@ -124,10 +123,10 @@ def row_groups(names: Sequence[object] | NDArray[Any] | None) -> RowGroups | Non
 def joined(relations: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     """Join rows that share a group in any relation, directly or through other rows.
 
-    A relation puts rows together, such as the column of the speaker.
+    A relation says which rows belong together, such as those of one speaker.
 
     Args:
-        relations: (N,) each, the group of every row by one relation, from 0.
+        relations: at least one, each (N,): the group of every row, numbered from 0.
 
     Returns:
         The joined group of every row, (N,).

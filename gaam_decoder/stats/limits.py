@@ -31,7 +31,7 @@ class MeanLimits:
     """
 
     effects: Crossed  # the observed difference and its mean squares
-    unseen: float = 0.0
+    unseen_variance: float = 0.0
     """Variance of the mean from rare rows that the test rows may lack."""
     highest: float = 1.0  # largest possible difference
 
@@ -60,7 +60,7 @@ class MeanLimits:
         high = self.effects.mean + half
         return max(low, -self.highest), min(high, self.highest)
 
-    def decide(self, margin: float, level: float = ALPHA) -> bool:
+    def would_decide(self, margin: float, level: float = ALPHA) -> bool:
         """Whether at least half of all experiments like this one would give a verdict.
 
         A verdict is a difference, or equivalence. The mean differences of the
@@ -86,21 +86,26 @@ class MeanLimits:
 
     def resized(self, num_seeds: int, num_rows: int) -> Self:
         """The limits to expect from so many seeds and units of the same kinds."""
-        fewer = self.effects.num_rows / num_rows
+        # the change by a single row is in inverse proportion to the number of rows
+        shrinkage = self.effects.num_rows / num_rows
         effects = self.effects.resized(num_seeds, num_rows)
-        return replace(self, effects=effects, unseen=self.unseen * fewer**2)
+        return replace(
+            self,
+            effects=effects,
+            unseen_variance=self.unseen_variance * shrinkage**2,
+        )
 
     def _one_sided_p(self, theta: float, distance: float) -> float:
         """One-sided p of a mean at this distance from theta."""
-        return self.effects.one_sided_p(distance, self._unseen_variance(theta))
+        return self.effects.one_sided_p(distance, self._unseen_variance_at(theta))
 
     def _distance(self, theta: float, p: float) -> float:
         """Distance of a mean from theta at which the one-sided p is ``p``."""
-        return self.effects.distance(p, self._unseen_variance(theta))
+        return self.effects.distance(p, self._unseen_variance_at(theta))
 
-    def _unseen_variance(self, theta: float) -> float:  # noqa: ARG002
+    def _unseen_variance_at(self, theta: float) -> float:  # noqa: ARG002
         """Variance of the mean from rows that the sample lacks, if theta were true."""
-        return self.unseen
+        return self.unseen_variance
 
 
 class Side(NamedTuple):
@@ -150,6 +155,7 @@ class Limits(MeanLimits):
 
     def resized(self, num_seeds: int, num_rows: int) -> Self:
         """The limits to expect from so many seeds and units of the same kinds."""
+        # a normal quantile grows with the square root of the number of rows
         growth = (num_rows / self.effects.num_rows) ** 0.5
         return replace(
             self,
@@ -159,7 +165,8 @@ class Limits(MeanLimits):
 
     def interval(self, level: float = ALPHA) -> tuple[float, float]:
         """All differences that a two-sided test at this level does not reject."""
-        # 0 is inside exactly if p is not below the level, whichever test made p
+        # p may be that of another test than the limits have. The interval agrees with
+        # p: 0 is inside exactly if p is not below the level.
         if self.p >= level:
             low = min(self._limit(-1.0, level), 0.0)
             high = max(self._limit(1.0, level), 0.0)
@@ -169,9 +176,11 @@ class Limits(MeanLimits):
         return self._limit(-1.0, level), self._limit(0.0, level)
 
     def _limit(self, end: float, level: float) -> float:
-        """The last theta between the mean and ``end`` that a test does not reject.
+        """The theta furthest from the mean towards ``end`` that the t test accepts.
 
-        ``level`` is that of a two-sided test.
+        Args:
+            end: a theta that bounds the search.
+            level: significance level of the two-sided test.
         """
         accepted = self.effects.mean
         rejected = end
@@ -183,7 +192,7 @@ class Limits(MeanLimits):
                 rejected = theta
         return (accepted + rejected) / 2
 
-    def _unseen_variance(self, theta: float) -> float:
+    def _unseen_variance_at(self, theta: float) -> float:
         """Additional variance of the mean, if theta were true.
 
         A difference of theta may need more rows to differ than did. For one seed, the
@@ -191,6 +200,7 @@ class Limits(MeanLimits):
         mechanism, given that their difference is theta. The result is what this
         variance exceeds the observed one by.
         """
+        # observed shares of rows in favour of the side of theta, and against it
         size = abs(theta)
         in_favour = self.better
         against = self.worse
@@ -201,9 +211,10 @@ class Limits(MeanLimits):
         # the likeliest share against solves a quadratic equation (Tango 1998)
         half = (size * (2 - in_favour + against) - in_favour - against) / 4
         share_against = (half**2 + against * size * (1 - size) / 2) ** 0.5 - half
-        at_theta = 2 * share_against + size - size**2
-        observed = in_favour + against - (in_favour - against) ** 2
-        unseen = max(0.0, at_theta - observed) * self.clustering
-        rows = self.effects.num_rows * self.effects.rows_per_unit
-        variance: float = RULE_OF_THREE * unseen / rows
+        row_variance_at_theta = 2 * share_against + size - size**2
+        observed_row_variance = in_favour + against - (in_favour - against) ** 2
+        excess = max(0.0, row_variance_at_theta - observed_row_variance)
+        excess *= self.clustering
+        num_rows = self.effects.num_rows * self.effects.rows_per_unit
+        variance: float = RULE_OF_THREE * excess / num_rows
         return variance

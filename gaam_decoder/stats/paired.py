@@ -58,7 +58,7 @@ def sign_flip(difference_S: Floats) -> SignFlip:
     if len(difference_S) == 0:
         raise ValueError("a sign-flip test needs at least one difference")
     size_S = np.abs(checked(difference_S))
-    # sums of the same numbers in another order differ in their last bits
+    # a pattern as far from zero as the observed one may be rounded to slightly less
     threshold = abs(float(difference_S.sum())) - 1e-9 * float(size_S.sum())
     if len(size_S) <= EXACT_SEEDS:
         count = _count_patterns(size_S, threshold)
@@ -76,14 +76,16 @@ def _count_patterns(size_S: Floats, threshold: float) -> int:
     half = len(size_S) // 2
     first_half = _signed_sums(size_S[:half])
     second_half = np.sort(_signed_sums(size_S[half:]))
-    # for a threshold of zero or less the two counts below would overlap
+    # every pattern counts, and the two counts below would overlap
     if threshold <= 0:
         return len(first_half) * len(second_half)
-    above = len(second_half) - np.searchsorted(
+
+    # for every sum of the first half, the second halves that lead far enough
+    num_above = len(second_half) - np.searchsorted(
         second_half, threshold - first_half, "left"
     )
-    below = np.searchsorted(second_half, -threshold - first_half, "right")
-    return int(above.sum() + below.sum())
+    num_below = np.searchsorted(second_half, -threshold - first_half, "right")
+    return int(num_above.sum() + num_below.sum())
 
 
 def _count_random_patterns(size_S: Floats, threshold: float) -> int:
@@ -108,7 +110,9 @@ def _signed_sums(size_S: Floats) -> Floats:
 
 
 def sign_flip_of_rows(difference_N: NDArray[Any]) -> float:
-    """Exact sign-flip p over rows, for fixed seeds; 0 if many rows differ.
+    """Exact sign-flip p over rows, for fixed seeds; 0 (not tested) if many rows differ.
+
+    1 if no row differs, and a p from random signs for more than 20 shares.
 
     If no mechanism is better, the differences of a row could as well have the other
     sign, in all seeds together. If groups are the unit, this holds for those of a
@@ -127,13 +131,13 @@ def sign_flip_of_rows(difference_N: NDArray[Any]) -> float:
     if not is_whole or int(np.abs(nonzero_N).sum()) > MOST_SUMS:
         return sign_flip(nonzero_N.astype(np.float64)).p
 
-    # the distribution of the sum under random signs, row after row
+    # the distribution of the sum under random signs, row after row; sum 0 in the middle
     probability = np.ones(1)
     for size in np.abs(nonzero_N).tolist():
         half = probability / 2
         probability = np.zeros(len(half) + 2 * size)
-        probability[: len(half)] += half
-        probability[-len(half) :] += half
+        probability[: len(half)] += half  # the sum minus the size
+        probability[-len(half) :] += half  # the sum plus the size
     sums = np.arange(len(probability)) - len(probability) // 2
     is_as_far = np.abs(sums) >= abs(nonzero_N.sum())
     return float(probability[is_as_far].sum())
@@ -190,21 +194,21 @@ def on_these_rows(
     num_seeds = len(difference_S)
     mean = float(difference_S.mean())
     improvement = mean if larger_is_better else -mean
-    flipped = None
+    sign_flip_test = None
     p = None
     if num_seeds >= LEAST_SEEDS:
-        flipped = sign_flip(difference_S)
-        p = flipped.p
+        sign_flip_test = sign_flip(difference_S)
+        p = sign_flip_test.p
     p_equivalent = _p_equivalent(difference_S, mean, margin)
 
-    # two scores are never further apart than ``most``: no difference is detectable then
+    # A difference that only exceeds the largest possible one is not detectable.
     detectable = minimum_detectable_difference(difference_S, alpha=ALPHA)
     if detectable is not None and detectable > most:
         detectable = None
     return OnTheseRows(
         std=standard_deviation(difference_S),
         interval=within(t_interval(difference_S), -most, most),
-        sign_flip=flipped,
+        sign_flip=sign_flip_test,
         p_equivalent=p_equivalent,
         detectable=detectable,
         verdict=verdict_of(num_seeds, improvement, p, p_equivalent),
@@ -217,12 +221,12 @@ def _p_equivalent(difference_S: Floats, mean: float, margin: float) -> float | N
     if sd is None:
         return None
     num_seeds = len(difference_S)
-    error = sd / num_seeds**0.5  # standard error of the mean
+    std_error = sd / num_seeds**0.5
     distance_to_margin = margin - abs(mean)
-    # without any deviation the mean is certain
-    if not error:
+    # equal differences of all seeds: p is 0 for a mean within the margin, else 1
+    if not std_error:
         return float(distance_to_margin <= 0)
-    return float(stdtr(num_seeds - 1, -distance_to_margin / error))
+    return float(stdtr(num_seeds - 1, -distance_to_margin / std_error))
 
 
 def verdict_of(
@@ -287,12 +291,14 @@ def corrected_resampled_t(
     if splits < 2:
         return None
     mean = float(difference_J.mean())
-    error = float(np.sqrt((1 / splits + test_per_train) * np.var(difference_J, ddof=1)))
-    if error < 1e-15:
+    variance = (1 / splits + test_per_train) * np.var(difference_J, ddof=1)
+    std_error = float(np.sqrt(variance))
+    # equal differences of all splits: p is 1 for a difference of 0, else 0
+    if std_error < 1e-15:
         p = float(mean == 0)
     else:
-        p = 2 * float(stdtr(splits - 1, -abs(mean) / error))
-    half = float(stdtrit(splits - 1, 0.975)) * error
-    interval = within((mean - half, mean + half), -most, most)
+        p = 2 * float(stdtr(splits - 1, -abs(mean) / std_error))
+    half_width = float(stdtrit(splits - 1, 0.975)) * std_error
+    interval = within((mean - half_width, mean + half_width), -most, most)
     assert interval is not None
     return CorrectedT(splits, mean, interval, p)

@@ -20,7 +20,7 @@ from gaam_decoder.stats.paired import NO_CLAIM, on_these_rows
 from gaam_decoder.stats.scores.base import Score, SeedScore
 
 Floats = NDArray[np.float64]
-UNSEEN = 3.33
+UNSEEN_FACTOR = 3.33
 """Factor of the variance of unseen rows. With it, the one-sided 95% limit of an event
 without cases in N rows is ``3 / N``, as the rule of three has it: 3.33 is the square of
 ``-ln 0.05 = 3.00`` over the square of 1.645, the normal quantile."""
@@ -36,32 +36,42 @@ class Scored:
     values: Floats
     by_row: NDArray[np.bool_] | Floats | None
     """The mean over the rows is the value; None if the score is no mean of rows."""
-    unseen: float = 0.0
-    """Squared change by rare rows that the sample may lack, see ``SeedScore``; the
-    largest of the seeds."""
-    no_claim: str = ""  # why the score allows no claim; empty: it does
-    choice: float = 0.0  # variance from tuning on validation rows, see ``choice_of``
+    unseen_variance: float = 0.0
+    """That of ``SeedScore``, from rare rows that the sample may lack; the largest of
+    the seeds."""
+    no_claim_reason: str = ""  # why the score allows no claim; empty: it does
+    tuning_variance: float = 0.0
+    """Variance from tuning on validation rows, see ``simulate_choices``."""
     train_rows: float = math.inf  # number of training rows, see ``claim``
     groups: RowGroups | None = None  # None: every row is a unit
 
     @classmethod
-    def of(
+    def from_seeds(
         cls,
         seed_scores: list[SeedScore],
         by_row_SN: Any,
-        no_claim: str = "",
+        no_claim_reason: str = "",
         groups: RowGroups | None = None,
     ) -> Scored:
-        """Join the scores of all seeds."""
+        """Join the scores of all seeds.
+
+        Args:
+            seed_scores: one for each seed.
+            by_row_SN: ``SeedScore.by_row`` of all seeds; None if any seed has none.
+            no_claim_reason: why the score allows no claim; empty: it does.
+            groups: rows that belong together; None: every row is a unit.
+        """
         return cls(
             values=np.array([score.value for score in seed_scores]),
             by_row=by_row_SN,
-            unseen=max((score.unseen for score in seed_scores), default=0.0),
-            no_claim=no_claim,
+            unseen_variance=max(
+                (score.unseen_variance for score in seed_scores), default=0.0
+            ),
+            no_claim_reason=no_claim_reason,
             groups=groups,
         )
 
-    def of_seeds(self, positions: list[int]) -> Scored:
+    def subset_of_seeds(self, positions: list[int]) -> Scored:
         """The same scores of some seeds, given by their positions in the arrays."""
         by_row = None if self.by_row is None else self.by_row[positions]
         return replace(self, values=self.values[positions], by_row=by_row)
@@ -102,23 +112,28 @@ def claim_by_score(
     if mechanism.values.shape != baseline.values.shape or not len(mechanism.values):
         raise ValueError("values of the same seeds, one at least")
 
-    reason = mechanism.no_claim or baseline.no_claim or too_few(mechanism.groups)
-    untested = _untested_claim(score, mechanism, baseline, margin, reason)
+    no_claim_reason = (
+        mechanism.no_claim_reason
+        or baseline.no_claim_reason
+        or too_few(mechanism.groups)
+    )
+    untested = _untested_claim(score, mechanism, baseline, margin, no_claim_reason)
     by_row_SN = mechanism.by_row
     baseline_SN = baseline.by_row
-    if by_row_SN is None or baseline_SN is None or reason:
+    if by_row_SN is None or baseline_SN is None or no_claim_reason:
         return untested
-    choice = mechanism.choice + baseline.choice
+    tuning_variance = mechanism.tuning_variance + baseline.tuning_variance
     train_rows = min(mechanism.train_rows, baseline.train_rows)
-    if score.hits:
+    if score.is_share_of_hits:
         return claim(
             by_row_SN,
             baseline_SN,
             margin=margin,
-            choice=choice,
+            tuning_variance=tuning_variance,
             train_rows=train_rows,
             groups=mechanism.groups,
         )
+    # an analysis of variance needs two seeds and two rows
     if min(by_row_SN.shape) < 2:
         return untested
 
@@ -127,11 +142,14 @@ def claim_by_score(
     effects = crossed(difference_SN, mechanism.groups)
     if math.isinf(score.largest_difference) and _is_too_skewed(difference_SN.mean(0)):
         num_rows = difference_SN.shape[1]
-        reason = f"the contributions of {num_rows:,} rows are too skewed"
-        return replace(untested, no_claim=reason)
+        skewed = f"the contributions of {num_rows:,} rows are too skewed"
+        return replace(untested, no_claim_reason=skewed)
     limits = MeanLimits(
-        effects=effects._replace(train_rows=train_rows, choice=choice),
-        unseen=UNSEEN * max(mechanism.unseen, baseline.unseen),
+        effects=effects._replace(
+            train_rows=train_rows, tuning_variance=tuning_variance
+        ),
+        unseen_variance=UNSEEN_FACTOR
+        * max(mechanism.unseen_variance, baseline.unseen_variance),
         highest=score.largest_difference,
     )
     return _tested_claim(untested, limits)
@@ -149,9 +167,16 @@ def _tested_claim(untested: Claim, limits: MeanLimits) -> Claim:
 
 
 def _untested_claim(
-    score: Score, mechanism: Scored, baseline: Scored, margin: float, reason: str
+    score: Score,
+    mechanism: Scored,
+    baseline: Scored,
+    margin: float,
+    no_claim_reason: str,
 ) -> Claim:
-    """The difference of two scores over seeds alone, without a test over rows."""
+    """The difference of two scores over seeds alone, without a test over rows.
+
+    ``no_claim_reason`` is that of the claim; empty if a test is still to be added.
+    """
     difference_S = mechanism.values - baseline.values
     over_seeds = on_these_rows(
         difference_S,
@@ -159,7 +184,7 @@ def _untested_claim(
         most=score.largest_difference,
         larger_is_better=score.larger_is_better,
     )
-    if score.no_claim:
+    if score.no_claim_reason:
         over_seeds = replace(over_seeds, verdict=NO_CLAIM)
     return Claim(
         num_seeds=len(difference_S),
@@ -172,7 +197,7 @@ def _untested_claim(
         interval=None,
         p=None,
         p_equivalent=None,
-        no_claim=reason,
+        no_claim_reason=no_claim_reason,
     )
 
 
@@ -191,9 +216,9 @@ def interval_by_score(
     """
     by_row_SN = scored.by_row
     groups = scored.groups
-    if by_row_SN is None or scored.no_claim:
+    if by_row_SN is None or scored.no_claim_reason:
         return None
-    if score.hits:
+    if score.is_share_of_hits:
         return two_level_interval(by_row_SN, without_seeds=without_seeds, groups=groups)
     num_seeds, num_rows = by_row_SN.shape
     num_units = num_rows if groups is None else len(groups)
@@ -204,10 +229,10 @@ def interval_by_score(
         return None
 
     effects = crossed(by_row_SN, groups)
-    half = effects.distance(ALPHA / 2, UNSEEN * scored.unseen)
-    half *= _widening(by_row_SN, effects, groups)
-    low = max(score.lowest, effects.mean - half)
-    high = min(score.highest, effects.mean + half)
+    half_width = effects.distance(ALPHA / 2, UNSEEN_FACTOR * scored.unseen_variance)
+    half_width *= _widening(by_row_SN, effects, groups)
+    low = max(score.lowest, effects.mean - half_width)
+    high = min(score.highest, effects.mean + half_width)
     return low, high
 
 
@@ -229,7 +254,10 @@ def _widening(
 
 
 def _is_too_skewed(value_N: Floats) -> bool:
-    """Whether the values are too few and too skewed for a normal mean."""
+    """Whether the values are too few, given their skewness, for a normal mean.
+
+    Their mean is nearly normal from ``SKEWED`` values per squared skewness on.
+    """
     from_mean_N = value_N - value_N.mean()
     variance = float(np.mean(from_mean_N**2))
     if variance < 1e-300:

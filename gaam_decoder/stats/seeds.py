@@ -35,7 +35,7 @@ def standard_deviation(value_S: Floats) -> float | None:
     """
     if len(checked(value_S)) < 2:
         return None
-    # equal values differ from their rounded mean, but their deviation is exactly 0
+    # the mean of equal values is rounded, and np.std would not be exactly 0
     if (value_S == value_S[0]).all():
         return 0.0
     return float(np.std(value_S, ddof=1))
@@ -126,7 +126,9 @@ def seeds_needed(num_comparisons: int, *, alpha: float = 0.05) -> int:
 
 
 def later_than_chance(late: int, seeds: int, epochs: int, folds: int = 1) -> bool:
-    """Whether more seeds have their best epoch last than a plateau explains.
+    """Whether a training looks too short: too many seeds have their best epoch last.
+
+    Too many are more than chance explains on a plateau of the score.
 
     On a plateau every epoch is the best with the same probability. A seed is then late
     with probability ``1 - (1 - 1 / epochs)**folds``, and the number of late seeds is

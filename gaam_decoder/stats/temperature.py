@@ -47,11 +47,13 @@ def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[Any]) -> float | N
     logits_NC = logits_NC.astype(np.float64)
     if not np.isfinite(logits_NC).all():
         raise ValueError("logits are finite")
-    from_right_NC = logits_NC - np.take_along_axis(logits_NC, label_N[:, None], 1)
+    # every logit minus the logit of the label
+    excess_NC = logits_NC - np.take_along_axis(logits_NC, label_N[:, None], 1)
 
-    # the derivative for 1 / T of 0, and its limit for 1 / T towards infinity
-    slope_at_zero = from_right_NC.mean(1).mean()
-    slope_at_infinity = from_right_NC.max(1).mean()
+    # derivative of the log loss in 1 / T: at 0, and its limit towards infinity. The
+    # loss is convex: where they have the same sign it has no minimum between.
+    slope_at_zero = excess_NC.mean(1).mean()
+    slope_at_infinity = excess_NC.max(1).mean()
     if slope_at_zero >= 0:
         return np.inf
     if slope_at_infinity <= 0:
@@ -62,11 +64,11 @@ def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[Any]) -> float | N
 
     def slope(log_inverse: float) -> float:
         """Derivative of the log loss in ``1 / T``."""
-        power_NC = softmax(from_right_NC * np.exp(log_inverse), 1)
-        return float((power_NC * from_right_NC).sum(1).mean())
+        p_NC = softmax(excess_NC * np.exp(log_inverse), 1)
+        return float((p_NC * excess_NC).sum(1).mean())
 
     # widen the bracket around the scale of the logits until the slope changes its sign
-    middle = -np.log(np.abs(from_right_NC).max())
+    middle = -np.log(np.abs(excess_NC).max())
     reach = 1.0
     while slope(middle - reach) > 0 or slope(middle + reach) < 0:
         reach *= 2

@@ -32,7 +32,7 @@ class Task(ABC):
     name: ClassVar[str]
     default_loss: ClassVar[str]
     default_score: ClassVar[str]
-    """The score of reports; ``selection`` computes the same number."""
+    """The score of reports; ``selection_score`` computes the same number."""
     score_title: ClassVar[str]
     """Its name for people."""
     score_key: ClassVar[str] = "score"
@@ -52,9 +52,9 @@ class Task(ABC):
     """Whether a target is one class, so that probabilities of a row have the sum 1."""
     has_probabilities: ClassVar[bool] = True
     """Whether outputs become probabilities."""
-    sums: ClassVar[tuple[int, ...]] = ()
+    sums_shape: ClassVar[tuple[int, ...]] = ()
     """Shape of the sums over rows from which the training score of a seed follows."""
-    sums_count: ClassVar[bool] = True
+    sums_are_counts: ClassVar[bool] = True
     """Whether these sums are whole numbers."""
 
     @property
@@ -68,21 +68,25 @@ class Task(ABC):
 
     @abstractmethod
     def batch_sums(self, output_SBK: Tensor, target_SB: Tensor) -> Tensor:
-        """Sums over the rows of a batch for the training score, (S, *``sums``)."""
+        """Sums over the rows of a batch, by which the training score is computed.
+
+        Returns:
+            (S, *``sums_shape``).
+        """
 
     def training_score(self, sums_S: Tensor, num_rows: int) -> Tensor:
         """The training score of every seed, (S,), from the sums of an epoch."""
         return sums_S / num_rows
 
     @abstractmethod
-    def selection(self, outputs: Any, targets: Any) -> Any:
+    def selection_score(self, outputs: Any, targets: Any) -> Any:
         """The score of rows, (..., N, K) to (...), in float64: larger is better.
 
         Epochs, learning rates and weight decays are chosen by it.
         """
 
     @abstractmethod
-    def contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
+    def row_contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
         """What every row contributes to the score, (N,); the mean is the score.
 
         Of a score that is no mean of rows it is the score plus the influence of each
@@ -102,7 +106,7 @@ class Task(ABC):
     def strata(self, targets: Targets) -> NDArray[np.int64]:
         """The stratum of every row, (N,)."""
 
-    def balanced_by(self, targets: Targets) -> NDArray[np.int64] | NDArray[np.bool_]:
+    def stratify_by(self, targets: Targets) -> NDArray[np.int64] | NDArray[np.bool_]:
         """What splits, folds and budgets take nearly the same share of.
 
         The stratum of every row (N,), or whether a row has each label (N, K).
@@ -121,7 +125,7 @@ class Task(ABC):
         """A score for people, such as ``81.2%``."""
         return f"{100 * score:.1f}%" if self.in_percent else f"{score:.3f}"
 
-    def titled(self, score: float) -> str:
+    def with_title(self, score: float) -> str:
         """A score with its name, such as ``R2 0.812``; an accuracy needs none."""
         if self.has_classes:
             return self.in_words(score)

@@ -56,11 +56,11 @@ class Classification(Task):
         """Number of right rows of every seed."""
         return self.hits(self.predictions(output_SBK), target_SB).sum(1)
 
-    def selection(self, outputs: Array, targets: Array) -> Array:
+    def selection_score(self, outputs: Array, targets: Array) -> Array:
         """Accuracy."""
         return self.accuracy(self.hits(self.predictions(outputs), targets))
 
-    def contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
+    def row_contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
         """Whether every row is right."""
         return self.hits(self.predictions(output_NK), targets)
 

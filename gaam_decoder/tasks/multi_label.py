@@ -29,7 +29,7 @@ class MultiLabel(Task):
     score_title = "micro-F1"
     baseline_in_words = "the labels of more than half of the training rows alone"
     probe_in_words = "logistic regression of every label"
-    sums = (2,)
+    sums_shape = (2,)
 
     def predictions(self, outputs: Any) -> Any:
         """Whether a row has each label, (..., K)."""
@@ -50,7 +50,7 @@ class MultiLabel(Task):
         """Micro-F1 of an epoch."""
         return sums_S[:, 0] / sums_S[:, 1].clamp(min=1)
 
-    def selection(self, outputs: Any, targets: Any) -> Any:
+    def selection_score(self, outputs: Any, targets: Any) -> Any:
         """Micro-F1 at logit 0."""
         predicted = self.predictions(outputs)
         actual = targets > 0.5
@@ -58,13 +58,13 @@ class MultiLabel(Task):
         num_all = in_float64(predicted.sum((-2, -1)) + actual.sum((-2, -1)))
         return 2 * right / (num_all + (num_all == 0))
 
-    def contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
+    def row_contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
         """Micro-F1 plus its derivative in the weight of each row."""
         predicted_NK = self.predictions(output_NK)
         actual_NK = targets > 0.5
         right_N = (predicted_NK & actual_NK).sum(1)
         all_N = predicted_NK.sum(1) + actual_NK.sum(1)
-        score = float(self.selection(output_NK, targets))
+        score = float(self.selection_score(output_NK, targets))
         change_N = (2 * right_N - score * all_N) / max(1, int(all_N.sum()))
         contribution_N: NDArray[Any] = score + len(targets) * change_N
         return contribution_N
@@ -73,13 +73,15 @@ class MultiLabel(Task):
         """Micro-F1 of the labels that more than half of the training rows have."""
         is_frequent_K = (training > 0.5).mean(0) > 0.5
         logit_K = np.where(is_frequent_K, 1.0, -1.0)
-        return float(self.selection(np.broadcast_to(logit_K, tested.shape), tested))
+        return float(
+            self.selection_score(np.broadcast_to(logit_K, tested.shape), tested)
+        )
 
     def strata(self, targets: Targets) -> NDArray[np.int64]:
         """The rarest label of each row, K for a row without labels."""
         return rarest_labels(self.scored_targets(targets))
 
-    def balanced_by(self, targets: Targets) -> NDArray[np.bool_]:
+    def stratify_by(self, targets: Targets) -> NDArray[np.bool_]:
         """Whether a row has each label, for iterative stratification."""
         return self.scored_targets(targets)
 

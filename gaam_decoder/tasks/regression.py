@@ -37,7 +37,7 @@ class Regression(Task):
     probe_head = "ridge"
     probe_in_words = "ridge regression"
     has_probabilities = False
-    sums_count = False
+    sums_are_counts = False
 
     def predictions(self, outputs: Any) -> Any:
         """The outputs themselves."""
@@ -48,7 +48,7 @@ class Regression(Task):
         row_SB = 1 - (output_SBK - target_SB).square().mean(-1)
         return row_SB.sum(1)
 
-    def selection(self, outputs: Any, targets: Any) -> Any:
+    def selection_score(self, outputs: Any, targets: Any) -> Any:
         """R2, averaged over the columns."""
         target = in_float64(targets)
         residual = ((target - in_float64(outputs)) ** 2).sum(-2)
@@ -59,7 +59,7 @@ class Regression(Task):
         is_exact = flat & (residual == 0)
         return (explained + is_exact).mean(-1)
 
-    def contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
+    def row_contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
         """R2 plus the derivative of R2 in the weight of each row."""
         target_NK = targets.astype(np.float64)
         error_NK = (target_NK - output_NK) ** 2
@@ -70,14 +70,16 @@ class Regression(Task):
         safe_K = np.where(is_flat_K, 1.0, spread_K)
         change_NK = (distance_NK * residual_K / safe_K - error_NK) / safe_K
         change_N = np.where(is_flat_K, 0.0, change_NK).mean(1)
-        score = float(self.selection(output_NK, targets))
+        score = float(self.selection_score(output_NK, targets))
         contribution_N: NDArray[Any] = score + len(targets) * change_N
         return contribution_N
 
     def baseline_score(self, training: Targets, tested: Targets) -> float:
         """R2 of the mean of the training rows: 0 at most."""
         mean_K = training.mean(0, dtype=np.float64)
-        return float(self.selection(np.broadcast_to(mean_K, tested.shape), tested))
+        return float(
+            self.selection_score(np.broadcast_to(mean_K, tested.shape), tested)
+        )
 
     def strata(self, targets: Targets) -> NDArray[np.int64]:
         """Ten parts of the first column, with nearly the same number of rows each."""

@@ -298,7 +298,7 @@ def prepare_data(
     # divide the rows; what is read most often comes first
     train_split = cache[recipe.train_split]
     task = task_of(cache.task)
-    parts = divide(task.balanced_by(train_split.labels), recipe, seed)
+    parts = divide(task.stratify_by(train_split.labels), recipe, seed)
     drawn_N: Rows | None = None
     if recipe.drawn:
         drawn_N = np.sort(np.concatenate([parts.training_N, parts.validation_N]))

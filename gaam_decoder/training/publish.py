@@ -187,7 +187,7 @@ def _validation_rows(
     # tuning seeds have validation rows of their own, (S, V); -1 pads shorter parts
     if recipe.val_folds is not None:
         train_label_N = cache[recipe.train_split].labels
-        stratum_N = task_of(cache.task).balanced_by(train_label_N)
+        stratum_N = task_of(cache.task).stratify_by(train_label_N)
         rows_by_seed = [
             divide(stratum_N, recipe, result.seed).validation_N for result in results
         ]

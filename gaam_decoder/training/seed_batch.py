@@ -251,7 +251,7 @@ class SeedBatch:
         if self.data.selection is None or label_SV is None:
             return None
         logits_SVC = self.logits(self.data.selection, self.state.weights)
-        score_S = self.task.selection(logits_SVC, label_SV)
+        score_S = self.task.selection_score(logits_SVC, label_SV)
 
         # the loss gets outputs and targets in the same form as in training
         learned_target_SV = self.task.learned_targets(label_SV)

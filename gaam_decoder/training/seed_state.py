@@ -16,7 +16,7 @@ THRESHOLD = 1e-4  # relative rise that makes a score better
 SMALLEST_CHANGE = 1e-8  # of the learning rate
 SMALLEST_SCALE = 1.0  # of a loss: below it unscaled gradients overflow
 Score = tuple[float, float]
-"""Score (``Task.selection``) and loss of an epoch on the validation rows."""
+"""Score (``Task.selection_score``) and loss of an epoch on the validation rows."""
 
 
 class EpochScaling(NamedTuple):

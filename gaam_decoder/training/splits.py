@@ -133,7 +133,7 @@ def divide(labels: Strata, recipe: Recipe, seed: int = 0) -> Parts:
     """Divide the train split of a recipe; no group is in two parts.
 
     Args:
-        labels: what is balanced, see ``Task.balanced_by``; of classes their labels.
+        labels: what is balanced, see ``Task.stratify_by``; of classes their labels.
         recipe: of a training.
         seed: of the training, see ``protocol_of``.
 
@@ -171,7 +171,7 @@ def num_rows(recipe: Recipe, cache: EmbeddingCache) -> int:
     split = cache[recipe.train_split]
     if recipe.shots is not None:
         # a row with several labels counts for each of them
-        strata = task_of(cache.task).balanced_by(split.labels)
+        strata = task_of(cache.task).stratify_by(split.labels)
         division = draw_budget(strata, recipe)
         return len(division.training_N) + len(division.validation_N)
     return len(split) if recipe.train_rows is None else recipe.train_rows
@@ -190,7 +190,7 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
         distinct_recipes[key] = recipe
     for recipe in distinct_recipes.values():
         if recipe.groups is not None or recipe.drawn:
-            strata = task_of(cache.task).balanced_by(cache[recipe.train_split].labels)
+            strata = task_of(cache.task).stratify_by(cache[recipe.train_split].labels)
             divide(strata, recipe)
         _check_groups_apart(recipe, cache)
 

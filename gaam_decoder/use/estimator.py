@@ -230,7 +230,7 @@ class Estimator:
         else:
             outputs = predictions.probabilities_NC - 0.5
         task = self.predictor_.task
-        return float(task.selection(outputs, targets.reshape(outputs.shape)))
+        return float(task.selection_score(outputs, targets.reshape(outputs.shape)))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the folder that ``gaam export`` writes; ``gaam_decoder.load`` reads it.

@@ -330,7 +330,7 @@ def _averaged_score(run: RunResult, logits_SNC: NDArray[np.float32]) -> str:
         outputs = sets.probabilities_NC - 0.5
     else:
         outputs = logits_SNC.astype(np.float64).mean(0)
-    return f"{task.titled(float(task.selection(outputs, run.labels)))}"
+    return f"{task.with_title(float(task.selection_score(outputs, run.labels)))}"
 
 
 def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:

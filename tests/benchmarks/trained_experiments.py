@@ -18,7 +18,7 @@ import gaam_decoder
 from gaam_decoder import stats
 from gaam_decoder.attention import Attention
 from gaam_decoder.runs.tuning import choose_candidates
-from gaam_decoder.stats.choice import choice_of
+from gaam_decoder.stats.choice import simulate_choices
 from tests.decoder.configs import change, loose_config
 
 SIZES, TEST, POOL = (
@@ -108,12 +108,15 @@ def simulate(which: int, rows: int, test: int, repetitions: int) -> dict[str, fl
     counts |= dict.fromkeys(("held", "held_without", "found", "found_without"), 0)
     for (hits, *mine), (others, *theirs) in ((one[which], one[0]) for one in every):
         doubt = [
-            choice_of(of[0], of[1][:, :, :test].mean(2)).variance
+            simulate_choices(of[0], of[1][:, :, :test].mean(2)).variance
             for of in (mine, theirs)
         ]
         for name, choice in (("", sum(doubt)), ("_without", 0.0)):
             claim = stats.claim(
-                hits[:, :test], others[:, :test], choice=choice, train_rows=rows
+                hits[:, :test],
+                others[:, :test],
+                tuning_variance=choice,
+                train_rows=rows,
             )
             assert claim.interval is not None
             assert claim.p is not None

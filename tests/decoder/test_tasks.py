@@ -61,11 +61,11 @@ def test_the_majority_class_is_the_first_of_the_most_frequent() -> None:
 def test_selection_is_the_score_of_scikit_learn(name: str) -> None:
     task = task_of(name)
     targets, output_SNK = targets_and_outputs(name)
-    score_S = task.selection(output_SNK, targets)
+    score_S = task.selection_score(output_SNK, targets)
     expected = [reference_score(name, targets, output_NK) for output_NK in output_SNK]
     np.testing.assert_allclose(score_S, expected, rtol=1e-12)
     tensors = torch.from_numpy(output_SNK), torch.from_numpy(targets)
-    np.testing.assert_allclose(task.selection(*tensors), expected, rtol=1e-12)
+    np.testing.assert_allclose(task.selection_score(*tensors), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -74,8 +74,8 @@ def test_contributions_are_influences_of_rows(name: str) -> None:
     task = task_of(name)
     targets, output_SNK = targets_and_outputs(name)
     output_NK = output_SNK[0]
-    contribution_N = task.contributions(output_NK, targets)
-    score = float(task.selection(output_NK, targets))
+    contribution_N = task.row_contributions(output_NK, targets)
+    score = float(task.selection_score(output_NK, targets))
     np.testing.assert_allclose(contribution_N.mean(), score, rtol=1e-12)
 
     # 2,000 copies of all rows, and one more of the first
@@ -83,7 +83,7 @@ def test_contributions_are_influences_of_rows(name: str) -> None:
     more_NK = np.concatenate([np.tile(output_NK, (many, 1)), output_NK[:1]])
     repeats = (many,) + (1,) * (targets.ndim - 1)
     more_targets = np.concatenate([np.tile(targets, repeats), targets[:1]])
-    change = float(task.selection(more_NK, more_targets)) - score
+    change = float(task.selection_score(more_NK, more_targets)) - score
     influence = (float(contribution_N[0]) - score) / len(more_NK)
     np.testing.assert_allclose(change, influence, rtol=1e-2)
 
@@ -103,7 +103,7 @@ def test_sums_of_batches_give_the_training_score(name: str) -> None:
         for rows in (slice(0, 20), slice(20, 50))
     )
     score_S = task.training_score(torch.as_tensor(sums_S), 50)
-    expected = task.selection(output, target_N)
+    expected = task.selection_score(output, target_N)
     np.testing.assert_allclose(score_S, expected, rtol=1e-5)
 
 
@@ -126,11 +126,11 @@ def test_r2_of_equal_numbers_is_that_of_scikit_learn_and_of_the_score(
     targets = np.array([[1.0, 0.5], [2.0, 0.5], [4.0, 0.5]], np.float32)
     outputs = np.array([[1.5, output], [2.0, output], [3.0, output]])
     expected = r2_score(targets.astype(float), outputs)
-    np.testing.assert_allclose(task.selection(outputs, targets), expected)
+    np.testing.assert_allclose(task.selection_score(outputs, targets), expected)
     value = R2().value(Answers(outputs, task.scored_targets(targets)))
     assert value is not None
     np.testing.assert_allclose(value, expected)
-    contributions = task.contributions(outputs, targets)
+    contributions = task.row_contributions(outputs, targets)
     np.testing.assert_allclose(contributions.mean(), expected)
 
 

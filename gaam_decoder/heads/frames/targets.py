@@ -49,7 +49,7 @@ def score(output_NK: Tensor, rows: Examples) -> FitScore:
     """How good the outputs of rows are: the score and the loss of their task."""
     task = task_of(rows.task)
     outputs = output_NK.double()
-    value = float(task.selection(outputs, rows.label_N))
+    value = float(task.selection_score(outputs, rows.label_N))
     targets = rows.label_N
     if not task.has_classes:
         targets = targets.double()

@@ -181,7 +181,7 @@ def _lines(cells: Cells, answers: Sequence[OverSets], unit: Score) -> list[str]:
     several = len(answers[0].encoders) > 1
     counted = "a data set with all its encoders" if several else "a data set"
     lines += [
-        f"differences to '{brief(cells.baseline)}' in {unit.of_differences}, head "
+        f"differences to '{brief(cells.baseline)}' in {unit.difference_unit}, head "
         f"{brief(cells.head, 60)}; {counted} counts as one, and data sets as a sample "
         "of their kind: a random-effects mean with the interval of Hartung and Knapp",
         "95% CI: of the mean, not corrected; another data set: 95% interval of the "
@@ -207,7 +207,7 @@ def _sheet(cells: Cells, answer: OverSets, unit: Score) -> Sheet:
     baseline[HEADER.index("mean rank")] = _rank(answer.baseline_rank)
     caption = (
         f"mean difference to '{brief(cells.baseline)}' over {answer.in_words}, "
-        f"{unit.of_differences}"
+        f"{unit.difference_unit}"
     )
     return Sheet(caption, HEADER, [*lines, baseline], KEY_COLUMNS)
 
@@ -260,7 +260,7 @@ def _sets_sheet(
     lines.append(["mean", *blanks, f"{mean} ({unit.span(of_mean, signed=True)})"])
     caption = (
         f"differences of {decoder.name} to '{brief(cells.baseline)}' on every data "
-        f"set, {unit.of_differences}, with 95% intervals"
+        f"set, {unit.difference_unit}, with 95% intervals"
     )
     return Sheet(caption, header, lines)
 
@@ -375,7 +375,7 @@ def _forest(
         ),
         another=_scaled(_oriented_interval(whole.prediction, unit), unit),
         margin=unit.factor * whole.margin,
-        x=f"difference to {brief(cells.baseline, 26)}, {unit.of_differences}",
+        x=f"difference to {brief(cells.baseline, 26)}, {unit.difference_unit}",
     )
 
 

@@ -93,7 +93,7 @@ def _lines(table: Table, pairs: Pairs) -> list[str]:
     """The legend below the tables of pairs."""
     score = table.score
     lines = [
-        f"differences are in {score.of_differences}; the best decoder stands first",
+        f"differences are in {score.difference_unit}; the best decoder stands first",
         "each pair is tested as a comparison with a baseline is; Holm corrects for all "
         f"pairs of this table ({counts_in_words(pairs.num_tests)}), a family of their "
         "own",
@@ -205,7 +205,8 @@ def _verdicts_of_best(
 
     if NO_CLAIM in labels:
         reasons = (
-            comparison.claim.no_claim for comparison in comparisons_of_best.values()
+            comparison.claim.no_claim_reason
+            for comparison in comparisons_of_best.values()
         )
         reason = next(filter(None, reasons))
         silent = in_words(axis, labels[NO_CLAIM])
@@ -308,4 +309,4 @@ def _matrix(group: PairGroup, axis: str, score: Score) -> Sheet:
 
 def _caption(text: str, group: PairGroup, axis: str, score: Score) -> str:
     name = f" ({group.name})" if group.name else ""
-    return f"{text} along {axis}{name}, {score.of_differences}"
+    return f"{text} along {axis}{name}, {score.difference_unit}"

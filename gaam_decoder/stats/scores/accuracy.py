@@ -8,9 +8,9 @@ class Accuracy(Score):
     """Share of the rows with the right predicted class."""
 
     title = "accuracy"
-    hits = True
+    is_share_of_hits = True
 
-    def of(self, answers: Answers) -> SeedScore:
+    def seed_score(self, answers: Answers) -> SeedScore:
         """Whether every row is right."""
         value = float(CLASSIFICATION.accuracy(answers.right_N))
         return SeedScore(value=value, by_row=answers.right_N)

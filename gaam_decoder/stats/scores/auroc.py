@@ -26,23 +26,30 @@ class Auroc(Score):
     # a temperature keeps the ranks of two classes, but not those of more
     title = "AUROC"
 
-    def of(self, answers: Answers) -> SeedScore | None:
-        """Rank every row among the rows of the other side, fold by fold."""
-        by_fold = []
-        unseen = 0.0
+    def seed_score(self, answers: Answers) -> SeedScore | None:
+        """Rank the rows of every fold; None if all rows of a fold are of one class.
+
+        The value is the mean of the contributions of all rows.
+        """
+        by_row_of_folds = []
+        unseen_variance = 0.0
         start = 0
-        for size in answers.sizes or (answers.num_rows,):
-            rows = slice(start, start + size)
-            start += size
-            fold = _areas_of_fold(answers.log_odds_NC[rows], answers.labels[rows])
+        for num_fold_rows in answers.fold_sizes or (answers.num_rows,):
+            rows = slice(start, start + num_fold_rows)
+            start += num_fold_rows
+            fold = _auroc_of_fold(answers.log_odds_NC[rows], answers.labels[rows])
             if fold is None:
                 return None
-            by_row_of_fold, unseen_of_fold = fold
-            by_fold.append(by_row_of_fold)
-            share = size / answers.num_rows
-            unseen += unseen_of_fold * (share * answers.repeats) ** 2
-        by_row_N = np.concatenate(by_fold)
-        return SeedScore(value=float(by_row_N.mean()), by_row=by_row_N, unseen=unseen)
+            by_row_of_fold, unseen_variance_of_fold = fold
+            by_row_of_folds.append(by_row_of_fold)
+            weight = num_fold_rows / answers.num_rows * answers.row_repeats
+            unseen_variance += unseen_variance_of_fold * weight**2
+        by_row_N = np.concatenate(by_row_of_folds)
+        return SeedScore(
+            value=float(by_row_N.mean()),
+            by_row=by_row_N,
+            unseen_variance=unseen_variance,
+        )
 
 
 def _share_below(values: Floats, thresholds: Floats) -> Floats:
@@ -54,12 +61,16 @@ def _share_below(values: Floats, thresholds: Floats) -> Floats:
     return share
 
 
-def _areas_of_fold(
+def _auroc_of_fold(
     odds_NC: Floats, label_N: NDArray[np.int64]
 ) -> tuple[Floats, float] | None:
-    """The contribution of every row, and the sum ``unseen`` of ``SeedScore``.
+    """The fields ``by_row`` (N,) and ``unseen_variance`` of ``SeedScore`` for one fold.
 
-    None if all rows are of one class.
+    The mean of ``by_row`` is the AUROC. None if all rows are of one class.
+
+    Args:
+        odds_NC: log-odds of every class, by which the rows are ranked.
+        label_N: the classes of the rows.
     """
     count_C = np.bincount(label_N, minlength=odds_NC.shape[1])
     classes = np.flatnonzero((count_C > 0) & (count_C < len(label_N)))
@@ -67,21 +78,21 @@ def _areas_of_fold(
         return None
     change_N = np.zeros(len(label_N))
     value = 0.0
-    unseen = 0.0
-    for positive in classes:
+    unseen_variance = 0.0
+    for positive_class in classes:
         # rank the rows of the class among those of the rest, and the reverse
-        own_N = label_N == positive
-        own = odds_NC[own_N, positive]
-        rest = odds_NC[~own_N, positive]
-        above_own = _share_below(rest, own)
-        above_rest = 1 - _share_below(own, rest)
+        is_own_N = label_N == positive_class
+        own_odds = odds_NC[is_own_N, positive_class]
+        rest_odds = odds_NC[~is_own_N, positive_class]
+        share_below_own = _share_below(rest_odds, own_odds)
+        share_above_rest = 1 - _share_below(own_odds, rest_odds)
 
-        # a row moves the area by its distance from the mean rank of its side
-        area = float(above_own.mean())
-        weight_own = 1 / (len(own) * len(classes))
-        weight_rest = 1 / (len(rest) * len(classes))
+        # both shares have the area as their mean; a row moves it by its distance
+        area = float(share_below_own.mean())
+        weight_own = 1 / (len(own_odds) * len(classes))
+        weight_rest = 1 / (len(rest_odds) * len(classes))
         value += area / len(classes)
-        change_N[own_N] += weight_own * (above_own - area)
-        change_N[~own_N] += weight_rest * (above_rest - area)
-        unseen += weight_own**2 + weight_rest**2
-    return value + len(label_N) * change_N, unseen
+        change_N[is_own_N] += weight_own * (share_below_own - area)
+        change_N[~is_own_N] += weight_rest * (share_above_rest - area)
+        unseen_variance += weight_own**2 + weight_rest**2
+    return value + len(label_N) * change_N, unseen_variance

@@ -10,7 +10,7 @@ from gaam_decoder.stats.scores.base import (
     Floats,
     Score,
     SeedScore,
-    over_folds,
+    mean_over_folds,
 )
 
 NO_CLAIM = (
@@ -31,16 +31,16 @@ class AveragePrecision(Score):
     """
 
     title = "average precision"
-    no_claim = NO_CLAIM
+    no_claim_reason = NO_CLAIM
 
-    def of(self, answers: Answers) -> SeedScore | None:
+    def seed_score(self, answers: Answers) -> SeedScore | None:
         """Rank the rows by their odds of every class, without contributions of rows."""
 
         def value_of(rows: slice) -> float | None:
             one_hot_NC = np.eye(answers.num_classes, dtype=bool)[answers.labels[rows]]
             return mean_precision(answers.log_odds_NC[rows], one_hot_NC)
 
-        value = over_folds(answers, value_of)
+        value = mean_over_folds(answers, value_of)
         return None if value is None else SeedScore(value=value, by_row=None)
 
 
@@ -59,12 +59,16 @@ def mean_precision(
 def _average_precision(
     odds_N: NDArray[np.floating[Any]], label_N: NDArray[np.bool_]
 ) -> float:
-    """Average precision of one column; equal odds share a threshold."""
+    """Average precision of one column; T thresholds, one for every distinct odds."""
     order_N = np.argsort(-odds_N, kind="stable")
-    sorted_N = odds_N[order_N]
-    is_last_N = np.append(sorted_N[1:] != sorted_N[:-1], True)
-    hits_N: Floats = np.cumsum(label_N[order_N], dtype=np.float64)
-    rows_T = np.flatnonzero(is_last_N) + 1
-    hits_T = hits_N[is_last_N]
-    more_T = np.diff(hits_T, prepend=0.0)
-    return float(np.sum(more_T * hits_T / rows_T) / hits_T[-1])
+    sorted_odds_N = odds_N[order_N]
+    # the last of the rows with equal odds, which share a threshold
+    is_threshold_N = np.append(sorted_odds_N[1:] != sorted_odds_N[:-1], True)
+    num_hits_N: Floats = np.cumsum(label_N[order_N], dtype=np.float64)
+
+    # rows and hits with at least the odds of each threshold
+    num_rows_T = np.flatnonzero(is_threshold_N) + 1
+    num_hits_T = num_hits_N[is_threshold_N]
+    new_hits_T = np.diff(num_hits_T, prepend=0.0)
+    precision_sum = np.sum(new_hits_T * num_hits_T / num_rows_T)
+    return float(precision_sum / num_hits_T[-1])

@@ -10,8 +10,11 @@ class BalancedAccuracy(Score):
 
     title = "balanced accuracy"
 
-    def of(self, answers: Answers) -> SeedScore:
-        """A row of class c counts ``N / (C n_c)`` times."""
+    def seed_score(self, answers: Answers) -> SeedScore:
+        """The mean recall of a seed, and the contribution of every row to it.
+
+        A row of class c counts ``N / (C n_c)`` times, n_c the rows of its class.
+        """
         right_N = answers.right_N
         count_C = answers.count_C
         has_rows_C = count_C > 0
@@ -21,5 +24,6 @@ class BalancedAccuracy(Score):
         value = float(recall_C[has_rows_C].mean())
         from_recall_N = right_N - recall_C[answers.labels]
         by_row_N = value + answers.num_rows * weight_C[answers.labels] * from_recall_N
-        unseen = float(np.sum((answers.repeats * weight_C[has_rows_C]) ** 2))
-        return SeedScore(value=value, by_row=by_row_N, unseen=unseen)
+        # the test rows may lack a row of every class that all seeds get wrong
+        unseen = float(np.sum((answers.row_repeats * weight_C[has_rows_C]) ** 2))
+        return SeedScore(value=value, by_row=by_row_N, unseen_variance=unseen)

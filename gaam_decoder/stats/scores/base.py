@@ -29,9 +29,10 @@ class Answers:
     """(N, C), or (N, K)."""
     labels: NDArray[Any]
     """Classes (N,) int64, numbers (N, K) float64, or labels (N, K) bool."""
-    sizes: tuple[int, ...] = ()
-    """Number of rows of every fold, whose decoder made its logits; (): one decoder."""
-    repeats: int = 1  # how often every test row occurs
+    fold_sizes: tuple[int, ...] = ()
+    """Number of rows of every fold, whose decoder made its logits; (): one decoder.
+    The rows of a fold stand together, in the order of the folds."""
+    row_repeats: int = 1  # how often every test row occurs among the N rows
 
     @cached_property
     def predicted_N(self) -> NDArray[np.int64]:
@@ -72,22 +73,24 @@ class Answers:
         if self.num_classes < 2:
             return log_p_NC
 
-        # log(1 - p) of the largest p cancels: sum the other probabilities instead
-        first_N1 = log_p_NC.argmax(-1)[:, None]
-        power_NC = np.exp(log_p_NC)
-        rest_NC = np.log(np.maximum(power_NC.sum(-1, keepdims=True) - power_NC, 1e-300))
-        others_NC = log_p_NC.copy()
-        np.put_along_axis(others_NC, first_N1, -np.inf, -1)
-        most_N1 = others_NC.max(-1, keepdims=True)
-        of_first_N1 = most_N1 + np.log(
-            np.exp(others_NC - most_N1).sum(-1, keepdims=True)
+        # log(1 - p) of every class; 1e-300 avoids log(0)
+        p_NC = np.exp(log_p_NC)
+        log_rest_NC = np.log(np.maximum(p_NC.sum(-1, keepdims=True) - p_NC, 1e-300))
+
+        # 1 - p of the largest p cancels: sum the probabilities of the others instead
+        top_class_N1 = log_p_NC.argmax(-1)[:, None]
+        log_others_NC = log_p_NC.copy()
+        np.put_along_axis(log_others_NC, top_class_N1, -np.inf, -1)
+        largest_other_N1 = log_others_NC.max(-1, keepdims=True)
+        log_rest_of_top_N1 = largest_other_N1 + np.log(
+            np.exp(log_others_NC - largest_other_N1).sum(-1, keepdims=True)
         )
-        np.put_along_axis(rest_NC, first_N1, of_first_N1, -1)
+        np.put_along_axis(log_rest_NC, top_class_N1, log_rest_of_top_N1, -1)
 
         # round, so that odds are equal if only the order of their sums differs
-        size_NC = np.maximum(np.maximum(-log_p_NC, -rest_NC), 1.0)
-        grain_NC = np.ldexp(GRAIN, np.frexp(size_NC)[1])
-        odds_NC: Floats = np.round((log_p_NC - rest_NC) / grain_NC) * grain_NC
+        size_NC = np.maximum(np.maximum(-log_p_NC, -log_rest_NC), 1.0)
+        step_NC = np.ldexp(GRAIN, np.frexp(size_NC)[1])
+        odds_NC: Floats = np.round((log_p_NC - log_rest_NC) / step_NC) * step_NC
         return odds_NC
 
     @cached_property
@@ -112,46 +115,55 @@ class SeedScore:
 
     value: float
     by_row: NDArray[np.bool_] | Floats | None
-    """The contribution of every row: their mean is the value. For a score that is no
-    mean of rows, the value plus the influence of each row, by the infinitesimal
-    jackknife. None if that is not valid."""
-    unseen: float = 0.0
-    """Sum over the kinds of rows of the squared largest change by a single row."""
+    """The contribution of every row, (N,): their mean is the value. For a score that is
+    no mean of rows, value + influence of the row (see ``score_with_influences``). None
+    if no test over rows is known to hold for such contributions."""
+    unseen_variance: float = 0.0
+    """Variance of the value from rare rows that the sample may lack, but for a factor
+    (``UNSEEN_FACTOR``): the largest change of the value by a single row, squared, and
+    summed over the kinds of rows."""
 
 
-def by_influence(
-    answers: Answers, value: float, change_N: Floats, largest: Floats
+def score_with_influences(
+    answers: Answers, value: float, influence_N: Floats, largest_influences: Floats
 ) -> SeedScore:
-    """A score that is a smooth function of means over rows.
+    """The result for a score that is a smooth function of means over rows, such as F1.
+
+    The influence of a row is the derivative of the score in the weight of this row
+    (infinitesimal jackknife, Efron 1982). ``value + influence`` serves as the row's
+    contribution, as if the score were a mean over rows.
 
     Args:
         answers: of one seed.
         value: the score.
-        change_N: derivative of the score in the share of every row, its mean over the
-            rows subtracted.
-        largest: the largest such derivative of every kind of rows.
+        influence_N: influence of every row; the mean over the rows is 0.
+        largest_influences: absolute value of the largest influence that a row of each
+            kind can have. Kinds are, for example, rows that raise and rows that lower
+            the score.
     """
-    share = answers.repeats / answers.num_rows
-    unseen = float(np.sum((share * largest) ** 2))
-    return SeedScore(value=value, by_row=value + change_N, unseen=unseen)
+    share_of_row = answers.row_repeats / answers.num_rows
+    unseen = float(np.sum((share_of_row * largest_influences) ** 2))
+    return SeedScore(value=value, by_row=value + influence_N, unseen_variance=unseen)
 
 
-def by_cell(answers: Answers, value: float, change_CC: Floats) -> SeedScore:
-    """A score that is a smooth function of the confusion matrix.
+def score_of_confusion_matrix(
+    answers: Answers, value: float, influence_CC: Floats
+) -> SeedScore:
+    """The result for a score that is a smooth function of the confusion matrix.
 
     Args:
         answers: of one seed.
         value: the score.
-        change_CC: ``change_N`` of ``by_influence`` for a row of a class (first axis)
-            with a predicted class (second).
+        influence_CC: influence (see ``score_with_influences``) of a row, by its class
+            (first axis) and its predicted class (second).
     """
-    change_N = change_CC[answers.labels, answers.predicted_N]
-    # the rows of a class are a kind, whatever is predicted
-    largest_C = np.abs(change_CC).max(1)[answers.count_C > 0]
-    return by_influence(answers, value, change_N, largest_C)
+    influence_N = influence_CC[answers.labels, answers.predicted_N]
+    # the rows of a class are a kind, whatever is predicted for them
+    largest_C = np.abs(influence_CC).max(1)[answers.count_C > 0]
+    return score_with_influences(answers, value, influence_N, largest_C)
 
 
-def over_folds(
+def mean_over_folds(
     answers: Answers, value_of: Callable[[slice], float | None]
 ) -> float | None:
     """Mean of a score of ranks over the folds, weighted by their rows.
@@ -159,18 +171,22 @@ def over_folds(
     Rows of different folds are never ranked against one another, for different decoders
     gave their outputs.
 
+    Args:
+        answers: of one seed.
+        value_of: gives the score of the rows in a slice; None if it is undefined there.
+
     Returns:
-        None if a fold does not define the score.
+        None if the score of any fold is undefined.
     """
-    total = 0.0
+    weighted_sum = 0.0
     start = 0
-    for size in answers.sizes or (answers.num_rows,):
-        value = value_of(slice(start, start + size))
+    for num_fold_rows in answers.fold_sizes or (answers.num_rows,):
+        value = value_of(slice(start, start + num_fold_rows))
         if value is None:
             return None
-        total += value * size
-        start += size
-    return total / answers.num_rows
+        weighted_sum += value * num_fold_rows
+        start += num_fold_rows
+    return weighted_sum / answers.num_rows
 
 
 def percent(value: float | None) -> str:
@@ -190,34 +206,41 @@ class Score(ABC):
     """Default of the largest difference that does not matter: half a point."""
     highest: ClassVar[float] = 1.0  # largest possible value
     lowest: ClassVar[float] = 0.0  # smallest possible value
-    hits: ClassVar[bool] = False  # whether every row is right or wrong
-    of_sizes: ClassVar[bool] = False
+    is_share_of_hits: ClassVar[bool] = False
+    """Whether it is the share of right rows: every row is right or wrong."""
+    uses_temperature: ClassVar[bool] = False
     """Whether it measures calibration, and so uses the logits divided by a fitted
     temperature; a score of ranks (AUROC) uses the logits themselves."""
     fewest_classes: ClassVar[int] = 1  # with fewer classes it has no meaning
-    of_order: ClassVar[bool] = False
+    needs_class_order: ClassVar[bool] = False
     """Whether it has a meaning only if the classes are ordered: a report shows it only
     where it is asked for."""
-    places: Sequence[int] = ()
-    """Of a score of ordered classes, the place of each class; empty: 0, 1, ..."""
-    no_claim: ClassVar[str] = ""  # why it allows no claim; empty: it does
+    class_places: Sequence[int] = ()
+    """Of a score of ordered classes, the place of each class in their order, which the
+    user gave; empty: 0, 1, ..."""
+    no_claim_reason: ClassVar[str] = ""
+    """Why no test over rows is known to hold for it; empty if one is."""
 
     @abstractmethod
-    def of(self, answers: Answers) -> SeedScore | None:
+    def seed_score(self, answers: Answers) -> SeedScore | None:
         """The score of one seed; None if these rows and classes do not define it."""
 
     def value(self, answers: Answers) -> float | None:
-        """The score alone."""
-        found = self.of(answers)
-        return None if found is None else found.value
+        """The value of ``seed_score`` alone."""
+        score = self.seed_score(answers)
+        return None if score is None else score.value
 
     def why_no_claim(self, answers: Answers) -> str:  # noqa: ARG002
-        """Why these logits allow no claim; empty if they do."""
-        return self.no_claim
+        """Why these outputs allow no claim; empty if they do.
 
-    def place_C(self, num_classes: int) -> NDArray[np.int64]:
+        A score with a jump at these outputs allows none: there its influences of rows
+        say nothing. A subclass tells such outputs.
+        """
+        return self.no_claim_reason
+
+    def places_of_classes(self, num_classes: int) -> NDArray[np.int64]:
         """The place of every class in the order of the classes."""
-        return np.array(self.places or range(num_classes), np.int64)
+        return np.array(self.class_places or range(num_classes), np.int64)
 
     @property
     def largest_difference(self) -> float:
@@ -237,7 +260,7 @@ class Score(ABC):
         return self.title
 
     @property
-    def of_differences(self) -> str:
+    def difference_unit(self) -> str:
         """Unit of its differences."""
         if self.percent:
             return f"{self.title} points"
@@ -271,7 +294,10 @@ class Score(ABC):
         return f"{value:.4g}"
 
     def span(self, interval: Interval, *, signed: bool = False) -> str:
-        """An interval; in percent or points to two digits of its half width."""
+        """An interval for people; ``signed`` gives limits of differences their signs.
+
+        A score in percent is shown to about two digits of the half width.
+        """
         if interval is None:
             return "-"
         digits = self._digits(interval, signed)
@@ -281,10 +307,10 @@ class Score(ABC):
         )
 
     def _digits(self, interval: tuple[float, float], signed: bool) -> int:
-        """Decimals of the limits of an interval."""
+        """Number of decimals of the limits of an interval, fewer for a wide one."""
         if not self.percent:
             return 4
-        half_width = 50 * (interval[1] - interval[0])
+        half_width = 100 * (interval[1] - interval[0]) / 2  # in percent
         if half_width >= 10:
             return 0
         if half_width >= 1 or not signed:

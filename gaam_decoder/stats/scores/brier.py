@@ -20,17 +20,20 @@ class Brier(Score):
     margin = 0.005
     """The margin of accuracy; a wrong prediction that is certain adds 2."""
     highest = 2.0
-    of_sizes = True
+    uses_temperature = True
 
-    def of(self, answers: Answers) -> SeedScore:
-        """The squared distance of every row."""
-        largest = self.highest
+    def seed_score(self, answers: Answers) -> SeedScore:
+        """The Brier score of a seed and of every row."""
         if answers.labels.ndim == 2:
             largest = 1.0
-            miss_N = np.square(answers.p_NK - answers.labels).mean(-1)
+            score_N = np.square(answers.p_NK - answers.labels).mean(-1)
         else:
-            miss_NC = np.exp(answers.log_p_NC)
-            miss_NC[np.arange(answers.num_rows), answers.labels] -= 1
-            miss_N = np.square(miss_NC).sum(-1)
-        unseen = (answers.repeats * largest / answers.num_rows) ** 2
-        return SeedScore(value=float(miss_N.mean()), by_row=miss_N, unseen=unseen)
+            largest = self.highest
+            deviation_NC = np.exp(answers.log_p_NC)
+            deviation_NC[np.arange(answers.num_rows), answers.labels] -= 1
+            score_N = np.square(deviation_NC).sum(-1)
+        # the test rows may lack a row with the largest possible score
+        unseen = (answers.row_repeats * largest / answers.num_rows) ** 2
+        return SeedScore(
+            value=float(score_N.mean()), by_row=score_N, unseen_variance=unseen
+        )

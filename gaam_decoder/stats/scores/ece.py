@@ -25,13 +25,13 @@ class Ece(Score):
     tasks = ("classification", "multi-label")
     title = "ECE"
     larger_is_better = False
-    of_sizes = True
-    no_claim = (
+    uses_temperature = True
+    no_claim_reason = (
         "it is biased by the number of rows and has a kink where a bin is calibrated, "
         "so that no test over rows is known to hold"
     )
 
-    def of(self, answers: Answers) -> SeedScore:
+    def seed_score(self, answers: Answers) -> SeedScore:
         """The error, without contributions of rows: it is no mean of rows."""
         count_B, right_B, probability_B = reliability(answers)
         value = float(np.abs(right_B - probability_B).sum() / max(count_B.sum(), 1))
@@ -39,10 +39,14 @@ class Ece(Score):
 
 
 def reliability(answers: Answers) -> tuple[Floats, Floats, Floats]:
-    """Rows, right rows, and summed probabilities of the predicted class, by bin.
+    """The bins of a reliability diagram, by the probability of the predicted class.
 
-    Of label sets, labels of rows, those that a row has, and summed probabilities. A bin
-    excludes its lower end and includes its upper end.
+    Of label sets, every label of every row counts as a row, which is right if the row
+    has the label. A bin excludes its lower end and includes its upper end.
+
+    Returns:
+        Number of rows, number of right rows, and sum of the probabilities, of every
+        bin, each (B,).
     """
     if answers.labels.ndim == 2:
         probability_N = answers.p_NK.reshape(-1)

@@ -12,9 +12,9 @@ class ExactMatch(Score):
 
     tasks = ("multi-label",)
     title = "exact match"
-    hits = True
+    is_share_of_hits = True
 
-    def of(self, answers: Answers) -> SeedScore:
+    def seed_score(self, answers: Answers) -> SeedScore:
         """Whether every row is right."""
         right_N = (answers.predicted_NK == answers.labels.astype(bool)).all(1)
         return SeedScore(value=float(CLASSIFICATION.accuracy(right_N)), by_row=right_N)

@@ -21,18 +21,21 @@ class LogLoss(Score):
     percent = False
     margin = 0.01  # the probability of the right class is larger by 1% in every row
     highest = float("inf")
-    of_sizes = True
+    uses_temperature = True
 
-    def of(self, answers: Answers) -> SeedScore:
-        """The loss of every row."""
+    def seed_score(self, answers: Answers) -> SeedScore:
+        """The log loss of a seed and of every row."""
         if answers.labels.ndim == 2:
-            # -log p of what is right is softplus(-z) or softplus(z)
+            # the loss is softplus(-z) of a label that the row has, else softplus(z)
             sign_NK = np.where(answers.labels, -1.0, 1.0)
             loss_N = np.logaddexp(0.0, sign_NK * answers.logits).mean(1)
         else:
             loss_N = -answers.log_p_NC[np.arange(answers.num_rows), answers.labels]
-        rows = answers.num_rows / answers.repeats
-        # a probability of 1 in N is as rare as one row
-        worst = max(float(loss_N.max()), math.log(rows))
-        unseen = (worst / rows) ** 2
-        return SeedScore(value=float(loss_N.mean()), by_row=loss_N, unseen=unseen)
+        num_distinct_rows = answers.num_rows / answers.row_repeats
+        # The test rows may lack the worst row. Its loss is at least log N: an event of
+        # probability 1 / N may be missing among N rows.
+        worst = max(float(loss_N.max()), math.log(num_distinct_rows))
+        unseen = (worst / num_distinct_rows) ** 2
+        return SeedScore(
+            value=float(loss_N.mean()), by_row=loss_N, unseen_variance=unseen
+        )

@@ -5,7 +5,12 @@ N test rows, C classes or labels.
 
 import numpy as np
 
-from gaam_decoder.stats.scores.base import Answers, Score, SeedScore, by_influence
+from gaam_decoder.stats.scores.base import (
+    Answers,
+    Score,
+    SeedScore,
+    score_with_influences,
+)
 
 
 class MacroF1(Score):
@@ -15,42 +20,51 @@ class MacroF1(Score):
     predicted class z changes ``F_c`` by
     ``(2 [y = z = c] - F_c ([y = c] + [z = c])) / (labels_c + predictions_c)``.
 
-    Of label sets it is the mean over the labels that a row has or gets. Either allows a
-    verdict: F1 is a ratio of means.
+    Of label sets it is the mean over the labels that a row has or gets. A test over
+    rows holds for either, because F1 is a ratio of means.
     """
 
     tasks = ("classification", "multi-label")
     title = "macro-F1"
 
-    def of(self, answers: Answers) -> SeedScore | None:
-        """The value plus the derivative of the mean in the weight of every row."""
+    def seed_score(self, answers: Answers) -> SeedScore | None:
+        """Macro F1 of a seed, and the influence of every row on it.
+
+        None for label sets if no row has or gets a label.
+        """
         if answers.labels.ndim == 2:
-            return _of_label_sets(answers)
+            return _macro_f1_of_label_sets(answers)
         label_N = answers.labels
         predicted_N = answers.predicted_N
         right_N = answers.right_N
         predicted_C = np.bincount(predicted_N, minlength=answers.num_classes)
+        # labels and predictions together, the denominator of F1
         either_C = answers.count_C + predicted_C
-        seen_C = either_C > 0
+        occurs_C = either_C > 0
         hits_C = np.bincount(label_N[right_N], minlength=answers.num_classes)
         f1_C = 2 * hits_C / np.maximum(either_C, 1)
-        value = float(f1_C[seen_C].mean())
+        value = float(f1_C[occurs_C].mean())
 
         # a hit of a row raises the mean, its label and its prediction lower it
-        weight_C = 1 / (seen_C.sum() * np.maximum(either_C, 1))
-        loss_C = f1_C * weight_C
-        gain_N = 2 * weight_C[label_N] * right_N
-        change_N = gain_N - loss_C[label_N] - loss_C[predicted_N]
-        largest = np.stack([(2 - f1_C) * weight_C, loss_C])
-        largest_seen = answers.repeats * largest[:, seen_C]
+        weight_C = 1 / (occurs_C.sum() * np.maximum(either_C, 1))
+        fall_C = f1_C * weight_C
+        rise_N = 2 * weight_C[label_N] * right_N
+        change_N = rise_N - fall_C[label_N] - fall_C[predicted_N]
+
+        # kinds of rows: hits of a class, and rows that only have it or only get it
+        largest_changes = np.stack([(2 - f1_C) * weight_C, fall_C])[:, occurs_C]
+        largest_changes = answers.row_repeats * largest_changes
         return SeedScore(
             value=value,
             by_row=value + answers.num_rows * change_N,
-            unseen=float(np.sum(largest_seen**2)),
+            unseen_variance=float(np.sum(largest_changes**2)),
         )
 
     def why_no_claim(self, answers: Answers) -> str:
-        """One prediction of a class without test rows makes macro-F1 jump."""
+        """A reason where a class without test rows is predicted; else empty.
+
+        One such prediction makes macro F1 jump, because the class joins the mean.
+        """
         if answers.labels.ndim == 2:
             has_rows_K = answers.labels.any(0)
             if (answers.predicted_NK.any(0) & ~has_rows_K).any():
@@ -67,21 +81,24 @@ class MacroF1(Score):
         return ""
 
 
-def _of_label_sets(answers: Answers) -> SeedScore | None:
+def _macro_f1_of_label_sets(answers: Answers) -> SeedScore | None:
     """Macro F1 of label sets; None if no row has or gets a label."""
     predicted_NC = answers.predicted_NK
     label_NC = answers.labels.astype(bool)
+    # 2 where a row has and gets the label, 1 where it only has it or only gets it
     either_NC = predicted_NC.astype(np.int64) + label_NC
-    seen_C = either_NC.any(0)
-    if not seen_C.any():
+    occurs_C = either_NC.any(0)
+    if not occurs_C.any():
         return None
-    either_NC = either_NC[:, seen_C]
-    hit_NC = (predicted_NC & label_NC)[:, seen_C]
-    mean_C = either_NC.mean(0)
-    f1_C = 2 * hit_NC.mean(0) / mean_C
+    either_NC = either_NC[:, occurs_C]
+    hit_NC = (predicted_NC & label_NC)[:, occurs_C]
+    mean_either_C = either_NC.mean(0)
+    f1_C = 2 * hit_NC.mean(0) / mean_either_C
 
-    # every label gives a row its share of the mean
-    weight_C = 1 / (len(f1_C) * mean_C)
-    change_N = (weight_C * (2 * hit_NC - f1_C * either_NC)).sum(1)
-    largest = np.stack([(2 - f1_C) * weight_C, f1_C * weight_C])
-    return by_influence(answers, float(f1_C.mean()), change_N, largest)
+    # the influence of a row is the sum of its influences by every label
+    weight_C = 1 / (len(f1_C) * mean_either_C)
+    influence_N = (weight_C * (2 * hit_NC - f1_C * either_NC)).sum(1)
+    # kinds of rows: hits of a label, and rows that only have it or only get it
+    largest_influences = np.stack([(2 - f1_C) * weight_C, f1_C * weight_C])
+    value = float(f1_C.mean())
+    return score_with_influences(answers, value, influence_N, largest_influences)

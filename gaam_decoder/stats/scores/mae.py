@@ -8,7 +8,7 @@ from gaam_decoder.stats.scores.base import Answers, Score, SeedScore
 class Mae(Score):
     """Mean distance of the outputs from the numbers, in the unit of the data.
 
-    Of several numbers, the mean over them. It allows a verdict: it is a mean over rows.
+    Of several numbers, the mean over them. A test over rows holds for a mean of rows.
     The default margin is 0.01 of that unit, which suits few data: choose one.
     """
 
@@ -19,10 +19,12 @@ class Mae(Score):
     margin = 0.01
     highest = float("inf")
 
-    def of(self, answers: Answers) -> SeedScore:
-        """The mean error of every row."""
+    def seed_score(self, answers: Answers) -> SeedScore:
+        """The mean absolute error of a seed and of every row."""
         error_NK = np.abs(answers.labels.astype(np.float64) - answers.logits)
         error_N = error_NK.mean(1)
         # an error has no bound: a row as bad as the worst may be missing
-        largest = float(error_N.max()) * answers.repeats / answers.num_rows
-        return SeedScore(value=float(error_N.mean()), by_row=error_N, unseen=largest**2)
+        largest = float(error_N.max()) * answers.row_repeats / answers.num_rows
+        return SeedScore(
+            value=float(error_N.mean()), by_row=error_N, unseen_variance=largest**2
+        )

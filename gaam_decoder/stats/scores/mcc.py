@@ -5,7 +5,12 @@ C classes; T and P the shares of the classes among labels and predictions.
 
 import numpy as np
 
-from gaam_decoder.stats.scores.base import Answers, Score, SeedScore, by_cell
+from gaam_decoder.stats.scores.base import (
+    Answers,
+    Score,
+    SeedScore,
+    score_of_confusion_matrix,
+)
 
 
 class Mcc(Score):
@@ -14,8 +19,8 @@ class Mcc(Score):
     ``(a - T.P) / sqrt((1 - T.T) (1 - P.P))``, a the accuracy. It is 0 where a single
     class is predicted; there is no value where all test rows are of one class.
 
-    It allows a verdict: it is a smooth function of means, except where a single class
-    is predicted.
+    A test over rows holds for it, because it is a smooth function of means, except
+    where a single class is predicted.
 
     Source: Gorodkin 2004, "Comparing two K-category assignments by a K-category
         correlation coefficient".
@@ -25,33 +30,39 @@ class Mcc(Score):
     percent = False
     lowest = -1.0
 
-    def of(self, answers: Answers) -> SeedScore | None:
-        """The value plus its derivative in the weight of every row."""
-        share_C = answers.count_C / answers.num_rows
-        count_C = np.bincount(answers.predicted_N, minlength=answers.num_classes)
-        predicted_C = count_C / answers.num_rows
-        if share_C.max() == 1:
-            return None
-        if predicted_C.max() == 1:
-            return SeedScore(value=0.0, by_row=np.zeros(answers.num_rows))
-        right = float(answers.right_N.mean())
-        by_chance = float(share_C @ predicted_C)
-        square_y = float(share_C @ share_C)
-        square_z = float(predicted_C @ predicted_C)
-        root = ((1 - square_y) * (1 - square_z)) ** 0.5
-        value = (right - by_chance) / root
+    def seed_score(self, answers: Answers) -> SeedScore | None:
+        """MCC of a seed with the influence of every row, the derivative in its weight.
 
-        # rows are labels, columns predictions
-        own_CC = np.eye(answers.num_classes) - right
-        chance_CC = predicted_C[:, None] + share_C[None] - 2 * by_chance
-        from_y_C = (share_C - square_y) / (1 - square_y)
-        from_z_C = (predicted_C - square_z) / (1 - square_z)
-        change_CC = (own_CC - chance_CC) / root
-        change_CC += value * (from_y_C[:, None] + from_z_C[None])
-        return by_cell(answers, value, change_CC)
+        None if all test rows are of one class.
+        """
+        label_share_C = answers.count_C / answers.num_rows
+        count_C = np.bincount(answers.predicted_N, minlength=answers.num_classes)
+        predicted_share_C = count_C / answers.num_rows
+        if label_share_C.max() == 1:
+            return None
+        if predicted_share_C.max() == 1:
+            return SeedScore(value=0.0, by_row=np.zeros(answers.num_rows))
+        accuracy = float(answers.right_N.mean())
+        by_chance = float(label_share_C @ predicted_share_C)  # T.P
+        label_square = float(label_share_C @ label_share_C)  # T.T
+        predicted_square = float(predicted_share_C @ predicted_share_C)  # P.P
+        root = ((1 - label_square) * (1 - predicted_square)) ** 0.5
+        value = (accuracy - by_chance) / root
+
+        # derivatives of numerator and root; labels on the first axis, then predictions
+        from_accuracy_CC = np.eye(answers.num_classes) - accuracy
+        from_chance_CC = predicted_share_C[:, None] + label_share_C[None]
+        from_chance_CC = from_chance_CC - 2 * by_chance
+        from_label_C = (label_share_C - label_square) / (1 - label_square)
+        from_predicted_C = (predicted_share_C - predicted_square) / (
+            1 - predicted_square
+        )
+        influence_CC = (from_accuracy_CC - from_chance_CC) / root
+        influence_CC += value * (from_label_C[:, None] + from_predicted_C[None])
+        return score_of_confusion_matrix(answers, value, influence_CC)
 
     def why_no_claim(self, answers: Answers) -> str:
-        """One prediction of another class makes the coefficient jump."""
+        """A reason where a single class is predicted: another one makes MCC jump."""
         predicted_N = answers.predicted_N
         if (predicted_N == predicted_N[0]).all():
             return "a single class is predicted"

@@ -3,7 +3,7 @@
 import numpy as np
 
 from gaam_decoder.stats.scores.average_precision import NO_CLAIM, mean_precision
-from gaam_decoder.stats.scores.base import Answers, Score, SeedScore, over_folds
+from gaam_decoder.stats.scores.base import Answers, Score, SeedScore, mean_over_folds
 
 
 class MeanAveragePrecision(Score):
@@ -19,14 +19,14 @@ class MeanAveragePrecision(Score):
 
     tasks = ("multi-label",)
     title = "mean average precision"
-    no_claim = NO_CLAIM
+    no_claim_reason = NO_CLAIM
 
-    def of(self, answers: Answers) -> SeedScore | None:
+    def seed_score(self, answers: Answers) -> SeedScore | None:
         """Rank the rows by every label, without contributions of rows."""
         label_NK = answers.labels.astype(np.bool_)
 
         def value_of(rows: slice) -> float | None:
             return mean_precision(answers.logits[rows], label_NK[rows])
 
-        value = over_folds(answers, value_of)
+        value = mean_over_folds(answers, value_of)
         return None if value is None else SeedScore(value=value, by_row=None)

@@ -2,7 +2,12 @@
 
 import numpy as np
 
-from gaam_decoder.stats.scores.base import Answers, Score, SeedScore, by_influence
+from gaam_decoder.stats.scores.base import (
+    Answers,
+    Score,
+    SeedScore,
+    score_with_influences,
+)
 from gaam_decoder.tasks import task_of
 
 
@@ -12,32 +17,38 @@ class MicroF1(Score):
     ``2 hits / (labels + predictions)``, counted over rows and labels. It is 0 where no
     row has or gets a label, as in scikit-learn.
 
-    It allows a verdict: it is a ratio of means. A row with h hits and e labels and
-    predictions changes F by ``(2 h - F e) / mean e`` (Efron 1982, infinitesimal
-    jackknife).
+    A test over rows holds for it, because it is a ratio of means. The influence of a
+    row on F (the derivative of F in the weight of the row) is ``(2 h - F e) / mean e``;
+    h is the number of its hits, e that of its labels and predictions together (Efron
+    1982, infinitesimal jackknife).
     """
 
     tasks = ("multi-label",)
     title = "micro-F1"
 
-    def of(self, answers: Answers) -> SeedScore:
-        """The value plus the derivative of F in the weight of every row."""
+    def seed_score(self, answers: Answers) -> SeedScore:
+        """Micro F1 of a seed, and the influence of every row on it."""
         task = task_of("multi-label")
-        value = float(task.selection(answers.logits, answers.labels))
-        change_N = task.contributions(answers.logits, answers.labels) - value
-        predicted_NK = answers.predicted_NK
-        num_either = int(predicted_NK.sum()) + int(answers.labels.sum())
-        if num_either == 0:
+        value = float(task.selection_score(answers.logits, answers.labels))
+        # contribution of a row = value + influence of the row
+        influence_N = task.row_contributions(answers.logits, answers.labels) - value
+        num_predictions = int(answers.predicted_NK.sum())
+        num_labels_and_predictions = num_predictions + int(answers.labels.sum())
+        if num_labels_and_predictions == 0:
             return SeedScore(value=value, by_row=np.zeros(answers.num_rows))
 
-        # kinds of rows: those that gain, by one hit or more, and those that lose
-        mean_either = num_either / answers.num_rows
-        gain = max(float(change_N.max()), (2 - 2 * value) / mean_either)
-        loss = max(-float(change_N.min()), value / mean_either)
-        return by_influence(answers, value, change_N, np.array([gain, loss]))
+        # The largest rise and the largest fall of F1 by a row. The sample may have no
+        # row with a hit, or without: a row with one hit (h = 1, e = 2) and a row with
+        # one wrong label (h = 0, e = 1) count in any case.
+        mean_e = num_labels_and_predictions / answers.num_rows
+        largest_rise = max(float(influence_N.max()), (2 - 2 * value) / mean_e)
+        largest_fall = max(-float(influence_N.min()), value / mean_e)
+        return score_with_influences(
+            answers, value, influence_N, np.array([largest_rise, largest_fall])
+        )
 
     def why_no_claim(self, answers: Answers) -> str:
-        """One label more makes F1 jump."""
+        """A reason where no row has or gets a label: one label makes F1 jump there."""
         if answers.labels.any() or answers.predicted_NK.any():
             return ""
         return "no row has or gets a label"

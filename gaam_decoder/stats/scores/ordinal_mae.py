@@ -9,7 +9,7 @@ class OrdinalMae(Score):
     """Mean number of classes between the predicted class and the label.
 
     ``gaam report --class-order`` gives the order of the classes; those that are numbers
-    have one. It allows a verdict: it is a mean over rows.
+    have one. A test over rows holds for it, because it is a mean of rows.
     """
 
     title = "ordinal MAE"
@@ -17,14 +17,17 @@ class OrdinalMae(Score):
     percent = False
     margin = 0.01
     highest = float("inf")
-    of_order = True
+    needs_class_order = True
 
-    def of(self, answers: Answers) -> SeedScore:
-        """The distance of every row."""
-        place_C = self.place_C(answers.num_classes)
-        step_N = place_C[answers.predicted_N] - place_C[answers.labels]
-        distance_N = np.abs(step_N).astype(np.float64)
-        largest = answers.repeats * (answers.num_classes - 1) / answers.num_rows
+    def seed_score(self, answers: Answers) -> SeedScore:
+        """The mean distance of a seed, and the distance of every row."""
+        place_C = self.places_of_classes(answers.num_classes)
+        signed_distance_N = place_C[answers.predicted_N] - place_C[answers.labels]
+        distance_N = np.abs(signed_distance_N).astype(np.float64)
+        # the test rows may lack a row with the largest possible distance
+        largest = answers.row_repeats * (answers.num_classes - 1) / answers.num_rows
         return SeedScore(
-            value=float(distance_N.mean()), by_row=distance_N, unseen=largest**2
+            value=float(distance_N.mean()),
+            by_row=distance_N,
+            unseen_variance=largest**2,
         )

@@ -9,7 +9,7 @@ from gaam_decoder.stats.scores.base import (
     Answers,
     Score,
     SeedScore,
-    by_influence,
+    score_with_influences,
 )
 from gaam_decoder.tasks import task_of
 from gaam_decoder.tasks.regression import is_flat
@@ -23,9 +23,9 @@ class R2(Score):
     rows, less is worse. Of a number that is the same in all test rows it is 1 where the
     outputs are exact, else 0, as in scikit-learn.
 
-    It allows a verdict: it is a smooth function of means. A row changes it by
-    ``(b A / B - a) / B``, a and b what the row adds to A and B (Efron 1982,
-    infinitesimal jackknife).
+    A test over rows holds for it, because it is a smooth function of means. The
+    influence of a row (the derivative in its weight) is ``(b A / B - a) / B``; a and b
+    are the squares of this row in A and B (Efron 1982, infinitesimal jackknife).
     """
 
     tasks = ("regression",)
@@ -33,17 +33,18 @@ class R2(Score):
     percent = False
     lowest = float("-inf")
 
-    def of(self, answers: Answers) -> SeedScore:
-        """The value plus the derivative of the mean in the weight of every row."""
+    def seed_score(self, answers: Answers) -> SeedScore:
+        """R2 of a seed, and the influence of every row on it."""
         task = task_of("regression")
-        value = float(task.selection(answers.logits, answers.labels))
-        change_N = task.contributions(answers.logits, answers.labels) - value
+        value = float(task.selection_score(answers.logits, answers.labels))
+        # contribution of a row = value + influence of the row
+        influence_N = task.row_contributions(answers.logits, answers.labels) - value
         # an error has no bound: a row as bad as the worst may be missing
-        largest = np.abs(change_N).max(keepdims=True)
-        return by_influence(answers, value, change_N, largest)
+        largest_influence = np.abs(influence_N).max(keepdims=True)
+        return score_with_influences(answers, value, influence_N, largest_influence)
 
     def why_no_claim(self, answers: Answers) -> str:
-        """A number without variance gets some by one row more."""
+        """A reason where a number does not vary: one other row makes R2 jump."""
         if is_flat(answers.labels).any():
             return "a number is the same in all test rows"
         return ""

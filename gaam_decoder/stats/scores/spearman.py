@@ -10,7 +10,7 @@ from gaam_decoder.stats.scores.base import (
     Floats,
     Score,
     SeedScore,
-    over_folds,
+    mean_over_folds,
 )
 
 Numbers = NDArray[np.floating[Any]]
@@ -31,23 +31,26 @@ class Spearman(Score):
     title = "Spearman correlation"
     percent = False
     lowest = -1.0
-    no_claim = (
+    no_claim_reason = (
         "a row changes the ranks of all others, so that no test over rows is known to "
         "hold"
     )
 
-    def of(self, answers: Answers) -> SeedScore | None:
+    def seed_score(self, answers: Answers) -> SeedScore | None:
         """The correlation, without contributions of rows."""
 
         def value_of(rows: slice) -> float | None:
             return _mean_correlation(answers.logits[rows], answers.labels[rows])
 
-        value = over_folds(answers, value_of)
+        value = mean_over_folds(answers, value_of)
         return None if value is None else SeedScore(value=value, by_row=None)
 
 
 def _mean_correlation(output_NK: Numbers, target_NK: Numbers) -> float | None:
-    """Mean over the numbers that vary."""
+    """Mean of the rank correlations of the K numbers that vary.
+
+    None if no number varies, or if all outputs for one that varies are equal.
+    """
     correlations = []
     for output_N, target_N in zip(output_NK.T, target_NK.T, strict=True):
         if np.ptp(target_N) == 0:
@@ -62,7 +65,7 @@ def _mean_correlation(output_NK: Numbers, target_NK: Numbers) -> float | None:
 def _ranks(value_N: Numbers) -> Floats:
     """Ranks from 1 on; equal values share their mean rank."""
     sorted_N = np.sort(value_N)
-    below_N = np.searchsorted(sorted_N, value_N, "left")
-    up_to_N = np.searchsorted(sorted_N, value_N, "right")
-    rank_N: Floats = (below_N + up_to_N + 1) / 2
+    num_below_N = np.searchsorted(sorted_N, value_N, "left")
+    num_up_to_N = np.searchsorted(sorted_N, value_N, "right")
+    rank_N: Floats = (num_below_N + num_up_to_N + 1) / 2
     return rank_N

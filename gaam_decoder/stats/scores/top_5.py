@@ -15,18 +15,22 @@ class Top5(Score):
     """
 
     title = "top-5 accuracy"
-    hits = True
+    is_share_of_hits = True
     fewest_classes = 11  # with ten or fewer, half of all guesses would be right
 
-    def of(self, answers: Answers) -> SeedScore | None:
-        """Whether the label of every row is among the five."""
+    def seed_score(self, answers: Answers) -> SeedScore | None:
+        """Whether the label of every row is among the five.
+
+        None for ten classes or fewer.
+        """
         if answers.num_classes < self.fewest_classes:
             return None
-        # count the classes that come before the label
+        # count the classes that rank before the label of a row
         rows = np.arange(answers.num_rows)
-        own_N1 = answers.logits[rows, answers.labels][:, None]
-        earlier_NC = np.arange(answers.num_classes) < answers.labels[:, None]
-        is_equal_NC = answers.logits == own_N1
-        before_NC = (answers.logits > own_N1) | (is_equal_NC & earlier_NC)
-        right_N = before_NC.sum(-1) < FIVE
+        label_logit_N1 = answers.logits[rows, answers.labels][:, None]
+        is_larger_NC = answers.logits > label_logit_N1
+        is_equal_NC = answers.logits == label_logit_N1
+        is_earlier_NC = np.arange(answers.num_classes) < answers.labels[:, None]
+        ranks_before_NC = is_larger_NC | (is_equal_NC & is_earlier_NC)
+        right_N = ranks_before_NC.sum(-1) < FIVE
         return SeedScore(value=float(CLASSIFICATION.accuracy(right_N)), by_row=right_N)

@@ -122,8 +122,8 @@ class State(NamedTuple):
             optimizer=optimizer.initial_states(parameters),
             loss_S=torch.zeros(num_seeds, dtype=decoders[0].dtype, device=device),
             score_S=torch.zeros(
-                (num_seeds, *task.sums),
-                dtype=torch.int64 if task.sums_count else decoders[0].dtype,
+                (num_seeds, *task.sums_shape),
+                dtype=torch.int64 if task.sums_are_counts else decoders[0].dtype,
                 device=device,
             ),
             scaling=Scaling.initial(num_seeds, device) if scaled else None,

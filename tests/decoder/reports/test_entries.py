@@ -144,7 +144,7 @@ def test_folds_and_repeats_are_rows_of_one_test(repeats: int) -> None:
             assert scored.by_row.shape == (7, 2 * ROWS_OF_A_FOLD), name
             assert scored.by_row.mean(1) == pytest.approx(scored.values), name
         verdict = comparison_of(table).claim.verdict
-        assert verdict == ("no claim" if score.no_claim else "better"), name
+        assert verdict == ("no claim" if score.no_claim_reason else "better"), name
 
 
 def test_a_row_is_right_as_often_as_it_is_in_all_repeats() -> None:

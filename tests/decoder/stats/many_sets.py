@@ -17,7 +17,7 @@ from gaam_decoder.stats.across import (
     Across,
     SetDifference,
     across_corrected,
-    combine,
+    combine_sets,
 )
 
 Floats = NDArray[np.float64]
@@ -65,7 +65,7 @@ def draw_answers(
                 zip(estimate_K.tolist(), variance_K.tolist(), strict=True)
             )
         ]
-        answers.append(combine(sets, margin=MARGIN))
+        answers.append(combine_sets(sets, margin=MARGIN))
     other_M = mean + between * generator.normal(size=MECHANISMS)
     return across_corrected(answers), other_M
 

@@ -189,7 +189,7 @@ def score_of_seeds(score: Score, answers_by_seed: list[Answers]) -> Scored | Non
     rows = []
     reason = ""
     for answers in answers_by_seed:
-        seed_score = score.of(answers)
+        seed_score = score.seed_score(answers)
         if seed_score is None:
             return None
         seed_scores.append(seed_score)
@@ -198,7 +198,7 @@ def score_of_seeds(score: Score, answers_by_seed: list[Answers]) -> Scored | Non
         # the first reason is the one of all seeds
         reason = reason or score.why_no_claim(answers)
     by_row_SN = np.stack(rows) if rows else None
-    return Scored.of(seed_scores, by_row_SN, reason)
+    return Scored.from_seeds(seed_scores, by_row_SN, reason)
 
 
 @cache

@@ -11,7 +11,7 @@ from gaam_decoder.stats.across import (
     SetDifference,
     across_corrected,
     between_variance,
-    combine,
+    combine_sets,
     difference_of_claim,
 )
 from tests.decoder.stats import many_sets
@@ -72,7 +72,9 @@ def test_a_limit_of_the_variance_is_that_of_its_q_profile(quantile: float) -> No
 def test_data_sets_that_are_equally_sure_give_students_t_test() -> None:
     """Hartung and Knapp's interval is then that of the mean of the differences."""
     differences = [0.03, -0.01, 0.05, 0.02, 0.04, -0.02, 0.06]
-    answer = combine(sets_of([(value, 1e-4) for value in differences]), margin=0.02)
+    answer = combine_sets(
+        sets_of([(value, 1e-4) for value in differences]), margin=0.02
+    )
     reference = ttest_1samp(differences, 0)
     interval = reference.confidence_interval()
     assert answer.difference == pytest.approx(np.mean(differences))
@@ -84,7 +86,7 @@ def test_data_sets_that_are_equally_sure_give_students_t_test() -> None:
 
 
 def test_data_sets_that_agree_by_chance_are_not_surer_than_their_own_errors() -> None:
-    answer = combine(sets_of([(0.010, 1e-4), (0.0101, 1e-4), (0.0099, 1e-4)] * 2))
+    answer = combine_sets(sets_of([(0.010, 1e-4), (0.0101, 1e-4), (0.0099, 1e-4)] * 2))
     assert answer.interval is not None
     low, high = answer.interval
     assert high - low == pytest.approx(2 * 1.96 * 0.01 / 6**0.5, rel=1e-4)
@@ -103,19 +105,21 @@ def test_data_sets_that_agree_by_chance_are_not_surer_than_their_own_errors() ->
     ],
 )
 def test_the_verdict(differences: list[float], verdict: str) -> None:
-    answer = combine(sets_of([(value, 4e-6) for value in differences]), margin=0.01)
+    answer = combine_sets(
+        sets_of([(value, 4e-6) for value in differences]), margin=0.01
+    )
     assert answer.verdict == verdict
 
 
 def test_the_signed_rank_test_is_exact_with_ties_and_zeros() -> None:
     distinct = [0.011, -0.022, 0.033, 0.044, 0.055, -0.066, 0.077]
-    answer = combine(sets_of([(value, 1e-4) for value in distinct]))
+    answer = combine_sets(sets_of([(value, 1e-4) for value in distinct]))
     assert answer.p_of_these_sets == pytest.approx(
         wilcoxon(distinct, method="exact").pvalue
     )
-    tied = combine(sets_of([(value, 1e-4) for value in [0.01] * 5 + [0.0]]))
+    tied = combine_sets(sets_of([(value, 1e-4) for value in [0.01] * 5 + [0.0]]))
     assert tied.p_of_these_sets == pytest.approx(2 / 2**5)
-    equal = combine(sets_of([(0.0, 1e-4)] * 5))
+    equal = combine_sets(sets_of([(0.0, 1e-4)] * 5))
     assert equal.p_of_these_sets is None
 
 
@@ -158,9 +162,9 @@ def test_a_lower_loss_is_a_better_mechanism() -> None:
 
 
 def test_answers_are_corrected_by_holm_and_those_without_a_test_stay() -> None:
-    strong = combine(sets_of([(0.03 + place / 1000, 1e-5) for place in range(6)]))
-    weak = combine(sets_of([(0.01, 1e-5), (-0.012, 1e-5)] * 3))
-    few = combine(sets_of([(0.03, 1e-5)] * 2))
+    strong = combine_sets(sets_of([(0.03 + place / 1000, 1e-5) for place in range(6)]))
+    weak = combine_sets(sets_of([(0.01, 1e-5), (-0.012, 1e-5)] * 3))
+    few = combine_sets(sets_of([(0.03, 1e-5)] * 2))
     assert strong.p is not None
     assert weak.p is not None
     corrected = across_corrected([weak, few, strong])
@@ -179,7 +183,7 @@ def test_answers_are_corrected_by_holm_and_those_without_a_test_stay() -> None:
 )
 def test_what_has_no_answer_is_refused(values: list[tuple[float, float]]) -> None:
     with pytest.raises(ValueError, match=r"data set|finite"):
-        combine(sets_of(values))
+        combine_sets(sets_of(values))
 
 
 @pytest.mark.slow

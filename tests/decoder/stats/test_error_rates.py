@@ -70,7 +70,7 @@ def test_claims_by_every_score_are_wrong_as_seldom_as_they_say(
     for score, same in same_rates.items():
         other = other_rates[score]
         where = (score, same, other)
-        allows_claims = not scored_experiments.score_named(score).no_claim
+        allows_claims = not scored_experiments.score_named(score).no_claim_reason
         assert (other.claimed > 0) == allows_claims, where
         assert is_seldom(same.found, same.claimed), where
         assert is_seldom(same.claimed - same.held, same.claimed), where
@@ -98,7 +98,7 @@ def test_the_experiments_can_tell_a_test_that_is_wrong(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without what is unseen, few rows make claims of equivalence that are false."""
-    monkeypatch.setattr("gaam_decoder.stats.scored.UNSEEN", 0.0)
+    monkeypatch.setattr("gaam_decoder.stats.scored.UNSEEN_FACTOR", 0.0)
     rates = scored_experiments.simulate(
         "nearly all right", (6, 50), SCORED, differ=True
     )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common import plugins
 from gaam_decoder import stats
-from gaam_decoder.stats.choice import choice_of
+from gaam_decoder.stats.choice import simulate_choices
 from gaam_decoder.stats.crossed import Crossed, crossed
 from gaam_decoder.stats.groups import RowGroups, joined
 from gaam_decoder.stats.scored import Scored, claim_by_score, interval_by_score
@@ -112,13 +112,15 @@ def all_numbers(case: Case, groups: Any) -> list[float]:
         second_SN,
         groups=groups,
         margin=0.02,
-        choice=1e-5,
+        tuning_variance=1e-5,
         train_rows=num_rows // 2,
     )
 
     def scored(worse: float) -> Scored:
         loss_SN = generator.gamma(2.0, 0.2, (num_seeds, num_rows)) + worse
-        return Scored(values=loss_SN.mean(1), by_row=loss_SN, unseen=1e-6, groups=units)
+        return Scored(
+            values=loss_SN.mean(1), by_row=loss_SN, unseen_variance=1e-6, groups=units
+        )
 
     first = scored(0.0)
     second = scored(0.1)
@@ -279,7 +281,7 @@ def test_fewer_than_six_groups_allow_no_claim(num_groups: int) -> None:
     assert claim.verdict == "no claim"
     assert claim.p is None
     assert claim.interval is None
-    assert f"{num_groups} group" in claim.no_claim
+    assert f"{num_groups} group" in claim.no_claim_reason
     assert claim.groups_to_decide is None
     [corrected] = stats.holm_corrected([claim])
     assert corrected.verdict == "no claim"
@@ -388,10 +390,10 @@ def test_what_other_groups_of_rows_would_have_chosen_is_that_of_their_means() ->
     right_CN = right_CGM.reshape(3, -1)
     score_CK = np.array([[0.7, 0.71], [0.8, 0.79], [0.75, 0.76]])
     groups = RowGroups(np.repeat(np.arange(15), 8))
-    over_groups = choice_of(right_CN, score_CK, groups)
-    over_means = choice_of(right_CGM.mean(2), score_CK)
+    over_groups = simulate_choices(right_CN, score_CK, groups)
+    over_means = simulate_choices(right_CGM.mean(2), score_CK)
     np.testing.assert_allclose(over_groups, over_means, rtol=1e-9)
-    assert over_groups.share < choice_of(right_CN, score_CK).share
+    assert over_groups.share < simulate_choices(right_CN, score_CK).share
 
 
 def test_rows_that_any_relation_puts_together_are_in_one_group() -> None:

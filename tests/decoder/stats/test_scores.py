@@ -186,7 +186,7 @@ def test_a_score_is_its_reference_and_the_mean_of_what_rows_add(
     rows = rows_of(*size, kind)
     score = score_named(name)
     expected = REFERENCES[name](*rows)
-    seed_score = score.of(Answers(*rows))
+    seed_score = score.seed_score(Answers(*rows))
     value = score.value(Answers(*rows))
     if expected is None:
         assert seed_score is None
@@ -208,7 +208,7 @@ def test_what_a_row_adds_is_how_the_score_changes_with_its_weight(name: str) -> 
     usual = rows_of(12 if name == "top-5" else 3, 200)
     logits = usual.logits[:60]
     labels = usual.labels[:60]
-    seed_score = score_named(name).of(Answers(logits, labels))
+    seed_score = score_named(name).seed_score(Answers(logits, labels))
     assert seed_score is not None
     assert seed_score.by_row is not None
     many_logits = np.tile(logits, (copies, 1))
@@ -231,7 +231,7 @@ def test_rows_of_several_folds_are_ranked_within_each() -> None:
     assert None not in areas
     expected = np.mean(np.array(areas, float))
     folds = Answers(logits, labels, (100, 100))
-    seed_score = score_named("auroc").of(folds)
+    seed_score = score_named("auroc").seed_score(folds)
     assert seed_score is not None
     assert seed_score.value == pytest.approx(expected)
     assert score_named("auroc").value(folds) == pytest.approx(expected)
@@ -275,7 +275,7 @@ def weak_and_strong(
 
 
 def test_all_scores_but_the_calibration_error_allow_claims() -> None:
-    claiming = [name for name in SCORES if not score_named(name).no_claim]
+    claiming = [name for name in SCORES if not score_named(name).no_claim_reason]
     assert claiming == CLAIMING
 
 
@@ -285,7 +285,7 @@ def test_a_score_that_allows_no_claim_says_why() -> None:
     claim = claim_by_score(score, strong, weak, margin=score.margin)
     assert claim.p is None
     assert claim.verdict == claim.on_these_rows.verdict == "no claim"
-    assert claim.no_claim == score.no_claim
+    assert claim.no_claim_reason == score.no_claim_reason
 
 
 @pytest.mark.parametrize("name", CLAIMING)
@@ -331,7 +331,7 @@ def test_the_same_answers_make_no_claim_of_a_difference(
     claim = claim_by_score(score, weak, weak, margin=score.margin)
     assert claim.difference == 0
     assert claim.p in (1, None)
-    verdicts = {"no claim" if claim.no_claim else "undecided"}
+    verdicts = {"no claim" if claim.no_claim_reason else "undecided"}
     if num_rows > 100:
         verdicts.add("equivalent")
     assert claim.verdict in verdicts
@@ -342,7 +342,7 @@ def test_one_seed_makes_no_claim(name: str) -> None:
     score = score_named(name)
     weak, strong = weak_and_strong(name, num_seeds=1)
     claim = claim_by_score(score, strong, weak, margin=score.margin)
-    assert claim.verdict == ("no claim" if score.no_claim else "undecided")
+    assert claim.verdict == ("no claim" if score.no_claim_reason else "undecided")
 
 
 @pytest.mark.parametrize("margin", [0.0, -1.0, float("nan"), float("inf")])
@@ -361,7 +361,7 @@ def test_no_claim_of_f1_where_a_class_without_rows_is_predicted() -> None:
     claim = claim_by_score(score, scored, scored, margin=0.005)
     assert claim.p is None
     assert claim.verdict == "no claim"
-    assert claim.no_claim
+    assert claim.no_claim_reason
 
 
 def test_a_loss_that_few_rows_make_is_not_claimed_and_counts_as_a_test() -> None:
@@ -373,7 +373,7 @@ def test_a_loss_that_few_rows_make_is_not_claimed_and_counts_as_a_test() -> None
     usual = Scored(values=usual_SN.mean(1), by_row=usual_SN)
     silent = claim_by_score(score, skewed, usual, margin=0.01)
     assert silent.p is None
-    assert "skewed" in silent.no_claim
+    assert "skewed" in silent.no_claim_reason
     weak, strong = weak_and_strong("log-loss")
     claim = claim_by_score(score, strong, weak, margin=0.01)
     assert claim.p is not None

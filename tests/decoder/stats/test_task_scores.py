@@ -30,7 +30,9 @@ SCORES = {
     for task in ("regression", "multi-label")
 }
 NAMES = [(task, name) for task, scores in SCORES.items() for name in scores]
-WITH_CLAIM = [(task, name) for task, name in NAMES if not SCORES[task][name].no_claim]
+WITH_CLAIM = [
+    (task, name) for task, name in NAMES if not SCORES[task][name].no_claim_reason
+]
 
 
 def examples(task: str, rows: int = 60, strength: float = 1.0, seed: int = 0) -> Arrays:
@@ -147,14 +149,14 @@ def test_a_score_is_what_others_say_and_the_mean_of_what_rows_add(
 ) -> None:
     score = SCORES[task][name]
     for case, (outputs, targets) in cases(task).items():
-        found = score.of(Answers(outputs, targets))
+        found = score.seed_score(Answers(outputs, targets))
         expected = REFERENCE[name](outputs, targets)
         assert found is not None, case
         assert found.value == pytest.approx(expected, rel=1e-9, abs=1e-12), case
         if found.by_row is not None:
             mean = np.mean(found.by_row, dtype=np.float64)
             assert mean == pytest.approx(found.value, rel=1e-9, abs=1e-9), case
-        assert (found.by_row is None) == bool(score.no_claim)
+        assert (found.by_row is None) == bool(score.no_claim_reason)
 
 
 @pytest.mark.parametrize(("task", "name"), WITH_CLAIM)
@@ -164,7 +166,7 @@ def test_what_a_row_adds_is_how_the_score_changes_with_its_weight(
     """A row that is there once more, among many copies of all rows."""
     outputs, targets = examples(task)
     score = SCORES[task][name]
-    found = score.of(Answers(outputs, targets))
+    found = score.seed_score(Answers(outputs, targets))
     assert found is not None
     assert found.by_row is not None
     copies = 400
@@ -200,7 +202,7 @@ def test_the_variance_over_rows_is_that_of_the_leave_one_out_jackknife(
     else:
         outputs, targets = examples(task, rows)
         score = SCORES[task][name]
-    found = score.of(Answers(outputs, targets))
+    found = score.seed_score(Answers(outputs, targets))
     assert found is not None
     assert found.by_row is not None
     left_out = []
@@ -225,7 +227,7 @@ def test_what_is_better_is_called_better_whichever_way_the_score_points(
     assert strong is not None
     made = claim_by_score(score, strong, weak, margin=score.margin)
     assert (made.difference > 0) == score.larger_is_better
-    if score.no_claim:
+    if score.no_claim_reason:
         assert made.verdict == "no claim"
         assert interval_by_score(score, weak) is None
         return

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from gaam_decoder import stats
-from gaam_decoder.stats.choice import ChoiceOf, choice_of
+from gaam_decoder.stats.choice import SimulatedChoices, simulate_choices
 from tests.decoder.stats.experiments import ROW
 
 Floats = NDArray[np.float64]
@@ -40,7 +40,7 @@ def tune_and_test(
     constants: tuple[float, ...],
     row_N: Floats,
     num_validation: int,
-) -> tuple[NDArray[np.bool_], ChoiceOf]:
+) -> tuple[NDArray[np.bool_], SimulatedChoices]:
     """Hits of reporting seeds on test rows at the chosen rate, and how sure that is."""
     num_rows = len(row_N)
     num_rates = len(constants)
@@ -62,7 +62,7 @@ def tune_and_test(
         [draw_hits(latent_CN[best], SEED * normal(1)) for _ in range(REPORTING)]
     )
     score_CK = right_KCN[:, :, num_validation:].mean(2).T
-    return reported_SN[:, num_validation:], choice_of(right_CV, score_CK)
+    return reported_SN[:, num_validation:], simulate_choices(right_CV, score_CK)
 
 
 def best_accuracy(constants: tuple[float, ...]) -> float:
@@ -95,7 +95,7 @@ def simulate(
         )
         variance = first_choice.variance + second_choice.variance
         for ending, choice in (("", variance), ("_without", 0.0)):
-            claim = stats.claim(first, second, choice=choice)
+            claim = stats.claim(first, second, tuning_variance=choice)
             assert claim.interval is not None
             assert claim.p is not None
             low, high = claim.interval
