@@ -22,8 +22,8 @@ from gaam_cache.common.settings import (
     key,
     name_in_messages,
     option,
+    parse_fields,
     setting_rule,
-    settle,
 )
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -456,7 +456,7 @@ class ExtractConfig(WorkerConfig):
 
     def __post_init__(self) -> None:
         # parse every value into the type of its field
-        settle(self)
+        parse_fields(self)
         # the cache keeps the column of groups, too: training needs the groups of rows
         if self.test_groups is not None and self.test_groups not in self.keep_columns:
             columns = (*self.keep_columns, self.test_groups)
@@ -829,7 +829,7 @@ class ImportConfig:
     )
 
     def __post_init__(self) -> None:
-        settle(self)
+        parse_fields(self)
         check_at_least(self, 1, "shard_rows")
         if not self.files:
             raise ConfigError(

@@ -14,7 +14,7 @@ from gaam_cache.common.settings import (
     check_rules,
     key,
     option,
-    settle,
+    parse_fields,
 )
 from gaam_cache.config import WorkerConfig, check_workers
 from gaam_decoder import number_lists
@@ -218,7 +218,7 @@ class TrainConfig(WorkerConfig):
 
     def __post_init__(self) -> None:
         """Parse every value, and refuse settings that cannot work."""
-        settle(self)
+        parse_fields(self)
         check_device(self.device)
         check_workers(self)
         check_at_least(self, 0, "split_seed")
@@ -421,7 +421,7 @@ class PlantConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""
-        settle(self)
+        parse_fields(self)
         check_at_least(self, 0, "seed")
         check_at_least(self, 1, "width")
         check_at_least(self, 2, "classes")

@@ -321,7 +321,7 @@ def memory_message(error: BaseException) -> str:
     return ". ".join(sentences[:2])
 
 
-def as_refusal(error: BaseException) -> GaamError | None:
+def error_for_user(error: BaseException) -> GaamError | None:
     """The error that a person reads in place of an exception; None for a bug of ours.
 
     A lack of memory may be hidden under other errors, because libraries wrap errors of

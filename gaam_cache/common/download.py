@@ -45,9 +45,9 @@ def _pattern(globs: Sequence[str]) -> re.Pattern[str]:
     return re.compile("|".join(escaped))
 
 
-WANTED = _pattern(SMALL + WEIGHTS)
-TOKENIZER = _pattern(RARE)
-IS_WEIGHTS = re.compile(r"model[^/\\]*\.safetensors")  # of a folder, and their index
+MODEL_FILE = _pattern(SMALL + WEIGHTS)
+TOKENIZER_FILE = _pattern(RARE)
+WEIGHTS_FILE = re.compile(r"model[^/\\]*\.safetensors")  # of a folder, and their index
 CONFIG_FILES = (
     "config.json",
     "tokenizer_config.json",

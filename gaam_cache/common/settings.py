@@ -168,7 +168,7 @@ def name_in_messages(config: object, name: str) -> str:
     return f"--{key_of(field)}"
 
 
-def settle(config: object) -> None:
+def parse_fields(config: object) -> None:
     """Parse the value of every field into the type of the field, in place.
 
     The constructor of a configuration calls this, so values may be text of the command

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from gaam_cache.common.devices import as_refusal as as_refusal
+from gaam_cache.common.devices import error_for_user as error_for_user
 from gaam_cache.common.errors import ConfigError, GaamError, GaamWarning
 from gaam_cache.common.log import show_log_lines
 from gaam_cache.common.messages import duration, nearest, tell, visible
@@ -244,7 +244,7 @@ def _run_command(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
         # the reader of a pipe, such as head, has enough: this is no failure
         if number == errno.EPIPE:
             return 0
-        known_error = as_refusal(error)
+        known_error = error_for_user(error)
         # a bug of ours needs its traceback
         if known_error is None:
             raise

@@ -39,14 +39,16 @@ class Span(NamedTuple):
 
     start_B: Tensor
     length_B: Tensor
-    width: int  # W: a Python number, since reading it from a device would take time
+    max_length: (
+        int  # W: a Python number, since reading it from a device would take time
+    )
 
     def move_to_front(self, x_BTD: Tensor) -> Tensor:
         """Move the pooled positions of every row to its front: (B, W, D).
 
         The result has arbitrary values behind the pooled positions of a row.
         """
-        offset_W = torch.arange(self.width, device=x_BTD.device)
+        offset_W = torch.arange(self.max_length, device=x_BTD.device)
         start_B = self.start_B.to(x_BTD.device)
         # A span may be shorter than W and end at the last position: the indices behind
         # it must not leave the row.
@@ -85,7 +87,7 @@ class Forward(ABC):
         poolings: name -> pooling.
     """
 
-    tries_lengths: ClassVar[bool] = False
+    reads_long_rows_alone: ClassVar[bool] = False
     """Whether a row that is longer than all rows of the probe is read alone."""
     mask: Mask = "always"
     """With which batches the model gets a mask; with all of them before a probe."""
@@ -106,13 +108,13 @@ class Forward(ABC):
     """
     has_changed = False
     """Whether reading a row was seen to change a copy of the model."""
-    renews = True
+    uses_fresh_copies = True
     """Whether each batch is read by a fresh copy of the loaded model."""
     longest: int | None = 0
     """Most positions of a batch that is read as such.
 
-    A longer batch is read row by row, by ``reference``. The number is that of the
-    longest row of the probe; 0 before a probe, and None if length does not matter.
+    A longer batch is read row by row, by ``reference_states``. The number is that of
+    the longest row of the probe; 0 before a probe, and None if length does not matter.
     """
     longest_shared: int | None = None
     """The same limit for batches of several rows."""
@@ -126,10 +128,11 @@ class Forward(ABC):
         self.poolings = load_poolings(pooling)
         self.argument_names = frozenset(inspect.signature(model.forward).parameters)
         self.takes_mask = "attention_mask" in self.argument_names
-        self._options: dict[str, Any] = {}
+        # arguments that the model gets with every batch
+        self._extra_arguments: dict[str, Any] = {}
         # The key-value cache of a decoder serves generation, and would take memory.
         if "use_cache" in self.argument_names:
-            self._options["use_cache"] = False
+            self._extra_arguments["use_cache"] = False
 
         # A saved configuration may ask the model to return tuples, or hidden states in
         # every run.
@@ -193,7 +196,7 @@ class Forward(ABC):
         if self.mask == "never" or needs_no_mask:
             batch = batch._replace(mask=None)
         # Some models change while they run: each batch then gets a fresh copy.
-        if self.renews:
+        if self.uses_fresh_copies:
             self.model = self._copy_loaded()
         if self.stack is None:
             layers = self._pool_hidden_states(batch)
@@ -204,7 +207,9 @@ class Forward(ABC):
     def _is_longer_than_probed(self, batch: Batch) -> bool:
         """Whether the batch has more positions than the probe has tried.
 
-        A limit of None allows any length.
+        The probe tried the model on rows of some lengths when it was loaded, alone and
+        together. ``longest`` and ``longest_shared`` are the greatest lengths that it
+        found to be right; None allows any length.
         """
         # A batch whose number of positions is unknown counts as longer than any limit.
         positions = batch.positions or math.inf
@@ -216,17 +221,18 @@ class Forward(ABC):
 
     def _read_row_by_row(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Pooled states of a batch whose rows are run one by one: (B, L, D)."""
-        states_of_rows = [self.reference(item) for item in items]
+        states_of_rows = [self.reference_states(item) for item in items]
         return {
             name: torch.cat([states[name] for states in states_of_rows])
             for name in self.poolings
         }
 
-    def reference(self, item: Any) -> dict[str, Tensor]:
-        """Pool the hidden states that transformers returns for one row.
+    def reference_states(self, item: Any) -> dict[str, Tensor]:
+        """Pool the hidden states that transformers itself returns for one row alone.
 
-        ``probe`` and the proof of a shard compare the states of batches with these. A
-        separate copy of the model reads the row, so that batches cannot influence it.
+        These are the right states of the row, with which its states in a batch are
+        compared. A separate copy of the model reads the row, so that batches cannot
+        influence it.
 
         Returns:
             The pooled states, (1, L, D) for every pooling.
@@ -235,33 +241,33 @@ class Forward(ABC):
         # ``_pool_hidden_states`` runs ``self.model``, so the copy takes that place for
         # a moment. Even if it fails, batches must get the model that they had.
         model_of_batches = self.model
-        self.model = self._reference_model()
+        self.model = self._unchanged_model()
         try:
             layers = self._pool_hidden_states(batch)
-            if self.renews:
-                # decides whether the copy may read the next row, too
-                self._compare_with_loaded()
+            # otherwise the loaded model itself has read the row, and stays
+            if self.uses_fresh_copies:
+                self._keep_copy_if_unchanged()
         finally:
             self.model = model_of_batches
         return self._stack_layers(layers)
 
-    def _reference_model(self) -> nn.Module:
-        """A model that no row has changed, to read the next row by ``reference``.
+    def _unchanged_model(self) -> nn.Module:
+        """A model that no row has changed; ``reference_states`` runs the next row in it.
 
         It is a copy of the loaded model; or the loaded model itself, if the probe has
         found that reading does not change the model.
         """
-        if not self.renews:
+        if not self.uses_fresh_copies:
             return self.loaded
         if self._unchanged_copy is not None:
             return self._unchanged_copy
         return self._copy_loaded()
 
-    def _compare_with_loaded(self) -> None:
-        """Compare the copy that has just read a row with the loaded model.
+    def _keep_copy_if_unchanged(self) -> None:
+        """Keep the copy that has just read a row, if it still equals the loaded model.
 
-        If they are still equal, the copy is kept for the next row. Otherwise it is
-        dropped, and ``has_changed`` says from now on that reading changes the model.
+        It then reads the next row too. Otherwise it is dropped, and ``has_changed``
+        says from now on that reading changes the model.
         """
         if _is_same(self.model, self.loaded, compared=set()):
             self._unchanged_copy = self.model
@@ -362,7 +368,7 @@ class Forward(ABC):
             options["attention_mask"] = batch.mask
         try:
             # A hook may raise ``Unusable`` while the model runs.
-            return self.model(**batch.inputs, **self._options, **options)
+            return self.model(**batch.inputs, **self._extra_arguments, **options)
         except Unusable:
             raise
         except Exception as error:

@@ -127,7 +127,7 @@ def load_gguf(
             options["quantization_config"] = gguf_config(dequantize=True)
         # ``_weights`` refuses tensors of another size, with a better message.
         with _without_gguf_progress_bar():
-            model, info = model_class.from_pretrained(
+            model, loading_report = model_class.from_pretrained(
                 folder,
                 config=model_config,
                 output_loading_info=True,
@@ -137,7 +137,7 @@ def load_gguf(
     # Through its quantizer, the model would keep the file open.
     if hasattr(model, "hf_quantizer"):
         del model.hf_quantizer
-    return model, info
+    return model, loading_report
 
 
 @contextmanager

@@ -24,7 +24,7 @@ FOLDER = "probes"
 logger = logging.getLogger(__name__)
 
 
-def read(conditions: Mapping[str, object]) -> ProbeResult | None:
+def read_probe_result(conditions: Mapping[str, object]) -> ProbeResult | None:
     """Read the kept result of a probe, which measured how rows may share a batch.
 
     Args:
@@ -45,7 +45,7 @@ def read(conditions: Mapping[str, object]) -> ProbeResult | None:
     return measured
 
 
-def write(conditions: Mapping[str, object], measured: ProbeResult) -> None:
+def write_probe_result(conditions: Mapping[str, object], measured: ProbeResult) -> None:
     """Keep the result of a probe for later processes.
 
     If several processes write the result for the same conditions, the last one wins:

@@ -19,9 +19,9 @@ import torch
 
 from gaam_cache.common.download import (
     ADAPTER_WEIGHTS,
-    IS_WEIGHTS,
-    TOKENIZER,
-    WANTED,
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
     fetch_model,
     hub_only_error,
     refuse_code,
@@ -257,9 +257,9 @@ def _read_weight_names(folder: Path) -> list[str]:
     Only names of a known pattern are accepted, because they become paths.
     """
     try:
-        weight_map = _read_object(folder / INDEX)["weight_map"]
+        weight_map = _read_json_object(folder / INDEX)["weight_map"]
         names: list[str] = sorted(set(weight_map.values()))
-        is_safe = bool(names) and all(IS_WEIGHTS.fullmatch(name) for name in names)
+        is_safe = bool(names) and all(WEIGHTS_FILE.fullmatch(name) for name in names)
         index_content = visible(", ".join(names))
     except (*JSON_ERRORS, KeyError, AttributeError, TypeError) as error:
         is_safe = False
@@ -281,11 +281,11 @@ def _name_small_files(folder: Path, tokenizer_files: Iterable[str]) -> set[str]:
     usual_names = {
         entry.name
         for entry in folder.iterdir()
-        if entry.is_file() and WANTED.fullmatch(entry.name)
+        if entry.is_file() and MODEL_FILE.fullmatch(entry.name)
     }
     tokenizer_names = {name for name in tokenizer_files if (folder / name).is_file()}
     names = usual_names | tokenizer_names
-    return {name for name in names if not IS_WEIGHTS.match(name)}
+    return {name for name in names if not WEIGHTS_FILE.match(name)}
 
 
 def _hash_encoder_file(name: str, file: Path) -> str:
@@ -299,7 +299,7 @@ def _hash_encoder_file(name: str, file: Path) -> str:
         file: the file.
     """
     if name == ADAPTER:
-        settings = _read_object(file)
+        settings = _read_json_object(file)
         return fingerprint(
             {key: settings[key] for key in settings if key not in BASE_ADDRESS_KEYS}
         )
@@ -318,7 +318,7 @@ def _hash_encoder_file(name: str, file: Path) -> str:
     return digest
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def _read_json_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file, which may be a link into a cache."""
     return read_json(path.resolve())
 
@@ -498,7 +498,7 @@ def _read_adapter_settings(folder: Path, needs_weights: bool) -> dict[str, objec
     """
     refuse_pointer(folder / ADAPTER)
     try:
-        settings = _read_object(folder / ADAPTER)
+        settings = _read_json_object(folder / ADAPTER)
     except JSON_ERRORS as error:
         raise ConfigError(
             f"the adapter in '{folder}' cannot be read",
@@ -624,8 +624,10 @@ def _refuse_unsafe_files(folder: Path) -> None:
         GaamError: the message says which file is wrong.
     """
     for entry in sorted(folder.iterdir()):
-        is_small = WANTED.fullmatch(entry.name) or TOKENIZER.fullmatch(entry.name)
-        if is_small and not IS_WEIGHTS.match(entry.name):
+        is_small = MODEL_FILE.fullmatch(entry.name) or TOKENIZER_FILE.fullmatch(
+            entry.name
+        )
+        if is_small and not WEIGHTS_FILE.match(entry.name):
             refuse_pointer(entry)
     refuse_code(folder)
 
@@ -633,7 +635,7 @@ def _refuse_unsafe_files(folder: Path) -> None:
         listed_files: list[object] = []
         # An unreadable configuration is refused later, by the library that loads it.
         with suppress(*JSON_ERRORS, TypeError):
-            listed_files = list(_read_object(folder / f"{name}.json").get(key, []))
+            listed_files = list(_read_json_object(folder / f"{name}.json").get(key, []))
         # The libraries would open every entry as a path, relative to the folder.
         if any(Path(str(entry)).name != entry for entry in listed_files):
             raise ConfigError(
@@ -648,7 +650,7 @@ def _refuse_unusual_weights(folder: Path) -> None:
     weights_name: object = None
     # An unreadable configuration is refused later, by the library that loads it.
     with suppress(*JSON_ERRORS):
-        weights_name = _read_object(folder / CONFIG).get("transformers_weights")
+        weights_name = _read_json_object(folder / CONFIG).get("transformers_weights")
     if weights_name not in (None, WEIGHTS, INDEX):
         raise ConfigError(
             f"the configuration of '{folder}' names weights that gaam does not read",

@@ -33,10 +33,10 @@ from gaam_cache.common.errors import ConfigError, ShortOfMemoryError
 from gaam_cache.common.messages import visible
 from gaam_cache.common.version import __version__
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders import _kept
 from gaam_cache.encoders._adapters import check_peft_is_installed
 from gaam_cache.encoders._forward import Forward, Unusable
 from gaam_cache.encoders._gguf import gguf_in_own_folder
+from gaam_cache.encoders._kept import read_probe_result, write_probe_result
 from gaam_cache.encoders._located import LocatedEncoder, library_errors_as, locate
 from gaam_cache.encoders._notices import other_weights
 from gaam_cache.encoders._precision import higher_precision_or_none
@@ -332,7 +332,8 @@ class ModelEncoder(Encoder):
     def _explaining_failures(self) -> Iterator[None]:
         """While open, turn ``Unusable`` and a lack of memory into errors for the user.
 
-        Other errors stay as they are.
+        ``Unusable`` is the reason why the model yields no states. Other errors stay as
+        they are.
         """
         try:
             yield
@@ -437,9 +438,9 @@ class ModelEncoder(Encoder):
         *earlier_sets, last_set = self._make_probe_rows(self._part, 1).candidates
         for rows in earlier_sets:
             with suppress(Unusable):
-                return self._forward.reference(rows[0])
+                return self._forward.reference_states(rows[0])
         # If the model fails on this set too, the user gets its error.
-        return self._forward.reference(last_set[0])
+        return self._forward.reference_states(last_set[0])
 
     def _measure(self, longest: int, tell: Callable[[str], None]) -> None:
         """Probe the model with rows up to a length, or read an earlier result.
@@ -457,14 +458,14 @@ class ModelEncoder(Encoder):
             return
 
         conditions = self._probe_conditions(probe_length)
-        measured = _kept.read(conditions)
+        measured = read_probe_result(conditions)
         if measured is None or not measured.fits(self._forward):
             tell("measuring which rows share batches")
             measured = self._probe(probe_length)
             # Memory was too small if the result covers shorter rows only. The next
             # start may have more memory, and measures anew.
             if measured.longest in (None, probe_length):
-                _kept.write(conditions, measured)
+                write_probe_result(conditions, measured)
 
         logger.debug(
             "rows of up to %d tokens share batches: %s", probe_length, measured.batching
@@ -499,7 +500,7 @@ class ModelEncoder(Encoder):
                 )
             except Exception as error:
                 is_shortest = probe_length <= probe_rows.short_length
-                if is_shortest or not self._forward.tries_lengths:
+                if is_shortest or not self._forward.reads_long_rows_alone:
                     raise
                 if not out_of_memory(error):
                     raise
@@ -566,7 +567,10 @@ class ModelEncoder(Encoder):
                 f"{last_kept}",
                 expected=f"layers from 0 to {last_layer}",
             )
-        self._slice = slice(first_kept - first_layer, last_kept + 1 - first_layer)
+        # which of the layers that the model runs are stored
+        self._stored_layers = slice(
+            first_kept - first_layer, last_kept + 1 - first_layer
+        )
         self.num_layers = last_kept + 1 - first_kept
 
     def encode(self, items: Sequence[Any]) -> dict[str, Tensor]:
@@ -579,7 +583,7 @@ class ModelEncoder(Encoder):
         ``encode`` pools by hooks or in batches. A proof compares its states with these,
         which share none of its faults.
         """
-        return self._encode(self._forward.reference, item)
+        return self._encode(self._forward.reference_states, item)
 
     @torch.inference_mode()
     def _encode(
@@ -595,7 +599,7 @@ class ModelEncoder(Encoder):
             states = run(rows)
         except Unusable as reason:
             raise self._unusable_error(reason) from reason
-        return {name: x_BLD[:, self._slice] for name, x_BLD in states.items()}
+        return {name: x_BLD[:, self._stored_layers] for name, x_BLD in states.items()}
 
     def states_in_higher_precision(
         self, items: Sequence[Any], row: int
@@ -636,7 +640,7 @@ class ModelEncoder(Encoder):
             row: index of the row in the batch.
         """
         return {
-            name: x_BLD[row, self._slice].cpu().numpy()
+            name: x_BLD[row, self._stored_layers].cpu().numpy()
             for name, x_BLD in states.items()
         }
 

@@ -72,7 +72,7 @@ class HigherPrecisionModel:
     def states_alone(self, item: object) -> dict[str, Tensor]:
         """Pooled states of a row alone: (1, L, D) for every pooling."""
         with _AtLeastPrecision(self.dtype):
-            return self._forward.reference(item)
+            return self._forward.reference_states(item)
 
 
 def higher_precision_or_none(forward: Forward) -> HigherPrecisionModel | None:

@@ -36,8 +36,8 @@ from gaam_cache.store.json_fields import (
 )
 from gaam_cache.store.records import BATCHING, BATCHINGS, Batching
 from gaam_cache.store.rounding import (
+    PRECISE_SHIFT_LIMIT,
     ROUNDING,
-    UNMOVED_LIMIT,
     deviation_limit,
     relative_deviation,
 )
@@ -89,7 +89,7 @@ class ProbeResult:
     hidden states instead."""
     last_from_output: bool
     """Whether the last layer's state is the output of the model, not of the stack."""
-    renews: bool  # whether a fresh copy of the model reads every batch
+    uses_fresh_copies: bool  # whether a fresh copy of the model reads every batch
     longest: int | None
     """Most positions of a batch that is read as such; None if any length is right."""
     longest_shared: int | None  # the same limit for batches of several rows
@@ -101,7 +101,7 @@ class ProbeResult:
         forward.mask = self.mask
         forward.stack = self.stack
         forward.last_from_output = self.last_from_output
-        forward.renews = self.renews
+        forward.uses_fresh_copies = self.uses_fresh_copies
         forward.longest = self.longest
         forward.longest_shared = self.longest_shared
 
@@ -118,7 +118,10 @@ class ProbeResult:
         return isinstance(stack, nn.ModuleList) and len(stack) == expected_length
 
     def to_dict(self) -> dict[str, object]:
-        return asdict(self)
+        """JSON values; ``renews`` is the key of ``uses_fresh_copies``."""
+        content = asdict(self)
+        content["renews"] = content.pop("uses_fresh_copies")
+        return content
 
     @classmethod
     def from_dict(cls, content: object) -> Self:
@@ -131,7 +134,7 @@ class ProbeResult:
             mask=fields.take("mask", MASK),
             stack=fields.take("stack", TEXT_OR_NULL),
             last_from_output=fields.take("last_from_output", TRUTH_VALUE),
-            renews=fields.take("renews", TRUTH_VALUE),
+            uses_fresh_copies=fields.take("renews", TRUTH_VALUE),
             longest=fields.take("longest", COUNT_OR_NULL),
             longest_shared=fields.take("longest_shared", COUNT_OR_NULL),
             acts_causal=fields.take("acts_causal", TRUTH_VALUE_OR_NULL),
@@ -239,10 +242,10 @@ class _Probe:
 
         # Fresh copies of the model read every row, until it is known whether reading
         # changes a copy.
-        forward.renews = True
+        forward.uses_fresh_copies = True
         forward.stack = None
         self._states_alone = self._compute_states_alone()
-        forward.renews = forward.has_changed
+        forward.uses_fresh_copies = forward.has_changed
         self._check_states_repeat()
 
         num_layers = next(iter(self._states_alone[0].values())).shape[1]
@@ -260,7 +263,7 @@ class _Probe:
             largest_deviation, shifts = self._try_batching(batching)
             # This way is right if no row shifts, or if only rounding shifts rows.
             may_be_rounding = largest_deviation <= deviation_limit(self._dtype)
-            if not shifts or (may_be_rounding and self._is_rounding(shifts)):
+            if not shifts or (may_be_rounding and self._rounding_explains(shifts)):
                 return self._result(batching, acts_causal)
             smallest_deviation = min(smallest_deviation, largest_deviation)
         raise Unusable(
@@ -286,8 +289,8 @@ class _Probe:
             mask=forward.mask,
             stack=forward.stack,
             last_from_output=forward.last_from_output,
-            renews=forward.renews,
-            longest=len(self._rows[-1]) if forward.tries_lengths else None,
+            uses_fresh_copies=forward.uses_fresh_copies,
+            longest=len(self._rows[-1]) if forward.reads_long_rows_alone else None,
             longest_shared=self._longest_shared,
             acts_causal=acts_causal,
         )
@@ -312,7 +315,9 @@ class _Probe:
         The longest row is read first. If the memory is too small for it, the probe
         fails at once.
         """
-        states_of_rows = [self._forward.reference(row) for row in reversed(self._rows)]
+        states_of_rows = [
+            self._forward.reference_states(row) for row in reversed(self._rows)
+        ]
         states_of_rows.reverse()
         for states_by_pooling in states_of_rows:
             for states_1LD in states_by_pooling.values():
@@ -340,7 +345,9 @@ class _Probe:
         # of them. The short rows are the first ones of all rows.
         last = len(self._short_rows) - 1
         for index in sorted({0, last // 2, last}):
-            for name, states in self._forward.reference(self._rows[index]).items():
+            for name, states in self._forward.reference_states(
+                self._rows[index]
+            ).items():
                 deviation = _deviation(self._states_alone[index][name], states)
                 if deviation > ROUNDING[self._dtype]:
                     raise Unusable(
@@ -428,6 +435,8 @@ class _Probe:
             except Unusable:
                 return math.inf, [_Shift(batch, {})]
 
+            # Up to ROUNDING, a deviation is that of any row in another batch. Above it,
+            # it has to be explained; above five times as much, nothing explains it.
             deviations = self._deviations(batch, states)
             largest_deviation = max([largest_deviation, *deviations.values()])
             large = {
@@ -507,7 +516,7 @@ class _Probe:
         """Whether an extraction never puts another row beside one of this length."""
         return self._longest_shared is not None and length > self._longest_shared
 
-    def _is_rounding(self, shifts: Sequence[_Shift]) -> bool:
+    def _rounding_explains(self, shifts: Sequence[_Shift]) -> bool:
         """Whether rounding explains why rows have other states in batches than alone.
 
         It does if the same padding shifts no state in higher precision. If this machine
@@ -560,7 +569,7 @@ class _Probe:
             states_alone = precise_model.states_alone(batch[slot].item)
             for pooling, alone_1LD in states_alone.items():
                 deviation = _deviation(states[pooling][index], alone_1LD[0])
-                if deviation > UNMOVED_LIMIT[self._dtype]:
+                if deviation > PRECISE_SHIFT_LIMIT[self._dtype]:
                     return False
         return True
 

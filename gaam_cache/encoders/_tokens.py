@@ -163,11 +163,15 @@ class Tokens:
     def _check_offsets(self) -> None:
         """Refuse a tokenizer that does not say which characters a token stands for.
 
-        They are needed to find the text between a prompt or markup and what follows,
-        be it to cut the text or to pool over its tokens alone (--set pool-over=text).
+        gaam has to find a text's own tokens by their characters in two cases: to cut
+        the text inside of its prompt or markup, and to pool over these tokens alone
+        (--set pool-over=text). In all other cases any tokenizer will do.
         """
+        if not self._needs_offsets:
+            return
+        # only the fast tokenizers of transformers report the characters of a token
         pretrained = self.tokenizer.pretrained
-        if self._needs_offsets and not getattr(pretrained, "is_fast", False):
+        if not getattr(pretrained, "is_fast", False):
             raise ConfigError(
                 "the tokenizer does not report where in a text its tokens stand",
                 expected="a tokenizer with a tokenizer.json, which --prompt, "
@@ -240,8 +244,9 @@ class Tokens:
     def _is_lost(self, text: CutText) -> bool:
         """Whether a text has no token to pool, or was cut until nothing of it was left.
 
-        A text that was empty from the beginning is not lost: its special tokens and its
-        prompt are pooled, unless only own tokens are.
+        The own tokens of a text stand for its characters, and not for those of its
+        prompt. A text that was empty from the beginning is not lost: its special tokens
+        and its prompt are pooled, unless own tokens alone are pooled.
         """
         has_own_tokens = text.start != text.stop
         if has_own_tokens:
@@ -323,6 +328,8 @@ class Tokens:
 
     def _cut_texts(self, rows: Sequence[str]) -> list[CutText]:
         """Tokenise texts, with their prompts, and cut them at the maximum length."""
+        # With a prompt, or to pool over a text's own tokens alone, gaam must know which
+        # tokens are its own, and cuts the text itself.
         if self._needs_offsets:
             return self._cut_in_prompts(rows)
         return self._cut_by_tokenizer(rows)

@@ -68,14 +68,20 @@ def load_trained(
         stored: dict[str, StoredTensor] = {}
         if located.is_gguf:
             model_class = type(skeleton(model_config))
-            model, info = load_gguf(located.path, model_class, model_config, options)
+            model, loading_report = load_gguf(
+                located.path, model_class, model_config, options
+            )
         else:
-            model, info, stored = _load_safetensors(located, model_config, options)
+            model, loading_report, stored = _load_safetensors(
+                located, model_config, options
+            )
 
-    _check_parameters(model, info, name, located, select_part)
+    _check_parameters(model, loading_report, name, located, select_part)
     _check_quantised(model, stored, name, located)
     shapes = {key: tensor.shape for key, tensor in stored.items()}
-    suspicious = find_suspicious_tensors(model, info["unexpected_keys"], shapes)
+    suspicious = find_suspicious_tensors(
+        model, loading_report["unexpected_keys"], shapes
+    )
     if suspicious:
         raise ConfigError(
             f"the files of '{name}' hold weights that its model does not take",
@@ -124,7 +130,7 @@ def _load_safetensors(
             for name, tensor in slices.items()
         }
         # ``_check_parameters`` refuses tensors of another size, with a better message.
-        model, info = model_class.from_pretrained(
+        model, loading_report = model_class.from_pretrained(
             None,
             config=model_config,
             state_dict=slices,
@@ -133,7 +139,7 @@ def _load_safetensors(
             ignore_mismatched_sizes=True,
             **options,
         )
-    return model, info, stored
+    return model, loading_report, stored
 
 
 def _refuse_duplicates(names: set[str], located: LocatedEncoder) -> None:
@@ -171,7 +177,7 @@ def _open_safetensors(file: Path) -> Any:
 
 def _check_parameters(
     model: Any,
-    info: dict[str, Any],
+    loading_report: dict[str, Any],
     name: str,
     located: LocatedEncoder,
     select_part: SelectPart,
@@ -180,7 +186,7 @@ def _check_parameters(
 
     Args:
         model: the whole model, as transformers has loaded it.
-        info: transformers' report on the loading (``output_loading_info``).
+        loading_report: transformers' report on the loading (``output_loading_info``).
         name: of the encoder, for messages.
         located: the files of the encoder.
         select_part: returns the part of the model that is run, such as its encoder.
@@ -188,16 +194,16 @@ def _check_parameters(
     # Name of a parameter -> what is wrong with its tensor.
     problems = {
         key: f"{stored_shape} and not {shape}"
-        for key, stored_shape, shape in info["mismatched_keys"]
+        for key, stored_shape, shape in loading_report["mismatched_keys"]
     }
-    missing_keys = info["missing_keys"] - _names_of_computed_tensors(model)
+    missing_keys = loading_report["missing_keys"] - _names_of_computed_tensors(model)
     problems |= dict.fromkeys(missing_keys, "missing")
     bad_keys = sorted(_names_in_part(model, select_part) & problems.keys())
     if not bad_keys:
         return
 
     first_key = bad_keys[0]
-    unused = sorted(info["unexpected_keys"])
+    unused = sorted(loading_report["unexpected_keys"])
     summary = f"{first_key}: {problems[first_key]}{count_more(bad_keys)}"
     if unused:
         summary += f"; the files hold {_name_first(unused)}"

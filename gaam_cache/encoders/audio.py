@@ -109,14 +109,16 @@ class AudioEncoder(ModelEncoder):
         """Describe the sounds for batching; reading an item decodes its sound."""
         front_end = self._front_end
         # samples after resampling; they follow from the length and rate of the file
-        extents = [front_end.extent(sound) for sound in rows]
+        all_num_samples = [front_end.num_samples(sound) for sound in rows]
         return Inputs(
             items=LazyItems(rows, front_end.read_clip),
-            lengths=[front_end.positions(extent) for extent in extents],
+            lengths=[
+                front_end.positions(num_samples) for num_samples in all_num_samples
+            ],
             truncated=[
                 sound.frames > front_end.max_frames(sound.rate) for sound in rows
             ],
-            extents=extents,
+            extents=all_num_samples,
             fixed_positions=front_end.fixed_positions,
         )
 
@@ -133,7 +135,7 @@ class AudioEncoder(ModelEncoder):
         """
         for split_rows in rows.values():
             for number, sound in enumerate(split_rows.inputs, start=1):
-                if not self._front_end.positions(self._front_end.extent(sound)):
+                if not self._front_end.positions(self._front_end.num_samples(sound)):
                     raise self.refuse_empty(sound, f"{split_rows.origin}, row {number}")
 
     def refuse_empty(self, row: Any, where: str) -> DataError:
@@ -177,18 +179,20 @@ class AudioEncoder(ModelEncoder):
         front_end = self._front_end
         lengths, longest_pair = self._probe_lengths()
         clips: list[_Clip] = []
-        short_extent = 0
+        short_num_samples = 0
         for number, length in enumerate(lengths):
             # Alternate between the fewest and the most samples of a length. Both must
             # be possible for a sound.
-            extent = front_end.sample_range(length)[number % 2]
-            extent = max(front_end.least_samples, min(extent, front_end.max_samples))
-            clips.append(front_end.make_clip(noise(extent, number), extent))
+            num_samples = front_end.sample_range(length)[number % 2]
+            num_samples = max(
+                front_end.least_samples, min(num_samples, front_end.max_samples)
+            )
+            clips.append(front_end.make_clip(noise(num_samples, number), num_samples))
             if length <= longest_pair:
-                tone = _tone(number, extent, front_end.rate)
-                clips.append(front_end.make_clip(tone, extent))
-                short_extent = extent
-        return ProbeRows(candidates=[clips], short_length=short_extent)
+                tone = _tone(number, num_samples, front_end.rate)
+                clips.append(front_end.make_clip(tone, num_samples))
+                short_num_samples = num_samples
+        return ProbeRows(candidates=[clips], short_length=short_num_samples)
 
     def _probe_lengths(self) -> tuple[list[int], int]:
         """Choose the lengths of the probe's sounds in positions.
@@ -219,12 +223,12 @@ class _Clip:
     """A sound as an encoder takes it."""
 
     x: NDArray[np.float32]  # features, time first: (S,) or (T, ...)
-    num_real: int  # rows of ``x`` that come from the sound and not from filling
-    extent: int  # samples of the sound
+    num_from_sound: int  # rows of ``x`` that come from the sound and not from filling
+    num_samples: int  # samples of the sound
 
     def __len__(self) -> int:
         """The length by which sounds count as equally long."""
-        return self.extent
+        return self.num_samples
 
     def __getitem__(self, backwards: slice) -> _Clip:
         """Another sound of the same length: the features in the order of a slice.
@@ -232,7 +236,7 @@ class _Clip:
         The probe asks for ``[::-1]``, which is the sound backwards.
         """
         x = np.ascontiguousarray(self.x[backwards])
-        return _Clip(x, self.num_real, self.extent)
+        return _Clip(x, self.num_from_sound, self.num_samples)
 
 
 class _FrontEnd:
@@ -452,8 +456,8 @@ class _FrontEnd:
         output = self._extract(samples_S)
         x = np.moveaxis(output[self.input_name], self._time_axis, 0)
         x = np.ascontiguousarray(x).astype(np.float32, copy=False)
-        num_real = int(output[MASK].sum()) if MASK in output else len(x)
-        return x, num_real
+        num_from_sound = int(output[MASK].sum()) if MASK in output else len(x)
+        return x, num_from_sound
 
     def _extract(self, samples_S: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
         """Run the feature extractor on one sound.
@@ -523,7 +527,7 @@ class _FrontEnd:
         """Samples of the longest sound in a file that has ``rate`` samples a second."""
         return math.ceil(self.seconds * rate)
 
-    def extent(self, sound: Any) -> int:
+    def num_samples(self, sound: Any) -> int:
         """Number of samples S of a sound after cutting and resampling.
 
         It follows from the file's length and rate: nothing is decoded.
@@ -531,18 +535,18 @@ class _FrontEnd:
         rate: int = sound.rate
         frames: int = min(sound.frames, self.max_frames(rate))
         # Round to the nearest sample, halves up; integers do so without an error.
-        extent = (2 * frames * self.rate + rate) // (2 * rate)
-        return min(extent, self.max_samples)
+        num_samples = (2 * frames * self.rate + rate) // (2 * rate)
+        return min(num_samples, self.max_samples)
 
-    def positions(self, extent: int) -> int:
-        """Number of pooled positions of a sound with ``extent`` samples.
+    def positions(self, num_samples: int) -> int:
+        """Number of pooled positions of a sound with ``num_samples`` samples.
 
         It is 0 for a sound that is too short. Positions behind the sound do not count,
         except in the published protocol.
         """
         if self.published:
             return self.fixed_positions or 0
-        return self.to_positions(self.to_features(extent))
+        return self.to_positions(self.to_features(num_samples))
 
     def sample_range(self, positions: int) -> tuple[int, int]:
         """The fewest and the most samples of a sound with this number of positions."""
@@ -559,14 +563,14 @@ class _FrontEnd:
             samples = soxr.resample(
                 samples, sound.rate, self.rate, quality=RESAMPLING_QUALITY
             )
-        return self.make_clip(samples[: self.max_samples], self.extent(sound))
+        return self.make_clip(samples[: self.max_samples], self.num_samples(sound))
 
-    def make_clip(self, samples_S: NDArray[np.float32], extent: int) -> _Clip:
+    def make_clip(self, samples_S: NDArray[np.float32], num_samples: int) -> _Clip:
         """Compute the features of samples at the encoder's rate.
 
         Args:
             samples_S: the samples.
-            extent: number of samples that the file promises.
+            num_samples: number of samples that the file promises.
 
         Raises:
             DataError: the number of samples or of features is another one, or the
@@ -575,29 +579,29 @@ class _FrontEnd:
         # In the published protocol, the features are the samples with zeros behind.
         if self.published:
             x = np.pad(samples_S, (0, self.max_samples - len(samples_S)))
-            num_real = len(x)
+            num_from_sound = len(x)
             expected = len(x)
         else:
             try:
-                x, num_real = self._compute_features(samples_S)
+                x, num_from_sound = self._compute_features(samples_S)
             except Unusable as reason:
                 raise DataError(
                     "the encoder's feature extractor cannot read a sound",
                     found=str(reason),
                 ) from reason
-            expected = self.to_features(extent)
+            expected = self.to_features(num_samples)
 
-        if len(samples_S) != extent or num_real != expected:
+        if len(samples_S) != num_samples or num_from_sound != expected:
             raise DataError(
                 "a sound is not as long as its file says",
-                expected=f"{extent:,} samples, {expected:,} {self.input_name}",
-                found=f"{len(samples_S):,} and {num_real:,}",
+                expected=f"{num_samples:,} samples, {expected:,} {self.input_name}",
+                found=f"{len(samples_S):,} and {num_from_sound:,}",
             )
         # If all sounds are filled to one length, the encoder reads the filling too, and
         # the mask must not hide it.
         if self.fixed_positions is not None:
-            num_real = len(x)
-        return _Clip(x=x, num_real=num_real, extent=extent)
+            num_from_sound = len(x)
+        return _Clip(x=x, num_from_sound=num_from_sound, num_samples=num_samples)
 
 
 class _SoundForward(Forward):
@@ -607,24 +611,25 @@ class _SoundForward(Forward):
 
     def batch(self, items: Sequence[_Clip]) -> Batch:
         """Collate the features of sounds in the arithmetic of the model."""
-        width = max(len(clip.x) for clip in items)
-        x_BT = np.zeros((len(items), width, *items[0].x.shape[1:]), dtype=np.float32)
+        # T: rows of features of the longest sound of the batch
+        longest = max(len(clip.x) for clip in items)
+        x_BT = np.zeros((len(items), longest, *items[0].x.shape[1:]), dtype=np.float32)
         for row, clip in enumerate(items):
             x_BT[row, : len(clip.x)] = clip.x
 
         # The mask counts rows of features, while pooling counts positions.
-        num_real_B = np.array([clip.num_real for clip in items])
+        num_from_sound_B = np.array([clip.num_from_sound for clip in items])
         num_pooled_B = np.array(
-            [self.front_end.positions(clip.extent) for clip in items]
+            [self.front_end.positions(clip.num_samples) for clip in items]
         )
-        mask_BT = (np.arange(width) < num_real_B[:, None]).astype(np.int64)
+        mask_BT = (np.arange(longest) < num_from_sound_B[:, None]).astype(np.int64)
         features = self.front_end.move_time_axis(self.to_device(x_BT)).to(self.dtype)
         return Batch(
             inputs={self.front_end.input_name: features},
             length_B=self.to_device(num_pooled_B),
-            padded=int(num_real_B.min()) < width,
+            padded=int(num_from_sound_B.min()) < longest,
             positions=self.front_end.fixed_positions
-            or self.front_end.to_positions(width),
+            or self.front_end.to_positions(longest),
             mask=self.to_device(mask_BT),
         )
 

@@ -388,6 +388,7 @@ def _find_class(kind: str, config: ExtractConfig) -> type[Encoder]:
     name = config.encoder.partition(":")[0]
     if name in plugins.names(PACKAGE):
         encoder_class = plugins.load(PACKAGE, name, kind="kind of encoder")
+        # ``called`` is the kind of rows that a class with a name reads, such as "text"
         if encoder_class.called == kind:
             return encoder_class
         if encoder_class.called is not None:

@@ -335,7 +335,7 @@ class TextEncoder(ModelEncoder):
         @torch.inference_mode()
         def encode_length(length: int) -> None:
             [text] = make_probe_texts([length], vocab_size, special_ids, [])
-            self._forward.reference(text)
+            self._forward.reference_states(text)
 
         fitting_length = find_fitting_length(
             encode_length, longest, lambda: memory_left(self.device)
@@ -403,7 +403,7 @@ def text_tower(model: Any) -> Any:
 class _TextForward(Forward):
     """Runs token ids through a model, with padding on the right."""
 
-    tries_lengths: ClassVar[bool] = True
+    reads_long_rows_alone: ClassVar[bool] = True
     pad_id = 0  # id of the token that fills padded positions
     vocab_size: int | None = None
     """Number of token ids with an embedding; None if the model does not show it."""

@@ -116,7 +116,11 @@ def extract(
         devices.share_machine(rank.workers_on_machine)
         config = replace(config, device=device_of(rank, config.device))
         summary = make_missing(
-            config, report, ExtractionStats(), start=rank.start, waits=False
+            config,
+            report,
+            ExtractionStats(),
+            start_share=rank.start_share,
+            waits_for_others=False,
         )
     _warn_of_doubts(summary)
     return summary
@@ -258,17 +262,17 @@ def _run_worker(
     stats = ExtractionStats()
     progress = _ProgressSender(send, stats)
     # workers begin at different shards; those of another rank begin elsewhere, too
-    start = worker.number / worker.total
+    start_share = worker.number / worker.total
     if rank is not None:
-        start = (rank.start + start) % 1
+        start_share = (rank.start_share + start_share) % 1
     summary = make_missing(
         replace(config, device=worker.device),
         progress.report,
         stats,
         checked_rows=checked_rows,
-        start=start,
+        start_share=start_share,
         # ranks do not wait for one another
-        waits=rank is None,
+        waits_for_others=rank is None,
     )
     # what was done since the last message, which came some time before the end
     progress.send_now("")
@@ -314,8 +318,8 @@ def make_missing(
     stats: ExtractionStats,
     *,
     checked_rows: CheckedRows | None = None,
-    start: float | None = None,
-    waits: bool = True,
+    start_share: float | None = None,
+    waits_for_others: bool = True,
 ) -> ExtractSummary:
     """Make the shards that a cache lacks, alone or as one of several workers.
 
@@ -324,10 +328,12 @@ def make_missing(
         report: called with (rows done, rows in all, what is going on).
         stats: counts what this process does.
         checked_rows: the rows, if they were read before.
-        start: where in the order of shards to begin, as a share in [0, 1). None stands
-            for the first shard of a new cache, and a random one of an existing cache.
-        waits: whether to return only when every shard exists, whoever makes it. If not,
-            this returns as soon as other workers are making all missing shards.
+        start_share: where in the order of shards to begin, as a share in [0, 1). None
+            stands for the first shard of a new cache, and a random one of an existing
+            cache.
+        waits_for_others: whether to return only when every shard exists, whoever makes
+            it. If not, this returns as soon as other workers are making all missing
+            shards.
     """
     job = prepare_job(config, report, checked_rows=checked_rows)
     plan = _existing_plan(job)
@@ -340,15 +346,21 @@ def make_missing(
         _load_encoder(job, report)
         plan, is_new = _agree_on_plan(job, plan)
         # nobody else makes shards of a new cache yet: begin with the first
-        if start is None and is_new:
-            start = 0.0
+        if start_share is None and is_new:
+            start_share = 0.0
     # even with a new plan shards may exist: those of a plan whose file was lost, or of
     # another worker that has just written the same plan
     if shards is None:
         shards = shards_to_make(config.out, plan)
 
     other_makers = _make_shards(
-        job, plan, shards, report, stats, start=start, waits=waits
+        job,
+        plan,
+        shards,
+        report,
+        stats,
+        start_share=start_share,
+        waits_for_others=waits_for_others,
     )
     num_missing = 0
     # the cache is complete: no worker needs leases and locks any more
@@ -420,8 +432,8 @@ def _make_shards(
     report: ReportProgress,
     stats: ExtractionStats,
     *,
-    start: float | None,
-    waits: bool,
+    start_share: float | None,
+    waits_for_others: bool,
 ) -> str | None:
     """Make those missing shards that no other worker makes, and count the seconds.
 
@@ -431,9 +443,9 @@ def _make_shards(
         shards: the missing shards.
         report: called with (rows done, rows in all, what is going on).
         stats: this adds what it does.
-        start: which part of the shards this worker begins with, from 0 to 1; None for a
-            random one.
-        waits: whether to wait for shards that other workers are making.
+        start_share: where in the order of shards this worker begins, as a share in
+            [0, 1); None for a random shard.
+        waits_for_others: whether to wait for shards that other workers are making.
 
     Returns:
         A description of the workers that make the other shards; None if no shard is
@@ -443,27 +455,27 @@ def _make_shards(
         return None
 
     # from the first shard of this worker to the last, and then those before it
-    first_index = _first_index(len(shards), start)
+    first_index = _first_index(len(shards), start_share)
     shards_in_order = shards[first_index:] + shards[:first_index]
     started = time.perf_counter()
     worker = ShardWorker(job, plan, stats, shards_in_order)
-    other_makers = worker.make(report, waits=waits)
+    other_makers = worker.make(report, waits_for_others=waits_for_others)
     stats.seconds = time.perf_counter() - started
     return other_makers
 
 
-def _first_index(num_shards: int, start: float | None) -> int:
+def _first_index(num_shards: int, start_share: float | None) -> int:
     """Index of the shard to begin with.
 
     Workers that begin at different shards rarely want the same one.
 
     Args:
         num_shards: number of the missing shards.
-        start: where to begin, as a share in [0, 1); None for a random shard.
+        start_share: where to begin, as a share in [0, 1); None for a random shard.
     """
-    if start is None:
+    if start_share is None:
         return secrets.randbelow(num_shards)
-    return int(start * num_shards)
+    return int(start_share * num_shards)
 
 
 class ShardTask(NamedTuple):
@@ -496,7 +508,9 @@ class ShardWorker:
         self._stats = stats
         self._out = job.config.out
         self._row_arrays = RowArrays(plan, job.rows)
-        self._states = StateExtractor(job.encoder, plan, job.config.batch_tokens, stats)
+        self._extractor = StateExtractor(
+            job.encoder, plan, job.config.batch_tokens, stats
+        )
         self._leases = Leases(self._out / LEASE_FOLDER)
         self._last_holder = Holder()  # the last worker that held a shard we wanted
         self._shards_left = deque(shards)
@@ -507,12 +521,12 @@ class ShardWorker:
         self._next_task: Future[ShardTask | None] | None = None
         self._last_write: Future[None] | None = None
 
-    def make(self, report: ReportProgress, *, waits: bool) -> str | None:
+    def make(self, report: ReportProgress, *, waits_for_others: bool) -> str | None:
         """Make the shards that no other worker makes.
 
         Args:
             report: called with (rows done, rows in all, what is going on).
-            waits: see ``make_missing``.
+            waits_for_others: see ``make_missing``.
 
         Returns:
             A description of the workers that make the other shards; None if no shard
@@ -524,7 +538,9 @@ class ShardWorker:
             ThreadPoolExecutor(1, "tokenise") as reader,
             ThreadPoolExecutor(1, "write") as writer,
         ):
-            self._make_available(reader, writer, report, waits=waits)
+            self._make_available(
+                reader, writer, report, waits_for_others=waits_for_others
+            )
             # wait for the last shard, and raise its error if it cannot be written
             if self._last_write is not None:
                 self._last_write.result()
@@ -543,7 +559,7 @@ class ShardWorker:
         writer: ThreadPoolExecutor,
         report: ReportProgress,
         *,
-        waits: bool,
+        waits_for_others: bool,
     ) -> None:
         """Make shards until none is left.
 
@@ -551,8 +567,9 @@ class ShardWorker:
             reader: prepares the next shard while one is encoded.
             writer: writes the last shard meanwhile.
             report: called with (rows done, rows in all, what is going on).
-            waits: whether to wait for shards that other workers are making. If not,
-                this returns as soon as they are making all shards that are left.
+            waits_for_others: whether to wait for shards that other workers are making.
+                If not, this returns as soon as they are making all shards that are
+                left.
         """
         pause = SHORTEST_PAUSE_SECONDS
         while self._rows_left or self._next_task is not None:
@@ -566,7 +583,7 @@ class ShardWorker:
             # other workers hold all shards that are left; one of these workers may die
             # and leave its shard to us: look again after a pause, and each time later
             elif self._rows_left:
-                if not waits and self._others_make_rest():
+                if not waits_for_others and self._others_make_rest():
                     return
                 done = self._job.num_rows - self._rows_left
                 text = f"waiting for {self._describe_shards_left()}"
@@ -605,7 +622,7 @@ class ShardWorker:
             done = self._job.num_rows - self._rows_left + encoded_rows
             report(done, self._job.num_rows, self._describe_speed())
 
-        encoded = self._states.encode(task.prepared, on_progress)
+        encoded = self._extractor.encode(task.prepared, on_progress)
         self._count_as_done(task.shard)
 
         # one shard is written at a time: two would need the memory of both
@@ -649,8 +666,8 @@ class ShardWorker:
         """Make the rows of a shard ready for the encoder: texts become tokens."""
         split_rows = self._job.rows[shard.split]
         rows = replace(split_rows, inputs=split_rows.inputs[shard.start : shard.stop])
-        return self._states.prepare(
-            rows.inputs, rows.essences(), origin=rows.origin, first_row=shard.start
+        return self._extractor.prepare(
+            rows.inputs, rows.copy_keys(), origin=rows.origin, first_row=shard.start
         )
 
     def write(self, task: ShardTask, encoded: Encoded) -> None:
@@ -659,7 +676,7 @@ class ShardWorker:
         The check includes the proof: some rows are compared with their states alone.
         """
         # the device may still compute and copy, which does not count as writing
-        self._states.wait()
+        self._extractor.wait()
         started = time.perf_counter()
         plan = self._plan
         inputs = task.prepared.inputs
@@ -667,7 +684,7 @@ class ShardWorker:
         # the order of the arrays is part of the bytes of a shard
         arrays = {
             embeddings_key(plan, pooling): (plan.storage_dtype, states_NLD)
-            for pooling, states_NLD in self._states.states(encoded).items()
+            for pooling, states_NLD in self._extractor.checked_states(encoded).items()
         }
         arrays |= self._row_arrays.arrays_of(task.shard, inputs.lengths)
         written_bytes, is_ours = write_shard(

@@ -163,7 +163,7 @@ def read_rows(
     _check_kinds(rows)
     target = _find_target(rows, config)
     copy_groups = list(repeated_texts(rows, report))
-    warn(check_rows(rows, target, copy_groups, known=config.odd_classes))
+    warn(check_rows(rows, target, copy_groups, confirmed_classes=config.odd_classes))
     return CheckedRows(
         rows=rows,
         target=target,
@@ -251,9 +251,9 @@ def _column_hashes(rows: Mapping[str, Rows]) -> dict[str, dict[str, str]]:
         Name of a column -> split -> hash of its values.
     """
     hashes: dict[str, dict[str, str]] = {}
-    for column in _first_split(rows).kept:
+    for column in _first_split(rows).kept_columns:
         hashes[column] = {
-            split: hash_parts(map(str.encode, split_rows.kept[column]))
+            split: hash_parts(map(str.encode, split_rows.kept_columns[column]))
             for split, split_rows in rows.items()
         }
     return hashes
@@ -286,7 +286,9 @@ def new_plan(
     """
     versions = {name: version(name) for name in libraries}
     column_widths = {
-        column: max(utf8_width(split_rows.kept[column]) for split_rows in rows.values())
+        column: max(
+            utf8_width(split_rows.kept_columns[column]) for split_rows in rows.values()
+        )
         for column in fields.get("columns", {})
     }
     plan = Plan(
@@ -328,6 +330,7 @@ def make_plan(job: Job) -> Plan:
         adapter_of=encoder.adapter_of,
         settings=recorded_settings(config, "encoder"),
     )
+    # what was measured of the loaded encoder is part of the fingerprint, too
     return new_plan(
         covered_fields(job.fields, encoder),
         job.rows,
@@ -488,7 +491,7 @@ class RowArrays:
         values = {"row": row_N, "num_tokens": np.asarray(num_tokens)}
         arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
         for name, width in self._plan.columns.items():
-            column = split_rows.kept[name][shard_slice]
+            column = split_rows.kept_columns[name][shard_slice]
             arrays[column_key(name)] = ("utf8", pack_strings(column, width))
         return arrays
 

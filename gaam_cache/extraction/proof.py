@@ -22,7 +22,7 @@ from gaam_cache.extraction.batches import Lengths
 from gaam_cache.extraction.encoded import Encoded, EncodedBatch
 from gaam_cache.store.plan import Plan
 from gaam_cache.store.rounding import (
-    UNMOVED_LIMIT,
+    PRECISE_SHIFT_LIMIT,
     deviation_limit,
     is_within_rounding,
     relative_deviation,
@@ -126,7 +126,7 @@ def check_proof(
             if deviation.relative <= limit:
                 continue
             # above the limit higher precision decides, which takes time
-            if not _is_rounding(encoded, batch, deviation, encoder):
+            if not _rounding_explains(encoded, batch, deviation, encoder):
                 refused.append(deviation)
     if refused:
         worst = max(refused, key=lambda deviation: deviation.relative)
@@ -168,7 +168,7 @@ def _deviation_error(
     )
 
 
-def _is_rounding(
+def _rounding_explains(
     encoded: Encoded, batch: EncodedBatch, deviation: Deviation, encoder: Encoder
 ) -> bool:
     """Whether rounding explains a deviation above the limit.
@@ -201,7 +201,7 @@ def _is_rounding(
         # in higher precision padding and neighbours must move nothing
         moved_L = relative_deviation(precise_in_batch[pooling], precise_alone[pooling])
         # 'not <=' also refuses NaN, which '>' would let pass
-        if not moved_L.max() <= UNMOVED_LIMIT[dtype]:
+        if not moved_L.max() <= PRECISE_SHIFT_LIMIT[dtype]:
             return False
         # in the usual precision the batch must be about as precise as the row alone
         [alone_LD] = encoded.states_alone[row][pooling].numpy()

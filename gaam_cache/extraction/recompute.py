@@ -211,14 +211,14 @@ class _Comparison:
         shard_name = shard_row.shard.name
         if shard_name in self.faults:
             return
-        if self._is_rounding(item, pooling, stored_LD, alone_LD):
+        if self._rounding_explains(item, pooling, stored_LD, alone_LD):
             self._largest_explained_deviation = max(
                 self._largest_explained_deviation, float(largest)
             )
         else:
             self.faults[shard_name] = self._deviation_error(shard_row, deviation_L)
 
-    def _is_rounding(
+    def _rounding_explains(
         self,
         item: object,
         pooling: str,

@@ -63,7 +63,8 @@ def settings_of(plan: Plan) -> dict[str, object]:
         "prompt": identity.get("prompt"),
     }
 
-    # a plan has other settings only if they are not at their defaults
+    # A plan has other settings only if they are not at their defaults. The metadata of
+    # a field (RECORDED) names the part of the plan that has it: "dataset" or "encoder".
     recorded = {"dataset": dataset.settings, "encoder": encoder.settings}
     for field in dataclasses.fields(ExtractConfig):
         record = recorded.get(field.metadata.get(RECORDED, ""), {})

@@ -171,7 +171,7 @@ class RowEncoder:
         # two threads would disturb each other: a tokenizer keeps state while it works
         with self._tokenizer_lock:
             return self._extractor.prepare(
-                rows.inputs, rows.essences(), origin=origin, locations=chunk.locations
+                rows.inputs, rows.copy_keys(), origin=origin, locations=chunk.locations
             )
 
     def _encode(
@@ -184,7 +184,7 @@ class RowEncoder:
         with self._model_lock:
             # nobody is told of the progress
             encoded = self._extractor.encode(prepared, lambda encoded_rows: None)
-            states = self._extractor.states(encoded)[pooling]
+            states = self._extractor.checked_states(encoded)[pooling]
         # NumPy has no bfloat16: such states are bits
         if self.plan.storage_dtype == "bfloat16":
             return as_float32(states)

@@ -56,7 +56,7 @@ class SpreadCheck:
         """Pooling -> sums over the rows of small shards, and how many rows."""
 
     def mark_distinct(
-        self, essences: Iterable[bytes], num_rows: int
+        self, copy_keys: Iterable[bytes], num_rows: int
     ) -> NDArray[np.bool_]:
         """Tell whether each row of a shard is the first one with its content.
 
@@ -64,7 +64,7 @@ class SpreadCheck:
         with the rows of all small shards so far. This records the rows of small shards.
 
         Args:
-            essences: content of every row as bytes; copies have equal bytes.
+            copy_keys: content of every row as bytes; copies have equal bytes.
             num_rows: number of the rows.
 
         Returns:
@@ -74,9 +74,9 @@ class SpreadCheck:
         if self._is_small(num_rows):
             digests = self._small_digests
         distinct_N = np.zeros(num_rows, np.bool_)
-        for row, essence in enumerate(essences):
+        for row, copy_key in enumerate(copy_keys):
             # a digest is kept instead of the row, which may be a whole sound
-            digest = hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
+            digest = hashlib.blake2b(copy_key, digest_size=DIGEST_BYTES).digest()
             distinct_N[row] = digest not in digests
             digests.add(digest)
         return distinct_N

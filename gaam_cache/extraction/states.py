@@ -76,7 +76,7 @@ class StateExtractor:
     def prepare(
         self,
         rows: Sequence[object],
-        essences: Iterable[bytes],
+        copy_keys: Iterable[bytes],
         *,
         origin: str,
         first_row: int = 0,
@@ -86,7 +86,7 @@ class StateExtractor:
 
         Args:
             rows: as the encoder reads them.
-            essences: content of every row as bytes; rows with equal bytes are copies.
+            copy_keys: content of every row as bytes; rows with equal bytes are copies.
             origin: name of the source of the rows, for messages.
             first_row: number of the first of the rows in the source, from 0.
             locations: location of every row in the source, such as 'line 7'; empty if
@@ -95,7 +95,7 @@ class StateExtractor:
         Raises:
             DataError: a row has nothing to encode.
         """
-        distinct_N = self._spreads.mark_distinct(essences, len(rows))
+        distinct_N = self._spreads.mark_distinct(copy_keys, len(rows))
         prepared = PreparedRows(
             inputs=self._encoder.prepare(rows),
             distinct=distinct_N,
@@ -127,7 +127,9 @@ class StateExtractor:
         # may bring longer rows than those for which the batching was measured
         if self._outside_cache:
             longest = int(np.max(prepared.inputs.lengths))
-            batching: Batching | None = "alone" if self._is_few(prepared) else None
+            batching: Batching | None = (
+                "alone" if self._encodes_each_alone(prepared) else None
+            )
             self._encoder.load_for(longest, batching=batching)
 
         first_batch_tokens = self._batch_tokens
@@ -149,7 +151,7 @@ class StateExtractor:
         )
         warnings.warn(message, GaamWarning, stacklevel=3)
 
-    def _is_few(self, prepared: PreparedRows) -> bool:
+    def _encodes_each_alone(self, prepared: PreparedRows) -> bool:
         """Whether each of these rows is encoded alone, because they are few.
 
         This holds only outside a cache. The answer depends on the number of rows alone,
@@ -185,7 +187,7 @@ class StateExtractor:
                 batch,
                 proof_rows,
                 prepared.distinct[batch],
-                as_alone=self._is_few(prepared),
+                as_alone=self._encodes_each_alone(prepared),
             )
             encoded_batch = self._attempt(encode, prepared, batch.tolist())
             if encoded_batch is None:
@@ -205,7 +207,7 @@ class StateExtractor:
         """Divide rows into batches: an array of row numbers for each batch."""
         inputs = prepared.inputs
         batching: Batching = "alone"
-        if not self._is_few(prepared):
+        if not self._encodes_each_alone(prepared):
             batching = self._batching
         return token_budget_batches(
             inputs.sizes, self._batch_tokens, batching, inputs.extents
@@ -327,7 +329,7 @@ class StateExtractor:
         """Wait until the states of all encoded rows are on the host."""
         self._copies.wait()
 
-    def states(self, encoded: Encoded) -> dict[str, NDArray[Any]]:
+    def checked_states(self, encoded: Encoded) -> dict[str, NDArray[Any]]:
         """Put the states in the order of the rows, and check them.
 
         Returns:

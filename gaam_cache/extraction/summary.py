@@ -208,7 +208,8 @@ class ExtractionStats:
         ``noun`` is the word for a row in messages, such as "text".
         """
         lines = []
-        # a few such rows are no reason for a warning: as many as may be cut without one
+        # ``unread`` counts the rows without any token that the tokenizer knows. A few
+        # are no reason for a warning: as many as may be cut without one.
         tolerated_rows = TOLERATED_TRUNCATED_SHARE * self.rows_made
         if self.unread > tolerated_rows or self.unknown_share > MAX_UNKNOWN_SHARE:
             lines.append(
@@ -256,7 +257,15 @@ class ExtractionStats:
         return lines
 
     def _doubts_of_layers(self, noun: str, storage_dtype: str) -> list[str]:
-        """Lines about layers that are the same in all rows, and about lost digits."""
+        """Lines about layers that are the same in all rows, and about lost digits.
+
+        ``flat`` has the layers in which all rows of a shard have one state. ``coarse``
+        has, for layers that lose digits by rounding, what they lose.
+
+        Args:
+            noun: the word for a row in messages, such as "text".
+            storage_dtype: type to which states are rounded.
+        """
         lines = []
         if self.flat:
             layers = _shorten(list(self.flat))
@@ -351,7 +360,9 @@ class ExtractSummary(ExtractionStats):
         if counts["batching"] is None:
             counts["batching"] = plan.batching
         skipped = {
-            split: rows.skipped for split, rows in job.rows.items() if rows.skipped
+            split: rows.num_skipped
+            for split, rows in job.rows.items()
+            if rows.num_skipped
         }
         return cls(
             path=str(job.config.out),

@@ -177,7 +177,7 @@ class ImportedRows(Rows):
             labels=labels or [NO_LABEL] * num_rows,
             class_names=None,
             origin=origin,
-            kept=kept,
+            kept_columns=kept,
             task=label_arrays.target.task,
             labelled=labels is not None,
             arrays=state_arrays,

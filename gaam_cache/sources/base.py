@@ -22,8 +22,8 @@ from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.messages import excerpt
 from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.config import ExtractConfig
-from gaam_cache.sources.rows.holdout import held_out, held_out_groups
-from gaam_cache.sources.rows.limit import limited
+from gaam_cache.sources.rows.holdout import held_out_groups, held_out_rows
+from gaam_cache.sources.rows.limit import rows_within_limit
 from gaam_cache.targets.base import CLASSIFICATION, target_class
 
 Record = tuple[str, Mapping[str, Any]]
@@ -54,17 +54,17 @@ class Rows(ABC):
     """Where the rows came from, for messages and provenance."""
     revision: str | None = None
     """The commit on the hub, for rows from the hub."""
-    kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    kept_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Columns that the cache keeps."""
-    skipped: int = 0
+    num_skipped: int = 0
     """Number of rows that ``skip_empty`` left out."""
     task: str = CLASSIFICATION
     """What the labels are: classification, regression or multi-label."""
     labelled: bool = True
     """False for a split without labels; all its labels are ``NO_LABEL``."""
-    units: Sequence[int] = ()
+    sound_numbers: Sequence[int] = ()
     """The number of the sound of every row, for sounds cut into pieces; else empty."""
-    held_out: Sequence[bool] = ()
+    is_test: Sequence[bool] = ()
     """Whether each row belongs to 'test'; empty if that is not decided yet. A source
     decides it if it has to apply a limit to 'train' and 'test' each."""
 
@@ -75,7 +75,7 @@ class Rows(ABC):
     def contents(self) -> Iterator[bytes]:
         """The bytes of every input. The fingerprint of a cache covers all of them."""
 
-    def essences(self) -> Iterator[bytes]:
+    def copy_keys(self) -> Iterator[bytes]:
         """Bytes of every input that are equal for inputs that count as copies.
 
         Of a text, for example, these are its bytes without differences in case.
@@ -109,7 +109,7 @@ class Texts(Rows):
     def contents(self) -> Iterator[bytes]:
         return (text.encode() for text in self.inputs)
 
-    def essences(self) -> Iterator[bytes]:
+    def copy_keys(self) -> Iterator[bytes]:
         """Texts without differences in white space, case or Unicode form (NFKC)."""
         for text in self.inputs:
             # normalizing is slow, and leaves ASCII as it is
@@ -221,7 +221,7 @@ def _divide(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Row
 
     Args:
         rows: the rows of the only split. A source may have decided already which of
-            them become 'test' (``Rows.held_out``).
+            them become 'test' (``Rows.is_test``).
         config: the extraction.
         fraction: the share of the rows that becomes 'test'.
 
@@ -232,7 +232,8 @@ def _divide(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Row
         ConfigError: there are too few rows.
     """
     is_test_N = _choose_test_rows(rows, config, fraction)
-    has_few_rows = len(rows) < FEWEST_ROWS and not rows.held_out
+    # where the source has chosen the rows of 'test', it had more rows to choose from
+    has_few_rows = len(rows) < FEWEST_ROWS and not rows.is_test
     if has_few_rows or not is_test_N.any():
         raise ConfigError(
             f"{len(rows)} rows are too few to hold some out for testing",
@@ -244,7 +245,7 @@ def _divide(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Row
     train = replace(_select_rows(rows, ~is_test_N), origin=f"{rows.origin}, train")
     # 'train' reports the number of skipped rows of both splits, so 'test' reports 0
     test = replace(
-        _select_rows(rows, is_test_N), origin=f"{rows.origin}, test", skipped=0
+        _select_rows(rows, is_test_N), origin=f"{rows.origin}, test", num_skipped=0
     )
     return {"train": _apply_limit(train, config), "test": _apply_limit(test, config)}
 
@@ -260,14 +261,14 @@ def _choose_test_rows(
         fraction: the share of the rows that becomes 'test'.
     """
     # a source that applied the limit has chosen the rows of 'test' already
-    if rows.held_out:
-        return np.asarray(rows.held_out, np.bool_)
+    if rows.is_test:
+        return np.asarray(rows.is_test, np.bool_)
     if config.test_groups is not None:
         return _choose_test_groups(
             rows, config.test_groups, fraction, config.split_seed
         )
     unit_strata, unit_N = _unit_strata(rows)
-    is_test_unit_U = held_out(unit_strata, fraction, config.split_seed)
+    is_test_unit_U = held_out_rows(unit_strata, fraction, config.split_seed)
     is_test_N: NDArray[np.bool_] = is_test_unit_U[unit_N]
     return is_test_N
 
@@ -289,7 +290,7 @@ def _choose_test_groups(
     Raises:
         ConfigError: no group can be held out.
     """
-    group_names = rows.kept[column]
+    group_names = rows.kept_columns[column]
     row_strata = target_class(rows.task).strata(rows.labels)
     is_test_N = held_out_groups(row_strata, group_names, fraction, seed)
     num_groups = len(set(group_names))
@@ -332,7 +333,7 @@ def _apply_limit(rows: Rows, config: ExtractConfig) -> Rows:
         is_taken_N = np.arange(len(rows)) < limit
     else:
         unit_strata, unit_N = _unit_strata(rows)
-        is_taken_U = limited(unit_strata, limit)
+        is_taken_U = rows_within_limit(unit_strata, limit)
         is_taken_N = is_taken_U[unit_N]
     # without a change the rows need not be copied, which takes memory
     if is_taken_N.all():
@@ -347,7 +348,7 @@ def _unit_strata(rows: Rows) -> tuple[Sequence[str], NDArray[np.int64]]:
     split together. Splits and limits take the same share of every stratum; of classes
     the strata are the classes.
     """
-    unit_number_N = np.asarray(rows.units or range(len(rows)), np.int64)
+    unit_number_N = np.asarray(rows.sound_numbers or range(len(rows)), np.int64)
     _, first_row_U, unit_N = np.unique(
         unit_number_N, return_index=True, return_inverse=True
     )
@@ -363,16 +364,17 @@ def _select_rows(rows: Rows, is_selected_N: NDArray[np.bool_]) -> Rows:
     """The rows for which ``is_selected_N``, (N,), is true, in their order."""
     row_N = np.flatnonzero(is_selected_N).tolist()
     columns = {
-        name: [values[row] for row in row_N] for name, values in rows.kept.items()
+        name: [values[row] for row in row_N]
+        for name, values in rows.kept_columns.items()
     }
-    units: Sequence[int] = ()
-    if rows.units:
-        units = [rows.units[row] for row in row_N]
+    sound_numbers: Sequence[int] = ()
+    if rows.sound_numbers:
+        sound_numbers = [rows.sound_numbers[row] for row in row_N]
     return replace(
         rows,
         inputs=[rows.inputs[row] for row in row_N],
         labels=[rows.labels[row] for row in row_N],
-        kept=columns,
-        units=units,
-        held_out=(),
+        kept_columns=columns,
+        sound_numbers=sound_numbers,
+        is_test=(),
     )

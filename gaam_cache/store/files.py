@@ -449,8 +449,8 @@ def _find_obstacle(path: Path, target: Path, *, file: bool) -> str | None:
     return None
 
 
-def _check_apart(source: Path, out: Path) -> None:
-    """Refuse an export into its source, or around it."""
+def _refuse_nested_folders(source: Path, out: Path) -> None:
+    """Refuse to export a folder into itself, or into a folder that contains it."""
     if source in (out, *out.parents) or out in source.parents:
         raise ConfigError(
             "a folder cannot be exported into itself or around itself",
@@ -485,7 +485,7 @@ def replace_folder(
     """
     out = Path(os.path.realpath(out.expanduser()))
     if source is not None:
-        _check_apart(Path(os.path.realpath(source.expanduser())), out)
+        _refuse_nested_folders(Path(os.path.realpath(source.expanduser())), out)
     check_writable(out, option="DIR")
 
     has_content = out.is_dir() and any(out.iterdir())

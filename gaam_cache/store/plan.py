@@ -218,7 +218,7 @@ class Plan:
         return self.encoder.reference
 
     @property
-    def states(self) -> str:
+    def states_id(self) -> str:
         """A name of the states: the hash of the fingerprint and of ``reference``.
 
         Caches with equal states have the same name.

@@ -73,7 +73,7 @@ class ShardedArray:
         self._split = split
         self._key = key
         self._kept_positions = kept_positions
-        self.stored = spec.dtype
+        self.stored_dtype = spec.dtype
         """Type on disk: float16, bfloat16, float32, or that of labels and tokens."""
         self.shape = (len(split), *spec.shape[1:])
         if kept_positions is not None:
@@ -134,10 +134,10 @@ class ShardedArray:
         # ``row_N`` has the same rows on one axis.
         row_numbers: NDArray[np.int64] = np.arange(len(self))[row_index]
         row_N = np.ravel(row_numbers)
-        rows = np.empty((len(row_N), *self.shape[1:]), NUMPY_DTYPES[self.stored])
+        rows = np.empty((len(row_N), *self.shape[1:]), NUMPY_DTYPES[self.stored_dtype])
         if rows.size:
             self.read_into(row_N, rows.reshape(len(row_N), -1).view(np.uint8))
-        if self.stored == "bfloat16":
+        if self.stored_dtype == "bfloat16":
             rows = as_float32(rows)
 
         # What was read has the requested rows only, so they are indexed anew. NumPy
@@ -170,7 +170,11 @@ class ShardedArray:
         return indices[0], list(indices[1:])
 
     def _is_single_layer(self, other_indices: list[Any]) -> bool:
-        """Whether these indices begin with a layer number and hold no array."""
+        """Whether these indices begin with a layer number and hold no array.
+
+        ``other_indices`` are those of the axes behind the rows: layers and features.
+        """
+        # labels and numbers of tokens have no axis of layers
         if not other_indices or self.ndim < 2 or isinstance(other_indices[0], slice):
             return False
         return all(

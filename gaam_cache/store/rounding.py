@@ -17,7 +17,7 @@ ROUNDING = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
 of a layer, by the type of the arithmetic. The half precision types round after every
 operation: they get eight units in the last place of 1. The errors of float32 are sums
 of many small ones: it gets 170 units."""
-UNMOVED_LIMIT = {"float32": 1e-6, "float16": 5e-5, "bfloat16": 5e-5}
+PRECISE_SHIFT_LIMIT = {"float32": 1e-6, "float16": 5e-5, "bfloat16": 5e-5}
 """Largest deviation that counts as none when the row is computed in a higher precision
 than this type. For float32 this is float64; for the half precision types it is float32,
 where massive activations of a real Llama make 2e-5."""

@@ -32,7 +32,7 @@ class LabelColumns:
     """The columns of a table that hold labels, and how their cells are read."""
 
     names: tuple[str, ...]
-    declared: tuple[str, ...] | None = None
+    declared_names: tuple[str, ...] | None = None
     """Classes or labels that the data set declares, in order; None if none."""
     strip: bool = False
     """Whether white space around names is removed."""
@@ -144,7 +144,7 @@ class Target(ABC):
     @classmethod
     def declared_names(cls, columns: LabelColumns) -> tuple[str, ...] | None:
         """The names that a table declares for such a target; None if it has none."""
-        return columns.declared
+        return columns.declared_names
 
     @classmethod
     def claims_cell(cls, cell: object, columns: LabelColumns) -> bool:  # noqa: ARG003

@@ -134,7 +134,7 @@ class Classes(Target):
         """The class that the only label column names; see ``class_of``."""
         return class_of(
             record[columns.names[0]],
-            columns.declared,
+            columns.declared_names,
             strip=columns.strip,
             odd_classes=columns.odd_classes,
         )

@@ -170,7 +170,7 @@ class LabelSets(MatrixTarget):
         names = {
             class_of(
                 entry,
-                columns.declared,
+                columns.declared_names,
                 strip=columns.strip,
                 odd_classes=columns.odd_classes,
             )
@@ -178,17 +178,17 @@ class LabelSets(MatrixTarget):
         }
         # an unpaired surrogate cannot be stored, and JSON hides it: encode raises here
         "".join(names).encode()
-        if columns.declared is None:
+        if columns.declared_names is None:
             return _to_json(sorted(names))
-        unknown = names - set(columns.declared)
+        unknown = names - set(columns.declared_names)
         if unknown:
             raise unusable_cell_error(
                 "a label is not declared",
                 min(unknown),
-                f"one of: {_joined_names(columns.declared)}",
+                f"one of: {_joined_names(columns.declared_names)}",
                 "--label-column",
             )
-        return _to_json([name for name in columns.declared if name in names])
+        return _to_json([name for name in columns.declared_names if name in names])
 
     @classmethod
     def declared_names(cls, columns: LabelColumns) -> tuple[str, ...] | None:
@@ -198,7 +198,7 @@ class LabelSets(MatrixTarget):
         """
         if len(columns.names) > 1:
             return columns.names
-        return columns.declared
+        return columns.declared_names
 
     @classmethod
     def claims_cell(cls, cell: object, columns: LabelColumns) -> bool:
@@ -210,7 +210,7 @@ class LabelSets(MatrixTarget):
         if not isinstance(entries, list | tuple):
             return False
         types: tuple[type, ...] = (str,)
-        if columns.declared is not None:
+        if columns.declared_names is not None:
             types = (str, int)
         return all(isinstance(entry, types) for entry in entries)
 

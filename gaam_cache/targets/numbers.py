@@ -89,6 +89,7 @@ class Numbers(MatrixTarget):
         labels: Sequence[str],  # noqa: ARG003 the columns are the names
         declared: tuple[str, ...] | None,
     ) -> Self:
+        """The target of these columns, which the source always declares."""
         return cls(declared or ())
 
     @classmethod
@@ -111,6 +112,7 @@ class Numbers(MatrixTarget):
 
     @classmethod
     def declared_names(cls, columns: LabelColumns) -> tuple[str, ...]:
+        """The label columns: each is the name of a number."""
         return columns.names
 
     @classmethod

@@ -85,7 +85,7 @@ class Lease:
 
         If another worker took over the work, its lease stays.
         """
-        self.owner.held.pop(self.name, None)
+        self.owner.own_leases.pop(self.name, None)
         if self.is_ours():
             with suppress(OSError):
                 self.owner.path(self.name).unlink()
@@ -98,7 +98,7 @@ class _Sighting(NamedTuple):
     """Inode and time of change of the file. They change when the worker renews the
     lease, or when another lease has taken its place."""
     since: float  # when we first saw this pulse, by our clock
-    seen_at_work: bool
+    is_known_alive: bool
     """Whether we know that the worker is alive: it runs on this machine, or we saw its
     pulse change."""
 
@@ -110,7 +110,7 @@ class Leases:
 
     Attributes:
         holder: this process, as its leases name it.
-        held: name of leased work -> our lease.
+        own_leases: name of leased work -> our lease.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Leases:
             clock: returns seconds that never go back.
         """
         self.holder = holder or this_process()
-        self.held: dict[str, Lease] = {}
+        self.own_leases: dict[str, Lease] = {}
         self._folder = folder
         self._clock = clock
         self._sightings: dict[str, _Sighting] = {}
@@ -153,11 +153,11 @@ class Leases:
             if holder is not None:
                 return holder
             logger.info("the lease of %s is stale and is removed", name)
-            self._remove_stale(name)
+            self._remove_stale_lease(name)
 
         logger.debug("leased: %s", name)
         lease = Lease(self, name, token)
-        self.held[name] = lease
+        self.own_leases[name] = lease
         # the first lease starts the thread that renews all of them
         if self._thread is None:
             self._thread = threading.Thread(
@@ -176,11 +176,11 @@ class Leases:
         for name in self._names_of_others():
             # a lease that we see for the first time may be that of a dead worker
             is_held = self._active_holder(name) is not None
-            if is_held and self._sightings[name].seen_at_work:
+            if is_held and self._sightings[name].is_known_alive:
                 names.add(name)
         return names
 
-    def others_at_work(self, prefix: str) -> bool:
+    def is_other_worker_at(self, prefix: str) -> bool:
         """Whether another worker holds work whose name begins with ``prefix``.
 
         A stale lease does not count, but that of a worker that died just now does.
@@ -190,7 +190,7 @@ class Leases:
                 return True
         return False
 
-    def clear_dead(self) -> None:
+    def remove_stale_leases(self) -> None:
         """Remove stale leases, and the folder if it is empty then.
 
         This only tidies up, so that a failure is ignored.
@@ -198,7 +198,7 @@ class Leases:
         with suppress(OSError):
             for name in self._names_of_others():
                 if self._active_holder(name) is None:
-                    self._remove_stale(name)
+                    self._remove_stale_lease(name)
             # Other workers may take leases meanwhile: rmdir then fails, and the folder
             # stays.
             if not _leased_names(self._folder):
@@ -221,7 +221,7 @@ class Leases:
     def _renew_until_closed(self) -> None:
         """Touch the files of our leases every ten seconds; this runs in a thread."""
         while not self._closing.wait(RENEW_SECONDS):
-            for lease in tuple(self.held.values()):
+            for lease in tuple(self.own_leases.values()):
                 if lease.is_ours():
                     # if this fails the lease becomes stale, and work is done twice
                     with suppress(OSError):
@@ -229,7 +229,9 @@ class Leases:
 
     def _names_of_others(self) -> list[str]:
         """Names with a lease that is not ours, whether or not it is stale."""
-        return [name for name in _leased_names(self._folder) if name not in self.held]
+        return [
+            name for name in _leased_names(self._folder) if name not in self.own_leases
+        ]
 
     def _active_holder(self, name: str) -> Holder | None:
         """The process that holds the lease of a name, and seems to be alive.
@@ -278,15 +280,15 @@ class Leases:
             return last_sighting
 
         # a pulse that changed before our eyes is that of a living worker
-        seen_at_work = last_sighting is not None
+        is_known_alive = last_sighting is not None
         # of a process of this machine we know whether it has ended: see ``is_dead``
         if holder.machine is not None and holder.machine == self.holder.machine:
-            seen_at_work = True
-        sighting = _Sighting(pulse=pulse, since=now, seen_at_work=seen_at_work)
+            is_known_alive = True
+        sighting = _Sighting(pulse=pulse, since=now, is_known_alive=is_known_alive)
         self._sightings[name] = sighting
         return sighting
 
-    def _remove_stale(self, name: str) -> None:
+    def _remove_stale_lease(self, name: str) -> None:
         """Remove the file of a lease for which ``_active_holder`` returned None."""
         # ``_active_holder`` records a sighting of every lease whose file is there. If
         # there is none, the file was gone. The name may be leased anew by now, and the
@@ -302,7 +304,7 @@ class Leases:
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
-        for lease in tuple(self.held.values()):
+        for lease in tuple(self.own_leases.values()):
             lease.release()
 
 

@@ -26,12 +26,12 @@ class Rank(NamedTuple):
 
     number: int  # from 0
     total: int  # number of all ranks
-    local: int | None = None
+    number_on_machine: int | None = None
     """Number of this rank among the ranks of this machine, from 0; None if unknown."""
     workers_on_machine: int = 1  # number of ranks on this machine, as far as is known
 
     @property
-    def start(self) -> float:
+    def start_share(self) -> float:
         """Where in the work this rank begins, as a part of the whole: in [0, 1)."""
         return self.number / self.total
 
@@ -73,7 +73,7 @@ def device_of(rank: Rank, device: str) -> str:
             device, such as "cpu" or "cuda:1", is returned as it is.
     """
     # a rank that does not know its number on its machine cannot take turns
-    if rank.local is None or device not in ("auto", "cuda"):
+    if rank.number_on_machine is None or device not in ("auto", "cuda"):
         return device
     import torch
 
@@ -82,7 +82,7 @@ def device_of(rank: Rank, device: str) -> str:
     num_gpus = torch.cuda.device_count()
     if num_gpus <= 1:
         return device
-    return f"cuda:{rank.local % num_gpus}"
+    return f"cuda:{rank.number_on_machine % num_gpus}"
 
 
 def _torchrun_rank(environ: Mapping[str, str]) -> Rank | None:
@@ -91,7 +91,7 @@ def _torchrun_rank(environ: Mapping[str, str]) -> Rank | None:
     if rank is None:
         return None
     return rank._replace(
-        local=_read_number(environ, "LOCAL_RANK"),
+        number_on_machine=_read_number(environ, "LOCAL_RANK"),
         workers_on_machine=_read_number(environ, "LOCAL_WORLD_SIZE") or 1,
     )
 
@@ -140,7 +140,7 @@ def _slurm_task_rank(environ: Mapping[str, str]) -> Rank | None:
     if tasks_on_first_node.isdigit():
         num_tasks_on_node = int(tasks_on_first_node)
     return rank._replace(
-        local=_read_number(environ, "SLURM_LOCALID"),
+        number_on_machine=_read_number(environ, "SLURM_LOCALID"),
         workers_on_machine=num_tasks_on_node,
     )
 

@@ -49,7 +49,7 @@ class CacheRecord:
         recorded_plan = replace(plan, dataset=replace(plan.dataset, equal_rows={}))
         return cls(
             fingerprint=plan.fingerprint,
-            states=plan.states if plan.reference else None,
+            states=plan.states_id if plan.reference else None,
             path=str(path),
             encoder=plan.encoder_label,
             dataset=plan.dataset_label,

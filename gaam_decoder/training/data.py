@@ -63,7 +63,7 @@ class Features:
         self.device = device
         self.location = location
         self.shape = array.shape
-        self.dtype = TYPES[array.stored]
+        self.dtype = TYPES[array.stored_dtype]
         self.row_bytes = math.prod(array.shape[1:]) * self.dtype.itemsize
         self.resident: Tensor | None = None
         self._array = array
@@ -195,7 +195,7 @@ class LoadedFeatures:
             positions = [layer - split.first_layer for layer in recipe.layers]
             array = array.keeping(positions)
         count = len(array) if loaded_N is None else len(loaded_N)
-        size = count * math.prod(array.shape[1:]) * TYPES[array.stored].itemsize
+        size = count * math.prod(array.shape[1:]) * TYPES[array.stored_dtype].itemsize
         location = self._make_room(size, device, keys)
         # on disk all rows of the split are within reach
         return Features(

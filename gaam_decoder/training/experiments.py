@@ -225,7 +225,7 @@ def _experiment(recipe: Recipe, cache: EmbeddingCache) -> Experiment:
         task=cache.task,
     )
     return Experiment(
-        spec=spec, recipe=recipe, key=canonical_recipe.key(cache.plan.states)
+        spec=spec, recipe=recipe, key=canonical_recipe.key(cache.plan.states_id)
     )
 
 

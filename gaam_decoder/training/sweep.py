@@ -305,7 +305,7 @@ class _Sweep:
         if open_experiments:
             make_folder(self._runs)
         self._train_until_published(open_experiments, seeds, experiments)
-        self._leases.clear_dead()
+        self._leases.remove_stale_leases()
 
         # return what is published now
         for experiment in open_experiments:
@@ -459,7 +459,7 @@ class _Sweep:
             lease = self._leases.take(experiment.name)
             if isinstance(lease, Holder):
                 return lease
-            other_leases = self._leases.others_at_work(f"{experiment.name}-")
+            other_leases = self._leases.is_other_worker_at(f"{experiment.name}-")
             unfinished.remove(self._published_seeds(experiment), others=other_leases)
             lease.release()
         self._remaining_seed_epochs[experiment.key] = 0

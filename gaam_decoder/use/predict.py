@@ -24,7 +24,7 @@ from gaam_cache.common.errors import (
 )
 from gaam_cache.common.messages import brief, shortened
 from gaam_cache.common.paths import shown_path
-from gaam_cache.common.settings import UNCHECKED, check_at_least, settle
+from gaam_cache.common.settings import UNCHECKED, check_at_least, parse_fields
 from gaam_cache.config import ExtractConfig, parse_words
 from gaam_cache.extraction.rows import LocatedRows
 from gaam_cache.sources.files import byte_order_mark, kind_of, open_table, reads_mark
@@ -120,7 +120,7 @@ class PredictConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""
-        settle(self)
+        parse_fields(self)
         check_device(self.device)
         check_at_least(self, 1, "top")
         self._check_rows()

@@ -112,17 +112,17 @@ def check_refusal(
     error: BaseException, expected: type[GaamError], *, when_wrapped: type[GaamError]
 ) -> None:
     """Check the message of an error, alone and as the cause of an error of ours."""
-    refusal = terminal.as_refusal(error)
+    refusal = terminal.error_for_user(error)
     assert refusal is not None
     assert type(refusal) is expected
     assert refusal.exit_code == 1
     wrapper = CacheError("a shard cannot be read")
     wrapper.__cause__ = error
-    assert type(terminal.as_refusal(wrapper)) is when_wrapped
+    assert type(terminal.error_for_user(wrapper)) is when_wrapped
 
 
 def test_a_bug_is_no_refusal() -> None:
-    assert terminal.as_refusal(ValueError("a bug")) is None
+    assert terminal.error_for_user(ValueError("a bug")) is None
 
 
 def run(shell: str, **environ: str) -> subprocess.CompletedProcess[bytes]:

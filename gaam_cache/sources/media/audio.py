@@ -44,7 +44,7 @@ class _Sound(Item):
     start: int  # its first sample in the file
     stop: int  # the sample after its last one
     file_frames: int  # number of samples in the file
-    silent: bool  # whether all of its samples are 0
+    is_silent: bool  # whether all of its samples are 0
 
     @property
     def frames(self) -> int:
@@ -116,7 +116,7 @@ class Audio(Media):
                 start=start,
                 stop=stop,
                 file_frames=len(x_T),
-                silent=not x_T[start:stop].any(),
+                is_silent=not x_T[start:stop].any(),
             )
             for start, stop in pieces
         ]
@@ -124,7 +124,7 @@ class Audio(Media):
     def doubts(self) -> Iterator[str]:
         """Yield a warning if many sounds are silent: nothing tells these apart."""
         yield from self.doubt_if_many(
-            sum(sound.silent for sound in self.inputs),
+            sum(sound.is_silent for sound in self.inputs),
             "hold nothing but zeros, as far as they are read",
         )
 

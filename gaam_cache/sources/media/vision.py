@@ -51,28 +51,30 @@ class _DecodedPicture(NamedTuple):
 
     pixels_HW3: NDArray[np.uint8]  # RGB, upright, on white
     darkest: int  # smallest value in the file
-    peak: int  # largest value in the file
-    depth: int  # bits of a value in the file: 16, or 8 for 8 and fewer
-    grey: bool  # whether it has 16 bits and no colours
+    brightest: int  # largest value in the file
+    bit_depth: int  # bits of a value in the file: 16, or 8 for 8 and fewer
+    is_grey_of_16_bits: bool  # whether it has 16 bits and no colours
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Picture(Item):
     """A picture in a file, and its brightness."""
 
-    bits: int | None  # used bits of a 16-bit grey value; None if the user states none
+    used_bits: (
+        int | None
+    )  # used bits of a 16-bit grey value; None if the user states none
     darkest: int  # smallest value in the file
-    peak: int  # largest value in the file
-    depth: int  # bits of a value in the file: 16, or 8 for 8 and fewer
-    grey: bool  # whether it has 16 bits and no colours
-    blank: bool  # whether all of its pixels look the same
+    brightest: int  # largest value in the file
+    bit_depth: int  # bits of a value in the file: 16, or 8 for 8 and fewer
+    is_grey_of_16_bits: bool  # whether it has 16 bits and no colours
+    is_blank: bool  # whether all of its pixels look the same
 
     @property
     def identity(self) -> bytes:
         """The digest of the file; and the used bits of a grey value, if not all 16."""
         digest = bytes.fromhex(self.sha256)
-        if self.grey and self.bits not in (None, 16):
-            return digest + f"{self.bits} bits".encode()
+        if self.is_grey_of_16_bits and self.used_bits not in (None, 16):
+            return digest + f"{self.used_bits} bits".encode()
         return digest
 
     @property
@@ -80,11 +82,13 @@ class _Picture(Item):
         """Whether the user has stated how many of the 16 bits of a value are used."""
         # Of colours, Pillow always gives the upper 8 bits: only for 16 used bits is
         # that what the user states.
-        return self.bits is not None and (self.grey or self.bits == 16)
+        return self.used_bits is not None and (
+            self.is_grey_of_16_bits or self.used_bits == 16
+        )
 
     def pixels(self) -> NDArray[np.uint8]:
         """Decode the picture as people see it: (height, width, 3), RGB."""
-        return _decode(self.content(), self.where, self.bits).pixels_HW3
+        return _decode(self.content(), self.where, self.used_bits).pixels_HW3
 
 
 class Vision(Media):
@@ -126,12 +130,12 @@ class Vision(Media):
             offset=file.offset,
             size=file.size,
             sha256=file.sha256,
-            bits=config.grey_bits,
+            used_bits=config.grey_bits,
             darkest=picture.darkest,
-            peak=picture.peak,
-            depth=picture.depth,
-            grey=picture.grey,
-            blank=bool((picture.pixels_HW3 == first_pixel).all()),
+            brightest=picture.brightest,
+            bit_depth=picture.bit_depth,
+            is_grey_of_16_bits=picture.is_grey_of_16_bits,
+            is_blank=bool((picture.pixels_HW3 == first_pixel).all()),
         )
         return [item]
 
@@ -145,7 +149,7 @@ class Vision(Media):
                 brightness would be left, and the user has not confirmed it.
         """
         self._check_range_of_16_bits()
-        of_8_bits = [picture for picture in self.inputs if picture.depth < 16]
+        of_8_bits = [picture for picture in self.inputs if picture.bit_depth < 16]
         darkest, peak = _range_of(of_8_bits)
         if of_8_bits and peak - darkest < FEWEST_LEVELS:
             yield (
@@ -153,7 +157,7 @@ class Vision(Media):
                 f"{darkest} to {peak} of 255: values that are no brightness, such as "
                 "numbers of classes, have to be spread over 0 to 255 first"
             )
-        num_blank = sum(picture.blank for picture in self.inputs)
+        num_blank = sum(picture.is_blank for picture in self.inputs)
         yield from self.doubt_if_many(num_blank, "show a single colour")
 
     def _check_range_of_16_bits(self) -> None:
@@ -162,7 +166,7 @@ class Vision(Media):
         Cameras may use only the lower 10 to 14 of 16 bits. Such pictures would be
         almost black, unless the user states how many bits are used.
         """
-        of_16_bits = [picture for picture in self.inputs if picture.depth == 16]
+        of_16_bits = [picture for picture in self.inputs if picture.bit_depth == 16]
         # the user knows what the pictures hold; there may also be no such picture
         if all(picture.has_stated_range for picture in of_16_bits):
             return
@@ -174,7 +178,7 @@ class Vision(Media):
         # the lowest number of bits that holds the peak is the likely one
         bits = next((bits for bits in GREY_BITS if peak < 2**bits), 16)
         remedy = "convert them to files of 8 bits"
-        if bits < 16 and all(picture.grey for picture in of_16_bits):
+        if bits < 16 and all(picture.is_grey_of_16_bits for picture in of_16_bits):
             remedy = f"--set grey-bits={bits} if they are of {bits} bits"
         levels = (peak >> 8) - (darkest >> 8) + 1
         raise DataError(
@@ -209,7 +213,7 @@ def _range_of(pictures: Sequence[_Picture]) -> tuple[int, int]:
     Without pictures it is the full range of 16 bits, with which nothing is wrong.
     """
     darkest = min((picture.darkest for picture in pictures), default=0)
-    peak = max((picture.peak for picture in pictures), default=2**16)
+    peak = max((picture.brightest for picture in pictures), default=2**16)
     return darkest, peak
 
 
@@ -271,9 +275,9 @@ def _decode_image(
         return _DecodedPicture(
             _grey_to_rgb(grey_HW, grey_bits or 16),
             darkest=int(grey_HW.min()),
-            peak=int(grey_HW.max()),
-            depth=16,
-            grey=True,
+            brightest=int(grey_HW.max()),
+            bit_depth=16,
+            is_grey_of_16_bits=True,
         )
 
     pixels_HW3, darkest, peak = _convert_to_rgb(upright)
@@ -283,7 +287,7 @@ def _decode_image(
         depth = 16
         darkest = darkest << 8
         peak = (peak << 8) + 255
-    return _DecodedPicture(pixels_HW3, darkest, peak, depth, grey=False)
+    return _DecodedPicture(pixels_HW3, darkest, peak, depth, is_grey_of_16_bits=False)
 
 
 def _grey_to_rgb(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:

@@ -1,7 +1,7 @@
 """Warns of suspicious rows: copies in two splits, odd classes, missing texts.
 
 No check stops an extraction; each yields the lines of warnings. Two rows are copies of
-one another if their essences are equal (``Rows.essences``).
+one another if their copy_keys are equal (``Rows.copy_keys``).
 """
 
 import hashlib
@@ -31,7 +31,7 @@ def check_rows(
     target: Target,
     copy_groups: Sequence[CopyGroup],
     *,
-    known: Collection[str] = (),
+    confirmed_classes: Collection[str] = (),
 ) -> list[str]:
     """Lines of warnings about rows that make an accuracy less meaningful than it seems.
 
@@ -39,7 +39,8 @@ def check_rows(
         rows: the rows of every split. Checks of labels skip splits without labels.
         target: what is predicted.
         copy_groups: the rows that are copies of one another, by ``repeated_texts``.
-        known: classes that the user has confirmed although their names are odd.
+        confirmed_classes: classes that the user has confirmed, although programs write
+            such names for a missing label.
     """
     # silent sounds and blank pictures matter without labels too
     lines = [line for split_rows in rows.values() for line in split_rows.doubts()]
@@ -56,7 +57,7 @@ def check_rows(
     labels_by_split = {
         split: split_rows.labels for split, split_rows in labelled.items()
     }
-    lines.extend(target.warnings(labels_by_split, known))
+    lines.extend(target.warnings(labels_by_split, confirmed_classes))
     return lines
 
 
@@ -66,8 +67,8 @@ def repeated_texts(
     """Yield a group of rows for every text that occurs more than once.
 
     A group lists (split, row) in the order of the splits and of their rows. Two texts
-    are equal if their essences are: for example, texts without differences in case and
-    white space. Essences are compared by 16-byte BLAKE2b digests, which take some 300
+    are equal if their copy keys are, which leave out differences in case and white
+    space, for example (``Rows.copy_keys``). Copy keys are compared by 16-byte BLAKE2b digests, which take some 300
     bytes of memory a row, however long the texts are.
 
     Args:
@@ -76,9 +77,9 @@ def repeated_texts(
     """
     groups: dict[bytes, CopyGroup] = {}
     for split, split_rows in rows.items():
-        essences = with_progress(split_rows.essences(), report, "looking for copies")
-        for row, essence in enumerate(essences):
-            digest = hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
+        copy_keys = with_progress(split_rows.copy_keys(), report, "looking for copies")
+        for row, copy_key in enumerate(copy_keys):
+            digest = hashlib.blake2b(copy_key, digest_size=DIGEST_BYTES).digest()
             groups.setdefault(digest, []).append((split, row))
 
     # a plan records splits with shared texts in this order, so it must not change

@@ -24,9 +24,9 @@ from gaam_cache.config import CLIP_OF, ExtractConfig
 from gaam_cache.sources.base import FEWEST_ROWS, Record, Rows, Texts
 from gaam_cache.sources.media.base import Files, file_in
 from gaam_cache.sources.rows.cells import kept_value, text_of
-from gaam_cache.sources.rows.holdout import held_out
+from gaam_cache.sources.rows.holdout import held_out_rows
 from gaam_cache.sources.rows.labels import LabelReader
-from gaam_cache.sources.rows.limit import limited
+from gaam_cache.sources.rows.limit import rows_within_limit
 from gaam_cache.sources.rows.problems import RowProblems
 
 FILE_COLUMNS = ("file", "audio", "image", "img")
@@ -64,7 +64,7 @@ class Table(NamedTuple):
     """Names of all columns."""
     records: Callable[[Columns], Iterator[Record]]
     """Reads the table from its start; records have these columns, and maybe more."""
-    stored: tuple[str, ...] = ()
+    media_columns: tuple[str, ...] = ()
     """Columns whose cells hold the bytes of sounds or pictures."""
     class_names: tuple[str, ...] | None = None
     """Declared classes or labels, in order; whole numbers are their indices."""
@@ -109,13 +109,14 @@ def _find_file_column(table: Table, config: ExtractConfig) -> str | None:
         return config.file_column
     if config.text_columns or "text" in table.names:
         return None
-    eligible = table.stored or table.names
+    # a table that stores files in its cells has no column with names of files
+    eligible = table.media_columns or table.names
     for name in FILE_COLUMNS:
         if name in eligible:
             return name
     # any column of sounds or pictures is better than no input
-    if table.stored:
-        return table.stored[0]
+    if table.media_columns:
+        return table.media_columns[0]
     return None
 
 
@@ -192,19 +193,19 @@ def collect(
 
     # pieces of a sound belong together in every split, so the cache keeps its name
     if files is not None and config.clip_mode == "split":
-        collected.kept[CLIP_OF] = [piece.name for piece in collected.inputs]
+        collected.kept_columns[CLIP_OF] = [piece.name for piece in collected.inputs]
     row_class = Texts if files is None else files.row_class()
     return row_class(
         inputs=collected.inputs,
         labels=collected.labels,
         class_names=label_reader.declared_names,
         origin=origin,
-        kept=collected.kept,
-        skipped=record_filter.num_skipped,
+        kept_columns=collected.kept_columns,
+        num_skipped=record_filter.num_skipped,
         task=label_reader.target_class.task,
         labelled=label_reader.has_labels,
-        units=() if files is None else collected.record_numbers,
-        held_out=_held_out_rows(collected, selection),
+        sound_numbers=() if files is None else collected.record_numbers,
+        is_test=_is_test_by_row(collected, selection),
     )
 
 
@@ -327,7 +328,7 @@ class _CollectedRows:
         self.num_records = 0  # read so far, usable or not
         self.inputs = list[Any]()
         self.labels = list[str]()
-        self.kept: dict[str, list[str]] = {name: [] for name in columns.kept}
+        self.kept_columns: dict[str, list[str]] = {name: [] for name in columns.kept}
         self.record_numbers = list[int]()
         """The number of every row's record, from 1: pieces of a sound share one."""
         self._label_kinds = set[str]()
@@ -340,7 +341,9 @@ class _CollectedRows:
             self.inputs.append(row_input)
             self.labels.append(row.label)
             self.record_numbers.append(self.num_records)
-            for column, value in zip(self.kept.values(), row.kept_values, strict=True):
+            for column, value in zip(
+                self.kept_columns.values(), row.kept_values, strict=True
+            ):
                 column.append(value)
 
     def warn_of_label_kinds(self, split: str) -> None:
@@ -359,11 +362,11 @@ class _Selection(NamedTuple):
     """The records that a limit takes."""
 
     record_indices: Sequence[int]  # from 0, ascending; empty records have no index
-    held_out: Sequence[bool] = ()  # whether each goes to 'test', if that is known
+    is_test: Sequence[bool] = ()  # whether each goes to 'test', if that is known
     num_skipped: int = 0  # empty records of the whole table
 
 
-def _held_out_rows(
+def _is_test_by_row(
     collected: _CollectedRows, selection: _Selection | None
 ) -> Sequence[bool]:
     """Whether each row goes to 'test'; empty if the selection has not decided that.
@@ -372,10 +375,10 @@ def _held_out_rows(
         collected: the rows, made of the selected records only.
         selection: the records that a limit takes; None without a limit.
     """
-    if selection is None or not selection.held_out:
+    if selection is None or not selection.is_test:
         return ()
     # all pieces of a sound share a record, and so go to the same split
-    return [selection.held_out[number - 1] for number in collected.record_numbers]
+    return [selection.is_test[number - 1] for number in collected.record_numbers]
 
 
 def _select_rows(
@@ -413,13 +416,13 @@ def _select_rows(
     )
     row_strata = label_reader.target_class.strata(labels)
     if fraction is None:
-        is_taken_N = limited(row_strata, limit)
+        is_taken_N = rows_within_limit(row_strata, limit)
         return _Selection(np.flatnonzero(is_taken_N).tolist(), num_skipped=num_skipped)
     # the limit leaves out none of so few rows, or there are too few to divide: the
     # caller reads all of them, and divides or refuses them
     if len(labels) <= max(limit, FEWEST_ROWS):
         return None
-    is_test_N = held_out(row_strata, fraction, config.split_seed)
+    is_test_N = held_out_rows(row_strata, fraction, config.split_seed)
     return _select_in_both_splits(row_strata, is_test_N, limit, num_skipped)
 
 
@@ -442,10 +445,10 @@ def _select_in_both_splits(
     for is_in_split_N in (~is_test_N, is_test_N):
         index_M = np.flatnonzero(is_in_split_N)
         split_strata = [row_strata[index] for index in index_M.tolist()]
-        is_taken_N[index_M] = limited(split_strata, limit)
+        is_taken_N[index_M] = rows_within_limit(split_strata, limit)
     return _Selection(
         record_indices=np.flatnonzero(is_taken_N).tolist(),
-        held_out=is_test_N[is_taken_N].tolist(),
+        is_test=is_test_N[is_taken_N].tolist(),
         num_skipped=num_skipped,
     )
 

@@ -1,6 +1,6 @@
 """Chooses the rows that become 'test', where a data set has no splits.
 
-``held_out`` chooses single rows, ``held_out_groups`` whole groups of rows.
+``held_out_rows`` chooses single rows, ``held_out_groups`` whole groups of rows.
 
 Shapes: N rows, M rows of one class, G groups, C classes.
 """
@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 MILLION = 10**6  # shares are in millionths: integers compare without rounding
 
 
-def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bool_]:
+def held_out_rows(
+    labels: Sequence[str], fraction: float, seed: int
+) -> NDArray[np.bool_]:
     """The rows to hold out for testing, as a mask (N,): the same share of every class.
 
     The rule never changes. It depends on no library's random numbers, so anyone who
@@ -58,8 +60,8 @@ def held_out_groups(
 ) -> NDArray[np.bool_]:
     """The rows to hold out for testing, as a mask (N,): all rows of a group or none.
 
-    The rule never changes, like that of ``held_out``. The digests of the groups give
-    their order: the SHA-256 of '<seed> <name of the group>' in UTF-8.
+    The rule never changes, like that of ``held_out_rows``. The digests of the groups
+    give their order: the SHA-256 of '<seed> <name of the group>' in UTF-8.
 
     The distance of a choice is the sum of ``|1,000,000 h - f n|`` over the classes: h
     of the n rows of a class are held out, and f is the fraction in millionths, rounded.

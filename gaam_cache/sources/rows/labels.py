@@ -36,7 +36,7 @@ class LabelReader:
             declared = tuple(name.strip() for name in declared)
         self.columns = LabelColumns(
             names=names,
-            declared=declared,
+            declared_names=declared,
             strip=config.strip_labels,
             odd_classes=config.odd_classes,
             separator=config.label_separator,

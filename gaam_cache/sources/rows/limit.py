@@ -60,7 +60,7 @@ def shares(rows_by_class: Mapping[str, int], limit: int) -> dict[str, int]:
     return share_by_class
 
 
-def limited(labels: Sequence[str], limit: int) -> NDArray[np.bool_]:
+def rows_within_limit(labels: Sequence[str], limit: int) -> NDArray[np.bool_]:
     """Whether a limit takes each row, (N,): the first rows of a class, up to its share.
 
     Args:

@@ -44,7 +44,7 @@ class Task(NamedTuple):
     argument: Any  # what the work needs to know; it may hold no tensors
     folder: Path  # the shared folder, which every worker must see
     device: str  # as ``--device`` names it
-    needs: tuple[Path, ...] = ()  # other paths that every worker must see
+    other_paths: tuple[Path, ...] = ()  # other paths that every worker must see
 
 
 class Engine(ABC):

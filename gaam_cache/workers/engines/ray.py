@@ -71,7 +71,7 @@ class Ray(Engine):
         ray = _import_ray()
         make_folder(task.folder)
         # the workers work in the same folder as this process, which comes first
-        folders = (Path.cwd(), task.folder, *task.needs)
+        folders = (Path.cwd(), task.folder, *task.other_paths)
         required_paths = [str(path.absolute()) for path in folders]
         with _connected(ray, _address(workers)):
             mailbox = _start_mailbox(ray)
@@ -213,7 +213,9 @@ class _Supervisor:
             on_message: receives these messages.
         """
         self._ray = ray
-        self._awaited = worker_by_result  # without the results that have arrived
+        self._worker_by_awaited_result = (
+            worker_by_result  # without the results that have arrived
+        )
         self._mailbox = mailbox
         self._on_message = on_message
         self._results: list[Any] = []
@@ -223,7 +225,7 @@ class _Supervisor:
     def wait(self) -> list[Any]:
         """Wait until every worker that has begun returns; return their results."""
         while True:
-            awaited = list(self._awaited)
+            awaited = list(self._worker_by_awaited_result)
             arrived, _ = self._ray.wait(awaited, timeout=POLL_SECONDS)
             self._pass_on_messages()
             for result in arrived:
@@ -234,7 +236,7 @@ class _Supervisor:
             if self._results and not self._is_any_worker_busy():
                 return self._results
             # no worker is left, and none has returned
-            if not self._awaited:
+            if not self._worker_by_awaited_result:
                 raise all_died_error(self._last_death_reason)
             # no worker has begun yet
             if not self._node_by_worker:
@@ -242,7 +244,10 @@ class _Supervisor:
 
     def _is_any_worker_busy(self) -> bool:
         """Whether a worker has begun and has neither returned nor died."""
-        return any(number in self._node_by_worker for number in self._awaited.values())
+        return any(
+            number in self._node_by_worker
+            for number in self._worker_by_awaited_result.values()
+        )
 
     def _pass_on_messages(self) -> None:
         """Fetch all messages that have arrived, and pass them on."""
@@ -270,7 +275,7 @@ class _Supervisor:
 
         ``result`` is Ray's reference to a result that has arrived.
         """
-        number = self._awaited.pop(result)
+        number = self._worker_by_awaited_result.pop(result)
         try:
             self._results.append(self._ray.get(result))
         except self._ray.exceptions.RayActorError as error:

@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 import gaam_cache
 from gaam_cache.common.errors import ConfigError, GaamWarning, NotFoundError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.sources import Rows, find_source, held_out, held_out_groups, limited
+from gaam_cache.sources import (
+    Rows,
+    find_source,
+    held_out_groups,
+    held_out_rows,
+    rows_within_limit,
+)
 from tests.conftest import write_csv
 
 LABELS = st.lists(
@@ -35,7 +41,7 @@ def test_the_rule_is_the_one_that_its_text_says(
             key=lambda row: (hashlib.sha256(b"%d %d" % (seed, row)).digest()[:8], row)
         )
         held |= set(rows[: min(len(rows) - 1, max(1, round(fraction * len(rows))))])
-    assert set(held_out(labels, fraction, seed).nonzero()[0].tolist()) == held
+    assert set(held_out_rows(labels, fraction, seed).nonzero()[0].tolist()) == held
 
 
 def test_golden_rows() -> None:
@@ -45,7 +51,9 @@ def test_golden_rows() -> None:
         7: [3, 6, 7, 8, 19, 22, 32, 36],
     }.items():
         assert (
-            held_out(["a", "b", "a", "c", "b"] * 8, 0.2, seed).nonzero()[0].tolist()
+            held_out_rows(["a", "b", "a", "c", "b"] * 8, 0.2, seed)
+            .nonzero()[0]
+            .tolist()
             == rows
         )
 
@@ -201,21 +209,23 @@ def test_both_parts_are_the_file(tmp_path: Path) -> None:
     )
     parts = read_both(config)
     there = [(label, text) for label, text in rows if text.strip()]
-    held = held_out([label for label, _ in there], 0.25, 3).tolist()
+    held = held_out_rows([label for label, _ in there], 0.25, 3).tolist()
     for split, want in (("train", False), ("test", True)):
         expected = [row for row, h in zip(there, held, strict=True) if h == want]
         assert (
             list(zip(parts[split].labels, parts[split].inputs, strict=True)) == expected
         )
-        assert list(parts[split].kept["text"]) == list(parts[split].inputs)
+        assert list(parts[split].kept_columns["text"]) == list(parts[split].inputs)
         # a limit takes the first rows of every class of each, and moves none to the other
         for limit in (4, 7):
-            taken = limited([label for label, _ in expected], limit).nonzero()[0]
+            taken = rows_within_limit(
+                [label for label, _ in expected], limit
+            ).nonzero()[0]
             part = read_both(replace(config, limit=limit))[split]
             assert list(part.inputs) == [expected[row][1] for row in taken]
         first = read_both(replace(config, limit=4, limit_rule="first"))[split]
         assert list(first.inputs) == [text for _, text in expected[:4]]
-    assert [parts[name].skipped for name in ("train", "test")] == [8, 0]
+    assert [parts[name].num_skipped for name in ("train", "test")] == [8, 0]
 
 
 def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:

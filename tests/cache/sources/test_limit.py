@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import gaam_cache
 from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.sources import Rows, find_source, limited
+from gaam_cache.sources import Rows, find_source, rows_within_limit
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from tests.conftest import Outcome, write_csv
 
@@ -54,7 +54,11 @@ def test_every_class_has_its_share_and_it_is_the_first_rows(
     labels: list[str], limit: int
 ) -> None:
     counts = Counter(labels)
-    taken = [row for row, taken in enumerate(limited(labels, limit).tolist()) if taken]
+    taken = [
+        row
+        for row, taken in enumerate(rows_within_limit(labels, limit).tolist())
+        if taken
+    ]
     shares = Counter(labels[row] for row in taken)
     assert len(taken) == min(limit, len(labels))
     for name, count in shares.items():
@@ -71,12 +75,12 @@ def test_golden_rows() -> None:
     """Whoever changes the rule changes the rows of every cache that was made with a limit."""
     labels = ["a"] * 60 + ["b"] * 30 + ["c"] * 9 + ["d"]
     for limit, shares in {3: (2, 1, 0, 0), 4: (1, 1, 1, 1), 10: (5, 3, 1, 1)}.items():
-        rows = limited(labels, limit).nonzero()[0].tolist()
+        rows = rows_within_limit(labels, limit).nonzero()[0].tolist()
         assert (
             tuple(Counter(labels[row] for row in rows)[name] for name in "abcd")
             == shares
         )
-    assert limited(labels, 10).nonzero()[0].tolist() == [
+    assert rows_within_limit(labels, 10).nonzero()[0].tolist() == [
         0,
         1,
         2,
@@ -178,21 +182,26 @@ def test_both_parts_of_a_file_have_their_share_and_pieces_stay_together(
         split: source.read(replace(config, limit=4), split) for split in config.splits
     }
     for split, rows in some.items():
-        clips, every = list(rows.kept["clip_of"]), list(whole[split].kept["clip_of"])
+        clips, every = (
+            list(rows.kept_columns["clip_of"]),
+            list(whole[split].kept_columns["clip_of"]),
+        )
         sounds = list(dict.fromkeys(clips))
         assert Counter(name[0] for name in sounds) == {"a": 3, "b": 1}
         assert sounds == [name for name in dict.fromkeys(every) if name in sounds]
         assert [clips.count(name) for name in sounds] == [
             every.count(name) for name in sounds
         ]
-    assert not {*some["train"].kept["clip_of"]} & {*some["test"].kept["clip_of"]}
+    assert not {*some["train"].kept_columns["clip_of"]} & {
+        *some["test"].kept_columns["clip_of"]
+    }
 
 
 def test_labels_are_read_to_the_end_and_inputs_are_not(tmp_path: Path) -> None:
     path = tmp_path / "train.csv"
     path.write_text("label,text\na,x\nb,y\na, \n")
     assert list(read(path, 2).inputs) == ["x", "y"]
-    assert read(path, 3, skip_empty=True).skipped == 1
+    assert read(path, 3, skip_empty=True).num_skipped == 1
     path.write_text("label,text\na,x\nb,y\n,z\n")
     with pytest.raises(DataError, match="line 4"):
         read(path, 2)

@@ -215,7 +215,7 @@ def test_pieces_of_sounds_are_rows_and_are_never_parted(
     place = make("folder", files)
     whole = read(place)["train"]
     rows = read(place, clip_seconds=0.2, clip_mode="split")["train"]
-    clips = np.array(rows.kept["clip_of"][:])
+    clips = np.array(rows.kept_columns["clip_of"][:])
     assert list(dict.fromkeys(clips)) == [f"train/{name}" for name in files["train"]]
     for clip, item in zip(dict.fromkeys(clips), whole.inputs, strict=True):
         pieces = [
@@ -231,8 +231,8 @@ def test_pieces_of_sounds_are_rows_and_are_never_parted(
     assert [item.frames for item in cut.inputs] == [3200] * 6
     shutil.rmtree(Path(place) / "test")
     halves = read(place, test_fraction=0.4, clip_seconds=0.2, clip_mode="split")
-    assert not set(halves["train"].kept["clip_of"]) & set(
-        halves["test"].kept["clip_of"]
+    assert not set(halves["train"].kept_columns["clip_of"]) & set(
+        halves["test"].kept_columns["clip_of"]
     )
 
 

@@ -95,11 +95,11 @@ def test_columns_are_joined_kept_and_left_out(suffix: str, tmp_path: Path) -> No
     rows = read(path, keep_columns=("who",), skip_empty=True, **options)
     assert list(rows.inputs) == [" hello world", "alone"]
     assert list(rows.labels) == ["b", "a"]
-    assert list(rows.kept["who"]) == ["x", "y, z"]
-    assert rows.skipped == 1
+    assert list(rows.kept_columns["who"]) == ["x", "y, z"]
+    assert rows.num_skipped == 1
     with pytest.raises(DataError, match=PLACES[suffix]):
         read(path, **options)
-    assert not read(path, limit=2, **options).kept
+    assert not read(path, limit=2, **options).kept_columns
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])

@@ -69,9 +69,9 @@ def test_a_name_is_claimed_once_and_free_when_done(
         ("x", "one"),
         ("y", "two"),
     ]
-    assert one.others_at_work("y")
-    assert not two.others_at_work("y")
-    three.clear_dead()
+    assert one.is_other_worker_at("y")
+    assert not two.is_other_worker_at("y")
+    three.remove_stale_leases()
     first.release()
     assert not isinstance(two.take("x"), Holder)
     # too late: another holds it now
@@ -114,7 +114,7 @@ def test_a_claim_that_is_not_renewed_is_stale_by_the_clock_of_who_waits(
     first.release()
     assert isinstance(three.take("x"), Holder)
     clock.now += LONG
-    three.clear_dead()
+    three.remove_stale_leases()
     assert not one.path("x").parent.exists()
 
 
