@@ -1,7 +1,7 @@
 """Warns of suspicious rows: copies in two splits, odd classes, missing texts.
 
 No check stops an extraction; each yields the lines of warnings. Two rows are copies of
-one another if their copy_keys are equal (``Rows.copy_keys``).
+one another if their copy keys are equal (``Rows.copy_keys``).
 """
 
 import hashlib
@@ -68,8 +68,8 @@ def repeated_texts(
 
     A group lists (split, row) in the order of the splits and of their rows. Two texts
     are equal if their copy keys are, which leave out differences in case and white
-    space, for example (``Rows.copy_keys``). Copy keys are compared by 16-byte BLAKE2b digests, which take some 300
-    bytes of memory a row, however long the texts are.
+    space, for example (``Rows.copy_keys``). The keys are compared by 16-byte BLAKE2b
+    digests, which take some 300 bytes of memory a row, however long the texts are.
 
     Args:
         rows: the rows of every split.
