@@ -252,7 +252,7 @@ class Forward(ABC):
         return self._stack_layers(layers)
 
     def _unchanged_model(self) -> nn.Module:
-        """A model that no row has changed: ``reference_states`` runs it on the next row.
+        """A model that no row has changed, for ``reference_states`` to run.
 
         It is a copy of the loaded model; or the loaded model itself, if the probe has
         found that reading does not change the model.
