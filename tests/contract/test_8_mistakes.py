@@ -227,6 +227,11 @@ def test_a_mistake_is_one_message(mistake: str, place: Path) -> None:
 ODD = re.compile("[\0\ud800-\udfff]|.{4000}|^\\s*$")
 ACCEPTED_NAMES = [name for name in HOSTILE.values() if not ODD.search(name)]
 """Names that a cache accepts; UTF-8 or HDF5 have no text for the others."""
+NAMES_OF_A_CACHE = 11
+"""All name its classes. A page draws pictures for every cache: fewer are faster."""
+ENCODER = 8
+DATASET = 2
+"""Places of the names of encoder and data set too: scripts, formulas, LaTeX."""
 
 
 def check_harmless(text: str) -> str:
@@ -246,10 +251,9 @@ class Reports:
     def __init__(self, names: list[str], folder: Path) -> None:
         self.folder = folder
         self.text_by_format: dict[str, str] = {"card": "", "screens": ""}
-        # six names a cache
-        assert len(names) % 6 == 0
-        for number in range(len(names) // 6):
-            self._train(number, names[6 * number : 6 * number + 6])
+        assert len(names) % NAMES_OF_A_CACHE == 0
+        for number, first in enumerate(range(0, len(names), NAMES_OF_A_CACHE)):
+            self._train(number, names[first : first + NAMES_OF_A_CACHE])
         for command, name in (("inspect", "0"), ("inspect", "runs"), ("runs", "runs")):
             check_harmless(run(command, folder / name).out)
         for report_format in REPORT_FORMATS:
@@ -258,15 +262,15 @@ class Reports:
             self.text_by_format[report_format] = outcome.out
 
     def _train(self, number: int, names: list[str]) -> None:
-        """Train and export on a cache of an encoder, a data set and six classes."""
-        labels = np.arange(24) % 6
-        states, test_states = np.random.default_rng(0).normal(size=(2, 24, 2, 8))
+        """Train and export on a cache of an encoder, a data set and eleven classes."""
+        labels = np.arange(44) % NAMES_OF_A_CACHE
+        states, test_states = np.random.default_rng(0).normal(size=(2, 44, 2, 8))
         cache = self.folder / f"{number}"
         gaam_cache.write(
             cache,
             {"train": (states + number, labels), "test": (test_states, labels)},
-            encoder_name=names[0],
-            dataset_name=names[1],
+            encoder_name=names[ENCODER],
+            dataset_name=names[DATASET],
             class_names=[f"{name}n" for name in names],
         )
         attn = ("none", "layer-mean")
@@ -390,7 +394,8 @@ def test_a_report_in_json_has_the_true_names(hostile_reports: dict[str, str]) ->
     report = json.loads(hostile_reports["json"])
     content = json.dumps(report, ensure_ascii=False)
     # names of encoders and of data sets; the others are of classes alone
-    names = ACCEPTED_NAMES[::6] + ACCEPTED_NAMES[1::6]
+    names = ACCEPTED_NAMES[ENCODER::NAMES_OF_A_CACHE]
+    names += ACCEPTED_NAMES[DATASET::NAMES_OF_A_CACHE]
     missing_names = [
         name for name in names if json.dumps(name, ensure_ascii=False) not in content
     ]
