@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import itertools
 import os
@@ -63,6 +64,11 @@ def pytest_configure() -> None:
             signal.signal(number, signal.default_int_handler)
         else:
             signal.signal(number, signal.SIG_DFL)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: the search for garbage passes over them."""
+    gc.freeze()
 
 
 def pytest_unconfigure() -> None:
