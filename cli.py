@@ -620,7 +620,7 @@ def report(
     """Print tables of scores of runs, and differences to a baseline with intervals."""
     from gaam_cache.store.files import check_writable
     from gaam_decoder.reports import report as reports
-    from gaam_decoder.reports.columns import explain as explain_columns
+    from gaam_decoder.reports.columns import explain_columns
     from gaam_decoder.reports.table import TableOptions
 
     if explain:

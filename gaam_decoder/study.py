@@ -31,9 +31,9 @@ from gaam_cache.store.files import write_file
 from gaam_decoder.analysis.planting import plant
 from gaam_decoder.config import PlantConfig, TrainConfig
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.columns import choose, sheet
+from gaam_decoder.reports.columns import choose_columns, entries_sheet
 from gaam_decoder.reports.conclusion import conclusion
-from gaam_decoder.reports.drawing import overviews, svg_files
+from gaam_decoder.reports.drawing import overview_pictures, svg_files
 from gaam_decoder.reports.formats.csv import flat
 from gaam_decoder.reports.formats.markdown import pipe
 from gaam_decoder.reports.rendering import render
@@ -490,8 +490,8 @@ class _Reports:
             if len(tables) > 1:
                 name = f"{report_name}-{number}"
                 title = f"{report_title}, {table.cache.encoder}"
-                if table.apart:
-                    title += f", {table.apart}"
+                if table.cache_difference:
+                    title += f", {table.cache_difference}"
             self.tables.append(table)
             self.answers.append(f"{title}: {conclusion(table, advice=False)}")
             self._add_picture(table, name)
@@ -500,7 +500,7 @@ class _Reports:
 
     def _add_picture(self, table: Table, name: str) -> None:
         # The last picture shows the differences; without any, the accuracies.
-        pictures = list(overviews(table))
+        pictures = list(overview_pictures(table))
         if pictures:
             self.files |= svg_files(name, pictures[-1])
 
@@ -513,20 +513,24 @@ class _Reports:
         self.page_values[id(table)] = {
             "heading": title,
             "picture": name,
-            "sheet": sheet(table, choose(PAGE_COLUMNS, table.score_name)),
+            "sheet": entries_sheet(
+                table, choose_columns(PAGE_COLUMNS, table.score_name)
+            ),
             "told": tuple(sections),
         }
 
     def _add_rows(self, table: Table, report_name: str) -> None:
         values_of_entries = table.to_dict()["entries"]
-        for entry, entry_values in zip(table.shown, values_of_entries, strict=True):
+        for entry, entry_values in zip(
+            table.shown_entries, values_of_entries, strict=True
+        ):
             values = flat(entry_values) | table.cache.to_dict()
             values["seeds"] = spell_numbers(entry_values["seeds"])
             values["failed"] = values["failed_seeds"]
             row: dict[str, object] = {
                 "report": report_name,
                 "cache": table.cache.fingerprint[:12],
-                "tested_on": table.where,
+                "tested_on": table.tested_on,
                 "label": entry.label,
             }
             for column, report_column in ROW_COLUMNS.items():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gaam_cache.common.messages import brief
 from gaam_decoder.grids.answers import DecoderAnswer, GridAnswer
-from gaam_decoder.reports.drawing import LINE, PALETTE, WIDTH, Picture
+from gaam_decoder.reports.drawing import LINE_HEIGHT, PALETTE, WIDTH, Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ def _draw_forest(answer: GridAnswer) -> Figure:
     from matplotlib.figure import Figure
 
     compared = answer.compared
-    height = 1.2 + (2.6 * LINE) * len(compared)
+    height = 1.2 + (2.6 * LINE_HEIGHT) * len(compared)
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     axes = figure.add_subplot()
     margin = 100 * answer.grid.margin

@@ -289,7 +289,7 @@ def _row_of_entry(
         lr=str(entry.recipe.get("lr", "")),
         seeds=len(entry.seeds),
         failed=len(entry.failed),
-        undertrained=entry.undertrained,
+        undertrained=entry.is_undertrained,
         accuracy=entry.accuracy.mean,
         sd=entry.accuracy.std,
         baseline=baseline,

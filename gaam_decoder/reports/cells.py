@@ -9,7 +9,7 @@ from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import ON_TRAINING_ROWS
 from gaam_decoder.stats.scores.base import Interval
 
-Numbers = Callable[[Entry], Mapping[str, object]]
+ValuesForPrograms = Callable[[Entry], Mapping[str, object]]
 """Makes the values of an entry for programs, by what follows the column's header."""
 
 
@@ -29,7 +29,7 @@ def marks(entry: Entry) -> str:
         text += f" ({ON_TRAINING_ROWS})"
     if entry.select == "test":
         text += " (optimistic)"
-    if entry.undertrained:
+    if entry.is_undertrained:
         text += " †"
     return text
 
@@ -41,12 +41,12 @@ def verdict(claim: stats.Claim) -> str:
     return claim.verdict
 
 
-def one_number(value: Callable[[Entry], object]) -> Numbers:
+def single_value(value: Callable[[Entry], object]) -> ValuesForPrograms:
     """Make the function of a column with one value, which has the header alone."""
     return lambda entry: {"": value(entry)}
 
 
-def both_bounds(interval_of: Callable[[Entry], Interval]) -> Numbers:
+def interval_bounds(interval_of: Callable[[Entry], Interval]) -> ValuesForPrograms:
     """Make the function of a column with two values: the ends of an interval."""
 
     def numbers(entry: Entry) -> dict[str, object]:
@@ -64,7 +64,7 @@ def claim_of(entry: Entry) -> stats.Claim:
 
 def validation_accuracy(entry: Entry) -> float | None:
     """Mean validation accuracy, or R2, or micro-F1, of a candidate."""
-    return entry.validation if entry.is_candidate else None
+    return entry.validation_score if entry.is_candidate else None
 
 
 def validation_text(entry: Entry) -> str:
@@ -113,15 +113,15 @@ def verdict_text(entry: Entry) -> str:
 
 def training_p(entry: Entry) -> float | None:
     """The p-value of the t test over folds; None without a cross-validation."""
-    if entry.comparison is None or entry.comparison.other_training is None:
+    if entry.comparison is None or entry.comparison.fold_test is None:
         return None
-    return entry.comparison.other_training.p
+    return entry.comparison.fold_test.p
 
 
 def training_p_text(entry: Entry) -> str:
-    if entry.comparison is None or entry.comparison.other_training is None:
+    if entry.comparison is None or entry.comparison.fold_test is None:
         return ""
-    return p_value(entry.comparison.other_training.p)
+    return p_value(entry.comparison.fold_test.p)
 
 
 def what_would_decide(entry: Entry) -> str:

@@ -15,7 +15,7 @@ def parse_order(order: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(name.strip() for name in names)
 
 
-def places_of(names: Sequence[str], order: Sequence[str] = ()) -> tuple[int, ...]:
+def class_places(names: Sequence[str], order: Sequence[str] = ()) -> tuple[int, ...]:
     """The place of every class, from 0: by ``order``, else by their numbers.
 
     Args:

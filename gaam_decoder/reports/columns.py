@@ -14,18 +14,18 @@ from gaam_cache.common import plugins
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.cells import (
-    Numbers,
-    both_bounds,
+    ValuesForPrograms,
     claim_of,
     difference_interval_text,
     difference_text,
+    interval_bounds,
     marks,
     mean_seconds,
-    one_number,
     p_value,
     parameters_text,
     seconds_text,
     seeds_text,
+    single_value,
     training_p,
     training_p_text,
     validation_accuracy,
@@ -33,7 +33,7 @@ from gaam_decoder.reports.cells import (
     verdict_text,
     what_would_decide,
 )
-from gaam_decoder.reports.entries import SCALED, Entry
+from gaam_decoder.reports.entries import SCALED_SUFFIX, Entry
 from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.reports.table import Table
 
@@ -47,7 +47,7 @@ class Screen:
     # columns stand in this order, behind the decoder
     position: int
     # a narrow terminal leaves out the lowest number first; None: never
-    left_out: int | None = None
+    drop_order: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Column:
     # whether it shows a comparison, and is empty in entries that are not compared
     is_comparison: bool = False
     # makes the values for programs; None: they are the text of the cell
-    numbers: Numbers | None = None
+    values_for_programs: ValuesForPrograms | None = None
     # other names that people use for it
     aliases: tuple[str, ...] = ()
     # None: a terminal does not show it
@@ -71,7 +71,7 @@ class Column:
     # whether a narrow page shows it without scrolling
     is_key: bool = False
     # the same, but only in a table without comparisons
-    is_key_alone: bool = False
+    is_key_without_comparisons: bool = False
 
     def text(self, entry: Entry) -> str:
         """The text of a cell, or nothing."""
@@ -88,9 +88,9 @@ class Column:
         if self.is_comparison and entry.comparison is None:
             return {}
         name = self.name(score)
-        if self.numbers is None:
+        if self.values_for_programs is None:
             return {name: self.cell(entry)}
-        numbers = self.numbers(entry)
+        numbers = self.values_for_programs(entry)
         return {f"{name}{suffix}": value for suffix, value in numbers.items()}
 
 
@@ -102,10 +102,10 @@ class Sheet:
     header: list[str]
     lines: list[list[str]]
     # columns that a narrow screen shows without scrolling, beside the first column
-    first: Sequence[str] = ()
+    key_headers: Sequence[str] = ()
 
     @cached_property
-    def words(self) -> list[str]:
+    def text_headers(self) -> list[str]:
         """Headers of the columns to align left: the first, and those with words."""
         numbers = set()
         for name, *cells in zip(self.header, *self.lines, strict=True):
@@ -142,21 +142,25 @@ SCORE = Column(
     header="{score}",
     cell=lambda entry: entry.compared_score.score.text(entry.compared_score.mean),
     note="mean over the finished seeds, on the test rows",
-    numbers=one_number(lambda entry: entry.compared_score.mean),
+    values_for_programs=single_value(lambda entry: entry.compared_score.mean),
     screen=Screen("{score}", position=1),
     is_key=True,
 )
 ROWS_CI = Column(
     header="95% CI + rows",
-    cell=lambda entry: entry.compared_score.score.span(entry.compared_score.two_level),
+    cell=lambda entry: entry.compared_score.score.span(
+        entry.compared_score.seeds_rows_interval
+    ),
     note=(
         "confidence interval of the mean over seeds and test rows, or groups of "
         "rows; it does not predict the accuracy on another test set, which varies "
         "more"
     ),
-    numbers=both_bounds(lambda entry: entry.compared_score.two_level),
+    values_for_programs=interval_bounds(
+        lambda entry: entry.compared_score.seeds_rows_interval
+    ),
     screen=Screen("95% CI", position=4),
-    is_key_alone=True,
+    is_key_without_comparisons=True,
 )
 DIFFERENCE = Column(
     header="difference",
@@ -166,7 +170,7 @@ DIFFERENCE = Column(
         "seed and test row; * means that p Holm is below 0.05"
     ),
     is_comparison=True,
-    numbers=one_number(lambda entry: claim_of(entry).difference),
+    values_for_programs=single_value(lambda entry: claim_of(entry).difference),
     screen=Screen("diff", position=6),
     is_key=True,
 )
@@ -179,7 +183,9 @@ DIFFERENCE_CI = Column(
         "is shown"
     ),
     is_comparison=True,
-    numbers=both_bounds(lambda entry: claim_of(entry).interval_corrected),
+    values_for_programs=interval_bounds(
+        lambda entry: claim_of(entry).interval_corrected
+    ),
     aliases=("ci", "interval"),
     screen=Screen("95% CI", position=7),
     is_key=True,
@@ -193,8 +199,8 @@ P_HOLM = Column(
         "rows and heads are separate families"
     ),
     is_comparison=True,
-    numbers=one_number(lambda entry: claim_of(entry).p_holm),
-    screen=Screen("p\nHolm", position=8, left_out=3),
+    values_for_programs=single_value(lambda entry: claim_of(entry).p_holm),
+    screen=Screen("p\nHolm", position=8, drop_order=3),
 )
 DECIDE = Column(
     header="would decide",
@@ -209,25 +215,32 @@ SD = Column(
     header="sd",
     cell=lambda entry: entry.compared_score.score.std(entry.compared_score.std),
     note="standard deviation over seeds",
-    numbers=one_number(lambda entry: entry.compared_score.std),
+    values_for_programs=single_value(lambda entry: entry.compared_score.std),
     aliases=("std",),
-    screen=Screen("sd", position=3, left_out=5),
+    screen=Screen("sd", position=3, drop_order=5),
 )
 SEEDS = Column(
     header="seeds",
     cell=seeds_text,
     note="number of trained seeds; failed seeds count in no mean and in no pair",
-    numbers=lambda entry: {"": len(entry.seeds), " failed": len(entry.failed)},
-    screen=Screen("seeds", position=5, left_out=4),
+    values_for_programs=lambda entry: {
+        "": len(entry.seeds),
+        " failed": len(entry.failed),
+    },
+    screen=Screen("seeds", position=5, drop_order=4),
 )
 SEEDS_CI = Column(
     header="95% CI seeds",
-    cell=lambda entry: entry.compared_score.score.span(entry.compared_score.interval),
+    cell=lambda entry: entry.compared_score.score.span(
+        entry.compared_score.seeds_interval
+    ),
     note=(
         "confidence interval of the mean over seeds alone (Student's t), for these "
         "test rows"
     ),
-    numbers=both_bounds(lambda entry: entry.compared_score.interval),
+    values_for_programs=interval_bounds(
+        lambda entry: entry.compared_score.seeds_interval
+    ),
 )
 P_TRAINING = Column(
     header="p training",
@@ -237,7 +250,7 @@ P_TRAINING = Column(
         "folds, for another training set"
     ),
     is_comparison=True,
-    numbers=one_number(training_p),
+    values_for_programs=single_value(training_p),
 )
 SETTINGS = Column(
     header="settings",
@@ -256,26 +269,26 @@ VALIDATION = Column(
     note=(
         "with --all: mean validation accuracy of the candidate; the choice rests on it"
     ),
-    numbers=one_number(validation_accuracy),
+    values_for_programs=single_value(validation_accuracy),
     screen=Screen("val %", position=2),
 )
 PARAMETERS = Column(
     header="parameters (attn / total)",
     cell=parameters_text,
     note=("number of parameters of the mechanism, and of mechanism and head together"),
-    numbers=lambda entry: {
+    values_for_programs=lambda entry: {
         " attn": entry.parameters["attention"],
         " total": entry.parameters["total"],
     },
-    screen=Screen("parameters\nattn / total", position=10, left_out=1),
+    screen=Screen("parameters\nattn / total", position=10, drop_order=1),
 )
 SECONDS = Column(
     header="s/seed",
     cell=seconds_text,
     note="seconds of training, mean over seeds",
-    numbers=one_number(mean_seconds),
+    values_for_programs=single_value(mean_seconds),
     aliases=("seconds",),
-    screen=Screen("s per\nseed", position=11, left_out=2),
+    screen=Screen("s per\nseed", position=11, drop_order=2),
 )
 # all columns, in the order of a page, a paper and a model card
 COLUMNS = (
@@ -308,7 +321,7 @@ VERDICTS = {
 }
 
 
-def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
+def entries_sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
     """The shown entries of a table, as text.
 
     Without ``columns`` it has those of ``COLUMNS`` that are not empty in all entries.
@@ -318,12 +331,12 @@ def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
         shown = [
             column
             for column in COLUMNS
-            if any(column.text(entry) for entry in table.shown)
+            if any(column.text(entry) for entry in table.shown_entries)
         ]
 
-    caption = of_score(table)
+    caption = score_caption(table)
     has_comparisons = any(column.is_comparison for column in shown)
-    if table.compared and has_comparisons:
+    if table.compared_entries and has_comparisons:
         baseline = brief(str(table.baseline))
         difference_unit = table.score.difference_unit
         caption += f", and differences to '{baseline}' in {difference_unit}"
@@ -332,23 +345,25 @@ def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
     key_headers = [
         header
         for column, header in zip(shown[1:], headers[1:], strict=True)
-        if column.is_key or (column.is_key_alone and not has_comparisons)
+        if column.is_key or (column.is_key_without_comparisons and not has_comparisons)
     ]
     return Sheet(
         caption=caption,
         header=headers,
-        lines=[[column.text(entry) for column in shown] for entry in table.shown],
-        first=key_headers,
+        lines=[
+            [column.text(entry) for column in shown] for entry in table.shown_entries
+        ],
+        key_headers=key_headers,
     )
 
 
-def on_screen() -> list[tuple[Column, Screen]]:
+def screen_columns() -> list[tuple[Column, Screen]]:
     """The columns of a terminal in their order, each with how it is shown there."""
     shown = [(column, column.screen) for column in COLUMNS if column.screen]
     return sorted(shown, key=lambda pair: pair[1].position)
 
 
-def choose(names: str | Sequence[str], score: str) -> tuple[Column, ...]:
+def choose_columns(names: str | Sequence[str], score: str) -> tuple[Column, ...]:
     """The columns of these names, in their order, each once.
 
     Args:
@@ -390,14 +405,14 @@ def _plain(name: str) -> str:
     return " ".join(name.casefold().replace("-", " ").replace("_", " ").split())
 
 
-def of_score(table: Table) -> str:
+def score_caption(table: Table) -> str:
     """The name of the values in a table, such as ``test accuracy``."""
     score = table.score
-    scaled = SCALED if table.temperature and score.uses_temperature else ""
+    scaled = SCALED_SUFFIX if table.temperature and score.uses_temperature else ""
     return f"test {score.title}{scaled}"
 
 
-def explain() -> str:
+def explain_columns() -> str:
     """How each column and verdict is made: what ``gaam report --explain`` prints."""
     notes = {}
     for column in COLUMNS:

@@ -28,13 +28,13 @@ MOST_VALUES = 12
 # Groups of a table that are compared, the largest first.
 MOST_GROUPS = 8
 # A recipe without one of these settings uses all layers, or all training rows.
-MEAN_ALL = ("layers", *DRAWN_BY)
+UNSET_MEANS_ALL = ("layers", *DRAWN_BY)
 ALL = "all"  # what reports call the missing value
 ALL_HEADS = "all heads"
 
 SettingPairs = tuple[tuple[str, str], ...]  # sorted names and values
 EntriesBySettings = dict[SettingPairs, list[Entry]]
-Places = tuple[int, int]  # the positions of two entries in their group
+PairPositions = tuple[int, int]  # the positions of two entries in their group
 
 
 def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison | None:
@@ -49,7 +49,9 @@ def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison |
     """
     score = entry.compared_score.score
     seeds = tuple(
-        seed for seed in entry.finished if other.fitted or seed in other.finished
+        seed
+        for seed in entry.finished
+        if other.fitted_at_once or seed in other.finished
     )
     is_scored = (
         entry.compared_score.mean is not None and other.compared_score.mean is not None
@@ -63,20 +65,20 @@ def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison |
     # positions of the seeds in the arrays of each entry; a fit has a single position
     positions = [entry.finished.index(seed) for seed in seeds]
     other_positions = [0] * len(seeds)
-    if not other.fitted:
+    if not other.fitted_at_once:
         other_positions = [other.finished.index(seed) for seed in seeds]
     return Comparison(
         baseline=other.attention,
         seeds=seeds,
-        dropped=tuple(sorted({*entry.seeds, *other.seeds} - {*seeds})),
+        dropped_seeds=tuple(sorted({*entry.seeds, *other.seeds} - {*seeds})),
         claim=claim_by_score(
             score,
             _scores_to_claim(entry, positions),
             _scores_to_claim(other, other_positions),
             margin=margin,
         ),
-        other_training=_difference_over_folds(entry, other, positions, other_positions),
-        other_grid=_tuning_grids(entry) != _tuning_grids(other),
+        fold_test=_difference_over_folds(entry, other, positions, other_positions),
+        grids_differ=_tuning_grids(entry) != _tuning_grids(other),
     )
 
 
@@ -166,11 +168,11 @@ def _correct_by_holm(
     }
 
 
-def compare_all(
+def compare_with_counterparts(
     entries: Sequence[Entry],
     all_entries: Sequence[Entry],
     margin: float,
-    find_other: Callable[[Entry, Sequence[Entry]], Entry | None],
+    find_counterpart: Callable[[Entry, Sequence[Entry]], Entry | None],
 ) -> dict[Any, Comparison]:
     """Compare every entry of a table with its counterpart.
 
@@ -181,15 +183,16 @@ def compare_all(
         all_entries: these entries, and those that filters left out of the table. The
             latter count in the correction alone.
         margin: largest difference that does not matter.
-        find_other: finds, among entries, the one that is subtracted from an entry.
+        find_counterpart: of an entry and a list of entries, the one in the list that is
+            subtracted from the entry; None: the entry is not compared.
 
     Returns:
         The comparison of each entry with a counterpart, by the key of the entry.
     """
     corrected: dict[tuple[Any, Any], Comparison] = {}
     for head in dict.fromkeys(entry.head for entry in entries):
-        differences = _differences(entries, head, margin, find_other)
-        all_differences = _differences(all_entries, head, margin, find_other)
+        differences = _differences(entries, head, margin, find_counterpart)
+        all_differences = _differences(all_entries, head, margin, find_counterpart)
         corrected |= _correct_by_holm(differences, all_differences)
     return {entry_key: comparison for (entry_key, _), comparison in corrected.items()}
 
@@ -198,17 +201,17 @@ def _differences(
     entries: Sequence[Entry],
     head: str,
     margin: float,
-    find_other: Callable[[Entry, Sequence[Entry]], Entry | None],
+    find_counterpart: Callable[[Entry, Sequence[Entry]], Entry | None],
 ) -> dict[tuple[Any, Any], Comparison]:
     """Every entry with this head minus its counterpart, by the keys of both.
 
-    ``find_other`` finds the counterpart of an entry among ``entries``.
+    ``find_counterpart`` finds the counterpart of an entry among ``entries``.
     """
     differences = {}
     for entry in entries:
         if entry.head != head:
             continue
-        other = find_other(entry, entries)
+        other = find_counterpart(entry, entries)
         if other is None:
             continue
         difference = paired_difference(entry, other, margin)
@@ -217,7 +220,7 @@ def _differences(
     return differences
 
 
-def counts_by_head(
+def num_tests_by_head(
     entries: Sequence[Entry], comparisons: Mapping[Any, Comparison]
 ) -> dict[str, int]:
     """Number of comparisons in Holm's correction, for each head with a claim.
@@ -232,7 +235,7 @@ def counts_by_head(
     return counts
 
 
-def counts_in_words(counts: Mapping[str, int]) -> str:
+def num_tests_in_words(counts: Mapping[str, int]) -> str:
     """Such as ``3``, or of several heads ``3 of head linear and 1 of head mlp``."""
     if len(counts) < 2:
         return f"{sum(counts.values())}"
@@ -258,11 +261,15 @@ def choose_baseline(entries: Sequence[Entry], requested: str | None) -> str | No
     Raises:
         ConfigError: no entry has the requested mechanism.
     """
-    evaluated = sorted({entry.attention for entry in entries if not entry.shuffled})
+    evaluated = sorted(
+        {entry.attention for entry in entries if not entry.labels_shuffled}
+    )
     if requested is None:
         # A linear probe has no counterparts among decoders that are trained by steps.
         stepped = {
-            entry.attention for entry in entries if not (entry.fitted or entry.shuffled)
+            entry.attention
+            for entry in entries
+            if not (entry.fitted_at_once or entry.labels_shuffled)
         }
         candidates = stepped or set(evaluated)
         return DEFAULT_BASELINE if DEFAULT_BASELINE in candidates else None
@@ -277,7 +284,7 @@ def choose_baseline(entries: Sequence[Entry], requested: str | None) -> str | No
 
 def is_baseline(entry: Entry, baseline: str | None) -> bool:
     """Whether an entry has the mechanism of the baseline, and no shuffled labels."""
-    return entry.attention == baseline and not entry.shuffled
+    return entry.attention == baseline and not entry.labels_shuffled
 
 
 def find_baseline(
@@ -291,7 +298,7 @@ def find_baseline(
         None if no entry of the baseline differs in the mechanism alone, if the entry is
         one of the baseline itself, or if its labels were shuffled.
     """
-    if entry.shuffled or entry.attention == baseline:
+    if entry.labels_shuffled or entry.attention == baseline:
         return None
     baseline_entries = [
         other
@@ -318,7 +325,11 @@ def find_probe(entry: Entry, entries: Sequence[Entry]) -> Entry | None:
         None if there is no such probe, if the entry is a probe itself, has shuffled
         labels, or has too few seeds for a claim.
     """
-    if entry.fitted or entry.shuffled or len(entry.finished) < stats.LEAST_SEEDS:
+    if (
+        entry.fitted_at_once
+        or entry.labels_shuffled
+        or len(entry.finished) < stats.LEAST_SEEDS
+    ):
         return None
     for probe in entries:
         # The recipe of a probe says only which rows and layers it read. Settings that
@@ -327,7 +338,7 @@ def find_probe(entry: Entry, entries: Sequence[Entry]) -> Entry | None:
         has_same_input = all(
             entry.recipe.get(name) == value for name, value in required.items()
         )
-        if probe.is_probe and not probe.shuffled and has_same_input:
+        if probe.is_probe and not probe.labels_shuffled and has_same_input:
             return probe
     return None
 
@@ -338,7 +349,9 @@ class PairGroup(NamedTuple):
     name: str  # the settings that distinguish it from other groups; may be empty
     labels: tuple[str, ...]  # the value of the setting, for each entry
     entries: tuple[Entry, ...]
-    pairs: dict[Places, Comparison]  # the entry at the first place minus the second
+    pairs: dict[
+        PairPositions, Comparison
+    ]  # the entry at the first place minus the second
 
     @property
     def references(self) -> tuple[int, ...]:
@@ -365,7 +378,7 @@ def _references(labels: Sequence[str]) -> tuple[int, ...]:
     return tuple(sorted({0} | positions))
 
 
-def every_pair(
+def compare_pairs(
     tables: Sequence[tuple[Sequence[Entry], Sequence[Entry]]],
     axis: str | None,
     margin: float,
@@ -495,7 +508,7 @@ def _compare_groups(
     groups = []
     for settings, entries in largest_first[:MOST_GROUPS]:
         values = [brief(_axis_value(entry, axis), 60) for entry in entries]
-        labels = tuple(numbered(values))
+        labels = tuple(number_repeated(values))
         pairs = _compare_entries(entries, _references(labels), margin)
         name = _group_name(settings, shared_settings)
         groups.append(PairGroup(name, labels, tuple(entries), pairs))
@@ -515,9 +528,9 @@ def _group_name(settings: SettingPairs, shared: set[tuple[str, str]]) -> str:
 
 def _compare_entries(
     entries: Sequence[Entry], references: Sequence[int], margin: float
-) -> dict[Places, Comparison]:
+) -> dict[PairPositions, Comparison]:
     """Compare the best entries with each other, and all entries with the references."""
-    pairs: dict[Places, Comparison] = {}
+    pairs: dict[PairPositions, Comparison] = {}
     for first, second in combinations(range(len(entries)), 2):
         if second < MOST_VALUES or first in references or second in references:
             comparison = paired_difference(entries[first], entries[second], margin)
@@ -526,7 +539,7 @@ def _compare_entries(
     return pairs
 
 
-def numbered(names: list[str]) -> list[str]:
+def number_repeated(names: list[str]) -> list[str]:
     """Add its position, from 1, to each name that occurs several times."""
     numbered_names = []
     for position, name in enumerate(names, 1):
@@ -542,7 +555,7 @@ def _axis_value(entry: Entry, axis: str) -> str:
     if axis == "head":
         return entry.head
     value = entry.recipe.get(axis, entry.runs[0].setting(axis))
-    if value is None and axis in MEAN_ALL:
+    if value is None and axis in UNSET_MEANS_ALL:
         return ALL
     return str(value)
 
@@ -556,7 +569,11 @@ def _group_by_settings(entries: Sequence[Entry], axis: str) -> EntriesBySettings
     """
     sets: EntriesBySettings = {}
     for entry in entries:
-        if entry.fitted or entry.shuffled or entry.compared_score.mean is None:
+        if (
+            entry.fitted_at_once
+            or entry.labels_shuffled
+            or entry.compared_score.mean is None
+        ):
             continue
         if entry.tunings and axis in TUNED_SETTINGS:
             continue

@@ -32,7 +32,7 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
     # the clauses may name the decoder to use already
     choice = recommended(table) if advice else None
     advised = False
-    if table.compared:
+    if table.compared_entries:
         parts, advised = _clauses_on_mechanisms(table, choice)
     elif any(entry.probe_comparison for entry in table.entries):
         parts, advised = _clauses_on_decoders(table, choice)
@@ -55,8 +55,12 @@ def _clauses_on_mechanisms(
     table: Table, choice: Recommendation | None
 ) -> tuple[list[str], bool]:
     """What is shown of mechanisms, and whether that names the decoder to use."""
-    claims = {entry.label: comparison.claim for entry, comparison in table.compared}
-    behind = [entry.label for entry, _ in table.compared if is_behind_probe(entry)]
+    claims = {
+        entry.label: comparison.claim for entry, comparison in table.compared_entries
+    }
+    behind = [
+        entry.label for entry, _ in table.compared_entries if is_behind_probe(entry)
+    ]
     all_behind = len(behind) == len(claims)
     advised = bool(choice and choice.entry.is_probe and behind and all_behind)
     worse_than_probe = f"worse than {table.task.probe}"
@@ -170,7 +174,7 @@ def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
 def _clause_without_comparison(table: Table) -> str:
     """The mean and interval of a single entry; of several, that none is compared."""
     first = table.entries[0]
-    interval = first.compared_score.two_level
+    interval = first.compared_score.seeds_rows_interval
     mean = first.compared_score.mean
     if len(table.entries) > 1 or interval is None or mean is None:
         return (
@@ -188,9 +192,13 @@ def _clause_without_comparison(table: Table) -> str:
 
 def _conditions(table: Table) -> str:
     """The conditions of the conclusion, in brackets; notes say what else is weak."""
-    trained = [entry for entry in table.entries if not (entry.fitted or entry.shuffled)]
+    trained = [
+        entry
+        for entry in table.entries
+        if not (entry.fitted_at_once or entry.labels_shuffled)
+    ]
     conditions = []
-    if any(entry.optimistic for entry in trained):
+    if any(entry.is_optimistic for entry in trained):
         conditions.append("some numbers are optimistic")
 
     untuned = [entry for entry in trained if not entry.tunings]
@@ -201,9 +209,9 @@ def _conditions(table: Table) -> str:
     elif untuned:
         conditions.append(f"{len(untuned)} of {len(trained)} decoders not tuned")
 
-    if any(comparison.other_grid for _, comparison in table.compared):
+    if any(comparison.grids_differ for _, comparison in table.compared_entries):
         conditions.append("not all were tuned over the same grid")
-    num_undertrained = sum(entry.undertrained for entry in table.entries)
+    num_undertrained = sum(entry.is_undertrained for entry in table.entries)
     if num_undertrained:
         conditions.append(
             f"{num_undertrained} of {len(table.entries)} decoders under-trained"

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.messages import brief, visible
-from gaam_decoder.reports.entries import DEFAULT, Entry
+from gaam_decoder.reports.entries import DEFAULT_SCORE, Entry
 from gaam_decoder.reports.table import Table
 from gaam_decoder.stats.scores.base import Interval
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Inches: a column of a paper, and legible when a phone scales it to its width.
 WIDTH = 4.2
-LINE = 0.15  # inches of a line of text
+LINE_HEIGHT = 0.15  # inches of a line of text
 MOST_LINES = 4  # of a panel, those of the best entries
 MOST_MARKED = 12  # points of a line up to which each has a marker
 TEMPLATES = Path(__file__).with_name("templates")
@@ -70,7 +70,7 @@ class Line(NamedTuple):
     band: tuple[Values, Values] | None = None
 
 
-class Marked(NamedTuple):
+class ValueWithInterval(NamedTuple):
     """A value with its interval."""
 
     value: float
@@ -82,17 +82,18 @@ class Forest:
     """The numbers of a forest plot, in the unit that it shows."""
 
     rows: Sequence[str]
-    columns: dict[str, list[Marked]]
+    columns: dict[str, list[ValueWithInterval]]
     """For every column, a value for each row."""
-    mean: Marked
+    mean: ValueWithInterval
     """The diamond, in the last column."""
-    another: Interval
-    """Of a further row that is not there."""
+    prediction: Interval
+    """95% interval of the true value of a further row, such as another data set."""
     margin: float
-    x: str
+    """Half width of the band around 0 in which a value does not matter."""
+    x_label: str
 
 
-def names_of(labels: Sequence[str], width: int = 26) -> list[str]:
+def wrap_labels(labels: Sequence[str], width: int = 26) -> list[str]:
     """Break labels into short lines, behind a space, a hyphen or a comma."""
     names = []
     for label in labels:
@@ -105,8 +106,8 @@ def line_panels(
     panels: Sequence[tuple[str, Sequence[Line]]],
     x: str,
     *,
-    log: bool = False,
-    beside: Line | None = None,
+    is_log: bool = False,
+    reference: Line | None = None,
     bottom: float | None = None,
 ) -> Figure:
     """Draw panels one below the other.
@@ -116,23 +117,23 @@ def line_panels(
     Args:
         panels: label of the y axis and lines, for each panel.
         x: label of the x axis.
-        log: whether the x axis has a logarithmic scale.
-        beside: a dashed line in every panel.
+        is_log: whether the x axis has a logarithmic scale.
+        reference: a dashed line in every panel.
         bottom: where the y axes start.
     """
     labels = list(dict.fromkeys(line.label for _, lines in panels for line in lines))
-    name_of = dict(zip(labels, names_of(labels, 52), strict=True))
+    name_of = dict(zip(labels, wrap_labels(labels, 52), strict=True))
     legend_lines = sum(name.count("\n") + 1 for name in name_of.values())
-    if beside:
+    if reference:
         legend_lines += len(panels)
-    figure = _figure(0.5 + 1.6 * len(panels) + (LINE + 0.03) * legend_lines)
+    figure = _figure(0.5 + 1.6 * len(panels) + (LINE_HEIGHT + 0.03) * legend_lines)
     all_axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
 
     labels_above: list[str] = []
     for axes, (title, lines) in zip(all_axes, panels, strict=True):
         axes.locator_params(nbins=6, steps=[1, 2, 5, 10])
-        if beside:
-            _draw_beside(axes, beside)
+        if reference:
+            _draw_reference(axes, reference)
         for line in lines:
             _draw_line(axes, line, name_of[line.label], labels.index(line.label))
         panel_labels = [line.label for line in lines]
@@ -144,8 +145,8 @@ def line_panels(
         axes.grid(axis="y")
 
     last_axes = all_axes[-1]
-    last_axes.set_xlabel(f"{x} (log scale)" if log else x)
-    if log:
+    last_axes.set_xlabel(f"{x} (log scale)" if is_log else x)
+    if is_log:
         last_axes.set_xscale("log")
     return figure
 
@@ -156,7 +157,7 @@ def _draw_legend_above(axes: Axes) -> None:
     )
 
 
-def _draw_beside(axes: Axes, line: Line) -> None:
+def _draw_reference(axes: Axes, line: Line) -> None:
     """Draw the dashed line of reference."""
     axes.plot(line.x, line.y, "--", color=PALETTE["ink"], label=line.label, zorder=3)
 
@@ -187,7 +188,7 @@ def _figure(height: float) -> Figure:
     return Figure(figsize=(WIDTH, height), layout="constrained")
 
 
-def overviews(table: Table) -> list[Picture]:
+def overview_pictures(table: Table) -> list[Picture]:
     """Pictures of all shown entries: accuracy, and differences to the baseline."""
     pictures = []
     if table.entries:
@@ -197,10 +198,10 @@ def overviews(table: Table) -> list[Picture]:
             f"{title[0].upper()}{title[1:]} of every seed",
             "One dot per seed, and two 95% intervals of the mean: over seeds (thick), "
             "and over seeds and test rows (thin).",
-            lambda: _strip(table),
+            lambda: _draw_seed_values(table),
         )
         pictures.append(accuracy)
-    if any(entry.comparison for entry in table.shown):
+    if any(entry.comparison for entry in table.shown_entries):
         better_side = "Right" if table.score.larger_is_better else "Left"
         differences = Picture(
             "differences",
@@ -208,22 +209,28 @@ def overviews(table: Table) -> list[Picture]:
             f"{better_side} of the line: better. An interval over seeds and rows that "
             "crosses it leaves open which is better; within the band, the margin, a "
             "difference does not matter.",
-            lambda: _forest(table),
+            lambda: _draw_differences(table),
         )
         pictures.append(differences)
     return pictures
 
 
-def _strip(table: Table) -> Figure:
+def _draw_seed_values(table: Table) -> Figure:
     """Dots of all seeds, with mean and intervals, one entry below the other."""
     score = table.score
-    figure, axes = _name_entries(table.shown, f"test {score.column}")
-    for height, entry in enumerate(table.shown):
+    figure, axes = _figure_of_entries(table.shown_entries, f"test {score.column}")
+    for height, entry in enumerate(table.shown_entries):
         chosen = entry.compared_score
         value_S = score.factor * np.sort(chosen.scored.values)
         if len(value_S):
             _draw_seeds(axes, height, value_S)
-        _intervals(axes, height + 0.18, score.factor, chosen.interval, chosen.two_level)
+        _draw_intervals(
+            axes,
+            height + 0.18,
+            score.factor,
+            chosen.seeds_interval,
+            chosen.seeds_rows_interval,
+        )
     return _with_legend(figure)
 
 
@@ -247,16 +254,18 @@ def _draw_seeds(axes: Axes, height: int, value_S: NDArray[np.float64]) -> None:
     axes.plot([value_S.mean()] * 2, ends, c=PALETTE["ink"], lw=1.4, label="mean")
 
 
-def _forest(table: Table) -> Figure:
+def _draw_differences(table: Table) -> Figure:
     """Differences to the baseline with intervals, one entry below the other."""
     score = table.score
     ink = PALETTE["ink"]
     points = (
-        "percentage points" if table.score_name == DEFAULT else score.difference_unit
+        "percentage points"
+        if table.score_name == DEFAULT_SCORE
+        else score.difference_unit
     )
-    compared_entries = [entry for entry in table.shown if entry.comparison]
+    compared_entries = [entry for entry in table.shown_entries if entry.comparison]
     x = f"difference to {brief(str(table.baseline), 26)},\n{points}"
-    figure, axes = _name_entries(compared_entries, x)
+    figure, axes = _figure_of_entries(compared_entries, x)
     margin = score.factor * table.margin
     axes.axvspan(
         -margin,
@@ -271,7 +280,9 @@ def _forest(table: Table) -> Figure:
     claims = [entry.comparison.claim for entry in compared_entries if entry.comparison]
     for height, claim in enumerate(claims):
         over_seeds = claim.on_these_rows.interval
-        _intervals(axes, height, score.factor, over_seeds, claim.interval_corrected)
+        _draw_intervals(
+            axes, height, score.factor, over_seeds, claim.interval_corrected
+        )
         face = ink if claim.significant else "none"
         label = "mean, Holm p < 0.05" if claim.significant else "mean"
         mean = score.factor * claim.difference
@@ -283,9 +294,9 @@ def forest_of_sets(forest: Forest) -> Figure:
     """Draw a row for each data set, a column for each encoder, and the mean below."""
     num_rows = len(forest.rows)
     num_columns = len(forest.columns)
-    names = names_of(forest.rows, 18 if num_columns > 1 else 26)
+    names = wrap_labels(forest.rows, 18 if num_columns > 1 else 26)
     most_lines = max(name.count("\n") + 1 for name in names)
-    figure = _figure(1.1 + max(0.26, LINE * most_lines + 0.04) * (num_rows + 1))
+    figure = _figure(1.1 + max(0.26, LINE_HEIGHT * most_lines + 0.04) * (num_rows + 1))
     all_axes = figure.subplots(1, num_columns, squeeze=False, sharey=True, sharex=True)
     columns = zip(all_axes[0], forest.columns.items(), strict=True)
     for axes, (title, marks) in columns:
@@ -301,25 +312,27 @@ def forest_of_sets(forest: Forest) -> Figure:
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
         axes.grid(axis="x")
-    _draw_diamond(all_axes[0, -1], num_rows, forest.mean, forest.another)
+    _draw_diamond(all_axes[0, -1], num_rows, forest.mean, forest.prediction)
     all_axes[0, 0].set_yticks(range(num_rows + 1), [*names, "mean"])
     all_axes[0, 0].set_ylim(num_rows + 0.6, -0.6)
-    figure.supxlabel("\n".join(textwrap.wrap(visible(forest.x), 60)), fontsize=8)
+    figure.supxlabel("\n".join(textwrap.wrap(visible(forest.x_label), 60)), fontsize=8)
     return figure
 
 
-def _draw_marked(axes: Axes, height: int, mark: Marked) -> None:
+def _draw_marked(axes: Axes, height: int, mark: ValueWithInterval) -> None:
     """A dot, and the interval around it."""
     if mark.interval:
         axes.plot(mark.interval, [height] * 2, c=PALETTE["accent"], lw=1.6, alpha=0.8)
     axes.plot(mark.value, height, "o", ms=4, c=PALETTE["ink"])
 
 
-def _draw_diamond(axes: Axes, height: int, mean: Marked, another: Interval) -> None:
+def _draw_diamond(
+    axes: Axes, height: int, mean: ValueWithInterval, prediction: Interval
+) -> None:
     """The mean with its interval as a diamond, and the interval of another row."""
     ink = PALETTE["ink"]
-    if another:
-        axes.plot(another, [height] * 2, c=PALETTE["muted"], lw=1.2)
+    if prediction:
+        axes.plot(prediction, [height] * 2, c=PALETTE["muted"], lw=1.2)
     if mean.interval is None:
         axes.plot(mean.value, height, "D", ms=5, c=ink)
         return
@@ -329,11 +342,11 @@ def _draw_diamond(axes: Axes, height: int, mean: Marked, another: Interval) -> N
     axes.fill(x, y, color=ink, lw=0)
 
 
-def _name_entries(entries: Sequence[Entry], x: str) -> tuple[Figure, Axes]:
+def _figure_of_entries(entries: Sequence[Entry], x: str) -> tuple[Figure, Axes]:
     """A figure with the name of each entry on its y axis."""
-    names = names_of([entry.label for entry in entries])
+    names = wrap_labels([entry.label for entry in entries])
     most_lines = max(name.count("\n") + 1 for name in names)
-    figure = _figure(1.2 + max(0.36, LINE * most_lines + 0.04) * len(names))
+    figure = _figure(1.2 + max(0.36, LINE_HEIGHT * most_lines + 0.04) * len(names))
     axes = figure.add_subplot()
     axes.locator_params(axis="x", nbins=6, steps=[1, 2, 5, 10])
     axes.set_xlabel(x)
@@ -345,15 +358,17 @@ def _name_entries(entries: Sequence[Entry], x: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _intervals(
+def _draw_intervals(
     axes: Axes, y: float, factor: int, seeds: Interval, seeds_and_rows: Interval
 ) -> None:
     """Draw the interval over seeds on top of the interval over seeds and rows."""
-    _interval(axes, y, factor, seeds_and_rows, "seeds and rows", PALETTE["muted"], 1.2)
-    _interval(axes, y, factor, seeds, "seeds", PALETTE["accent"], 3.2)
+    _draw_interval(
+        axes, y, factor, seeds_and_rows, "seeds and rows", PALETTE["muted"], 1.2
+    )
+    _draw_interval(axes, y, factor, seeds, "seeds", PALETTE["accent"], 3.2)
 
 
-def _interval(
+def _draw_interval(
     axes: Axes,
     y: float,
     factor: int,
@@ -458,7 +473,7 @@ def image_files(picture: Picture) -> dict[str, bytes]:
     files = {}
     with styled():
         figure = picture.draw()
-        title = names_of([picture.title], 50)[0]
+        title = wrap_labels([picture.title], 50)[0]
         figure.suptitle(title, x=0.01, ha="left", fontsize=9.5)
         for suffix in ("pdf", "png"):
             content = io.BytesIO()

@@ -25,12 +25,12 @@ from gaam_decoder.tasks import Task
 Floats = NDArray[np.float64]
 
 BY_FOLD = "by fold"
-DEFAULT = "accuracy"
+DEFAULT_SCORE = "accuracy"
 MACRO_F1 = "macro-f1"
 # Share of draws of other validation rows that select the same candidate.
-SURE = 0.95
+SURE_SHARE = 0.95
 # Stands behind the name of a score if its probabilities were scaled.
-SCALED = ", temperature fitted"
+SCALED_SUFFIX = ", temperature fitted"
 
 
 class MeasuredScore(NamedTuple):
@@ -38,10 +38,14 @@ class MeasuredScore(NamedTuple):
 
     score: Score
     scored: Scored
+    """Its value of every seed, and of every test row."""
     mean: float | None  # None without a finished seed, or without such a score
     std: float | None  # over seeds
-    interval: Interval  # 95% t interval over seeds, within the range of the score
-    two_level: Interval  # 95%, over seeds and test rows; of a fit, over test rows
+    seeds_interval: Interval
+    """95% t interval of the mean over seeds, within the range of the score."""
+    seeds_rows_interval: Interval
+    """95% interval of the mean over seeds and test rows; of a head that is fitted at
+    once, and so has no seeds, over test rows alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,24 +54,23 @@ class Comparison:
 
     baseline: str  # mechanism of the other entry
     seeds: tuple[int, ...]
-    dropped: tuple[int, ...]  # seeds that one of the two lacks, or that failed
+    dropped_seeds: tuple[int, ...]  # seeds that one of the two lacks, or that failed
     claim: stats.Claim
-    other_training: stats.CorrectedT | None
-    """Of folds: the difference that another training set would give."""
-    other_grid: bool
+    fold_test: stats.CorrectedT | None
+    """Corrected t test over the folds of a cross-validation: the difference that
+    another training set would give. None without folds."""
+    grids_differ: bool
     """Whether the two entries were tuned over different candidates."""
 
     def to_dict(self) -> dict[str, object]:
-        other_training = self.other_training
+        fold_test = self.fold_test
         return {
             "baseline": self.baseline,
             "paired_seeds": list(self.seeds),
-            "dropped_seeds": list(self.dropped),
+            "dropped_seeds": list(self.dropped_seeds),
             **claim_values(self.claim),
-            "other_training_sets": (
-                None if other_training is None else other_training.to_dict()
-            ),
-            "other_grid": self.other_grid,
+            "other_training_sets": (None if fold_test is None else fold_test.to_dict()),
+            "other_grid": self.grids_differ,
         }
 
 
@@ -122,7 +125,7 @@ class EntryScores:
     task: Task
     accuracy: MeasuredScore  # of another task than classification, its default score
     compared_score: MeasuredScore  # the score that the table compares
-    right: NDArray[Any]
+    right_SN: NDArray[Any]
     """Whether a seed is right on a test row, (S, N); of other tasks what the row
     contributes to the default score."""
     score_SP: Floats  # the compared score of every seed on every part; NaN: undefined
@@ -161,15 +164,15 @@ class Entry(EntryScores):
     seeds: tuple[int, ...]  # seeds that every fold has, with failed ones, sorted
     seconds: dict[int, float]
     failed: dict[int, str]
-    fitted: bool  # whether the head was fitted at once, without steps and seeds
-    shuffled: bool  # whether labels were shuffled: a check, never compared
+    fitted_at_once: bool  # whether the head was fitted at once, without steps and seeds
+    labels_shuffled: bool  # whether labels were shuffled: a check, never compared
     on_training_rows: bool  # whether the test rows are the training rows
     num_drawn_rows: int | None
     """Number of training rows drawn, the fewest of the folds; None: all."""
-    still_learning: tuple[int, ...]
+    seeds_still_learning: tuple[int, ...]
     """Finished seeds whose best epoch is the last one, in any fold."""
-    too_short: bool  # whether these are more seeds than a plateau gives
-    at_edge: frozenset[str]
+    training_too_short: bool  # whether these are more seeds than a plateau gives
+    settings_at_edge: frozenset[str]
     """Tuned settings whose smallest or largest candidate won, not by chance."""
     runs: tuple[RunResult, ...]
     name: str = ""
@@ -181,8 +184,10 @@ class Entry(EntryScores):
     probe_comparison: Comparison | None = (
         None  # with the linear probe on the same states
     )
-    unchosen: bool = False  # whether it is a candidate of a tuning without a winner
-    shown: bool = True  # whether it is among the best entries that the user wants
+    tuning_failed: bool = (
+        False  # whether it is a candidate of a tuning without a winner
+    )
+    is_shown: bool = True  # whether it is among the best entries that the user wants
     is_candidate: bool = False
     """Whether it stands beside other candidates of the same tuning."""
     grouped_by: tuple[str, ...] = ()  # relations that put test rows together
@@ -193,7 +198,7 @@ class Entry(EntryScores):
         return self.runs, self.seeds, self.choices
 
     @property
-    def optimistic(self) -> bool:
+    def is_optimistic(self) -> bool:
         """Whether the test rows selected the epoch, or were training rows."""
         return self.select == "test" or self.on_training_rows
 
@@ -220,14 +225,16 @@ class Entry(EntryScores):
         return min([rows, *limits])
 
     @property
-    def unsure(self) -> bool:
+    def has_unsure_choice(self) -> bool:
         """Whether other validation rows might have selected another candidate."""
-        return any(choice.share < SURE for choice in self.choices)
+        return any(choice.share < SURE_SHARE for choice in self.choices)
 
     @property
     def is_probe(self) -> bool:
         """Whether it is the linear probe; other heads are fitted at once, too."""
-        return self.fitted and self.head.partition(":")[0] == self.task.probe_head
+        return (
+            self.fitted_at_once and self.head.partition(":")[0] == self.task.probe_head
+        )
 
     @property
     def penalty_at_edge(self) -> bool:
@@ -235,12 +242,12 @@ class Entry(EntryScores):
         return any(run.fit and run.fit.edge for run in self.runs)
 
     @property
-    def undertrained(self) -> bool:
+    def is_undertrained(self) -> bool:
         """Whether a longer training or another rate may do better."""
-        return self.too_short or bool(self.at_edge)
+        return self.training_too_short or bool(self.settings_at_edge)
 
     @property
-    def validation(self) -> float | None:
+    def validation_score(self) -> float | None:
         """Mean validation accuracy over seeds and folds; None if a seed has none."""
         runs_by_fold: dict[tuple[str, int], list[RunResult]] = {}
         for run in self.runs:
@@ -256,7 +263,7 @@ class Entry(EntryScores):
         return math.fsum(means) / len(means) if means else None
 
     @property
-    def learned(self) -> dict[str, dict[str, Any]]:
+    def parameter_ranges(self) -> dict[str, dict[str, Any]]:
         """Ranges of the learned parameters by name; empty for several folds."""
         return learned_ranges(self.runs) if self.score_SP.shape[1] == 1 else {}
 
@@ -283,12 +290,12 @@ class Entry(EntryScores):
             "attention": self.attention,
             "head": self.head,
             "select": self.select,
-            "optimistic": self.optimistic,
+            "optimistic": self.is_optimistic,
             "parameters": self.parameters,
             "folds": self.folds,
             "repeats": self.repeats,
-            "undertrained": self.undertrained,
-            "learned": self.learned,
+            "undertrained": self.is_undertrained,
+            "learned": self.parameter_ranges,
             "recipe": self.recipe,
             "temperature": self.temperature,
             "seeds": list(self.seeds),
@@ -305,17 +312,18 @@ class Entry(EntryScores):
         if not self.task.has_classes:
             return {
                 "task": self.task.name,
-                "score": self._summary(accuracy_S) | {"ci95": self.accuracy.interval},
-                "score_ci95_seeds_and_rows": self.accuracy.two_level,
+                "score": self._summary(accuracy_S)
+                | {"ci95": self.accuracy.seeds_interval},
+                "score_ci95_seeds_and_rows": self.accuracy.seeds_rows_interval,
                 "scores": scores,
             }
         return {
             "accuracy": {
                 **_mean_and_std(accuracy_S),
-                "ci95": self.accuracy.interval,
+                "ci95": self.accuracy.seeds_interval,
                 "per_seed": self._per_seed(accuracy_S),
             },
-            "accuracy_ci95_seeds_and_rows": self.accuracy.two_level,
+            "accuracy_ci95_seeds_and_rows": self.accuracy.seeds_rows_interval,
             "macro_f1": self._summary(self.values_by_score[MACRO_F1]),
             "scores": scores,
             "majority_vote_accuracy": self.vote_accuracy,
@@ -329,7 +337,7 @@ class Entry(EntryScores):
         return {
             "seconds_per_seed": float(np.mean(seconds)) if seconds else None,
             "seconds": [self.seconds[seed] for seed in self.seeds],
-            "best_epoch_is_last": list(self.still_learning),
+            "best_epoch_is_last": list(self.seeds_still_learning),
             "tuning": [tuning.to_dict() for tuning in self.tunings],
             "choice": [choice._asdict() for choice in self.choices],
             "failed_seeds": [

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from gaam_cache.common.messages import brief
 from gaam_cache.store.files import short_digest
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.compare import counts_in_words
+from gaam_decoder.reports.compare import num_tests_in_words
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.wording import SELECT_NOTES, TEMPERATURE, chance
 from gaam_decoder.runs.tuning import tuning_in_words
 from gaam_decoder.stats.scores.base import percent
 
 
-def explained(table: Table) -> Iterator[str]:
+def explain_numbers(table: Table) -> Iterator[str]:
     """How the numbers were made, where reports differ; GUIDE.md says the rest."""
     for select in sorted({entry.select for entry in table.entries} - {"test"}):
         explanation = SELECT_NOTES.get(select, "not known here")
@@ -24,12 +24,12 @@ def explained(table: Table) -> Iterator[str]:
         yield f"left out, because folds are missing: {', '.join(table.incomplete)}"
     if table.score_name != table.task.default_score:
         yield _explain_score(table)
-    if table.compared:
+    if table.compared_entries:
         yield _explain_differences(table)
     yield from _explain_tuning(table)
     if table.temperature:
         yield TEMPERATURE
-    yield f"cache {short_digest(table.cache.fingerprint)}, {brief(table.where)}"
+    yield f"cache {short_digest(table.cache.fingerprint)}, {brief(table.tested_on)}"
     yield _explain_versions(table)
 
 
@@ -56,10 +56,11 @@ def _explain_score(table: Table) -> str:
 
 def _explain_differences(table: Table) -> str:
     score = table.score
+    num_tests = num_tests_in_words(table.num_tests)
     return (
         f"differences to '{brief(str(table.baseline))}' in {score.difference_unit}, "
         "within the same head and recipe; intervals and verdicts cover seeds and "
-        f"{table.units}, corrected by Holm for {counts_in_words(table.num_tests)}; "
+        f"{table.unit_noun}, corrected by Holm for {num_tests}; "
         f"equivalent means within {score.size(table.margin)}"
     )
 

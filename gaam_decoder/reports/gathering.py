@@ -17,8 +17,8 @@ from gaam_cache.common.messages import brief
 from gaam_cache.store.files import digest_of
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.class_order import places_of
-from gaam_decoder.reports.entries import BY_FOLD, SURE, Entry, split_seed_of
+from gaam_decoder.reports.class_order import class_places
+from gaam_decoder.reports.entries import BY_FOLD, SURE_SHARE, Entry, split_seed_of
 from gaam_decoder.reports.groups import TableGroups, table_groups
 from gaam_decoder.reports.scoring import Part, score_entry, score_of
 from gaam_decoder.runs.result import RunResult
@@ -40,10 +40,10 @@ FoldRuns = dict[SeedFold, list[RunResult]]  # the runs on every fold
 Partition = tuple[str, ...]
 
 
-class Tested(NamedTuple):
+class TestedEntries(NamedTuple):
     """The entries of one table: all are tested on the same rows of the data."""
 
-    where: str  # the test rows in words
+    tested_on: str  # the test rows in words
     key: tuple[object, ...]  # identity of the test rows, whichever runs are there
     entries: list[Entry]  # the best first
     incomplete: list[str]  # decoders left out because they lack folds
@@ -59,7 +59,7 @@ def entries_by_test(
     grouped_by: str | None = None,
     left_out_runs: Sequence[RunResult] = (),
     class_order: Sequence[str] = (),
-) -> Iterator[Tested]:
+) -> Iterator[TestedEntries]:
     """Group all runs into entries, and the entries by their test rows.
 
     The rows of different folds are different test rows. If a mechanism has all folds,
@@ -183,7 +183,7 @@ class _TableMaker:
         folds: Sequence[FoldRuns],
         split_seeds: list[int],
         numbers: range,
-    ) -> Tested:
+    ) -> TestedEntries:
         """The table of all entries that have every fold of these split seeds.
 
         Args:
@@ -211,7 +211,7 @@ class _TableMaker:
         ]
         return self._tested(where, ("folds", *partition), decoders, sorted(lacking))
 
-    def single_test(self, key: tuple[Any, ...], parts: Sequence[Part]) -> Tested:
+    def single_test(self, key: tuple[Any, ...], parts: Sequence[Part]) -> TestedEntries:
         """The table of all entries on one test split, or on one fold.
 
         Args:
@@ -232,7 +232,7 @@ class _TableMaker:
         key: tuple[object, ...],
         decoders: Sequence[Sequence[Part]],
         incomplete: list[str],
-    ) -> Tested:
+    ) -> TestedEntries:
         """The sorted entries on one set of test rows, with the groups of these rows.
 
         Args:
@@ -273,13 +273,13 @@ class _TableMaker:
             row_N = np.concatenate([part[0].test_rows for part in first_decoder])
             label_N = label_N[np.argsort(row_N, kind="stable")[::repeats]]
         entries.sort(key=_rank)
-        return Tested(where, key, entries, incomplete, groups, label_N)
+        return TestedEntries(where, key, entries, incomplete, groups, label_N)
 
     def _score_of_classes(self, parts: Sequence[Part]) -> Score:
         """The score, with the order of the classes where it needs one."""
         score = score_of(self.score_name)
         if score.needs_class_order:
-            score.class_places = places_of(parts[0][0].cache.names, self.class_order)
+            score.class_places = class_places(parts[0][0].cache.names, self.class_order)
         return score
 
 
@@ -352,7 +352,7 @@ def _make_entry(
 
     tuned_parts = [part for part in parts if part[0].key in tunings]
     entry_tunings = tuple(tunings[part[0].key] for part in tuned_parts)
-    choices = _choices(tuned_parts, entry_tunings, score, groups.names)
+    choices = _choices(tuned_parts, entry_tunings, score, groups.relations)
     scores = score_entry(parts, sorted(seeds), num_repeats, score, temperature, groups)
     late_seeds = _late_seeds(counted, scores.finished)
     return Entry(
@@ -360,7 +360,7 @@ def _make_entry(
         head=first.head,
         select=first.select,
         parameters=first.parameters,
-        shuffled=first.shuffled,
+        labels_shuffled=first.shuffled,
         recipe=recipe,
         code=code,
         tunings=entry_tunings,
@@ -370,14 +370,16 @@ def _make_entry(
         seeds=tuple(sorted(seeds)),
         seconds=_seconds(runs_by_seed, seeds),
         failed=_failed_seeds(runs_by_seed, seeds),
-        fitted=bool(first.fit),
+        fitted_at_once=bool(first.fit),
         on_training_rows=first.recipe.on_training_rows,
         num_drawn_rows=_fewest_drawn(counted),
-        still_learning=late_seeds,
-        too_short=_is_too_short(late_seeds, scores.finished, recipe, len(parts)),
-        at_edge=_settings_at_edge(entry_tunings, choices),
+        seeds_still_learning=late_seeds,
+        training_too_short=_is_too_short(
+            late_seeds, scores.finished, recipe, len(parts)
+        ),
+        settings_at_edge=_settings_at_edge(entry_tunings, choices),
         runs=counted,
-        grouped_by=groups.names,
+        grouped_by=groups.relations,
         **vars(scores),
     )
 
@@ -532,6 +534,6 @@ def _settings_at_edge(
     tunings: Sequence[Tuning], choices: Sequence[SimulatedChoices]
 ) -> frozenset[str]:
     """Tuned settings whose smallest or largest value won; none if chance may be why."""
-    if any(choice.share < SURE for choice in choices):
+    if any(choice.share < SURE_SHARE for choice in choices):
         return frozenset()
     return frozenset(name for tuning in tunings for name in tuning.at_edge)

@@ -30,7 +30,7 @@ UNITS_PER_VALUE = 5
 # level of the F test of such a column
 LEVEL = 0.01
 # relations between rows that are no kept columns
-NO_COLUMNS = {EQUAL_ROWS, GROUPS_FILE}
+RELATIONS_WITHOUT_COLUMN = {EQUAL_ROWS, GROUPS_FILE}
 Numbers = NDArray[np.int32]
 Tests = Sequence[Sequence[RunResult]]
 """For each part of the test rows (one part, or the folds), all runs that test on it."""
@@ -41,7 +41,7 @@ class TableGroups:
     """The groups of the test rows of a table, and the columns that runs recorded."""
 
     # relations that put rows together; empty where rows are the unit
-    names: tuple[str, ...]
+    relations: tuple[str, ...]
     # groups by all these relations; None where rows are the unit
     groups: RowGroups | None
     # relations that hold, but whose numbers neither run nor cache has
@@ -55,13 +55,13 @@ class TableGroups:
             return ""
         count = len(self.groups)
         noun = "group" if count == 1 else "groups"
-        names = " and ".join(in_words(name) for name in self.names)
+        names = " and ".join(relation_in_words(name) for name in self.relations)
         return f"{count:,} {noun} of {names}"
 
 
-def in_words(name: str) -> str:
+def relation_in_words(name: str) -> str:
     """A relation as messages call it: a column stands in quotes."""
-    return name if name in NO_COLUMNS else f"'{brief(name, 40)}'"
+    return name if name in RELATIONS_WITHOUT_COLUMN else f"'{brief(name, 40)}'"
 
 
 def table_groups(
@@ -94,7 +94,7 @@ def table_groups(
     )
 
     numbers, unknown = _numbers_by_name(
-        tests, relations | (recorded - NO_COLUMNS), repeats
+        tests, relations | (recorded - RELATIONS_WITHOUT_COLUMN), repeats
     )
     if requested_column is not None and requested_column in unknown:
         raise _unknown_column(requested_column, tests[0][0])
@@ -106,7 +106,7 @@ def table_groups(
         if name in relations and puts_rows_together:
             grouping[name] = number_N
     return TableGroups(
-        names=tuple(grouping),
+        relations=tuple(grouping),
         groups=row_groups(joined(list(grouping.values()))) if grouping else None,
         unknown=tuple(sorted(unknown & relations)),
         columns={name: numbers[name] for name in numbers if name in recorded},
@@ -120,7 +120,9 @@ def _numbers_by_name(
     order_N = _order_without_repeats(tests, repeats)
     numbers = {}
     unknown = set()
-    for name in sorted(names, key=lambda name: (name in NO_COLUMNS, name)):
+    for name in sorted(
+        names, key=lambda name: (name in RELATIONS_WITHOUT_COLUMN, name)
+    ):
         number_N = _numbers(tests, name, order_N)
         if number_N is None:
             unknown.add(name)
@@ -173,7 +175,7 @@ def _numbers(
 
 def _unknown_column(name: str, run: RunResult) -> ConfigError:
     """The error for a requested column without numbers for the test rows."""
-    columns = sorted(({*run.relations} - NO_COLUMNS) | run.cache.columns)
+    columns = sorted(({*run.relations} - RELATIONS_WITHOUT_COLUMN) | run.cache.columns)
     if name in columns:
         cache_path = brief(run.cache.path, 200)
         return ConfigError(
@@ -194,7 +196,7 @@ def _unknown_column(name: str, run: RunResult) -> ConfigError:
     )
 
 
-def columns_like_groups(
+def find_group_like_columns(
     table_groups: TableGroups, right_N: NDArray[np.float64], label_N: NDArray[np.int64]
 ) -> dict[str, int]:
     """Kept columns that look like groups, and how many values they have.
@@ -217,7 +219,7 @@ def columns_like_groups(
 
     values_by_column = {}
     for name, number_N in table_groups.columns.items():
-        if name in table_groups.names:
+        if name in table_groups.relations:
             continue
         residual_U = residual_N
         number_U = number_N

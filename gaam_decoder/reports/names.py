@@ -20,9 +20,13 @@ def name_entries(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     those that were tuned or that differ. The label is unique: the name, with the
     settings where several entries have the same name.
     """
-    has_several_heads = len({entry.head for entry in entries if not entry.fitted}) > 1
+    has_several_heads = (
+        len({entry.head for entry in entries if not entry.fitted_at_once}) > 1
+    )
     settings = _settings_to_show(entries)
-    names = [_name_of(entry, has_several_heads or entry.fitted) for entry in entries]
+    names = [
+        _name_of(entry, has_several_heads or entry.fitted_at_once) for entry in entries
+    ]
 
     named_entries = []
     labels = []
@@ -30,7 +34,7 @@ def name_entries(entries: Sequence[Entry]) -> tuple[Entry, ...]:
         texts = _spell_settings(entry, settings, entries)
         marked_texts = []
         for setting, text in texts.items():
-            mark = AT_EDGE if setting in entry.at_edge else ""
+            mark = AT_EDGE if setting in entry.settings_at_edge else ""
             marked_texts.append(f"{text}{mark}")
         settings_text = ", ".join(marked_texts)
         named_entries.append(replace(entry, name=name, settings=settings_text))
@@ -42,7 +46,9 @@ def name_entries(entries: Sequence[Entry]) -> tuple[Entry, ...]:
         labels.append(label)
     return tuple(
         replace(entry, label=label)
-        for entry, label in zip(named_entries, compare.numbered(labels), strict=True)
+        for entry, label in zip(
+            named_entries, compare.number_repeated(labels), strict=True
+        )
     )
 
 
@@ -63,7 +69,7 @@ def _varies(setting: str, entries: Sequence[Entry]) -> bool:
     """
     values = set()
     for entry in entries:
-        if setting in entry.recipe or setting in DRAWN_BY or not entry.fitted:
+        if setting in entry.recipe or setting in DRAWN_BY or not entry.fitted_at_once:
             values.add(str(entry.recipe.get(setting)))
     return len(values) > 1
 
@@ -73,7 +79,7 @@ def _name_of(entry: Entry, with_head: bool) -> str:
     name = brief(entry.attention)
     if with_head:
         name += f" + {brief(entry.head, 60)}"
-    if entry.shuffled:
+    if entry.labels_shuffled:
         name += " labels shuffled"
     if entry.select != "val":
         name += f" select={entry.select}"

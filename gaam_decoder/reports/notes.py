@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.compare import DEFAULT_BASELINE, counts_in_words, is_baseline
+from gaam_decoder.reports.compare import (
+    DEFAULT_BASELINE,
+    is_baseline,
+    num_tests_in_words,
+)
 from gaam_decoder.reports.entries import Entry
-from gaam_decoder.reports.explanations import explained
-from gaam_decoder.reports.groups import in_words
+from gaam_decoder.reports.explanations import explain_numbers
+from gaam_decoder.reports.groups import relation_in_words
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports.wording import SELECT_NOTES, chance, listed
+from gaam_decoder.reports.wording import SELECT_NOTES, chance, join_first
 from gaam_decoder.runs.groups import EQUAL_ROWS
 from gaam_decoder.runs.loading import Selection
 
@@ -25,7 +29,7 @@ CONTROLS = ("none", "scalar-mix")
 # with fewer test rows, one row is more than three points; the same limit holds for the
 # validation rows that choose an epoch
 FEW_ROWS = 30
-LISTED = 8  # decoders that a note names; it counts the rest
+MOST_NAMED = 8  # decoders that a note names; it counts the rest
 INTERVALS = (
     "95% CI: a confidence interval of the mean over seeds and {}; it does not predict "
     "what another test set gives"
@@ -51,24 +55,24 @@ class Note:
 
 def notes(table: Table) -> list[str]:
     """All notes of a table: warnings, a legend, and how its numbers were made."""
-    return [*caused(table), *below(table), *explained(table)]
+    return [*notes_on_runs(table), *legend(table), *explain_numbers(table)]
 
 
-def below(table: Table) -> list[str]:
+def legend(table: Table) -> list[str]:
     """The legend of intervals and marks, which stands unfolded below a table."""
     lines = []
-    if any(entry.compared_score.two_level for entry in table.shown):
+    if any(entry.compared_score.seeds_rows_interval for entry in table.shown_entries):
         sampled_units = "groups of test rows" if table.num_groups else "test rows"
         line = INTERVALS.format(sampled_units)
-        if table.compared:
+        if table.compared_entries:
             line += "; that of a difference is corrected (Holm)"
         lines.append(line)
-    if any(entry.undertrained for entry in table.shown):
+    if any(entry.is_undertrained for entry in table.shown_entries):
         lines.append(UNDERTRAINED)
     return lines
 
 
-def caused(table: Table) -> list[str]:
+def notes_on_runs(table: Table) -> list[str]:
     """The notes that these runs gave rise to, the gravest first."""
     return _texts(table, NOTES)
 
@@ -104,7 +108,7 @@ def _name_entries(
         if not names:
             return None
         sentence = text.format(score=table.task.score_title)
-        return f"{sentence}: {listed(names, LISTED)}"
+        return f"{sentence}: {join_first(names, MOST_NAMED)}"
 
     return name_entries
 
@@ -127,12 +131,13 @@ def _holm_after_selection(table: Table) -> str:
     """Which comparisons Holm corrects for, although filters left runs out."""
     text = (
         "; Holm corrects for all comparisons of this table "
-        f"({counts_in_words(table.num_tests)})"
+        f"({num_tests_in_words(table.num_tests)})"
     )
-    if table.uncounted > 0:
+    if table.num_unread_runs > 0:
         return (
-            f"{text}, but not for the {table.uncounted:,} runs that were not named; "
-            "if runs were chosen after a look at the results, p-values are too small"
+            f"{text}, but not for the {table.num_unread_runs:,} runs that were not "
+            "named; if runs were chosen after a look at the results, p-values are too "
+            "small"
         )
     return f"{text}, including those that filters left out"
 
@@ -182,7 +187,11 @@ def _failure_reasons(entry: Entry) -> Iterator[str]:
 
 def _no_control(table: Table) -> str | None:
     """Whether no decoder without attention to the layers was trained for comparison."""
-    trained = [entry for entry in table.entries if not (entry.fitted or entry.shuffled)]
+    trained = [
+        entry
+        for entry in table.entries
+        if not (entry.fitted_at_once or entry.labels_shuffled)
+    ]
     controls = [
         entry for entry in trained if entry.attention in CONTROLS and entry.finished
     ]
@@ -204,9 +213,9 @@ def _few_rows(table: Table) -> str | None:
 
 def _few_seeds(table: Table) -> str | None:
     """A warning of comparisons with too few seeds for a claim."""
-    if not table.compared:
+    if not table.compared_entries:
         return None
-    fewest = min(len(comparison.seeds) for _, comparison in table.compared)
+    fewest = min(len(comparison.seeds) for _, comparison in table.compared_entries)
     if fewest >= stats.LEAST_SEEDS:
         return None
     return (
@@ -217,12 +226,13 @@ def _few_seeds(table: Table) -> str | None:
 
 def _like_groups(table: Table) -> str | None:
     """Kept columns with which accuracy varies: test rows may not be independent."""
-    if not table.like_groups:
+    if not table.group_like_columns:
         return None
     columns = ", ".join(
-        f"'{brief(name)}' ({count} values)" for name, count in table.like_groups.items()
+        f"'{brief(name)}' ({count} values)"
+        for name, count in table.group_like_columns.items()
     )
-    first = shlex.quote(next(iter(table.like_groups)))
+    first = shlex.quote(next(iter(table.group_like_columns)))
     return (
         f"{table.task.score_title} varies with {columns} more than chance explains: "
         "if rows with the same value belong together, intervals and verdicts are too "
@@ -235,7 +245,7 @@ def _groups_not_known(table: Table) -> str | None:
     if table.groups is None:
         return None
     if table.groups.unknown:
-        relations = ", ".join(in_words(name) for name in table.groups.unknown)
+        relations = ", ".join(relation_in_words(name) for name in table.groups.unknown)
         return (
             f"rows that belong together ({relations}) count as independent: "
             "the runs do not record which rows"
@@ -243,7 +253,7 @@ def _groups_not_known(table: Table) -> str | None:
 
     split = table.entries[0].runs[0].recipe.tested_split
     num_copies = (table.cache.shared_texts or {}).get(split, {}).get(split, 0)
-    if not num_copies or EQUAL_ROWS in table.groups.names:
+    if not num_copies or EQUAL_ROWS in table.groups.relations:
         return None
     return (
         f"{num_copies:,} rows of '{brief(split)}' are copies of other rows and "
@@ -303,7 +313,11 @@ def _not_compared(table: Table) -> str | None:
         return None
 
     def lacks_counterpart(entry: Entry) -> bool:
-        exempt = is_baseline(entry, baseline) or entry.shuffled or entry.fitted
+        exempt = (
+            is_baseline(entry, baseline)
+            or entry.labels_shuffled
+            or entry.fitted_at_once
+        )
         return not (entry.comparison or exempt)
 
     text = (
@@ -327,7 +341,7 @@ def _against_probe(table: Table) -> str | None:
 
     parts = []
     for verdict, labels in labels_by_verdict.items():
-        parts.append(f"{verdict}: {listed(labels, LISTED) or 'no decoder'}")
+        parts.append(f"{verdict}: {join_first(labels, MOST_NAMED) or 'no decoder'}")
     return (
         f"compared with {table.task.probe_in_words} on the same states "
         f"(none + {table.task.probe_head}; Holm in a family of its own): "
@@ -358,16 +372,19 @@ def _few_validation_rows(entry: Entry) -> bool:
 
 def _few_training_rows(table: Table) -> str | None:
     """A note where training rows, not test rows, limit the precision of differences."""
-    num_train = min((entry.train_rows for entry, _ in table.compared), default=math.inf)
+    num_train = min(
+        (entry.train_rows for entry, _ in table.compared_entries), default=math.inf
+    )
     if num_train >= table.num_test_rows:
         return None
 
     # groups are counted as if training groups were as large as test groups
     num_units = table.num_groups or table.num_test_rows
     count = num_train * num_units / table.num_test_rows
+    units = table.unit_noun
     return (
-        f"in differences, test {table.units} count as no more than training "
-        f"{table.units} ({count:,.0f} at least): which training {table.units} were "
+        f"in differences, test {units} count as no more than training "
+        f"{units} ({count:,.0f} at least): which training {units} were "
         "drawn matters as much (--folds 5 tests on all)"
     )
 
@@ -375,9 +392,9 @@ def _few_training_rows(table: Table) -> str | None:
 def _above_chance(entry: Entry) -> bool:
     """Whether a decoder learned shuffled labels."""
     # one seed is one permutation of the labels, which shows nothing
-    if not entry.shuffled or len(entry.finished) < 2:
+    if not entry.labels_shuffled or len(entry.finished) < 2:
         return False
-    interval = entry.accuracy.two_level
+    interval = entry.accuracy.seeds_rows_interval
     return interval is not None and interval[0] > chance(entry)
 
 
@@ -428,7 +445,7 @@ NOTES = (
         "too short",
         _name_entries(
             "under-trained, because the best epoch is the last (use more --epochs)",
-            lambda entry: entry.too_short,
+            lambda entry: entry.training_too_short,
         ),
     ),
     Note(
@@ -436,7 +453,7 @@ NOTES = (
         _name_entries(
             "under-trained, because the chosen lr or weight-decay is at the edge of "
             "its grid",
-            lambda entry: entry.at_edge,
+            lambda entry: entry.settings_at_edge,
         ),
     ),
     Note(
@@ -451,7 +468,7 @@ NOTES = (
         _name_entries(
             "validation does not separate the learning rates or weight decays; the "
             "intervals of differences include this uncertainty",
-            lambda entry: entry.unsure,
+            lambda entry: entry.has_unsure_choice,
         ),
     ),
     Note(
@@ -466,7 +483,7 @@ NOTES = (
         "not tuned",
         _name_entries(
             "not tuned: no seed has a validation {score} for every candidate",
-            lambda entry: entry.unchosen,
+            lambda entry: entry.tuning_failed,
         ),
     ),
 )

@@ -13,8 +13,8 @@ from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.compare import is_baseline
 from gaam_decoder.reports.entries import Entry
-from gaam_decoder.reports.sets import LISTED, Cell, Cells
-from gaam_decoder.reports.wording import listed
+from gaam_decoder.reports.sets import MOST_NAMED, Cell, Cells
+from gaam_decoder.reports.wording import join_first
 from gaam_decoder.stats.across import mid_ranks
 
 VERDICTS = ("better", "equivalent", "worse", "undecided", stats.NO_CLAIM)
@@ -43,7 +43,7 @@ class DecoderOverSets:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OverSets:
+class AnswerOverSets:
     """The answer over data sets, each read by all of some encoders."""
 
     encoders: tuple[str, ...]
@@ -66,7 +66,7 @@ class OverSets:
 
 def answers_over_sets(
     cells: Cells, factors: tuple[str, ...] | None, untested: int = 0
-) -> list[OverSets]:
+) -> list[AnswerOverSets]:
     """The answers over the data sets of a report.
 
     Args:
@@ -111,17 +111,17 @@ def _complete_sets(cells: Cells, encoders: Sequence[str]) -> list[str]:
     return [
         data_set
         for data_set in cells.data_sets
-        if all(cells.at(data_set, encoder) for encoder in encoders)
+        if all(cells.find(data_set, encoder) for encoder in encoders)
     ]
 
 
 def _answer(
     cells: Cells, encoders: tuple[str, ...], untested: int, each_encoder: bool
-) -> OverSets | None:
+) -> AnswerOverSets | None:
     """The answer over the data sets that these encoders read; None without any."""
     data_sets = _complete_sets(cells, encoders)
     rows = {
-        data_set: [cell for e in encoders if (cell := cells.at(data_set, e))]
+        data_set: [cell for e in encoders if (cell := cells.find(data_set, e))]
         for data_set in data_sets
     }
     names = _names(rows)
@@ -143,7 +143,7 @@ def _answer(
         for decoder, answer in zip(decoders, corrected, strict=True)
     ]
     decoders.sort(key=lambda decoder: (-decoder.answer.difference, decoder.name))
-    return OverSets(
+    return AnswerOverSets(
         encoders=encoders,
         data_sets=tuple(data_sets),
         decoders=tuple(decoders),
@@ -264,20 +264,20 @@ def _left_out(
     if other_encoders and len(encoders) > 1:
         lines.append(
             "not read by enough data sets, so left out: encoder "
-            f"{listed(other_encoders, LISTED)}"
+            f"{join_first(other_encoders, MOST_NAMED)}"
         )
     elif other_encoders and not each_encoder:
-        lines.append(
-            f"of encoder {encoders[0]} alone; others: {listed(other_encoders, LISTED)}"
-        )
+        others = join_first(other_encoders, MOST_NAMED)
+        lines.append(f"of encoder {encoders[0]} alone; others: {others}")
     for data_set in cells.data_sets:
-        absent = [name for name in encoders if cells.at(data_set, name) is None]
+        absent = [name for name in encoders if cells.find(data_set, name) is None]
         if data_set not in data_sets:
+            missing_encoders = join_first(absent, MOST_NAMED)
             lines.append(
-                f"{data_set} is left out: it has no table of {listed(absent, LISTED)}"
+                f"{data_set} is left out: it has no table of {missing_encoders}"
             )
     lines += [
-        f"{decoder.name} is without {listed(decoder.missing, LISTED)}"
+        f"{decoder.name} is without {join_first(decoder.missing, MOST_NAMED)}"
         for decoder in decoders
         if decoder.missing
     ]
@@ -286,6 +286,6 @@ def _left_out(
     if untested:
         lines.append(
             "no data set has a standard error of the difference (one seed?): "
-            f"{listed(untested, LISTED)}"
+            f"{join_first(untested, MOST_NAMED)}"
         )
     return lines

@@ -29,10 +29,12 @@ def recommended(table: Table) -> Recommendation | None:
     entries = [
         entry
         for entry in table.entries
-        if entry.compared_score.mean is not None and not entry.shuffled
+        if entry.compared_score.mean is not None and not entry.labels_shuffled
     ]
     inputs = {(entry.num_drawn_rows, entry.recipe.get("layers")) for entry in entries}
-    if len(inputs) != 1 or any(entry.unchosen or entry.optimistic for entry in entries):
+    if len(inputs) != 1 or any(
+        entry.tuning_failed or entry.is_optimistic for entry in entries
+    ):
         return None
 
     # entries are sorted, the best mean first
@@ -76,7 +78,7 @@ def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
     """
     probed = [entry for entry in table.entries if entry.probe_comparison]
     best = entries[0]
-    if best.fitted:
+    if best.fitted_at_once:
         # other fits are compared with nothing
         if not best.is_probe or not probed:
             return None
@@ -84,14 +86,16 @@ def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
             return None
         return best
 
-    if any(comparison.claim.verdict == "better" for _, comparison in table.compared):
+    if any(
+        comparison.claim.verdict == "better" for _, comparison in table.compared_entries
+    ):
         return None
-    if not table.compared and not probed:
+    if not table.compared_entries and not probed:
         return None
     baselines = [
         entry
         for entry in entries
-        if entry.attention == table.baseline and not entry.fitted
+        if entry.attention == table.baseline and not entry.fitted_at_once
     ]
     return baselines[0] if len(baselines) == 1 else None
 

@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from gaam_decoder.reports.columns import Column, sheet
-from gaam_decoder.reports.drawing import TEMPLATES, overviews
-from gaam_decoder.reports.notes import below, notes, warnings
+from gaam_decoder.reports.columns import Column, entries_sheet
+from gaam_decoder.reports.drawing import TEMPLATES, overview_pictures
+from gaam_decoder.reports.notes import legend, notes, warnings
 from gaam_decoder.reports.sections.base import (
     Section,
-    above_tables,
-    answers,
-    sections_of,
+    answer_sentences,
+    requested_sections,
+    sections_above_tables,
     signature,
 )
 from gaam_decoder.reports.table import SEPARATE, Table
@@ -27,7 +27,7 @@ def render(
     section: str | None = None,
     columns: Sequence[Column] = (),
     with_sections: bool = True,
-    over_sets: Sequence[Section] = (),
+    sections_over_sets: Sequence[Section] = (),
     **filters: Callable[..., str],
 ) -> str:
     """Render tables with a template.
@@ -41,12 +41,12 @@ def render(
         section: the only section to write, if any.
         columns: the only columns of the table of accuracies, if any.
         with_sections: whether to write sections.
-        over_sets: the sections over all tables.
+        sections_over_sets: the sections over all tables.
         filters: further filters of the template, whose results are not escaped.
     """
     environment = _environment(harmless, filters)
     table_values = []
-    sections_by_table = sections_of(tables, section, over_sets)
+    sections_by_table = requested_sections(tables, section, sections_over_sets)
     for table, table_sections in zip(tables, sections_by_table, strict=True):
         values: dict[str, object] = {
             "title": table.title(),
@@ -65,18 +65,18 @@ def render(
         tables=table_values,
         separate=SEPARATE,
         alone=section is not None,
-        above=_above(over_sets, section, with_sections),
+        above=_above(sections_over_sets, section, with_sections),
         **(words or {}),
     )
 
 
 def _above(
-    over_sets: Sequence[Section], name: str | None, with_sections: bool
+    sections_over_sets: Sequence[Section], name: str | None, with_sections: bool
 ) -> list[Section]:
     """The sections over all tables; without sections, those with answers alone."""
     return [
         section
-        for section in above_tables(over_sets, name)
+        for section in sections_above_tables(sections_over_sets, name)
         if with_sections or section.answers
     ]
 
@@ -86,12 +86,12 @@ def _table_values(
 ) -> dict[str, object]:
     """What a template shows of a table beside its sections."""
     return {
-        "answers": answers(table, table_sections),
-        "sheet": sheet(table, columns) if table.entries else None,
-        "below": below(table),
-        "beside": table.beside(),
+        "answers": answer_sentences(table, table_sections),
+        "sheet": entries_sheet(table, columns) if table.entries else None,
+        "below": legend(table),
+        "beside": table.further_lines(),
         "notes": notes(table),
-        "pictures": overviews(table),
+        "pictures": overview_pictures(table),
     }
 
 

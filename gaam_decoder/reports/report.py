@@ -15,9 +15,9 @@ from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.paths import absolute_path
 from gaam_cache.store.files import write_file
 from gaam_decoder.reports.across.base import across_sections
-from gaam_decoder.reports.columns import choose
-from gaam_decoder.reports.drawing import Picture, image_files, overviews
-from gaam_decoder.reports.entries import DEFAULT
+from gaam_decoder.reports.columns import choose_columns
+from gaam_decoder.reports.drawing import Picture, image_files, overview_pictures
+from gaam_decoder.reports.entries import DEFAULT_SCORE
 from gaam_decoder.reports.scoring import score_name
 from gaam_decoder.reports.sections.base import Section, sections
 from gaam_decoder.reports.sets import parse_factors
@@ -58,7 +58,7 @@ class Report:
     """
 
     tables: tuple[Table, ...]
-    over_sets: tuple[Section, ...] = ()
+    sections_over_sets: tuple[Section, ...] = ()
     """Sections over the data sets of all tables."""
 
     def text(self, format: str = "markdown", **part: Unpack[ReportPart]) -> str:
@@ -91,9 +91,9 @@ class Report:
         write_file(absolute_path(file).resolve(), text.encode())
 
     def _format(self, name: str, part: ReportPart) -> Format:
-        score = self.tables[0].score_name if self.tables else DEFAULT
+        score = self.tables[0].score_name if self.tables else DEFAULT_SCORE
         format = format_of(name, score, **part)
-        format.over_sets = self.over_sets
+        format.sections_over_sets = self.sections_over_sets
         return format
 
     def save_figures(self, folder: str | Path) -> list[Path]:
@@ -103,14 +103,14 @@ class Report:
         pictures, and each table has at least one.
         """
         paths: list[Path] = []
-        for section in self.over_sets:
+        for section in self.sections_over_sets:
             _, section_pictures = section.parts
             for picture in section_pictures[:MOST_SAVED]:
                 paths += _write_picture(picture, absolute_path(folder), "")
         pictures_per_table = max(1, MOST_SAVED // len(self.tables))
         for number, table in enumerate(self.tables, 1):
             prefix = f"table{number}-" if len(self.tables) > 1 else ""
-            pictures = [*overviews(table)]
+            pictures = [*overview_pictures(table)]
             for section in sections(table):
                 _, section_pictures = section.parts
                 pictures += section_pictures[:1]
@@ -139,7 +139,7 @@ def _write_picture(picture: Picture, folder: Path, prefix: str) -> list[Path]:
 
 def format_of(
     name: str,
-    score: str = DEFAULT,
+    score: str = DEFAULT_SCORE,
     *,
     section: str | None = None,
     columns: Names = None,
@@ -175,7 +175,7 @@ def format_of(
             expected="another format: this one holds everything",
             found=f"--format {name}",
         )
-    format.columns = choose(columns, score_name(score))
+    format.columns = choose_columns(columns, score_name(score))
     return format
 
 

@@ -15,7 +15,7 @@ from gaam_cache.common import plugins
 from gaam_cache.common.errors import CacheError
 from gaam_decoder import stats
 from gaam_decoder.reports.entries import (
-    DEFAULT,
+    DEFAULT_SCORE,
     MACRO_F1,
     EntryScores,
     Floats,
@@ -104,7 +104,7 @@ def score_entry(
 
     value_S_by_score = tally.value_S_by_score()
     accuracy = Scored(
-        values=value_S_by_score[DEFAULT],
+        values=value_S_by_score[DEFAULT_SCORE],
         by_row=_by_row(right_SN, parts, repeats),
         groups=groups.groups,
     )
@@ -114,8 +114,8 @@ def score_entry(
     return EntryScores(
         task=task,
         finished=predictions.finished,
-        right=right_SN,
-        accuracy=_measure(tally.scores[DEFAULT], accuracy, fitted),
+        right_SN=right_SN,
+        accuracy=_measure(tally.scores[DEFAULT_SCORE], accuracy, fitted),
         compared_score=_measure(score, compared, fitted),
         score_SP=score_SP,
         values_by_score=value_S_by_score,
@@ -163,7 +163,7 @@ def _scores_without_classes(
     return EntryScores(
         task=task,
         finished=predictions.finished,
-        right=contribution_SN,
+        right_SN=contribution_SN,
         accuracy=_measure(tally.scores[task.default_score], default_score, fitted),
         compared_score=_measure(score, compared, fitted),
         score_SP=np.array(tally.part_values, np.float64).reshape(shape),
@@ -218,8 +218,8 @@ def _measure(score: Score, scored: Scored, fitted: bool) -> MeasuredScore:
         std = stats.standard_deviation(value_S)
         over_seeds = stats.t_interval(value_S)
         interval = stats.within(over_seeds, score.lowest, score.highest)
-    two_level = interval_by_score(score, scored, without_seeds=fitted)
-    return MeasuredScore(score, scored, mean, std, interval, two_level)
+    seeds_rows_interval = interval_by_score(score, scored, without_seeds=fitted)
+    return MeasuredScore(score, scored, mean, std, interval, seeds_rows_interval)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

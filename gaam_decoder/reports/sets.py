@@ -18,13 +18,13 @@ from gaam_cache.store.files import digest_of
 from gaam_decoder.reports.compare import is_baseline
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.titles import apart
-from gaam_decoder.reports.wording import listed
+from gaam_decoder.reports.titles import distinguishing_words
+from gaam_decoder.reports.wording import join_first
 from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.tuning import TUNED_SETTINGS
 
 FACTORS = ("dataset", "encoder")
-LISTED = 8  # names in a sentence; it counts the rest
+MOST_NAMED = 8  # names in a sentence; it counts the rest
 # an encoder reads every data set with these properties of its own
 OF_ROWS = ("dataset", "columns", "class_names", "content")
 
@@ -87,7 +87,7 @@ class Cells:
         """Names of the encoders, in the order of the report."""
         return list(dict.fromkeys(cell.encoder for cell in self.cells))
 
-    def at(self, data_set: str, encoder: str) -> Cell | None:
+    def find(self, data_set: str, encoder: str) -> Cell | None:
         """The cell of a data set and an encoder."""
         for cell in self.cells:
             if (cell.data_set, cell.encoder) == (data_set, encoder):
@@ -95,9 +95,9 @@ class Cells:
         return None
 
 
-def cells_of(tables: Sequence[Table]) -> Cells | None:
+def gather_cells(tables: Sequence[Table]) -> Cells | None:
     """One table for each data set and encoder; None where nothing is compared."""
-    compared = [table for table in tables if table.compared]
+    compared = [table for table in tables if table.compared_entries]
     if not compared:
         return None
     baseline = str(compared[0].baseline)
@@ -110,7 +110,7 @@ def cells_of(tables: Sequence[Table]) -> Cells | None:
     usable = [
         table
         for table in compared
-        if any(_counts(entry, head, baseline) for entry, _ in table.compared)
+        if any(_counts(entry, head, baseline) for entry, _ in table.compared_entries)
     ]
     names = _Names.of(usable)
     left_out += names.no_other_rows(usable)
@@ -151,7 +151,7 @@ def _usual_head(tables: Sequence[Table], baseline: str) -> str | None:
         counts.update(
             {
                 entry.head
-                for entry, _ in table.compared
+                for entry, _ in table.compared_entries
                 if _counts(entry, entry.head, baseline)
             }
         )
@@ -161,17 +161,21 @@ def _usual_head(tables: Sequence[Table], baseline: str) -> str | None:
 
 
 def _without_baseline(tables: Sequence[Table], baseline: str) -> list[str]:
-    titles = [table.title() for table in tables if table.entries and not table.compared]
+    titles = [
+        table.title()
+        for table in tables
+        if table.entries and not table.compared_entries
+    ]
     if not titles:
         return []
     return [
         f"no '{brief(baseline)}' to compare with, so left out: "
-        f"{'; '.join(titles[:LISTED])}{_and_more(titles)}"
+        f"{'; '.join(titles[:MOST_NAMED])}{_and_more(titles)}"
     ]
 
 
 def _and_more(names: Sequence[str]) -> str:
-    return f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
 
 
 def _other_heads(tables: Sequence[Table], head: str) -> list[str]:
@@ -179,7 +183,7 @@ def _other_heads(tables: Sequence[Table], head: str) -> list[str]:
     counts = Counter(
         entry.head
         for table in tables
-        for entry, _ in table.compared
+        for entry, _ in table.compared_entries
         if entry.head != head
     )
     if not counts:
@@ -187,7 +191,7 @@ def _other_heads(tables: Sequence[Table], head: str) -> list[str]:
     others = [f"{brief(other, 60)} ({count})" for other, count in counts.items()]
     return [
         f"of head {brief(head, 60)} alone; decoders of other heads are left out: "
-        f"{listed(others, LISTED)}"
+        f"{join_first(others, MOST_NAMED)}"
     ]
 
 
@@ -226,7 +230,7 @@ class _Names:
         That which most encoders read counts; then that of the kind which most tables
         have, then the one with most test rows, then the first.
         """
-        kinds = Counter(table.where for table in tables)
+        kinds = Counter(table.tested_on for table in tables)
         by_data_set: dict[str, dict[object, list[Table]]] = {}
         for table in tables:
             by_rows = by_data_set.setdefault(self.data_set[id(table)], {})
@@ -240,7 +244,7 @@ class _Names:
             def weight(of_rows: Sequence[Table]) -> tuple[int, int, int]:
                 encoders = {self.encoder[id(table)] for table in of_rows}
                 first = of_rows[0]
-                return len(encoders), kinds[first.where], first.num_test_rows
+                return len(encoders), kinds[first.tested_on], first.num_test_rows
 
             counted = max(by_rows.values(), key=weight)
             others = [
@@ -250,8 +254,8 @@ class _Names:
                 if of_rows is not counted
             ]
             self._leave_out(others)
-            rows = "; ".join(map(_rows_in_words, others[:LISTED])) + _and_more(
-                [table.where for table in others]
+            rows = "; ".join(map(_rows_in_words, others[:MOST_NAMED])) + _and_more(
+                [table.tested_on for table in others]
             )
             lines.append(
                 f"{name} has several sets of rows: {_rows_in_words(counted[0])} count; "
@@ -344,14 +348,14 @@ def _rows_of(table: Table) -> object:
     kind = (table.cache.plan or {}).get("encoder", {}).get("kind", IMPORTED)
     content = None if kind == IMPORTED else json.dumps(fields.get("content"))
     counts = json.dumps(table.cache.rows, sort_keys=True)
-    return table.where, table.num_test_rows, labels, counts, content
+    return table.tested_on, table.num_test_rows, labels, counts, content
 
 
 def _rows_in_words(table: Table) -> str:
     counts = " + ".join(
         f"{count:,} {brief(split, 40)}" for split, count in table.cache.rows.items()
     )
-    return f"{table.where} of {counts} rows"
+    return f"{table.tested_on} of {counts} rows"
 
 
 def _settings_of_encoder(caches: Sequence[CacheRecord]) -> list[str]:
@@ -364,7 +368,9 @@ def _settings_of_encoder(caches: Sequence[CacheRecord]) -> list[str]:
     distinct = dict(zip(keys, stripped, strict=True))
     if len(distinct) < 2:
         return [""] * len(caches)
-    words = dict(zip(distinct, apart(list(distinct.values())), strict=True))
+    words = dict(
+        zip(distinct, distinguishing_words(list(distinct.values())), strict=True)
+    )
     return [words[key] for key in keys]
 
 
@@ -401,7 +407,7 @@ def _other_encoders(cells: Sequence[Cell]) -> list[str]:
             ]
             lines.append(
                 f"{encoder} is not the same for all data sets: "
-                f"{listed(settings, LISTED)}"
+                f"{join_first(settings, MOST_NAMED)}"
             )
     return lines
 
@@ -420,7 +426,7 @@ def _other_training(cells: Sequence[Cell]) -> list[str]:
     if not others:
         return []
     texts = [f"{cell}: {', '.join(words)}" for cell, words in others.items()]
-    return [f"trained or tested otherwise than most: {listed(texts, LISTED)}"]
+    return [f"trained or tested otherwise than most: {join_first(texts, MOST_NAMED)}"]
 
 
 def _recipe(cell: Cell) -> dict[str, str]:
@@ -429,7 +435,7 @@ def _recipe(cell: Cell) -> dict[str, str]:
     left_out = {"split_seed", "fold", "plugins", "pool"}
     if any(entry.tunings for entry in entries):
         left_out.update(TUNED_SETTINGS)
-    first = dict(entries[0].recipe) | {"test rows": cell.table.where}
+    first = dict(entries[0].recipe) | {"test rows": cell.table.tested_on}
     shared = {}
     for name, value in first.items():
         if name == "test rows":
@@ -483,7 +489,12 @@ def _entry_names(
 
 
 def _counts(entry: Entry, head: str, baseline: str) -> bool:
-    if entry.head != head or entry.shuffled or entry.fitted or entry.on_training_rows:
+    if (
+        entry.head != head
+        or entry.labels_shuffled
+        or entry.fitted_at_once
+        or entry.on_training_rows
+    ):
         return False
     return entry.comparison is not None or is_baseline(entry, baseline)
 

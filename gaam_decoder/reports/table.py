@@ -16,14 +16,14 @@ from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports import compare
-from gaam_decoder.reports.class_order import OPTION, parse_order, places_of
+from gaam_decoder.reports.class_order import OPTION, class_places, parse_order
 from gaam_decoder.reports.compare import Pairs
 from gaam_decoder.reports.entries import Comparison, Entry
-from gaam_decoder.reports.gathering import Tested, entries_by_test
-from gaam_decoder.reports.groups import TableGroups, columns_like_groups
+from gaam_decoder.reports.gathering import TestedEntries, entries_by_test
+from gaam_decoder.reports.groups import TableGroups, find_group_like_columns
 from gaam_decoder.reports.names import name_entries
 from gaam_decoder.reports.scoring import SCORES, score_of
-from gaam_decoder.reports.titles import apart
+from gaam_decoder.reports.titles import distinguishing_words
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.result import RunResult
@@ -60,9 +60,9 @@ class Table:
 
     cache: CacheRecord
     # how the cache differs from others of the report with the same title
-    apart: str = ""
+    cache_difference: str = ""
     # the test rows, in words
-    where: str
+    tested_on: str
     num_test_rows: int = 0
     entries: tuple[Entry, ...] = ()
     # the mechanism that the others are compared with
@@ -83,23 +83,23 @@ class Table:
     # what filters left out of the whole report
     selection: Selection | None
     # runs that filters left out unread, so that Holm does not correct for them
-    uncounted: int = 0
+    num_unread_runs: int = 0
     # models that are not evaluated, as JSON values
-    finals: tuple[dict[str, Any], ...] = ()
+    final_models: tuple[dict[str, Any], ...] = ()
     # groups of the test rows; None where nothing is tested
     groups: TableGroups | None = None
     # kept columns that look like groups but are not used as such: their value counts
-    like_groups: Mapping[str, int] = field(default_factory=dict)
+    group_like_columns: Mapping[str, int] = field(default_factory=dict)
     # runs of the entries and of the final models
     runs: tuple[RunResult, ...]
 
     @property
-    def shown(self) -> list[Entry]:
+    def shown_entries(self) -> list[Entry]:
         """The entries that are shown."""
-        return [entry for entry in self.entries if entry.shown]
+        return [entry for entry in self.entries if entry.is_shown]
 
     @property
-    def compared(self) -> list[tuple[Entry, Comparison]]:
+    def compared_entries(self) -> list[tuple[Entry, Comparison]]:
         """The entries that are compared with the baseline."""
         return [(entry, entry.comparison) for entry in self.entries if entry.comparison]
 
@@ -115,12 +115,12 @@ class Table:
 
     def title(self) -> str:
         """One line that names the data set, the encoder and the test rows."""
-        parts = [self.of_cache]
-        if self.apart:
-            parts.append(self.apart)
+        parts = [self.cache_title]
+        if self.cache_difference:
+            parts.append(self.cache_difference)
 
         # the last part names the groups, so the fold need not
-        where = self.where
+        where = self.tested_on
         if self.num_groups:
             where = where.partition(", groups ")[0]
         if where != "test split 'test'":
@@ -131,7 +131,7 @@ class Table:
         return ", ".join(parts)
 
     @property
-    def of_cache(self) -> str:
+    def cache_title(self) -> str:
         """The part of the title that names the cache."""
         rows = " + ".join(
             f"{count:,} {brief(split, 40)}" for split, count in self.cache.rows.items()
@@ -155,21 +155,21 @@ class Table:
         return len(self.groups.groups)
 
     @property
-    def units(self) -> str:
+    def unit_noun(self) -> str:
         """What another test set would draw anew: groups, or rows."""
         return "rows" if self.num_groups is None else "groups"
 
-    def beside(self) -> list[str]:
+    def further_lines(self) -> list[str]:
         """Lines on what the table does not show: further entries, and final models."""
         lines = []
-        num_hidden = len(self.entries) - len(self.shown)
+        num_hidden = len(self.entries) - len(self.shown_entries)
         if num_hidden:
             lines.append(
                 f"{num_hidden} of {len(self.entries)} decoders are not shown, but "
                 "every verdict and note counts them; decoders that are shown for their "
                 "test score owe a part of it to luck"
             )
-        for model in self.finals:
+        for model in self.final_models:
             name = f"{brief(model['attention'])} + {brief(model['head'], 60)}"
             seeds = f"seeds {spell_numbers(model['seeds'])}"
             if model["failed_seeds"]:
@@ -181,7 +181,7 @@ class Table:
     def _groups_as_json(self) -> dict[str, object] | None:
         if self.groups is None or self.num_groups is None:
             return None
-        return {"number": self.num_groups, "columns": list(self.groups.names)}
+        return {"number": self.num_groups, "columns": list(self.groups.relations)}
 
     def _task_values(self) -> dict[str, Any]:
         """The trivial prediction and the names of the outputs, as JSON values."""
@@ -205,10 +205,10 @@ class Table:
                 for name in CACHE_FIELDS
                 if name in cache_values
             },
-            "cache_differs_by": self.apart or None,
-            "entries": [entry.to_dict() for entry in self.shown],
+            "cache_differs_by": self.cache_difference or None,
+            "entries": [entry.to_dict() for entry in self.shown_entries],
             **self._task_values(),
-            "tested_on": self.where,
+            "tested_on": self.tested_on,
             "test_rows": self.num_test_rows,
             "groups": self._groups_as_json(),
             "baseline": self.baseline,
@@ -218,10 +218,10 @@ class Table:
             "temperature": self.temperature,
             **({"class_order": list(self.class_order)} if self.class_order else {}),
             "unchosen_entries": [
-                i for i, entry in enumerate(self.shown) if entry.unchosen
+                i for i, entry in enumerate(self.shown_entries) if entry.tuning_failed
             ],
-            "final_models": list(self.finals),
-            "entries_not_shown": len(self.entries) - len(self.shown),
+            "final_models": list(self.final_models),
+            "entries_not_shown": len(self.entries) - len(self.shown_entries),
             "selection": self.selection.to_dict() if self.selection else None,
         }
 
@@ -233,10 +233,10 @@ class Format(ABC):
     has_columns: ClassVar[bool] = True
     # the section to show alone, without the table of accuracies
     section: str | None = None
-    # columns of the table, as ``columns.choose`` returns them; (): the usual ones
+    # columns of the table, as ``choose_columns`` returns them; (): the usual ones
     columns: Sequence[Any] = ()
     # sections over the data sets of all tables, as ``across_sections`` returns them
-    over_sets: Sequence[Any] = ()
+    sections_over_sets: Sequence[Any] = ()
 
     @abstractmethod
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
@@ -342,7 +342,7 @@ class _TableBuilder:
             (test.entries, all_entries)
             for test, all_entries in zip(self.tested, self.all_entries, strict=True)
         ]
-        pairs_of_tables = compare.every_pair(
+        pairs_of_tables = compare.compare_pairs(
             shown_and_all, self.options.get("pairs"), self.margin
         )
         tables = [
@@ -355,7 +355,7 @@ class _TableBuilder:
 
     def _choose_and_group(
         self, runs: Sequence[RunResult]
-    ) -> tuple[Choice, list[Tested]]:
+    ) -> tuple[Choice, list[TestedEntries]]:
         """Choose the candidate of every entry, and group entries by their test rows."""
         keep_all = self.options.get("every_candidate", False)
         choice = Choice(list(runs), {}, ()) if keep_all else choose_candidates(runs)
@@ -384,7 +384,7 @@ class _TableBuilder:
         """A table without entries, with what all tables of the report share."""
         return Table(
             cache=cache,
-            where=where,
+            tested_on=where,
             margin=self.margin,
             score_name=self.score_name,
             class_order=self.class_order,
@@ -393,7 +393,9 @@ class _TableBuilder:
             runs=(),
         )
 
-    def _table(self, test: Tested, all_entries: Sequence[Entry], pairs: Pairs) -> Table:
+    def _table(
+        self, test: TestedEntries, all_entries: Sequence[Entry], pairs: Pairs
+    ) -> Table:
         """The table of one set of test rows.
 
         Args:
@@ -402,7 +404,7 @@ class _TableBuilder:
             pairs: the pairs of the table.
         """
         entries = test.entries
-        compared = compare.compare_all(
+        compared = compare.compare_with_counterparts(
             entries, all_entries, self.margin, self._find_baseline
         )
         share_right_N = _share_right(entries)
@@ -410,16 +412,16 @@ class _TableBuilder:
             compare.is_baseline(entry, self.baseline) for entry in entries
         )
         return replace(
-            self._empty_table(entries[0].runs[0].cache, test.where),
+            self._empty_table(entries[0].runs[0].cache, test.tested_on),
             num_test_rows=len(test.labels),
             entries=self._compared_entries(entries, all_entries, compared),
             baseline=self.baseline if has_baseline else None,
             incomplete=test.incomplete,
-            num_tests=compare.counts_by_head(entries, compared),
+            num_tests=compare.num_tests_by_head(entries, compared),
             pairs=pairs,
-            uncounted=self._num_unread_runs(),
+            num_unread_runs=self._num_unread_runs(),
             groups=test.groups,
-            like_groups=columns_like_groups(
+            group_like_columns=find_group_like_columns(
                 test.groups, share_right_N, entries[0].task.strata(test.labels)
             ),
             runs=tuple(run for entry in entries for run in entry.runs),
@@ -435,7 +437,7 @@ class _TableBuilder:
         compared: Mapping[object, Comparison],
     ) -> tuple[Entry, ...]:
         """The entries with their comparisons and names."""
-        probed = compare.compare_all(
+        probed = compare.compare_with_counterparts(
             entries, all_entries, self.margin, compare.find_probe
         )
         # the baseline of an entry that is shown stays beside it
@@ -448,10 +450,10 @@ class _TableBuilder:
                 entry,
                 comparison=compared.get(entry.key),
                 probe_comparison=probed.get(entry.key),
-                unchosen=entry.runs[0].key in self.choice.unchosen,
+                tuning_failed=entry.runs[0].key in self.choice.unchosen,
                 is_candidate=self.options.get("every_candidate", False)
                 and len(entries) > 1,
-                shown=any(entry is shown_entry for shown_entry in shown),
+                is_shown=any(entry is shown_entry for shown_entry in shown),
             )
             for entry in entries
         ]
@@ -480,7 +482,9 @@ class _TableBuilder:
                 _final_model(run, self.choice.tunings.get(run.key)) for run in runs
             ]
             result[index] = replace(
-                result[index], finals=tuple(models), runs=(*result[index].runs, *runs)
+                result[index],
+                final_models=tuple(models),
+                runs=(*result[index].runs, *runs),
             )
         return result
 
@@ -536,7 +540,7 @@ def _fitting_order(
     order = parse_order(options.get("class_order") or ())
     if score_of(score_name).needs_class_order:
         for names in {run.cache.names for run in runs}:
-            places_of(names, order)
+            class_places(names, order)
     elif order:
         raise ConfigError(
             f"{OPTION} is for scores of ordered classes",
@@ -571,23 +575,25 @@ def _tell_caches_apart(tables: Sequence[Table]) -> list[Table]:
     """Add to titles that would be the same how their caches differ."""
     caches_by_title: dict[str, dict[str, CacheRecord]] = {}
     for table in tables:
-        caches = caches_by_title.setdefault(table.of_cache, {})
+        caches = caches_by_title.setdefault(table.cache_title, {})
         caches[table.cache.name_of_states] = table.cache
 
     additions: dict[str, str] = {}
     for caches in caches_by_title.values():
         if len(caches) > 1:
-            words = apart(list(caches.values()))
+            words = distinguishing_words(list(caches.values()))
             additions |= zip(caches, words, strict=True)
     return [
-        replace(table, apart=additions.get(table.cache.name_of_states, ""))
+        replace(table, cache_difference=additions.get(table.cache.name_of_states, ""))
         for table in tables
     ]
 
 
 def _share_right(entries: Sequence[Entry]) -> NDArray[np.float64]:
     """Share of decoders and seeds that are right on each test row, (N,)."""
-    trained = [entry for entry in entries if entry.finished and not entry.shuffled]
+    trained = [
+        entry for entry in entries if entry.finished and not entry.labels_shuffled
+    ]
     right_by_decoder = [
         np.asarray(entry.accuracy.scored.by_row) for entry in trained or entries
     ]

@@ -47,7 +47,7 @@ DEFAULTS = {option.name: option.default for option in fields(ExtractConfig)}
 WordsByName = Mapping[str, Sequence[str]]  # of each setting, the words of every cache
 
 
-def apart(caches: Sequence[CacheRecord]) -> list[str]:
+def distinguishing_words(caches: Sequence[CacheRecord]) -> list[str]:
     """The addition to the title of each of several caches with the same title.
 
     ``caches`` are as runs hold them. Where no setting tells them apart, a digest of

@@ -35,10 +35,10 @@ def with_verb(names: Sequence[str]) -> str:
         return f"{names[0]} is"
     if len(names) <= NAMED:
         return f"{', '.join(names[:-1])} and {names[-1]} are"
-    return f"{listed(names, NAMED)} are"
+    return f"{join_first(names, NAMED)} are"
 
 
-def listed(names: Sequence[str], most: int) -> str:
+def join_first(names: Sequence[str], most: int) -> str:
     """The first names, and how many more there are."""
     text = ", ".join(names[:most])
     if len(names) > most:

@@ -30,7 +30,7 @@ from gaam_cache.store.records import DatasetRecord, EncoderRecord
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.columns import sheet
+from gaam_decoder.reports.columns import entries_sheet
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.runs.result import RunResult
@@ -354,6 +354,6 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
         remarks.append(
             f"rate and weight decay were chosen on validation rows, by seeds {seeds}"
         )
-    shown = sheet(table)
-    table_lines = pipe_table(shown.header, shown.lines, shown.words)
+    shown = entries_sheet(table)
+    table_lines = pipe_table(shown.header, shown.lines, shown.text_headers)
     return [*table_lines, "", *items([*remarks, *notes(table)])]

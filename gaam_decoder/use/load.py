@@ -322,7 +322,10 @@ def _recommended_decoder(tables: Sequence[Table]) -> Recommendation:
         if choice is not None:
             return choice
     entries = [
-        entry for table in tables for entry in table.entries if not entry.shuffled
+        entry
+        for table in tables
+        for entry in table.entries
+        if not entry.labels_shuffled
     ]
     if len(entries) != 1:
         raise _no_single_run_error([entry.runs[0] for entry in entries])

@@ -10,9 +10,9 @@ from typing import ClassVar
 
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
-from gaam_decoder.reports.over_sets import OverSets, answers_over_sets
+from gaam_decoder.reports.over_sets import AnswerOverSets, answers_over_sets
 from gaam_decoder.reports.sections.base import Section
-from gaam_decoder.reports.sets import Cells, cells_of
+from gaam_decoder.reports.sets import Cells, gather_cells
 from gaam_decoder.reports.table import Table
 
 PACKAGE = "gaam_decoder.reports.across"
@@ -24,7 +24,7 @@ class AcrossWriter(ABC):
     position: ClassVar[int]  # sections stand in this order
 
     @abstractmethod
-    def of(self, cells: Cells, answers: Sequence[OverSets]) -> Iterator[Section]:
+    def of(self, cells: Cells, answers: Sequence[AnswerOverSets]) -> Iterator[Section]:
         """Make the sections that have any content.
 
         Args:
@@ -41,7 +41,7 @@ def across_sections(
     Raises:
         ConfigError: a person asked for factors, and there are fewer data sets.
     """
-    cells = cells_of(tables)
+    cells = gather_cells(tables)
     answers = []
     if cells is not None and len(cells.data_sets) > 1:
         answers = answers_over_sets(cells, factors, _num_corrected(cells))

@@ -11,7 +11,7 @@ from gaam_decoder.reports.across.base import AcrossWriter
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.entries import Entry
-from gaam_decoder.reports.over_sets import OverSets
+from gaam_decoder.reports.over_sets import AnswerOverSets
 from gaam_decoder.reports.sections.base import Parts, Section
 from gaam_decoder.reports.sets import Cells
 
@@ -40,7 +40,7 @@ class LearnedOverSets(AcrossWriter):
 
     position = 20
 
-    def of(self, cells: Cells, answers: Sequence[OverSets]) -> Iterator[Section]:
+    def of(self, cells: Cells, answers: Sequence[AnswerOverSets]) -> Iterator[Section]:
         """Nothing where no mechanism learns anything to show."""
         del answers
         first = cells.cells[0].entries.values()
@@ -96,7 +96,7 @@ def _parameter_lines(
     """A line for every parameter of a decoder."""
     ranges_by_parameter: dict[str, list[Mapping[str, Any]]] = {}
     for entry in entries:
-        for parameter, ranges in entry.learned.items():
+        for parameter, ranges in entry.parameter_ranges.items():
             ranges_by_parameter.setdefault(parameter, []).append(ranges)
 
     lines = []
@@ -180,5 +180,5 @@ def _picture(number: int, encoder: str, curves: Sequence[Line]) -> Picture:
         f"across-layers-{number}",
         f"Share of layers of {encoder} in the summed attention",
         "Mean over data sets; the band is one standard deviation over them.",
-        lambda: line_panels(panels, "encoder layer", beside=equal, bottom=0),
+        lambda: line_panels(panels, "encoder layer", reference=equal, bottom=0),
     )

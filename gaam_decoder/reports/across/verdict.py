@@ -10,8 +10,13 @@ from gaam_decoder import stats
 from gaam_decoder.reports.across.base import AcrossWriter
 from gaam_decoder.reports.cells import p_value
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import Forest, Marked, Picture, forest_of_sets
-from gaam_decoder.reports.over_sets import DecoderOverSets, OverSets
+from gaam_decoder.reports.drawing import (
+    Forest,
+    Picture,
+    ValueWithInterval,
+    forest_of_sets,
+)
+from gaam_decoder.reports.over_sets import AnswerOverSets, DecoderOverSets
 from gaam_decoder.reports.sections.base import Section
 from gaam_decoder.reports.sets import Cells
 from gaam_decoder.reports.wording import with_verb
@@ -40,7 +45,7 @@ class Verdict(AcrossWriter):
 
     position = 10
 
-    def of(self, cells: Cells, answers: Sequence[OverSets]) -> Iterator[Section]:
+    def of(self, cells: Cells, answers: Sequence[AnswerOverSets]) -> Iterator[Section]:
         """Two sections: the answer, and every difference."""
         unit = cells.cells[0].table.score
         sentences = [_sentence(cells, answer) for answer in answers]
@@ -95,7 +100,7 @@ def _oriented_interval(interval: Interval, unit: Score) -> Interval:
     return -high, -low
 
 
-def _sentence(cells: Cells, answer: OverSets) -> str:
+def _sentence(cells: Cells, answer: AnswerOverSets) -> str:
     """What the data sets show, without a full stop."""
     unit = cells.cells[0].table.score
     rival = f"'{brief(cells.baseline)}'"
@@ -165,14 +170,14 @@ def _conditions(cells: Cells) -> str:
     """What makes all numbers doubtful, in brackets."""
     entries = [entry for cell in cells.cells for entry in cell.entries.values()]
     conditions = []
-    if any(entry.optimistic for entry in entries):
+    if any(entry.is_optimistic for entry in entries):
         conditions.append("some numbers are optimistic")
     if not any(entry.tunings for entry in entries):
         conditions.append("not tuned")
     return f" ({', '.join(conditions)})" if conditions else ""
 
 
-def _lines(cells: Cells, answers: Sequence[OverSets], unit: Score) -> list[str]:
+def _lines(cells: Cells, answers: Sequence[AnswerOverSets], unit: Score) -> list[str]:
     """What does not count, what differs between data sets, and how it was made."""
     lines = list(cells.left_out)
     for answer in answers:
@@ -199,7 +204,7 @@ def _lines(cells: Cells, answers: Sequence[OverSets], unit: Score) -> list[str]:
     return lines
 
 
-def _sheet(cells: Cells, answer: OverSets, unit: Score) -> Sheet:
+def _sheet(cells: Cells, answer: AnswerOverSets, unit: Score) -> Sheet:
     """A line for every decoder, and one for the baseline."""
     lines = [_cells_of_line(decoder, unit) for decoder in answer.decoders]
     baseline = ["-"] * len(HEADER)
@@ -238,7 +243,7 @@ def _rank(rank: float | None) -> str:
 
 
 def _sets_sheet(
-    cells: Cells, answer: OverSets, decoder: DecoderOverSets, unit: Score
+    cells: Cells, answer: AnswerOverSets, decoder: DecoderOverSets, unit: Score
 ) -> Sheet:
     """A line for every data set, a column for every encoder."""
     header = ["data set", *answer.encoders]
@@ -270,7 +275,7 @@ def _claim_cell(claim: stats.Claim, unit: Score) -> str:
     return f"{unit.difference(claim.difference)} ({interval})"
 
 
-def _values(answer: OverSets, unit: Score) -> dict[str, Any]:
+def _values(answer: AnswerOverSets, unit: Score) -> dict[str, Any]:
     """An answer as JSON values; differences are fractions of the score."""
     return {
         "encoders": list(answer.encoders),
@@ -323,7 +328,7 @@ def _decoder_values(decoder: DecoderOverSets, unit: Score) -> dict[str, Any]:
 
 
 def _pictures(
-    cells: Cells, answers: Sequence[OverSets], unit: Score
+    cells: Cells, answers: Sequence[AnswerOverSets], unit: Score
 ) -> Iterator[Picture]:
     """A forest plot for every decoder."""
     pairs = [(answer, decoder) for answer in answers for decoder in answer.decoders]
@@ -343,11 +348,11 @@ def _pictures(
 
 
 def _forest(
-    cells: Cells, answer: OverSets, decoder: DecoderOverSets, unit: Score
+    cells: Cells, answer: AnswerOverSets, decoder: DecoderOverSets, unit: Score
 ) -> Forest:
     """The numbers of a forest plot, in the unit of the score."""
     sets = decoder.answer.sets
-    columns: dict[str, list[Marked]] = {}
+    columns: dict[str, list[ValueWithInterval]] = {}
     for encoder in answer.encoders:
         claims = [decoder.claims[entry.name, encoder] for entry in sets]
         columns[encoder] = [
@@ -373,9 +378,9 @@ def _forest(
             _oriented_interval(whole.interval, unit),
             unit,
         ),
-        another=_scaled(_oriented_interval(whole.prediction, unit), unit),
+        prediction=_scaled(_oriented_interval(whole.prediction, unit), unit),
         margin=unit.factor * whole.margin,
-        x=f"difference to {brief(cells.baseline, 26)}, {unit.difference_unit}",
+        x_label=f"difference to {brief(cells.baseline, 26)}, {unit.difference_unit}",
     )
 
 
@@ -388,8 +393,8 @@ def _mean_interval(claims: Sequence[stats.Claim]) -> Interval:
     return float(low), float(high)
 
 
-def _marked(value: float, interval: Interval, unit: Score) -> Marked:
-    return Marked(unit.factor * value, _scaled(interval, unit))
+def _marked(value: float, interval: Interval, unit: Score) -> ValueWithInterval:
+    return ValueWithInterval(unit.factor * value, _scaled(interval, unit))
 
 
 def _scaled(interval: Interval, unit: Score) -> Interval:

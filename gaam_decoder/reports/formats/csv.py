@@ -7,7 +7,11 @@ from typing import Any, TextIO
 from gaam_cache.common.messages import visible
 from gaam_decoder.reports.columns import Column
 from gaam_decoder.reports.conclusion import conclusion
-from gaam_decoder.reports.sections.base import Section, above_tables, sections_of
+from gaam_decoder.reports.sections.base import (
+    Section,
+    requested_sections,
+    sections_above_tables,
+)
 from gaam_decoder.reports.table import Format, Table
 
 TITLE = "title"  # column with the title of the table
@@ -39,7 +43,9 @@ class Csv(Format):
 
     def _lines(self, tables: Sequence[Table]) -> list[dict[str, object]]:
         if self.section is not None:
-            lines = list(_lines_of_section(tables, self.section, self.over_sets))
+            lines = list(
+                _lines_of_section(tables, self.section, self.sections_over_sets)
+            )
         elif self.columns:
             lines = [line for table in tables for line in _chosen(table, self.columns)]
         else:
@@ -52,7 +58,7 @@ class Csv(Format):
 
 def _chosen(table: Table, columns: Sequence[Column]) -> Iterator[dict[str, object]]:
     """The requested columns of every shown entry; accuracies are fractions."""
-    for entry in table.shown:
+    for entry in table.shown_entries:
         line: dict[str, object] = {TITLE: table.title()}
         for column in columns:
             line |= column.values(entry, table.score.title)
@@ -60,12 +66,12 @@ def _chosen(table: Table, columns: Sequence[Column]) -> Iterator[dict[str, objec
 
 
 def _lines_of_section(
-    tables: Sequence[Table], name: str, over_sets: Sequence[Section]
+    tables: Sequence[Table], name: str, sections_over_sets: Sequence[Section]
 ) -> Iterator[dict[str, object]]:
     """The lines of all tables of a section."""
-    for section in above_tables(over_sets, name):
+    for section in sections_above_tables(sections_over_sets, name):
         yield from _lines_of_sheets(section, section.heading)
-    sections_by_table = sections_of(tables, name, over_sets)
+    sections_by_table = requested_sections(tables, name, sections_over_sets)
     for table, sections in zip(tables, sections_by_table, strict=True):
         for section in sections:
             yield from _lines_of_sheets(section, table.title())
@@ -86,7 +92,7 @@ def _lines(table: Table) -> Iterator[dict[str, object]]:
     shared = _shared_values(table, content)
     baseline = "majority_accuracy" if table.task.has_classes else "baseline_score"
     tested = {name: content[name] for name in ("tested_on", "test_rows", baseline)}
-    for entry, values in zip(table.shown, content["entries"], strict=True):
+    for entry, values in zip(table.shown_entries, content["entries"], strict=True):
         evaluated = {"settings": entry.settings, "evaluated": True}
         yield shared | flat(values) | tested | evaluated
     for final in content["final_models"]:
@@ -97,8 +103,8 @@ def _shared_values(table: Table, content: Mapping[str, Any]) -> dict[str, object
     """Values that every line of a table has."""
     cache = content["cache"]
     shared = {name: cache[name] for name in ("fingerprint", "encoder", "dataset")}
-    if table.apart:
-        shared["cache_differs_by"] = table.apart
+    if table.cache_difference:
+        shared["cache_differs_by"] = table.cache_difference
     left_out = table.selection.left_out if table.selection else {}
     counts = ", ".join(f"{count:,} by {name}" for name, count in left_out.items())
     shared["left_out"] = counts or None

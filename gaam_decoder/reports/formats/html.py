@@ -36,7 +36,7 @@ class Html(Format):
             escape,
             section=self.section,
             columns=self.columns,
-            over_sets=self.over_sets,
+            sections_over_sets=self.sections_over_sets,
             variables=variables,
             svg=svg,
         )

@@ -8,9 +8,9 @@ from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.notes import notes, warnings
 from gaam_decoder.reports.sections.base import (
     Section,
-    above_tables,
-    answers,
-    sections_of,
+    answer_sentences,
+    requested_sections,
+    sections_above_tables,
     signature,
 )
 from gaam_decoder.reports.table import Format, Table
@@ -28,10 +28,12 @@ class Json(Format):
         control characters to a terminal.
         """
         objects: list[dict[str, object]] = []
-        above = above_tables(self.over_sets, self.section)
+        above = sections_above_tables(self.sections_over_sets, self.section)
         if self.section is not None:
             objects += [_section_values(section) for section in above]
-        sections_by_table = sections_of(tables, self.section, self.over_sets)
+        sections_by_table = requested_sections(
+            tables, self.section, self.sections_over_sets
+        )
         for table, sections in zip(tables, sections_by_table, strict=True):
             if self.section is None:
                 objects.append(_values(table, sections))
@@ -83,7 +85,7 @@ def _values(table: Table, sections: Sequence[Section]) -> dict[str, object]:
     """All of a table, with the sections that have a lead."""
     return table.to_dict() | {
         "conclusion": conclusion(table),
-        "answers": answers(table, sections),
+        "answers": answer_sentences(table, sections),
         "notes": notes(table),
         "signature": signature(table),
         "sections": _values_by_name(sections),

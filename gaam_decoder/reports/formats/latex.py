@@ -34,7 +34,7 @@ class Latex(Format):
             escape,
             section=self.section,
             columns=self.columns,
-            over_sets=self.over_sets,
+            sections_over_sets=self.sections_over_sets,
             with_sections=not self.columns,
             cell=_cell,
         )

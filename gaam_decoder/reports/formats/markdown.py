@@ -22,7 +22,7 @@ class Markdown(Format):
             plain,
             section=self.section,
             columns=self.columns,
-            over_sets=self.over_sets,
+            sections_over_sets=self.sections_over_sets,
             with_sections=not self.columns,
             pipe=pipe,
         )
@@ -31,4 +31,4 @@ class Markdown(Format):
 
 def pipe(sheet: Sheet) -> str:
     """Write a table as GitHub reads it."""
-    return "\n".join(pipe_table(sheet.header, sheet.lines, sheet.words))
+    return "\n".join(pipe_table(sheet.header, sheet.lines, sheet.text_headers))

@@ -16,17 +16,17 @@ from gaam_decoder.reports.columns import (
     Column,
     Screen,
     Sheet,
-    of_score,
-    on_screen,
-    sheet,
+    entries_sheet,
+    score_caption,
+    screen_columns,
 )
 from gaam_decoder.reports.names import AT_EDGE
-from gaam_decoder.reports.notes import below, caused, warnings
+from gaam_decoder.reports.notes import legend, notes_on_runs, warnings
 from gaam_decoder.reports.sections.base import (
     Section,
-    above_tables,
-    answers,
-    sections_of,
+    answer_sentences,
+    requested_sections,
+    sections_above_tables,
     signature,
 )
 from gaam_decoder.reports.table import SEPARATE, Format, Table
@@ -54,9 +54,11 @@ class Terminal(Format):
         else:
             console.width = max(console.width, LEAST_WIDTH)
 
-        above = above_tables(self.over_sets, self.section)
+        above = sections_above_tables(self.sections_over_sets, self.section)
         _write_above(above, console, self.section)
-        sections_by_table = sections_of(tables, self.section, self.over_sets)
+        sections_by_table = requested_sections(
+            tables, self.section, self.sections_over_sets
+        )
         shown = [
             (table, sections)
             for table, sections in zip(tables, sections_by_table, strict=True)
@@ -119,7 +121,7 @@ def _with_room(sheet: Sheet, width: int) -> Sheet:
     widths = [max(map(_width, cells)) + 2 for cells in columns]
     kept = list(range(len(columns)))
     dispensable = [
-        place for place in kept[1:] if sheet.header[place] not in sheet.first
+        place for place in kept[1:] if sheet.header[place] not in sheet.key_headers
     ]
     dispensable.sort(key=lambda place: widths[place])
     while dispensable and sum(widths[place] for place in kept) > width:
@@ -141,14 +143,14 @@ def _write(
     table: Table, sections: list[Section], console: Console, columns: Sequence[Column]
 ) -> None:
     """Write a table with its conclusion and notes."""
-    for answer in answers(table, sections):
+    for answer in answer_sentences(table, sections):
         _say(console, answer + ".")
     if table.entries:
         _write_main(table, console, columns)
 
-    for line in table.beside():
+    for line in table.further_lines():
         _say(console, line)
-    notes = caused(table)
+    notes = notes_on_runs(table)
     for note in notes[:MOST_NOTES]:
         _say(console, f"- {note}")
 
@@ -170,12 +172,12 @@ def _write_main(table: Table, console: Console, columns: Sequence[Column]) -> No
         # A narrow screen must not drop any of the requested columns.
         width = console.width
         console.width = UNLIMITED_WIDTH
-        console.print(_drawn(sheet(table, columns)), "")
+        console.print(_drawn(entries_sheet(table, columns)), "")
         console.width = width
     else:
         console.print(_main(table, console), "")
 
-    explanation = of_score(table)
+    explanation = score_caption(table)
     # a dictionary keeps the order of the table
     heads = dict.fromkeys(
         entry.head
@@ -184,9 +186,9 @@ def _write_main(table: Table, console: Console, columns: Sequence[Column]) -> No
     )
     for head in heads:
         explanation += f", head {brief(head)}"
-    if table.compared:
+    if table.compared_entries:
         explanation += f", differences to {brief(str(table.baseline))}"
-    lines_below = below(table)
+    lines_below = legend(table)
     _say(console, "; ".join([explanation, *lines_below[:1]]))
     for line in lines_below[1:]:
         _say(console, line)
@@ -213,7 +215,7 @@ def _drawn(sheet: Sheet) -> RichTable:
     drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
     drawn.add_column(_text(sheet.header[0]), overflow="fold")
     for name in sheet.header[1:]:
-        is_text = name in sheet.words
+        is_text = name in sheet.text_headers
         drawn.add_column(
             _text(name), justify="left" if is_text else "right", no_wrap=True
         )
@@ -225,7 +227,7 @@ def _drawn(sheet: Sheet) -> RichTable:
 def _main(table: Table, console: Console) -> RichTable:
     """Draw the table of decoders, with as many columns as the screen has room for."""
     names = []
-    for entry in table.shown:
+    for entry in table.shown_entries:
         settings = entry.settings.replace(AT_EDGE, "(edge)").replace(", ", " ")
         names.append(f"{entry.name} {settings}".rstrip() + marks(entry))
 
@@ -241,8 +243,8 @@ def _texts_by_column(table: Table) -> dict[Screen, list[str]]:
     """Header and cells of each column that has a value."""
     score = table.score.column.replace("accuracy", "acc").replace(" ", "\n", 1)
     texts_of = {}
-    for column, screen in on_screen():
-        cells = [column.text(entry) for entry in table.shown]
+    for column, screen in screen_columns():
+        cells = [column.text(entry) for entry in table.shown_entries]
         if any(cells):
             texts_of[screen] = [screen.header.format(score=score), *cells]
     return texts_of
@@ -255,8 +257,8 @@ def _columns_with_room(
     width_of = {
         column: max(map(_width, texts)) + 2 for column, texts in texts_of.items()
     }
-    dispensable = [column for column in texts_of if column.left_out is not None]
-    dispensable.sort(key=lambda column: column.left_out or 0)
+    dispensable = [column for column in texts_of if column.drop_order is not None]
+    dispensable.sort(key=lambda column: column.drop_order or 0)
     for column in dispensable:
         if sum(width_of.values()) > width:
             del width_of[column]

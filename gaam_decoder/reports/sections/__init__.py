@@ -3,10 +3,17 @@
 from gaam_decoder.reports.sections.base import (
     Section,
     Writer,
-    answers,
+    answer_sentences,
+    requested_sections,
     sections,
-    sections_of,
     signature,
 )
 
-__all__ = ["Section", "Writer", "answers", "sections", "sections_of", "signature"]
+__all__ = [
+    "Section",
+    "Writer",
+    "answer_sentences",
+    "requested_sections",
+    "sections",
+    "signature",
+]

@@ -70,22 +70,22 @@ def sections(table: Table) -> list[Section]:
     return [section for writer in writers for section in writer.of(table)]
 
 
-def sections_of(
+def requested_sections(
     tables: Sequence[Table],
     name: str | None = None,
-    over_sets: Sequence[Section] = (),
+    sections_over_sets: Sequence[Section] = (),
 ) -> list[list[Section]]:
     """The sections of every table, or only those of a name.
 
     Args:
         tables: of the report.
         name: the section to write alone.
-        over_sets: the sections over all tables, one of which may have that name.
+        sections_over_sets: the sections over all tables; one may have that name.
 
     Raises:
         ConfigError: there is no section of that name.
     """
-    above = [section.name for section in over_sets]
+    above = [section.name for section in sections_over_sets]
     # the sections of tables need not be made, which reads the files of every seed
     if name in above:
         return [[] for _ in tables]
@@ -108,16 +108,18 @@ def sections_of(
     ]
 
 
-def above_tables(over_sets: Sequence[Section], name: str | None) -> list[Section]:
+def sections_above_tables(
+    sections_over_sets: Sequence[Section], name: str | None
+) -> list[Section]:
     """The sections over all tables that a report has, or the one of a name."""
-    return [section for section in over_sets if name in (None, section.name)]
+    return [section for section in sections_over_sets if name in (None, section.name)]
 
 
-def answers(table: Table, of_table: Sequence[Section]) -> list[str]:
+def answer_sentences(table: Table, of_table: Sequence[Section]) -> list[str]:
     """The sentences under the title: answers to options, and the conclusion."""
     requested = [answer for section in of_table for answer in section.answers]
     # Without a baseline the conclusion would only say that nothing is compared.
-    if requested and not table.compared:
+    if requested and not table.compared_entries:
         return requested
     return [*requested, conclusion(table)]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
-from gaam_decoder.reports.entries import SCALED, Entry
+from gaam_decoder.reports.entries import SCALED_SUFFIX, Entry
 from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.reports.sections.base import Section, Writer
 from gaam_decoder.reports.table import Table
@@ -54,7 +54,7 @@ def _words(table: Table) -> _Words:
 def _calibration(table: Table) -> Section:
     """The section on the expected calibration error (ECE), with a diagram."""
     score = score_of("ece")
-    scaled = SCALED if table.temperature else ""
+    scaled = SCALED_SUFFIX if table.temperature else ""
     finished = [entry for entry in table.entries if entry.finished]
     errors = [float(entry.values_by_score["ece"].mean()) for entry in finished]
     words = _words(table)
@@ -87,7 +87,7 @@ def _calibration_sheet(
     caption = "calibration"
     if has_temperature:
         header.append("temperature")
-        caption += SCALED
+        caption += SCALED_SUFFIX
 
     lines = []
     for entry in entries:
@@ -138,6 +138,6 @@ def _reliability_diagram(entries: Sequence[Entry], words: _Words) -> Picture:
         f"probability of {words.predicted}; below the dashed line probabilities are "
         "too large.",
         lambda: line_panels(
-            [(f"{words.share}, %", curves)], "mean probability, %", beside=diagonal
+            [(f"{words.share}, %", curves)], "mean probability, %", reference=diagonal
         ),
     )

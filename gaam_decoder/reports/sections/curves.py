@@ -27,7 +27,9 @@ class Curves(Writer):
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no decoder was trained by steps, and for folds."""
         trained = [
-            entry for entry in table.entries if entry.folds == 1 and not entry.fitted
+            entry
+            for entry in table.entries
+            if entry.folds == 1 and not entry.fitted_at_once
         ]
         if any(run.log for entry in trained for run in entry.runs):
             yield Section(
@@ -89,7 +91,7 @@ def _training_log(entry: Entry) -> "DataFrame":
     """
     import pandas
 
-    counting_run = {} if entry.fitted else first_run_by_seed(entry.runs)
+    counting_run = {} if entry.fitted_at_once else first_run_by_seed(entry.runs)
     records = []
     for run in entry.runs:
         records += [

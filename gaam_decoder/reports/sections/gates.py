@@ -82,7 +82,7 @@ def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
         lambda: line_panels(
             [("weight", lines)],
             "standardised feature value, from the gate's centre",
-            beside=planted,
+            reference=planted,
             bottom=0,
         ),
     )

@@ -62,7 +62,7 @@ def _cells(table: Table) -> tuple[str, Cells]:
     The axis is the setting with the most values; a line has all other settings alike.
     """
     entries = [
-        entry for entry in table.entries if entry.finished and not entry.shuffled
+        entry for entry in table.entries if entry.finished and not entry.labels_shuffled
     ]
     settings_of_entries = [_settings(entry) for entry in entries]
     values_of = _values_by_setting(settings_of_entries)
@@ -165,7 +165,7 @@ def _parts(axis: str, cells: Cells, task: Task) -> Parts:
         f"{_capitalised(task.score_title)} by {axis}",
         f"Mean over seeds, of the {MOST_LINES} best; all else is the same along a "
         "line, but for what was tuned.",
-        lambda: line_panels([(title, lines[:MOST_LINES])], axis, log=is_log),
+        lambda: line_panels([(title, lines[:MOST_LINES])], axis, is_log=is_log),
     )
     return (sheet,), (picture,) if lines else ()
 

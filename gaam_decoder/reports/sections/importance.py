@@ -66,7 +66,7 @@ def beside_alone(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
         entry
         for entry in entries
         if entry.finished
-        and not entry.shuffled
+        and not entry.labels_shuffled
         and entry.folds == 1
         # importance stands beside the accuracy on each layer
         and entry.task.has_classes
@@ -139,7 +139,7 @@ def _correlate(
     right_of_singles = []
     for single in singles:
         positions = [single.finished.index(seed) for seed in seeds]
-        right_of_singles.append(single.right[positions])
+        right_of_singles.append(single.right_SN[positions])
     right_LSN = np.stack(right_of_singles)
     # Accuracies of the same rows differ by 1/N or not at all; less is rounding.
     accuracy_L = right_LSN.mean(2).mean(1).round(9)
@@ -228,7 +228,7 @@ def _shares(table: Table, *first_sheets: Sheet) -> Parts:
         "importance",
         "Share of layers in the summed attention",
         "Mean over seeds, of the best; the band is one standard deviation.",
-        lambda: line_panels(panels, "encoder layer", beside=equal, bottom=0),
+        lambda: line_panels(panels, "encoder layer", reference=equal, bottom=0),
     )
     return (*first_sheets, sheet), (picture,)
 

@@ -27,8 +27,8 @@ class Learned(Writer):
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no mechanism has parameters to show."""
         lines = []
-        for entry in table.shown:
-            for name, ranges in entry.learned.items():
+        for entry in table.shown_entries:
+            for name, ranges in entry.parameter_ranges.items():
                 lines.append([entry.label, brief(name, 40), *_range_cells(ranges)])
         if lines:
             title = "learned parameters after training, over heads, features and seeds"

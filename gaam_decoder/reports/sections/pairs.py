@@ -21,9 +21,9 @@ from gaam_decoder.reports.compare import (
     MOST_GROUPS,
     MOST_VALUES,
     PairGroup,
+    PairPositions,
     Pairs,
-    Places,
-    counts_in_words,
+    num_tests_in_words,
 )
 from gaam_decoder.reports.entries import Comparison, claim_values
 from gaam_decoder.reports.sections.base import Section, Writer
@@ -95,8 +95,8 @@ def _lines(table: Table, pairs: Pairs) -> list[str]:
     lines = [
         f"differences are in {score.difference_unit}; the best decoder stands first",
         "each pair is tested as a comparison with a baseline is; Holm corrects for all "
-        f"pairs of this table ({counts_in_words(pairs.num_tests)}), a family of their "
-        "own",
+        f"pairs of this table ({num_tests_in_words(pairs.num_tests)}), a family of "
+        "their own",
     ]
     if any(len(group.pairs) > MOST_LISTED for group in pairs.groups):
         lines.append(
@@ -242,7 +242,7 @@ def _layers_in_words(labels: Sequence[str]) -> list[str]:
     return names
 
 
-def _pair(group: PairGroup, axis: str, pair: Places) -> str:
+def _pair(group: PairGroup, axis: str, pair: PairPositions) -> str:
     """Both entries of a pair in words, with a minus between them."""
     return " - ".join(in_words(axis, [group.labels[index]]) for index in pair)
 
@@ -274,7 +274,7 @@ def _list(group: PairGroup, axis: str, score: Score) -> Sheet:
     return Sheet(_caption(listed, group, axis, score), ["pair", *header], lines, header)
 
 
-def _listed_places(group: PairGroup) -> list[Places]:
+def _listed_places(group: PairGroup) -> list[PairPositions]:
     """The pairs to list: all if they are few, else those of the reference entries.
 
     The reference entries are the best one, and the one of all layers or rows.

@@ -61,7 +61,7 @@ def whole_report() -> Report:
 
 def made_of(runs: Sequence[RunResult], **options: Any) -> Section:
     """The section with the answer."""
-    return report(runs, **options).over_sets[0]
+    return report(runs, **options).sections_over_sets[0]
 
 
 def decoder_of(section: Section, name: str = "laplace") -> dict[str, Any]:
@@ -96,7 +96,7 @@ def test_the_mean_is_that_of_statsmodels_from_the_differences_of_single_tables()
         atol=1e-12,
         maxiter=500,
     )
-    found = decoder_of(made.over_sets[0])
+    found = decoder_of(made.sections_over_sets[0])
     answer = content["over_data_sets"]["across"]["values"]["answers"][0]
     assert found["difference"] in [
         decoder["difference"] for decoder in answer["decoders"]
@@ -107,7 +107,7 @@ def test_the_mean_is_that_of_statsmodels_from_the_differences_of_single_tables()
 
 
 def test_a_data_set_with_all_its_encoders_counts_once() -> None:
-    decoder = decoder_of(whole_report().over_sets[0])
+    decoder = decoder_of(whole_report().sections_over_sets[0])
     assert len(decoder["data_sets"]) == len(GAINS)
     for entry in decoder["data_sets"]:
         differences = [
@@ -127,7 +127,7 @@ def test_one_factor_gives_an_answer_for_each_encoder() -> None:
 
 
 def test_mean_ranks_are_those_of_scipy() -> None:
-    section = whole_report().over_sets[0]
+    section = whole_report().sections_over_sets[0]
     ranks = []
     for table in whole_report().tables:
         mean = {entry.attention: entry.accuracy.mean or 0.0 for entry in table.entries}
@@ -142,7 +142,7 @@ def test_mean_ranks_are_those_of_scipy() -> None:
 @pytest.mark.parametrize("report_format", sorted({*FORMATS} - {"csv"}))
 @pytest.mark.usefixtures("undrawn")
 def test_every_format_begins_with_the_answer(report_format: str) -> None:
-    sentence = whole_report().over_sets[0].lead
+    sentence = whole_report().sections_over_sets[0].lead
     assert sentence.startswith("Over 6 data sets and 2 encoders ")
     text = whole_report().text(report_format)
     escaped = sentence.replace("'", "&#x27;") if report_format == "html" else sentence
@@ -164,7 +164,7 @@ def test_every_format_writes_a_section_over_data_sets_alone(report_format: str) 
 def test_the_picture_has_a_row_for_each_data_set_and_a_column_for_each_encoder() -> (
     None
 ):
-    section = whole_report().over_sets[0]
+    section = whole_report().sections_over_sets[0]
     _, pictures = section.parts
     figure = pictures[0].draw()
     titles = [axes.get_title() for axes in figure.axes]
@@ -279,7 +279,7 @@ def test_what_does_not_count_is_said_by_name(
 
 def test_filters_make_no_p_smaller() -> None:
     """Holm corrects for the mechanisms that a person left out."""
-    whole = decoder_of(whole_report().over_sets[0])
+    whole = decoder_of(whole_report().sections_over_sets[0])
     filtered = decoder_of(made_of(all_runs(), attn=["laplace", "none"]))
     assert filtered["p"] == pytest.approx(whole["p"])
     assert filtered["p_holm"] == pytest.approx(2 * whole["p"])
@@ -292,7 +292,7 @@ def test_other_factors_are_refused(factors: str) -> None:
 
 
 def test_one_data_set_has_no_answer_over_data_sets() -> None:
-    assert report(all_runs(sets=1)).over_sets == ()
+    assert report(all_runs(sets=1)).sections_over_sets == ()
     with pytest.raises(ConfigError, match="--across needs several data sets"):
         report(all_runs(sets=1), across="dataset")
 
@@ -315,7 +315,9 @@ def test_learned_parameters_and_layers_are_summed_up_by_encoder() -> None:
                 run_of(number, encoder, "none"),
             ]
     made = report(runs)
-    (section,) = [part for part in made.over_sets if part.name == "across-learned"]
+    (section,) = [
+        part for part in made.sections_over_sets if part.name == "across-learned"
+    ]
     (parameters, layers), _ = section.parts
     assert parameters.lines[0][:4] == ["bert", "laplace", "b", "2"]
     assert parameters.lines[0][5:] == ["0.5", "0.5 to 1.5", "1.5"]

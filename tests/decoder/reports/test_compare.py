@@ -59,7 +59,7 @@ def pairs_of(table: Table) -> Iterator[Pair]:
 
 def claims_of(table: Table) -> Iterator[stats.Claim]:
     """The claims of a table, of all three kinds."""
-    for _, comparison in table.compared:
+    for _, comparison in table.compared_entries:
         yield comparison.claim
     for entry in table.entries:
         if entry.probe_comparison:
@@ -111,7 +111,7 @@ def test_no_interval_that_leaves_out_0_stands_beside_undecided() -> None:
 
 def test_without_a_claim_there_is_no_corrected_interval() -> None:
     [table] = build_tables(runs_of_mechanisms(2, num_seeds=5))
-    [(_, comparison)] = table.compared
+    [(_, comparison)] = table.compared_entries
     assert comparison.claim.interval_corrected is None
 
 
@@ -129,7 +129,8 @@ def test_the_baseline_has_the_same_head_and_recipe() -> None:
     runs = runs_of_two_heads_and_two_rates()
     [table] = build_tables(runs, baseline="mha", every_candidate=True)
     differences = {
-        entry.label: comparison.claim.difference for entry, comparison in table.compared
+        entry.label: comparison.claim.difference
+        for entry, comparison in table.compared_entries
     }
     assert differences.keys() == {"gaam + linear lr=0.001", "gaam + linear lr=0.01"}
     expected = answers(6, 0.8, 3).mean() - answers(6, 0.8, 5).mean()
@@ -139,7 +140,7 @@ def test_the_baseline_has_the_same_head_and_recipe() -> None:
 def test_without_a_baseline_there_is_no_comparison() -> None:
     runs = runs_of_two_heads_and_two_rates()
     [table] = build_tables(runs, every_candidate=True)
-    assert table.compared == []
+    assert table.compared_entries == []
 
 
 def test_a_baseline_that_no_run_has_is_refused() -> None:
@@ -179,8 +180,8 @@ def test_entries_are_compared_with_the_baseline_of_their_size() -> None:
     [table] = build_tables(runs)
     baselines = [entry for entry in table.entries if entry.attention == "none"]
     assert [entry.num_drawn_rows for entry in baselines] == [None, 100, 8, 6]
-    assert len(table.compared) == len(SIZES)
-    for entry, comparison in table.compared:
+    assert len(table.compared_entries) == len(SIZES)
+    for entry, comparison in table.compared_entries:
         [baseline] = [
             other for other in baselines if same_recipe(other.recipe, entry.recipe)
         ]

@@ -33,7 +33,7 @@ def run_with_groups(right: Any, kind: str, source: str) -> RunResult:
 
 def comparison_of(table: Table) -> Comparison:
     """The one comparison of a table."""
-    [(_, comparison)] = table.compared
+    [(_, comparison)] = table.compared_entries
     return comparison
 
 
@@ -52,7 +52,7 @@ def test_runs_on_other_splits_or_folds_are_another_table() -> None:
     ]
     tables = build_tables(runs)
     fold_2_of_4 = "fold 2 of 4 of the 'train' split"
-    assert [table.where for table in tables] == [
+    assert [table.tested_on for table in tables] == [
         "test split 'test'",
         "test split 'other'",
         "fold 2 of 5 of the 'train' split",
@@ -81,7 +81,7 @@ def test_all_folds_are_one_entry_whose_test_rows_stand_one_after_the_other() -> 
         baseline = build_run("none", right_of_baseline[fold], fold=name, failed=failed)
         runs.append(baseline)
     [table] = build_tables(runs)
-    assert table.where == "all 3 folds of the 'train' split"
+    assert table.tested_on == "all 3 folds of the 'train' split"
     assert table.num_test_rows == 900
     assert table.incomplete == ["mha + linear"]
     assert table.num_tests == {"linear": 1}, "folds are not compared a second time"
@@ -91,7 +91,7 @@ def test_all_folds_are_one_entry_whose_test_rows_stand_one_after_the_other() -> 
     finished = [0, 1, 2, 3, 5, 6]
     gaam, none = table.entries
     assert gaam.folds == 3
-    np.testing.assert_array_equal(gaam.right, all_right)
+    np.testing.assert_array_equal(gaam.right_SN, all_right)
     expected = all_of_baseline[finished].mean(1)
     np.testing.assert_allclose(none.accuracy.scored.values, expected)
     assert none.failed == {4: "fold 2/3: nan"}
@@ -187,7 +187,7 @@ def test_seeds_whose_best_epoch_is_the_last_are_more_than_chance_or_nothing(
     run = build_run("gaam", answers(8, 0.8, 1), epochs=15, select=select)
     run.epochs.update(dict.fromkeys(range(num_late), 15))
     [entry] = build_tables([run])[0].entries
-    assert entry.undertrained == (num_late > 1 and select == "val")
+    assert entry.is_undertrained == (num_late > 1 and select == "val")
     expected = num_late if select == "val" else 0
     late_seeds = entry.to_dict()["best_epoch_is_last"]
     assert isinstance(late_seeds, list)
@@ -212,4 +212,4 @@ def test_an_epoch_that_was_as_accurate_before_speaks_against_more(
         log.append({"seed": seed, "epoch": 15, "accuracy": 0.8})
     change_arrays(run, log=log)
     [entry] = build_tables([run])[0].entries
-    assert len(entry.still_learning) == num_late
+    assert len(entry.seeds_still_learning) == num_late

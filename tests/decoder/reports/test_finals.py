@@ -89,9 +89,9 @@ def test_final_models_stand_in_every_format_and_change_nothing_else(
     tables = build_tables([*finals, *runs])
     tables_of_entries = [table for table in tables if table.entries]
     assert statements(tables_of_entries) == statements(build_tables(runs))
-    models = [model for table in tables for model in table.finals]
+    models = [model for table in tables for model in table.final_models]
     assert len(models) == len(finals)
-    lines = [line for table in tables for line in table.beside()]
+    lines = [line for table in tables for line in table.further_lines()]
     assert remark in lines[0]
     folders = sorted(f"runs/{run.path.name}" for run in finals)
     seeds = [model["seeds"] for model in models]

@@ -170,7 +170,7 @@ def test_the_columns_of_csv_stand_in_the_order_of_their_names() -> None:
         "p Holm",
         "verdict",
     ]
-    for line, entry in zip(lines, table.shown, strict=True):
+    for line, entry in zip(lines, table.shown_entries, strict=True):
         assert float(line["accuracy"]) == entry.accuracy.mean
         difference = ""
         verdict = ""
@@ -238,7 +238,7 @@ def test_the_first_entries_are_kept_beside_their_baseline(top: int) -> None:
     [table] = report.tables
     means = [entry.accuracy.mean or 0 for entry in table.entries]
     assert means == sorted(means, reverse=True)
-    shown = table.shown
+    shown = table.shown_entries
     assert shown[:top] == list(table.entries[:top])
     others = [entry for entry in shown if entry.attention != "none"]
     assert len(others) <= top

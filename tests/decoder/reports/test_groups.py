@@ -21,7 +21,7 @@ from gaam_decoder import RunResult, TrainConfig, stats
 from gaam_decoder.recipe import GroupsRecord
 from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.entries import Comparison
-from gaam_decoder.reports.notes import caused, warnings
+from gaam_decoder.reports.notes import notes_on_runs, warnings
 from gaam_decoder.reports.table import Table, build_tables
 from gaam_decoder.runs.loading import Runs
 from tests.conftest import Outcome
@@ -57,7 +57,7 @@ def table_of(runs: list[RunResult], groups: str | None = None) -> Table:
 
 def comparison_of(table: Table) -> Comparison:
     """The one comparison of a table."""
-    [(_, comparison)] = table.compared
+    [(_, comparison)] = table.compared_entries
     return comparison
 
 
@@ -181,7 +181,7 @@ def test_fewer_than_six_groups_are_no_claim_with_the_reason(score: str) -> None:
     reason = "o claim is made about gaam: 5 groups of rows, and a claim needs 6"
     assert reason in conclusion(table)
     assert comparison_of(table).claim.interval_corrected is None
-    interval_over_groups = table.entries[0].compared_score.two_level
+    interval_over_groups = table.entries[0].compared_score.seeds_rows_interval
     assert interval_over_groups is not None, "of an accuracy there is one"
 
 
@@ -220,8 +220,8 @@ def runs_on_speakers(effect: float) -> list[RunResult]:
 
 def test_a_column_that_looks_like_groups_is_named_with_its_option() -> None:
     table = table_of(runs_on_speakers(1.0))
-    assert dict(table.like_groups) == {"speaker": 10}
-    [note] = [note for note in caused(table) if "--groups" in note]
+    assert dict(table.group_like_columns) == {"speaker": 10}
+    [note] = [note for note in notes_on_runs(table) if "--groups" in note]
     assert "'speaker' (10 values)" in note
     assert "--groups speaker" in note
     is_warned = any("--groups speaker" in warning for warning in warnings(table))
@@ -230,12 +230,12 @@ def test_a_column_that_looks_like_groups_is_named_with_its_option() -> None:
 
 def test_a_column_that_is_used_as_groups_is_not_named() -> None:
     table = table_of(runs_on_speakers(1.0), "speaker")
-    assert not table.like_groups
+    assert not table.group_like_columns
     assert table.num_groups == 10
 
 
 def test_a_column_without_an_effect_does_not_look_like_groups() -> None:
-    assert not table_of(runs_on_speakers(0.0)).like_groups
+    assert not table_of(runs_on_speakers(0.0)).group_like_columns
 
 
 def test_a_column_seldom_looks_like_groups_by_chance() -> None:
@@ -244,7 +244,7 @@ def test_a_column_seldom_looks_like_groups_by_chance() -> None:
     for _ in range(100):
         right = rng.random((2, 300)) < 0.8
         run = build_run("none", right, same={"who": rng.integers(0, 12, 300)})
-        num_named += bool(table_of([run]).like_groups)
+        num_named += bool(table_of([run]).group_like_columns)
     assert num_named <= 4
 
 
@@ -369,8 +369,8 @@ def test_runs_that_record_nothing_are_read_with_their_cache(
         change_arrays(run, relations={})
     [table] = gaam_decoder.report(runs).tables
     assert table.num_groups == expected.num_groups == 6
-    interval = table.entries[0].compared_score.two_level
-    assert interval == expected.entries[0].compared_score.two_level
+    interval = table.entries[0].compared_score.seeds_rows_interval
+    assert interval == expected.entries[0].compared_score.seeds_rows_interval
 
 
 def test_the_command_takes_a_kept_column(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from gaam_decoder.reports.columns import sheet
+from gaam_decoder.reports.columns import entries_sheet
 from gaam_decoder.reports.drawing import (
     COLOURS,
     MOST_LINES,
@@ -23,7 +23,7 @@ from gaam_decoder.reports.drawing import (
     image_files,
     inline_svg,
     line_panels,
-    overviews,
+    overview_pictures,
 )
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.sections import sections
@@ -188,7 +188,7 @@ def test_on_a_telephone_the_columns_that_answer_stand_before_those_that_scroll()
     tags = takewhile(lambda tag: tag.name != "figure", outline.tags)
     cells = [tag.attributes for tag in tags if tag.name in ("th", "td")]
     behind = [cell for cell in cells if "rest" in str(cell.get("class"))]
-    num_columns = len(sheet(tables[0]).header)
+    num_columns = len(entries_sheet(tables[0]).header)
     assert len(cells) == 3 * num_columns
     assert len(behind) == 3 * (num_columns - 5)
 
@@ -200,7 +200,7 @@ def test_a_decoder_alone_has_the_column_of_its_own_interval_on_a_telephone() -> 
 
 def pictures_of(table: Table) -> dict[str, Picture]:
     """All pictures of a page, by name."""
-    pictures = list(overviews(table))
+    pictures = list(overview_pictures(table))
     for section in sections(table):
         pictures += section.parts[1]
     return {picture.name: picture for picture in pictures}
@@ -275,16 +275,17 @@ def test_the_picture_of_accuracies_shows_the_numbers_of_the_table() -> None:
     table = table_of_two_runs()
     accuracy = table.entries[0].accuracy
     picture = pictures_of(table)["accuracy"]
-    dots, mean, two_level, over_seeds = picture.draw().axes[0].lines
+    dots, mean, seeds_rows_interval, over_seeds = picture.draw().axes[0].lines
     values = sorted(100 * accuracy.scored.values)
     np.testing.assert_allclose(sorted(np.asarray(dots.get_xdata())), values)
     assert accuracy.mean is not None
     np.testing.assert_allclose(np.asarray(mean.get_xdata()), 100 * accuracy.mean)
     np.testing.assert_allclose(
-        np.asarray(two_level.get_xdata()), 100 * np.array(accuracy.two_level)
+        np.asarray(seeds_rows_interval.get_xdata()),
+        100 * np.array(accuracy.seeds_rows_interval),
     )
     np.testing.assert_allclose(
-        np.asarray(over_seeds.get_xdata()), 100 * np.array(accuracy.interval)
+        np.asarray(over_seeds.get_xdata()), 100 * np.array(accuracy.seeds_interval)
     )
 
 

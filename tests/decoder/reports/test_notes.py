@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from gaam_decoder import RunResult
 from gaam_decoder.reports.conclusion import conclusion
-from gaam_decoder.reports.drawing import inline_svg, overviews
-from gaam_decoder.reports.notes import caused, notes, warnings
+from gaam_decoder.reports.drawing import inline_svg, overview_pictures
+from gaam_decoder.reports.notes import notes, notes_on_runs, warnings
 from gaam_decoder.reports.recommend import recommended
 from gaam_decoder.reports.sections import sections
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table, build_tables
@@ -286,10 +286,10 @@ def table_with_marks() -> Table:
 
 def test_a_decoder_that_is_under_trained_is_marked_and_a_fit_has_a_note() -> None:
     table = table_with_marks()
-    marked = [entry.label for entry in table.entries if entry.undertrained]
+    marked = [entry.label for entry in table.entries if entry.is_undertrained]
     assert sorted(marked) == ["gaam", "none"], "a fit has no steps, and is not marked"
     part = "penalty that was tried: none + lbfgs"
-    assert any(part in note for note in caused(table))
+    assert any(part in note for note in notes_on_runs(table))
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -344,7 +344,7 @@ def test_a_failure_in_many_folds_is_one_reason(failing_folds: tuple[int, ...]) -
         runs.append(build_run("gaam", right, fold=f"{fold}/3", failed=failed))
         runs.append(build_run("none", right, fold=f"{fold}/3"))
     [table] = build_tables(runs)
-    [note] = [note for note in caused(table) if WHY in note]
+    [note] = [note for note in notes_on_runs(table) if WHY in note]
     where = "fold 2/3" if failing_folds == (2,) else "3 folds"
     assert note.endswith(f"gaam seed 1 failed: {where}: {WHY}")
 
@@ -432,7 +432,7 @@ def check_numbers(text: str, report_format: str) -> None:
 def test_every_format_says_what_makes_numbers_weak(name: str) -> None:
     case = WEAK[name]
     tables = build_tables(case.build_runs())
-    causes = [note for table in tables for note in caused(table)]
+    causes = [note for table in tables for note in notes_on_runs(table)]
     assert any(missing_parts(case.parts, note) == [] for note in causes), causes
     for report_format in FORMATS:
         text = words_of(report_format, tables)
@@ -448,7 +448,7 @@ def test_whatever_runs_there_are_nothing_is_shown_that_is_no_number() -> None:
     for report_format in FORMATS:
         check_numbers(words_of(report_format, tables), report_format)
     for table in tables:
-        pictures = list(overviews(table))
+        pictures = list(overview_pictures(table))
         for section in sections(table):
             pictures += section.parts[1]
         for picture in pictures:
@@ -459,7 +459,7 @@ def test_whatever_runs_there_are_nothing_is_shown_that_is_no_number() -> None:
 def test_nothing_is_said_of_what_is_in_order() -> None:
     cache = {"rows": {"train": 9000, "test": 400}}
     [table] = build_tables([mechanism(0.8, cache=cache), baseline(cache=cache)])
-    assert caused(table) == []
+    assert notes_on_runs(table) == []
     assert warnings(table) == []
     assert any("corrected by Holm for 1" in note for note in notes(table))
 
@@ -473,4 +473,4 @@ def test_test_rows_count_as_no_more_than_training_rows(
     cache = {"rows": {"train": num_rows, "test": 400}}
     [table] = build_tables([mechanism(0.8, cache=cache), baseline()])
     part = f"training rows ({num_rows:,} "
-    assert any(part in note for note in caused(table)) == is_noted
+    assert any(part in note for note in notes_on_runs(table)) == is_noted

@@ -75,7 +75,7 @@ def test_a_new_column_is_one_object(
     report = gaam_decoder.report(runs)
     for report_format in set(FORMATS) - {"json", "csv"}:
         assert "folds" in report.text(report_format), report_format
-    assert "number of folds: the last one" in columns.explain()
+    assert "number of folds: the last one" in columns.explain_columns()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from gaam_decoder.analysis.learned import (
     learned_curves,
     planted_curve,
 )
-from gaam_decoder.reports.columns import sheet
+from gaam_decoder.reports.columns import entries_sheet
 from gaam_decoder.reports.compare import MOST_VALUES
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.sections import Section, sections, signature
@@ -421,4 +421,4 @@ def test_published_figures_are_of_the_same_data_set_and_mechanism() -> None:
 
 
 def test_published_figures_never_stand_beside_ours() -> None:
-    assert "94.6" not in str(sheet(table_of_ag_news("gaam")))
+    assert "94.6" not in str(entries_sheet(table_of_ag_news("gaam")))

@@ -64,7 +64,7 @@ def test_tuning_seeds_choose_and_the_others_report() -> None:
     [entry] = table.entries
     assert entry.recipe["lr"] == 1e-3
     assert entry.seeds == (0, 1, 2, 3, 4, 5)
-    np.testing.assert_array_equal(entry.right, right)
+    np.testing.assert_array_equal(entry.right_SN, right)
     [tuning] = entry.tunings
     assert tuning.seeds == (7, 8)
     assert tuning.has_separate_seeds
@@ -117,14 +117,14 @@ def test_tuned_entries_are_compared_whatever_was_best_for_each() -> None:
     assert comparison is not None
     expected = answers(6, 0.9, 1000).mean() - answers(6, 0.8, 100).mean()
     assert comparison.claim.difference == pytest.approx(expected)
-    assert not comparison.other_grid
+    assert not comparison.grids_differ
     assert "grid" not in conclusion(table)
 
 
 def test_entries_that_were_tuned_over_other_grids_are_compared_with_a_remark() -> None:
     [table] = build_tables([*tuned_runs(), *candidates("gaam", {1e-2: 0.8})])
-    [(_, comparison)] = table.compared
-    assert comparison.other_grid
+    [(_, comparison)] = table.compared_entries
+    assert comparison.grids_differ
     assert "grid" in conclusion(table)
 
 
@@ -147,8 +147,8 @@ def test_the_edge_of_a_grid_is_marked_in_settings_and_notes(best: float) -> None
     [table] = build_tables(candidates("gaam", validation))
     [entry] = table.entries
     is_at_edge = best in (RATES[0], RATES[-1])
-    assert entry.at_edge == ({"lr"} if is_at_edge else set())
-    assert entry.undertrained == is_at_edge
+    assert entry.settings_at_edge == ({"lr"} if is_at_edge else set())
+    assert entry.is_undertrained == is_at_edge
     mark = AT_EDGE if is_at_edge else ""
     assert entry.settings == f"lr={best}{mark}"
     about_edges = [note for note in notes(table) if "at the edge" in note]
@@ -181,7 +181,7 @@ def test_each_fold_chooses_for_itself_and_the_whole_table_stands() -> None:
         validation = {1e-4: 0.8, 1e-3: 0.8} | {best_rates[fold]: 0.9}
         runs += candidates(name, validation, fold=f"{fold}/3")
     [table] = build_tables(runs)
-    assert table.where.startswith("all 3 folds")
+    assert table.tested_on.startswith("all 3 folds")
     assert table.incomplete == []
     assert [entry.attention for entry in table.entries] == ["gaam", "none"]
     for entry in table.entries:
