@@ -688,10 +688,10 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_inputs(self) -> Iterator[Rule]:
-        """Rules of the prompt, and of sounds that the published code prepares.
+        """Rules of the prompt, and of sounds that are prepared as in the publication.
 
-        A prompt has one place for the text. ``published_audio`` fixes the length of
-        sounds and the pooling.
+        A prompt has one place for the text. ``published_audio`` prepares sounds as the
+        code of the publication does, which fixes their length and the pooling.
         """
         if self.prompt is not None:
             yield setting_rule(
@@ -700,7 +700,6 @@ class ExtractConfig(WorkerConfig):
                 problem="needs one place for the text",
                 expected=f"'{TEXT_PLACEHOLDER}' exactly once",
             )
-        # the published code leaves no choice of length and pooling
         if self.published_audio:
             seconds = self.clip_seconds
             yield setting_rule(

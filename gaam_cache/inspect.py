@@ -410,56 +410,56 @@ def _plan_to_dict(plan: Plan, splits: Mapping[str, object]) -> dict[str, Any]:
     }
 
 
-def _plan_in_words(plan: dict[str, Any]) -> list[tuple[str, str]]:
+def _plan_in_words(properties: dict[str, Any]) -> list[tuple[str, str]]:
     """Name and text of every property of a plan, for people.
 
-    ``plan`` has the values of ``_plan_to_dict``. An empty text stands for a property
-    that is not shown.
+    ``properties`` are the values of ``_plan_to_dict``. An empty text stands for a
+    property that is not shown.
     """
-    encoder = plan["label"]
-    if plan["revision"]:
-        encoder += f" at {short_digest(plan['revision'])}"
-    dataset = plan["dataset"]
-    if plan["imported_from"] is None:
-        encoder += f", computed in {plan['compute_dtype']}"
-        dataset += f", at most {plan['max_length']} tokens a row"
+    encoder = properties["label"]
+    if properties["revision"]:
+        encoder += f" at {short_digest(properties['revision'])}"
+    dataset = properties["dataset"]
+    if properties["imported_from"] is None:
+        encoder += f", computed in {properties['compute_dtype']}"
+        dataset += f", at most {properties['max_length']} tokens a row"
     else:
         encoder += ", computed elsewhere"
 
     task = ""
-    if plan["task"] != CLASSIFICATION:
-        names = [visible(name) for name in plan["target_names"][:MOST_CLASSES]]
-        more = ", ..." if len(plan["target_names"]) > MOST_CLASSES else ""
-        task = f"{plan['task']}: {', '.join(names)}{more}"
+    if properties["task"] != CLASSIFICATION:
+        names = [visible(name) for name in properties["target_names"][:MOST_CLASSES]]
+        more = ", ..." if len(properties["target_names"]) > MOST_CLASSES else ""
+        task = f"{properties['task']}: {', '.join(names)}{more}"
     # labels are described only if they were planted: a known teacher drew them
     labels = ""
-    if plan["planted"]:
-        teacher = plan["planted"]
+    if properties["planted"]:
+        teacher = properties["planted"]
         labels = (
             f"drawn from a teacher: gate {teacher['gate']}, "
             f"strength {teacher['strength']}, seed {teacher['seed']}"
         )
     return [
         ("encoder", encoder),
-        ("layers", plan["layers"] or ""),
+        ("layers", properties["layers"] or ""),
         ("data set", dataset),
-        ("states", _states_in_words(plan)),
-        ("fingerprint", short_digest(plan["fingerprint"])),
-        ("prompt", excerpt(plan["prompt"]) if plan["prompt"] else ""),
+        ("states", _states_in_words(properties)),
+        ("fingerprint", short_digest(properties["fingerprint"])),
+        ("prompt", excerpt(properties["prompt"]) if properties["prompt"] else ""),
         ("task", task),
         ("labels", labels),
-        ("columns", ", ".join(plan["columns"])),
+        ("columns", ", ".join(properties["columns"])),
     ]
 
 
-def _states_in_words(plan: dict[str, Any]) -> str:
+def _states_in_words(properties: dict[str, Any]) -> str:
     """Shape, pooling and type of the states, from the values of ``_plan_to_dict``."""
-    text = f"{plan['num_layers']} layers x {plan['hidden_size']}"
-    if plan["first_layer"] != 1:
-        text += f", from layer {plan['first_layer']}"
-    text += f", pooled by {' and '.join(plan['pooling'])}"
-    if plan["pool_over"] == "text":
+    text = f"{properties['num_layers']} layers x {properties['hidden_size']}"
+    if properties["first_layer"] != 1:
+        text += f", from layer {properties['first_layer']}"
+    text += f", pooled by {' and '.join(properties['pooling'])}"
+    if properties["pool_over"] == "text":
         text += " over the text's own tokens"
-    elif plan["pooled"]:
-        text += f" over {plan['pooled']}"
-    return f"{text}, stored as {plan['storage_dtype']}"
+    elif properties["pooled"]:
+        text += f" over {properties['pooled']}"
+    return f"{text}, stored as {properties['storage_dtype']}"

@@ -35,7 +35,8 @@ def from_config(
         names: of the option, if it has more names than the field's.
         metavar: what the help calls the value.
         panel: the heading of the help under which the option stands.
-        offers: completes a word for a shell.
+        offers: takes the beginning of a value, and returns the values that begin so; a
+            shell completes words with it.
     """
     setting = settings.find_setting(config, field)
     default = setting.default

@@ -230,8 +230,11 @@ def _free_in_cgroup() -> int:
     return limit - used + reclaimable
 
 
-def give_back(device: torch.device) -> None:
-    """Give memory that torch keeps in its cache on a GPU back to the GPU."""
+def free_cached_memory(device: torch.device) -> None:
+    """Free the memory of a GPU that torch keeps for later tensors.
+
+    Nothing happens on a CPU.
+    """
     import torch
 
     # torch keeps no such cache on a CPU
@@ -239,7 +242,7 @@ def give_back(device: torch.device) -> None:
         getattr(torch, device.type).empty_cache()
 
 
-def send(tensor: Tensor, device: torch.device) -> Tensor:
+def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """Copy a tensor from the CPU to the device; Python does not wait for a GPU."""
     if device.type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)
@@ -364,7 +367,7 @@ def cores() -> list[int]:
     return sorted(affinity(0))
 
 
-def share_machine(workers: int) -> None:
+def set_workers_here(workers: int) -> None:
     """Set how many workers share the memory and the cores of this machine.
 
     ``workers_here`` returns this number, which is at least 1.
@@ -374,5 +377,5 @@ def share_machine(workers: int) -> None:
 
 
 def workers_here() -> int:
-    """Number of workers on this machine; 1 until ``share_machine`` sets it."""
+    """Number of workers on this machine; 1 until ``set_workers_here`` sets it."""
     return _workers_here

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gaam_cache.common.devices import out_of_memory, send
+from gaam_cache.common.devices import copy_to_device, out_of_memory
 from gaam_cache.encoders._weights import offloaded_weights
 from gaam_cache.encoders.poolings.base import load_poolings
 
@@ -277,7 +277,7 @@ class Forward(ABC):
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
         """Copy an array to the device from which the model reads its input."""
-        return send(torch.from_numpy(array), self.device)
+        return copy_to_device(torch.from_numpy(array), self.device)
 
     def _stack_layers(self, layers: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         """Stack the pooled states of all layers: (B, L, D) for every pooling.

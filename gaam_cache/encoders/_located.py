@@ -624,10 +624,10 @@ def _refuse_unsafe_files(folder: Path) -> None:
         GaamError: the message says which file is wrong.
     """
     for entry in sorted(folder.iterdir()):
-        is_small = MODEL_FILE.fullmatch(entry.name) or TOKENIZER_FILE.fullmatch(
-            entry.name
-        )
-        if is_small and not WEIGHTS_FILE.match(entry.name):
+        is_model_file = MODEL_FILE.fullmatch(entry.name) is not None
+        is_tokenizer_file = TOKENIZER_FILE.fullmatch(entry.name) is not None
+        is_weights_file = WEIGHTS_FILE.match(entry.name) is not None
+        if (is_model_file or is_tokenizer_file) and not is_weights_file:
             refuse_pointer(entry)
     refuse_code(folder)
 

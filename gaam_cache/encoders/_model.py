@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from gaam_cache.common.devices import (
     check_arithmetic,
     cpu_name,
-    give_back,
+    free_cached_memory,
     has_bfloat16,
     memory_message,
     name_of,
@@ -435,6 +435,7 @@ class ModelEncoder(Encoder):
         sorted by length. The row is the first one of the first set that the model can
         read.
         """
+        # 1: the length of the longest row, which is not read here
         *earlier_sets, last_set = self._make_probe_rows(self._part, 1).candidates
         for rows in earlier_sets:
             with suppress(Unusable):
@@ -481,9 +482,9 @@ class ModelEncoder(Encoder):
     def _probe(self, probe_length: int) -> ProbeResult:
         """Measure how the model must run, with shorter rows if memory is too small.
 
-        A model whose ``Forward`` tries lengths reads rows alone that are longer than
-        those of the probe. So the probe may halve the length of its rows. For all other
-        models, a lack of memory is an error.
+        Some models (``reads_long_rows_alone``) read a row alone if it is longer than
+        all rows of the probe. For these the probe may halve the length of its rows. For
+        all other models, a lack of memory is an error.
 
         Args:
             probe_length: most tokens of a row of the probe.
@@ -507,7 +508,7 @@ class ModelEncoder(Encoder):
 
             # Memory was too small. This stands behind the handler, since inside it the
             # exception would keep the tensors of the failed probe in memory.
-            give_back(self.device)
+            free_cached_memory(self.device)
             probe_length = max(probe_rows.short_length, probe_length // 2)
 
     def _choose_probe_length(self, longest: int) -> int:  # noqa: ARG002

@@ -90,6 +90,7 @@ def other_weights(located: LocatedEncoder) -> Iterator[str]:
         WEIGHTS,
         ADAPTER_WEIGHTS,
     }
+    # files that an index names (SHARD) are read, or the index was noticed
     for file in sorted(located.path.glob("*.safetensors")):
         if file.name not in read_or_noticed and not SHARD.search(file.name):
             yield f"gaam reads {weights_read}, not {visible(file.name)} beside it"

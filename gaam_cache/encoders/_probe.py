@@ -290,6 +290,7 @@ class _Probe:
             stack=forward.stack,
             last_from_output=forward.last_from_output,
             uses_fresh_copies=forward.uses_fresh_copies,
+            # without such a limit, no row is too long
             longest=len(self._rows[-1]) if forward.reads_long_rows_alone else None,
             longest_shared=self._longest_shared,
             acts_causal=acts_causal,

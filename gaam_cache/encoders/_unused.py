@@ -72,6 +72,8 @@ def find_suspicious_tensors(
     """
     prefix = f"{model.base_model_prefix}."
     own_modules = {name for name, _ in model.named_children()}
+    # a tensor outside of the encoder (beside it), or one that a model can compute by
+    # itself, is no suspect
     suspects = set()
     for name in unused:
         module = name.removeprefix(prefix).split(".")[0]
@@ -164,6 +166,7 @@ def _task_classes(model_config: Any) -> Iterator[type]:
     """
     names = model_config.architectures or ()
     candidates: list[Any] = [getattr(transformers, name, None) for name in names]
+    # one map from a configuration's class to model classes for every task
     for mapping in _mappings():
         mapped = mapping.get(type(model_config), None)
         if isinstance(mapped, tuple):

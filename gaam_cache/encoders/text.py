@@ -449,12 +449,15 @@ class _TextForward(Forward):
             )
 
     def _make_span(self, items: Sequence[SpannedText]) -> Span:
-        """Collate where the pooled tokens of every text are."""
+        """Collate where the pooled tokens of every text begin, and how many there are.
+
+        A text may have none; the longest span counts as one position at least.
+        """
         start_B = np.array([item.start for item in items], np.int64)
         stop_B = np.array([item.stop for item in items], np.int64)
         count_B = stop_B - start_B
-        width = max(1, int(count_B.max()))
-        return Span(self.to_device(start_B), self.to_device(count_B), width)
+        longest = max(1, int(count_B.max()))
+        return Span(self.to_device(start_B), self.to_device(count_B), longest)
 
     def is_causal(self, items: Sequence[Any]) -> bool | None:
         """Whether a change of the last token leaves all states before it unchanged.
@@ -529,7 +532,12 @@ def probe_lengths(settings: dict[str, Any], shortest: int, longest: int) -> list
 def _find_windows(settings: Any, name: str = "") -> Iterator[int]:
     """Integers of a nested configuration whose keys suggest the size of a window.
 
-    ``name`` is the path of keys that led to ``settings``.
+    A window is a length at which a model changes how it computes, such as the size of a
+    block of sparse attention.
+
+    Args:
+        settings: the configuration, or a value in it.
+        name: the keys that lead to ``settings``, joined by dots.
     """
     if isinstance(settings, dict):
         for key, value in settings.items():

@@ -60,8 +60,12 @@ class VisionEncoder(ModelEncoder):
     _num_patches: int
 
     def _read_preprocessor(self) -> None:
-        """Load the image processor, and count the patches of its pictures."""
+        """Load the image processor, and count the patches of its pictures.
+
+        The number of patches is the length of every row, ``max_length``.
+        """
         self._processor = _ImageProcessor(self._located.path)
+        # a skeleton is the model without weights; its part for pictures runs
         part = self._select_part(skeleton(self._model_config))
         patch_height, patch_width = _patch_sides(part.config)
 

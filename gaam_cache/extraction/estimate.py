@@ -63,6 +63,7 @@ class Estimate:
     def _tokens_in_words(self) -> str:
         """Number of tokens, share of cut rows, and share of unknown tokens if any."""
         words = f"{self.tokens:,}, {self.truncated_share:.1%} cut"
+        # only a sample of the rows was tokenised
         if not self.exact_tokens:
             words = f"about {words}"
         if self.unknown_share:

@@ -113,7 +113,7 @@ def extract(
     else:
         # the user has started several such processes (ranks), each of which makes what
         # is left: this one does not wait for shards that others are making
-        devices.share_machine(rank.workers_on_machine)
+        devices.set_workers_here(rank.workers_on_machine)
         config = replace(config, device=device_of(rank, config.device))
         summary = make_missing(
             config,
@@ -131,17 +131,16 @@ def _warn_of_doubts(summary: ExtractSummary) -> None:
 
     Examples are rows of unknown tokens, and different rows with the same states.
     """
-    cut_rows = truncation_warning(
+    lines = truncation_warning(
         summary.rows_made, summary.truncated, summary.max_length, summary.unit
     )
-    warn(cut_rows)
-    doubts = summary.doubts(
+    lines += summary.doubts(
         noun=summary.noun,
         max_length=summary.max_length,
         causal=bool(summary.acts_causal),
         storage_dtype=summary.storage_dtype,
     )
-    warn(doubts)
+    warn(lines)
 
 
 class _WorkerArgument(NamedTuple):
@@ -640,7 +639,8 @@ class ShardWorker:
     def prepare(self) -> ShardTask | None:
         """Lease the next free shard and prepare its rows; None if none is free.
 
-        Shards that other workers have finished are taken off the queue.
+        A lease announces to other workers that this worker makes the shard. Shards that
+        others have finished meanwhile are taken off the queue.
         """
         # look at every shard in the queue once
         for _ in range(len(self._shards_left)):

@@ -105,6 +105,7 @@ def prepare_job(
         _first_split(rows).kind, config, rows, needs_weights=needs_weights
     )
     warn(encoder.notices())
+    # the fingerprint of the cache covers these fields
     fields = plan_fields(
         rows,
         checked_rows.target,

@@ -109,6 +109,7 @@ def recompute(
     if plan.imported:
         raise CacheError("imported states cannot be computed again", where=str(root))
     job = prepare_job(recorded_config(plan, root, device=device), report)
+    # a new cache would have these fields in its fingerprint
     _check_unchanged(root, plan, job.fields)
 
     # 'alone': which rows may share a batch need not be measured

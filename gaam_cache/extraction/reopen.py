@@ -173,7 +173,8 @@ def reopen(
     config = settings.resolve(ExtractConfig, "extract", settings_of(plan) | changes)
     _check_decoders(plan)
     try:
-        opened = open_encoder(plan.kind, config, _fitting_rows(plan, config, name))
+        fitting_rows = _read_fitting_rows(plan, config, name)
+        opened = open_encoder(plan.kind, config, fitting_rows)
         identity = opened.identity()
     except (NotFoundError, HubError) as error:
         # a user who has not named the encoder can do so
@@ -209,8 +210,10 @@ def _revision(plan: Plan, name: str) -> str | None:
     return plan.encoder.revision
 
 
-def _fitting_rows(plan: Plan, config: ExtractConfig, name: str) -> Mapping[str, Rows]:
-    """Read the rows that an encoder such as tfidf has learned from.
+def _read_fitting_rows(
+    plan: Plan, config: ExtractConfig, name: str
+) -> Mapping[str, Rows]:
+    """Read the rows that an encoder was fitted on: tfidf learns its words from rows.
 
     Args:
         plan: of the cache.
@@ -221,6 +224,7 @@ def _fitting_rows(plan: Plan, config: ExtractConfig, name: str) -> Mapping[str, 
         Split -> its rows. Empty for encoders that learn nothing from rows.
     """
     split = plan.identity.get("fitted_on")
+    # a path is that of a model, which learns nothing from rows
     if not _is_named_kind(name) or split is None:
         return {}
     # a data set that has left its path may be on the hub under its name

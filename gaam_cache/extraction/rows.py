@@ -136,6 +136,8 @@ class RowEncoder:
         """
         if pooling not in self.plan.pooling:
             raise plugins.unknown("pooling of these rows", pooling, self.plan.pooling)
+        # ``_locate`` gives every row its location. A thread prepares the next chunk,
+        # which means that it tokenises it, while this one is encoded.
         for prepared in prefetch(
             lambda chunk: self._prepare(chunk, origin), _locate(chunks)
         ):

@@ -265,7 +265,7 @@ class StateExtractor:
                 raise
             reason = devices.memory_message(error)
         # not inside the handler: the exception there keeps all tensors of the attempt
-        devices.give_back(self._encoder.device)
+        devices.free_cached_memory(self._encoder.device)
         if len(rows) > 1:
             logger.info("a batch of %d rows is split: %s", len(rows), reason)
             return None

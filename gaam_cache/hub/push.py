@@ -344,6 +344,7 @@ class Destination:
     def _announcement(self, folder: Path) -> str:
         """Lines that say what is sent, to which repository, and who can read it."""
         sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+        # a repository without content has no commit that could be replaced
         repository_state = "is replaced" if self.commit else "new or empty"
         readers = "private" if self.private else "PUBLIC: anyone can read it"
         return (

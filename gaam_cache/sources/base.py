@@ -348,6 +348,7 @@ def _unit_strata(rows: Rows) -> tuple[Sequence[str], NDArray[np.int64]]:
     split together. Splits and limits take the same share of every stratum; of classes
     the strata are the classes.
     """
+    # without pieces of sounds, every row is a unit of its own
     unit_number_N = np.asarray(rows.sound_numbers or range(len(rows)), np.int64)
     _, first_row_U, unit_N = np.unique(
         unit_number_N, return_index=True, return_inverse=True
@@ -367,6 +368,7 @@ def _select_rows(rows: Rows, is_selected_N: NDArray[np.bool_]) -> Rows:
         name: [values[row] for row in row_N]
         for name, values in rows.kept_columns.items()
     }
+    # pieces of one sound have one number; rows of texts have none
     sound_numbers: Sequence[int] = ()
     if rows.sound_numbers:
         sound_numbers = [rows.sound_numbers[row] for row in row_N]

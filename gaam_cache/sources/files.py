@@ -18,7 +18,7 @@ from gaam_cache.sources.rows.layout import (
     SplitFiles,
     check_file,
     files_of_split,
-    items_of_split,
+    items_named_as_split,
     kind_of,
     parse_table_name,
     warn_of_synonym,
@@ -53,7 +53,7 @@ class FileSource(Source):
 
     @classmethod
     def claims(cls, dataset: str) -> bool:
-        """The bundled sample, existing paths, and names that look like a path."""
+        """Whether it is the bundled sample, an existing path, or looks like a path."""
         if dataset == DEFAULT_DATASET or Path(dataset).expanduser().exists():
             return True
         return dataset.startswith((".", "/", "~")) or dataset.lower().endswith(
@@ -117,7 +117,7 @@ class _OpenedSplit(NamedTuple):
 def _read_split(config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
     """Read the rows of a split from the files at the path ``config.dataset``."""
     path = Path(config.dataset).expanduser()
-    if is_saved(path):
+    if is_saved_data_set(path):
         opened = _open_saved(path, config, split)
     else:
         files = _find_files(path, config, split)
@@ -181,7 +181,7 @@ def _find_files(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
     return SplitFiles(name, (path,))
 
 
-def is_saved(path: Path) -> bool:
+def is_saved_data_set(path: Path) -> bool:
     """Whether a folder was written by ``save_to_disk`` of ``datasets``."""
     return (path / SPLITS_FILE).is_file() or is_saved_split(path)
 
@@ -238,7 +238,8 @@ def _find_saved_split(
         only_split: whether the data set must have a single split, which is then taken
             whatever its name.
     """
-    eligible = names if only_split else items_of_split(split, names, str)
+    # the name of the split or, if there is no such name, its synonyms
+    eligible = names if only_split else items_named_as_split(split, names, str)
     if len(eligible) != 1:
         problem = (
             f"several splits may be '{split}'" if eligible else f"no split '{split}'"

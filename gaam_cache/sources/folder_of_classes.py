@@ -13,10 +13,14 @@ from gaam_cache.common.messages import excerpt
 from gaam_cache.common.terminal import ReportProgress
 from gaam_cache.config import AUTO, ExtractConfig
 from gaam_cache.sources.base import Record, Rows, Source
-from gaam_cache.sources.files import is_saved
+from gaam_cache.sources.files import is_saved_data_set
 from gaam_cache.sources.media.base import media
 from gaam_cache.sources.rows.collect import Columns, Table, choose_columns, collect
-from gaam_cache.sources.rows.layout import holds_tables, items_of_split, warn_of_synonym
+from gaam_cache.sources.rows.layout import (
+    holds_tables,
+    items_named_as_split,
+    warn_of_synonym,
+)
 from gaam_cache.targets.base import CLASSIFICATION
 
 FILE = "file"  # the column with the path of a file in the folder of the data set
@@ -38,10 +42,13 @@ class FolderOfClasses(Source):
 
     @classmethod
     def claims(cls, dataset: str) -> bool:
-        """A folder without tables, with sounds or pictures two or three levels deep."""
+        """Whether the data set is a folder of folders with sounds or pictures.
+
+        They lie two or three levels deep, and the folder has no tables.
+        """
         root = Path(dataset).expanduser()
         # beside tables, pictures in folders are what the tables name
-        if not root.is_dir() or holds_tables(root) or is_saved(root):
+        if not root.is_dir() or holds_tables(root) or is_saved_data_set(root):
             return False
         return any(map(_is_medium, chain(root.glob("*/*"), root.glob("*/*/*"))))
 
@@ -110,7 +117,8 @@ def _find_folder(config: ExtractConfig, root: Path, split: str) -> Path:
     folders = sorted(
         path for path in root.iterdir() if path.is_dir() and _is_visible(path.name)
     )
-    eligible = items_of_split(split, folders, lambda folder: folder.name)
+    # folders with the name of the split or, without any, with a synonym of the name
+    eligible = items_named_as_split(split, folders, lambda folder: folder.name)
     if config.test_fraction is None:
         if len(eligible) == 1:
             warn_of_synonym(split, eligible[0].name, root)

@@ -156,9 +156,10 @@ class Plan:
 
     @property
     def planted(self) -> dict[str, Any] | None:
-        """Parameters and figures of the model (teacher) that drew planted labels.
+        """Parameters and figures of the teacher of planted labels.
 
-        None for other labels.
+        The teacher is a model with known parameters, with which ``gaam plant`` draws
+        labels from states. None for labels that were not planted.
         """
         parameters = self.identity.get("imported", {}).get(PLANTED_KEY)
         if parameters is None:
@@ -219,9 +220,10 @@ class Plan:
 
     @property
     def states_id(self) -> str:
-        """A name of the states: the hash of the fingerprint and of ``reference``.
+        """A hash that identifies the states: of the fingerprint and of ``reference``.
 
-        Caches with equal states have the same name.
+        Two caches of the same settings, whose encoders computed different states, have
+        different hashes.
         """
         return states_digest(self.fingerprint, self.reference)
 
@@ -320,6 +322,7 @@ class Plan:
         covered = {"columns": {}, "unlabelled": [], **fields} | fields["encoder"]
         if fingerprint(fields) != self.fingerprint:
             raise ValueError("the fingerprint does not match its fields")
+        # fields of the plan that the fingerprint repeats
         for name in COVERED_FIELDS:
             if not _agrees_with_fingerprint(name, getattr(self, name), covered[name]):
                 raise ValueError(f"'{name}' is not what the fingerprint covers")
@@ -329,6 +332,8 @@ class Plan:
 
     def with_content(self, content: dict[str, str], dataset: DatasetRecord) -> Self:
         """A copy of the plan whose fingerprint covers the content of the rows, too.
+
+        An import can hash the rows only after it has planned how to read them.
 
         Args:
             content: split -> hash of its rows and labels.

@@ -299,6 +299,7 @@ class Split:
         Returns:
             Its states of the first pooling, (num_layers, hidden_size), and its label.
         """
+        # a negative number counts from the end; one out of range is refused
         row_number = range(len(self))[row]
         return self.__getitems__([row_number])[0]
 

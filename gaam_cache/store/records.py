@@ -90,7 +90,10 @@ class EncoderRecord:
 
     @classmethod
     def from_dict(cls, content: object) -> Self:
-        """Read and check what ``to_dict`` wrote; ValueError says what is wrong."""
+        """Read and check what ``to_dict`` wrote; ValueError says what is wrong.
+
+        Keys without a field, such as those of a later version, go to ``settings``.
+        """
         fields = JsonFields("encoder", content)
         return cls(
             kind=fields.take("kind", TEXT),
@@ -154,7 +157,10 @@ class DatasetRecord:
 
     @classmethod
     def from_dict(cls, content: object) -> Self:
-        """Read and check what ``to_dict`` wrote; ValueError says what is wrong."""
+        """Read and check what ``to_dict`` wrote; ValueError says what is wrong.
+
+        Keys without a field, such as those of a later version, go to ``settings``.
+        """
         fields = JsonFields("dataset", content)
         return cls(
             name=fields.take("name", TEXT),

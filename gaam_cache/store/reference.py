@@ -44,7 +44,10 @@ def sketch(states_RLD: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def encode_sketch(sketch_RLK: NDArray[np.float32]) -> str:
-    """A sketch as text: its shape, ':', and its little-endian float32 in base64."""
+    """A sketch as text: its shape, ':', and its little-endian float32 in base64.
+
+    A sketch is K random projections of every state of R rows and L layers, (R, L, K).
+    """
     numbers = np.ascontiguousarray(sketch_RLK, "<f4").tobytes()
     shape = "x".join(map(str, sketch_RLK.shape))
     return f"{shape}:{base64.b64encode(numbers).decode()}"
@@ -63,6 +66,9 @@ def decode_sketch(text: str) -> NDArray[np.float32]:
 
 def largest_deviation(now: str, then: str) -> tuple[float, int]:
     """The largest deviation between two sketches, and the layer where it is.
+
+    A sketch has K random projections of every state, whose distances are about those of
+    the states.
 
     Formula: ``|now - then| / |then|`` for each state, with norms over the K numbers. A
     state whose sketch was zero has the deviation ``|now|``.

@@ -83,7 +83,8 @@ class Lease:
     def release(self) -> None:
         """Remove the lease: the work is published, or another worker may begin it.
 
-        If another worker took over the work, its lease stays.
+        ``owner`` has all our leases in the folder. If another worker took over the
+        work, its lease stays.
         """
         self.owner.own_leases.pop(self.name, None)
         if self.is_ours():
@@ -193,7 +194,8 @@ class Leases:
     def remove_stale_leases(self) -> None:
         """Remove stale leases, and the folder if it is empty then.
 
-        This only tidies up, so that a failure is ignored.
+        A lease is stale if its worker has ended, or has not renewed it for long. This
+        only tidies up, so that a failure is ignored.
         """
         with suppress(OSError):
             for name in self._names_of_others():

@@ -224,7 +224,7 @@ class LoadedFeatures:
                     key: features for key, features in self._kept.items() if key in keys
                 }
                 # torch would keep the dropped memory for itself
-                devices.give_back(device)
+                devices.free_cached_memory(device)
             if size <= self._free_bytes(memory_device):
                 return location
         return "disk"

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gaam_cache.common.devices import send
+from gaam_cache.common.devices import copy_to_device
 from gaam_decoder.attention.base import Attention
 from gaam_decoder.decoder import (
     Decoder,
@@ -341,7 +341,7 @@ class SeedBatch:
         noise_SBK = torch.stack(
             [torch.rand((rows, width), generator=generator) for generator in generators]
         )
-        return send(noise_SBK, self.data.train.label_N.device)
+        return copy_to_device(noise_SBK, self.data.train.label_N.device)
 
     def logits(self, subset: Subset, weights: Weights) -> Tensor:
         """Logits of all rows of a subset under every seed, (S, N, C)."""

@@ -132,7 +132,7 @@ def train(
 
     # ranks of one machine share its cores and devices
     if rank is not None:
-        devices.share_machine(rank.workers_on_machine)
+        devices.set_workers_here(rank.workers_on_machine)
         config = replace(config, device=device_of(rank, config.device))
     return Runs(_Sweep(config, report_progress, report_run, workers).run())
 

@@ -183,7 +183,7 @@ def test_after_memory_ran_out_nothing_holds_the_tensors_of_the_attempt(
     def fail() -> None:
         raise KeyError(1)
 
-    monkeypatch.setattr(devices, "give_back", note_what_is_alive)
+    monkeypatch.setattr(devices, "free_cached_memory", note_what_is_alive)
     encoder = SimpleNamespace(device=torch.device("cpu"))
     extractor: Any = SimpleNamespace(_encoder=encoder)
     gc.disable()

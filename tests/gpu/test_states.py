@@ -156,7 +156,7 @@ def test_what_comes_back_is_what_was_there_though_it_is_freed_and_written_over_e
             33, 6, 97 + number, generator=torch.Generator().manual_seed(number)
         )
         expected.append(wide.to(value))
-        x = devices.send(wide, device).to(value)
+        x = devices.copy_to_device(wide, device).to(value)
         x = x + (keep_busy(device).sum() * 0).to(value)  # not there before that is done
         started.append(copies.start(x))
         shape = x.shape
@@ -177,7 +177,7 @@ def test_what_is_sent_arrives_though_nobody_waits_for_it(
     sent = []
     for number in range(256):
         source = torch.full((97,), number)
-        sent.append(devices.send(source, device))
+        sent.append(devices.copy_to_device(source, device))
         del source
         torch.full((97,), -1)
     assert (

@@ -173,6 +173,7 @@ def collect(
     """
     label_reader = LabelReader(config, columns.labels, table.class_names)
     problems = RowProblems(split, origin, config, label_reader)
+    # None if there is no limit, or if a later step applies it
     selection = _select_rows(table, columns, config, label_reader, problems, report)
 
     # read the records, only those that the limit takes
@@ -221,7 +222,15 @@ def _collect_records(
     label_reader: LabelReader,
     problems: RowProblems,
 ) -> "_CollectedRows":
-    """The rows of all usable records; unusable records are added to ``problems``."""
+    """The rows of all usable records; unusable records are added to ``problems``.
+
+    Args:
+        records: the location and the values of every record, and the function that
+            decodes its file; None in place of the function in a table of texts.
+        columns: the columns that are read.
+        label_reader: reads the labels.
+        problems: collects the errors of unusable records.
+    """
     collected = _CollectedRows(columns)
     for location, record, decode in records:
         collected.num_records += 1
@@ -473,7 +482,8 @@ def _read_labels(
     # inputs take long to read, and only ``skip_empty`` needs them here
     inputs = columns.inputs if config.skip_empty else ()
     first_pass = columns._replace(inputs=inputs, kept=())
-    record_filter = _RecordFilter(first_pass, config, None)
+    # without a selection the filter leaves out empty records only
+    record_filter = _RecordFilter(first_pass, config, selection=None)
     records = record_filter.apply(table.records(first_pass))
     message = f"reading the labels of {problems.origin}"
 

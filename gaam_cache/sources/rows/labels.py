@@ -68,6 +68,9 @@ class LabelReader:
     def read(self, record: Mapping[str, Any]) -> str:
         """The label of a record; ``NO_LABEL`` in a split without labels.
 
+        If the task is not known yet, this cell decides it, and with it the class of
+        targets that reads this cell and all later ones.
+
         Raises:
             DataError: the label is missing, or cannot be used.
         """

@@ -203,7 +203,7 @@ def holds_tables(folder: Path) -> bool:
     return any(table.kind != ".json" or table.split in usual_splits for table in tables)
 
 
-def items_of_split(
+def items_named_as_split(
     split: str, items: Iterable[T], split_of: Callable[[T], str]
 ) -> list[T]:
     """The items that belong to a split.
@@ -261,7 +261,7 @@ def files_of_split(
 
     chosen = tables
     if not only_split:
-        chosen = items_of_split(split, tables, lambda table: table.split)
+        chosen = items_named_as_split(split, tables, lambda table: table.split)
     if len(chosen) == 1:
         if not only_split:
             warn_of_synonym(split, chosen[0].split, path)

@@ -373,12 +373,12 @@ def _open_parquet(path: Path) -> Table:
         schema = pq.read_schema(path)
 
     # the library ``datasets`` stores a file as its bytes and its path
-    stored_columns = []
+    media_columns = []
     for column in schema:
         parts = column.type if pa.types.is_struct(column.type) else ()
         if {part.name for part in parts} == {"bytes", "path"}:
-            stored_columns.append(column.name)
-    return Table(list(schema.names), records, tuple(stored_columns))
+            media_columns.append(column.name)
+    return Table(list(schema.names), records, tuple(media_columns))
 
 
 def dataset_table(dataset: Any, config: ExtractConfig) -> Table:
@@ -390,12 +390,12 @@ def dataset_table(dataset: Any, config: ExtractConfig) -> Table:
     """
     import datasets
 
-    stored_columns = []
+    media_columns = []
     for column, feature in dataset.features.items():
         if isinstance(feature, datasets.Audio | datasets.Image):
             # gaam decodes files itself, so that the fingerprint covers their bytes
             dataset = dataset.cast_column(column, type(feature)(decode=False))
-            stored_columns.append(column)
+            media_columns.append(column)
 
     class_names = None
     label_feature = dataset.features.get(config.label_column[0])
@@ -408,4 +408,4 @@ def dataset_table(dataset: Any, config: ExtractConfig) -> Table:
         for number, record in enumerate(dataset.select_columns(columns.all), start=1):
             yield f"row {number}", record
 
-    return Table(dataset.column_names, records, tuple(stored_columns), class_names)
+    return Table(dataset.column_names, records, tuple(media_columns), class_names)

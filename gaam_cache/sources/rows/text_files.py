@@ -136,6 +136,7 @@ def _encoding_of(path: Path, config: ExtractConfig) -> str:
     # utf-8-sig reads files with and without its mark
     if mark is None or (mark == "utf-8-sig" and encoding is None):
         return encoding or "utf-8-sig"
+    # the configured encoding, such as utf-16-le, has the same mark
     if encoding is not None and reads_mark(encoding, mark):
         return mark
     raise DataError(

@@ -148,7 +148,7 @@ def do_task(task: Task, worker: Worker, send: Send) -> Any:
         The result of the work.
     """
     show_log_lines()
-    devices.share_machine(worker.workers_on_machine)
+    devices.set_workers_here(worker.workers_on_machine)
     with terminal.warnings_to(lambda message: send("warning", message)):
         try:
             return task.work(task.argument, worker, send)

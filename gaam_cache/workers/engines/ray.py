@@ -213,9 +213,8 @@ class _Supervisor:
             on_message: receives these messages.
         """
         self._ray = ray
-        self._worker_by_awaited_result = (
-            worker_by_result  # without the results that have arrived
-        )
+        # results that have arrived are removed
+        self._worker_by_awaited_result = worker_by_result
         self._mailbox = mailbox
         self._on_message = on_message
         self._results: list[Any] = []
