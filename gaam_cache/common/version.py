@@ -1,3 +1,3 @@
 """The version of both packages, which caches, runs and reports record."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
