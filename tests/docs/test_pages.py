@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from gaam_cache.common import settings
+from gaam_cache.common import plugins, settings
 from gaam_cache.config import ExtractConfig
 from gaam_decoder.config import TrainConfig
 from tests.cli.test_readme import HEADING, LINK, anchor_of, parse
@@ -194,6 +194,8 @@ def test_the_blocks_of_a_page_run_or_say_what_they_need(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    # each page has its own session, and may call a class as another page does
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
     text = page.read_text("utf-8")
     for word, write in prepared.WRITERS.items():
         if word in text:
