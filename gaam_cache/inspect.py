@@ -379,6 +379,7 @@ def _plan_to_dict(plan: Plan, splits: Mapping[str, object]) -> dict[str, Any]:
 
     ``splits`` is the description of the splits, which is put among them.
     """
+    # what decides the states of the encoder; an unused setting has no key
     identity = plan.identity
     return {
         "maker": plan.maker,

@@ -222,6 +222,7 @@ def origin(package: str, name: str) -> str | None:
 
     This is the name of the file, or the name and version of the distribution.
     """
+    # a class that a person gave as FILE.py:CLASS, or typed into a session
     registered = _REGISTERED.get((package, name))
     if registered is not None:
         return registered.file_name

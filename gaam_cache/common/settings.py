@@ -137,9 +137,11 @@ def key_of(field: Field[object]) -> str:
 def command_words(field: Field[object], value: object) -> Iterator[str]:
     """Yield the words of a command line that give a field a value.
 
-    A list gives one option, or one ``--set``, for each of its values.
+    A list gives one option for each of its values. A field without an option (a key)
+    is set by ``--set KEY=VALUE``.
     """
     name = key_of(field)
+    # the option of a truth value has no value: --quiet or --no-quiet
     if isinstance(value, bool) and not is_key(field):
         if value:
             yield f"--{name}"

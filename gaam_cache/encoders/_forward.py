@@ -220,7 +220,10 @@ class Forward(ABC):
         return any(limit is not None and positions > limit for limit in limits)
 
     def _read_row_by_row(self, items: Sequence[Any]) -> dict[str, Tensor]:
-        """Pooled states of a batch whose rows are run one by one: (B, L, D)."""
+        """Pooled states of a batch, (B, L, D), whose rows are run one by one.
+
+        Each row has the states that transformers itself returns for it alone.
+        """
         states_of_rows = [self.reference_states(item) for item in items]
         return {
             name: torch.cat([states[name] for states in states_of_rows])

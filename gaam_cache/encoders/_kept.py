@@ -34,6 +34,7 @@ def read_probe_result(conditions: Mapping[str, object]) -> ProbeResult | None:
         None if no result is kept for these conditions, or its file is damaged.
     """
     try:
+        # ``unsealed`` checks the digest of the content, which the file holds
         content = unsealed(read_json(_path(conditions)))
         # The conditions decide the file's name, but a file may have been renamed.
         if fingerprint(content["conditions"]) != fingerprint(conditions):

@@ -280,6 +280,7 @@ class ModelEncoder(Encoder):
         ``load`` would measure them, and needs the weights.
         """
         with library_errors_as(f"cannot build '{self.name}'", self._located.path):
+            # a skeleton is the model without weights
             part = self._select_part(skeleton(self._model_config))
             # A model of several kinds of rows keeps these numbers in a nested part.
             config = getattr(part, "config", None) or self._model_config
@@ -581,8 +582,9 @@ class ModelEncoder(Encoder):
     def encode_alone(self, item: Any) -> dict[str, Tensor]:
         """Pooled hidden states of one row as transformers itself returns them.
 
-        ``encode`` pools by hooks or in batches. A proof compares its states with these,
-        which share none of its faults.
+        The proof of a shard, a sample of rows that are encoded twice, compares the
+        states of ``encode`` with these. ``encode`` pools by hooks and in batches: none
+        of its faults could be in these states.
         """
         return self._encode(self._forward.reference_states, item)
 

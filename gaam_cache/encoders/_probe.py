@@ -221,6 +221,12 @@ class _Probe:
         short_length: int,
         longest_shared: int | None,
     ) -> None:
+        """Prepare to measure; see ``probe`` for the arguments.
+
+        Rows of up to ``short_length`` make one batch. A row that is longer than
+        ``longest_shared`` is tried alone, because an extraction never puts another row
+        beside it; None stands for no such length.
+        """
         self._forward = forward
         self._rows = rows
         self._dtype = dtype
@@ -404,6 +410,7 @@ class _Probe:
         ``num_layers`` is the number of pooled states: one of them may be the input of
         the first layer, which is the output of no module.
         """
+        # ``first_layer`` is 0 if that input is pooled, and else 1
         length = num_layers + self._forward.first_layer - 1
         module_lists = {
             name: module

@@ -181,7 +181,7 @@ class EncoderTokenizer:
         """Ids of the tokens that stand for letters outside of the vocabulary.
 
         They are the declared unknown token, and the tokens that occur in all three of
-        ``RARE_LETTERS``.
+        ``RARE_LETTERS``: hardly any vocabulary has a token for one of these.
         """
         unknown: set[int] = set()
         # A tokenizer may refuse such letters, and then has no token for them.

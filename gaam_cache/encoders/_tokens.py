@@ -153,6 +153,7 @@ class Tokens:
         gives an empty list.
         """
         limits = []
+        # a skeleton is the model without weights
         for name, module in encoder_part(skeleton(self._model_config)).named_modules():
             if type(module) is not nn.Embedding or module.padding_idx is None:
                 continue

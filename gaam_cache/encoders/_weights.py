@@ -66,6 +66,7 @@ def load_trained(
 
     with library_errors_as(f"cannot load the weights of '{name}'", located.path):
         stored: dict[str, StoredTensor] = {}
+        # a skeleton, which is a model without weights, shows the class
         if located.is_gguf:
             model_class = type(skeleton(model_config))
             model, loading_report = load_gguf(

@@ -60,6 +60,9 @@ class AudioEncoder(ModelEncoder):
     Encoders that normalise over time take no mask; ``batching`` then allows only
     batches of equally long sounds. If an encoder pads every sound to one length, the
     positions after the end of the sound are not pooled.
+
+    A probe, which runs the loaded model on a few sounds, measures which sounds may
+    share a batch.
     """
 
     noun: ClassVar[str] = "sound"
@@ -624,6 +627,7 @@ class _SoundForward(Forward):
         )
         mask_BT = (np.arange(longest) < num_from_sound_B[:, None]).astype(np.int64)
         features = self.front_end.move_time_axis(self.to_device(x_BT)).to(self.dtype)
+        # ``fixed_positions`` is set if all sounds are filled to one length
         return Batch(
             inputs={self.front_end.input_name: features},
             length_B=self.to_device(num_pooled_B),
@@ -644,7 +648,9 @@ class _SoundForward(Forward):
 
 
 def _tone(number: int, samples: int, rate: int) -> NDArray[np.float32]:
-    """A rising tone after some silence, for the probe: float32, (samples,).
+    """A rising tone after some silence: float32, (samples,).
+
+    The probe, which measures which rows may share a batch, runs the model on it.
 
     Args:
         number: number of the tone; another number gives another pitch.

@@ -203,10 +203,10 @@ class Encoder(ABC):
         return cls.open(config)
 
     def outline(self) -> None:
-        """Set ``num_layers`` and ``hidden_size``.
+        """Set ``num_layers`` and ``hidden_size``, if possible without the weights.
 
-        This method loads the weights for it. A subclass that finds both without the
-        weights overrides it.
+        This method loads the weights. A subclass that finds both in its configuration
+        overrides it.
         """
         self.load()
 
@@ -346,7 +346,7 @@ def open_encoder(
 
     Args:
         kind: kind of the rows, such as "text".
-        config: the extraction; its settings mean what the encoder makes of them.
+        config: the extraction.
         rows: rows of every split.
         needs_weights: whether the caller will encode rows. Without weights, the encoder
             only tells its settings and shape.

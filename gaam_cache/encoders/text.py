@@ -85,7 +85,8 @@ class TextEncoder(ModelEncoder):
     Causal models run with padding on the right, without an attention mask and without a
     key-value cache. No token of a text sees the padding behind it, and without a mask
     the fast kernel for plain causal attention is available. Other models get a mask if
-    a batch has padding. ``batching`` decides which texts may share a batch.
+    a batch has padding. ``batching`` says which texts may share a batch: a probe, which
+    runs the loaded model on random texts, measures it.
     """
 
     input_names: ClassVar[frozenset[str]] = frozenset({"input_ids"})
@@ -104,7 +105,8 @@ class TextEncoder(ModelEncoder):
 
     def _settings(self) -> dict[str, Any]:
         """Settings that decide the tokens, as JSON values for the fingerprint."""
-        # An unused setting leaves no key, so that it changes no fingerprint.
+        # An unused setting leaves no key, so that it changes no fingerprint. A chat
+        # template writes the special tokens itself, and the tokenizer adds none.
         settings: dict[str, Any] = {
             "special_tokens": self._tokens.chat is None,
             "tokens": self._token_digests(),
@@ -332,6 +334,7 @@ class TextEncoder(ModelEncoder):
         vocab_size = self._forward.vocab_size
         special_ids = self._tokens.tokenizer.pretrained.all_special_ids
 
+        # run the model on a random text, as it runs on any row alone
         @torch.inference_mode()
         def encode_length(length: int) -> None:
             [text] = make_probe_texts([length], vocab_size, special_ids, [])
@@ -557,6 +560,7 @@ def make_probe_texts(
 ) -> list[list[int]]:
     """Draw random token ids for texts, from the shortest to the longest text.
 
+    The probe, which measures which rows may share a batch, runs the model on them.
     Every second text of at most ``SHORT_LENGTHS[-1]`` tokens holds the marker tokens.
 
     Args:

@@ -119,6 +119,7 @@ class TfidfEncoder(Encoder):
     def identity(self) -> dict[str, Any]:
         """Options, and a digest of the fitted vocabulary and weights."""
         return {
+            # FIXED: settings that nobody can choose, which every plan records
             "bag_of_words": self._options | FIXED,
             **self._identity_of_fit,
             "unicode": unicodedata.unidata_version,

@@ -43,11 +43,11 @@ def covered_fields(fields: Mapping[str, Any], encoder: Encoder) -> dict[str, Any
 
 
 def measure_reference(encoder: Encoder) -> dict[str, str]:
-    """Sketch the states of an encoder's reference rows.
+    """Sketch the states of an encoder's reference rows: two rows, always the same.
 
     Returns:
-        Pooling -> sketch, as a plan records it. Empty if the encoder has no reference
-        rows, or cannot encode them.
+        Pooling -> sketch, as a plan records it: a few random projections of every
+        state. Empty if the encoder has no reference rows, or cannot encode them.
     """
     try:
         states_by_pooling = _reference_states(encoder)
@@ -121,6 +121,9 @@ def _check_reference(
     encoder: Encoder, plan: Plan, reference: Mapping[str, str]
 ) -> None:
     """Refuse an encoder whose states of the reference rows differ beyond rounding.
+
+    Reference rows are two short rows that never change. A sketch of their states has a
+    few random projections of every state.
 
     Args:
         encoder: the encoder here.

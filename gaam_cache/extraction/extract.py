@@ -384,6 +384,7 @@ def _existing_plan(job: Job) -> Plan | None:
     # lexists: a link to nothing is a damaged cache, not a new one
     if not os.path.lexists(out / PLAN_FILE):
         return None
+    # this reads the plan, and refuses it if it is that of another cache
     return adopt_plan(out, job.fields, job.dataset)
 
 
@@ -394,6 +395,7 @@ def _load_encoder(job: Job, report: ReportProgress) -> None:
     inputs = chain.from_iterable(rows.inputs for rows in job.rows.values())
     longest = job.encoder.longest_of(inputs)
     job.encoder.load_for(longest, tell=lambda text: report(0, total, text))
+    # the model may read from left to right although its configuration says otherwise
     warn_of_contradiction(job.encoder)
 
 
@@ -487,6 +489,9 @@ class ShardTask(NamedTuple):
 
 class ShardWorker:
     """Makes shards that lack a receipt, while other workers may make some of them.
+
+    A receipt is the small file that makes a shard exist. A lease is a file by which a
+    worker announces that it makes a shard.
 
     Args:
         job: the extraction, with its loaded encoder.
@@ -639,8 +644,7 @@ class ShardWorker:
     def prepare(self) -> ShardTask | None:
         """Lease the next free shard and prepare its rows; None if none is free.
 
-        A lease announces to other workers that this worker makes the shard. Shards that
-        others have finished meanwhile are taken off the queue.
+        Shards that other workers have finished meanwhile are taken off the queue.
         """
         # look at every shard in the queue once
         for _ in range(len(self._shards_left)):
@@ -687,7 +691,8 @@ class ShardWorker:
             for pooling, states_NLD in self._extractor.checked_states(encoded).items()
         }
         arrays |= self._row_arrays.arrays_of(task.shard, inputs.lengths)
-        written_bytes, is_ours = write_shard(
+        # False if another worker has published the shard first
+        written_bytes, is_published_here = write_shard(
             self._out,
             plan,
             task.shard,
@@ -695,10 +700,13 @@ class ShardWorker:
             truncated=sum(inputs.truncated),
         )
         self._stats.bytes += written_bytes
-        self._stats.shards_made += is_ours
+        self._stats.shards_made += is_published_here
         self._stats.write_seconds += time.perf_counter() - started
         logger.debug(
-            "%s: %d bytes, published here: %s", task.shard.name, written_bytes, is_ours
+            "%s: %d bytes, published here: %s",
+            task.shard.name,
+            written_bytes,
+            is_published_here,
         )
         task.lease.release()
 

@@ -118,6 +118,7 @@ def check_proof(
     largest_deviation = 0.0
     refused: list[Deviation] = []
     for batch in encoded.batches:
+        # the batch's rows of the proof, with their states before they are rounded
         for row in batch.before_storage:
             deviation = worst_deviation(
                 states, batch, encoded.states_alone, row, plan.storage_dtype

@@ -204,6 +204,7 @@ class _Comparison:
         deviation_L = relative_deviation(stored_LD, alone_LD, self._plan.storage_dtype)
         self._largest_deviation_L = np.maximum(self._largest_deviation_L, deviation_L)
         largest = deviation_L.max()
+        # up to the limit, a deviation is taken for rounding without a closer look
         if largest <= self._limit:
             return
 
@@ -284,6 +285,7 @@ class _Comparison:
         shards_in_doubt = []
         if self._other_versions:
             shards_in_doubt = sorted(self.faults)
+        # "limit" is the largest deviation that rounding was found to explain
         return {
             "rows": num_rows,
             "device": str(self._encoder.device),

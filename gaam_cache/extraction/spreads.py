@@ -31,6 +31,10 @@ Floats = NDArray[np.float64]
 class SpreadCheck:
     """Measures how much the states of rows differ, in every shard.
 
+    This needs sums over rows of states, of their squares and of their rounding errors.
+    States are counted from a reference, the mean of the first batch: squares of small
+    distances from it keep their digits.
+
     A shard of very few rows does not show whether all states are the same. So the sums
     of all small shards so far are added up. With ``outside_cache`` the rows are no part
     of the cache, and are never refused: the decoders have learned from such states
@@ -276,7 +280,8 @@ def _noise(encoded: Encoded, pooling: str) -> Floats:
     """How much a row in a batch differs from the row alone, (L, D).
 
     Formula: ``sqrt(mean (state in the batch - state alone)²)``, over the rows of the
-    proof, which are encoded both ways.
+    proof: a sample of the rows, which is encoded both ways. Both states are those
+    before rounding to the storage type.
     """
     before_storage_by_row: dict[int, dict[str, Tensor]] = {}
     for batch in encoded.batches:

@@ -37,6 +37,9 @@ small Llama takes a second for them, and ten to measure which rows may share a b
 class StateExtractor:
     """Makes the states of rows; each stage may run in a thread of its own.
 
+    The proof of the states is a sample of the rows that is encoded again, alone: it
+    shows whether batches have changed the states.
+
     Rows share a batch only if the plan and the loaded encoder both allow it: the device
     that measured the plan's batching may be another one.
 
@@ -239,6 +242,7 @@ class StateExtractor:
             pooled = self._attempt(encode_alone, encoded.prepared, [row])
             # only a batch of several rows can be None
             assert pooled is not None
+            # the copies to the host are complete after ``wait``
             encoded.states_alone[row] = {
                 pooling: self._copies.start(x_BLD) for pooling, x_BLD in pooled.items()
             }
@@ -317,6 +321,7 @@ class StateExtractor:
             # rounded on the device: half of the bytes to copy
             stored_BLD = x_BLD.to(storage_dtype)
             encoded.states[pooling] = self._copies.start(stored_BLD)
+            # sums over the rows, from which the spread of the states is computed
             sums_4LD = self._spreads.sums(pooling, x_BLD, stored_BLD, distinct_B)
             encoded.sums[pooling] = self._copies.start(sums_4LD)
             for row in proof_rows_of_batch:

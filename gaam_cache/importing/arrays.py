@@ -408,6 +408,7 @@ class _ArrayChooser:
         Args:
             candidates: split -> role -> arrays that may have it; this changes it.
         """
+        # role -> split -> names of arrays, as the options give them
         names_by_role = {STATES: self._state_names, LABELS: self._label_names}
         for role, array_names_by_split in names_by_role.items():
             for split, names in array_names_by_split.items():

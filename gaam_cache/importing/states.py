@@ -201,7 +201,7 @@ class ImportedRows(Rows):
 
         They have the type of the array; bfloat16 comes as its bits in uint16.
         """
-        # one array has all layers, in front of its rows or behind them; or there is an
+        # one array has all layers, as its first or its second axis; or there is an
         # array (N, D) for each layer
         if self.axes == "lnd":
             states_LND = self.arrays[0].read((slice(None), slice(start, stop)))
@@ -718,6 +718,7 @@ def _encoder_identity(
         fingerprint_extras: further JSON values, such as the hashes of the files.
     """
     array_names = {split: split_rows.array_names for split, split_rows in rows.items()}
+    # an imported row counts as one token
     return {
         "imported": {"taken": array_names, "num_tokens": {}, **fingerprint_extras},
         "pooling": [config.pool],

@@ -267,6 +267,7 @@ def _choose_test_rows(
         return _choose_test_groups(
             rows, config.test_groups, fraction, config.split_seed
         )
+    # 'test' gets the same share of every stratum, such as a class
     unit_strata, unit_N = _unit_strata(rows)
     is_test_unit_U = held_out_rows(unit_strata, fraction, config.split_seed)
     is_test_N: NDArray[np.bool_] = is_test_unit_U[unit_N]

@@ -42,8 +42,8 @@ class CheckedShards:
 def check_shards(root: Path, plan: Plan, report: ReportProgress) -> CheckedShards:
     """Hash the file of every shard, and compare hash and arrays with the receipt.
 
-    A fault does not stop the check. The memory that it takes does not grow with the
-    cache.
+    The receipt of a shard is a small file beside it, which records both. A fault does
+    not stop the check. The memory that it takes does not grow with the cache.
 
     Args:
         root: folder of the cache.

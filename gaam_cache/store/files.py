@@ -255,6 +255,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_bytes())
     except ValueError:
+        # a file that was not fetched holds a pointer, which is no JSON and no damage
         check_fetched(path)
         raise
     if not isinstance(value, dict):

@@ -262,6 +262,7 @@ class Split:
     """One split of a cache; a torch data set of (states in float32, label), too.
 
     Nothing is read before it is needed. A ``DataLoader`` reads a whole batch at once.
+    The receipt of a shard, a small file beside it, records its size, hash and arrays.
     """
 
     def __init__(

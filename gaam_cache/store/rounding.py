@@ -81,7 +81,8 @@ def is_within_rounding(
 
     Both are compared with the states of the row in higher precision. Formula, which
     must hold in every layer:
-    ``deviation(states) <= TIMES_ALONE deviation(states_alone) + allowance``.
+    ``deviation(states) <= TIMES_ALONE deviation(states_alone) + allowance``. The factor
+    is there because a batch is computed by other kernels, which may round more.
 
     Args:
         states: the states to check, (..., D), of ``storage_dtype``.

@@ -98,7 +98,9 @@ def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, object]:
 def read_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
     """Read the receipt of a planned shard, and check it against the plan and the file.
 
-    The bytes of the file are not read: it must be a regular file of the right size.
+    The receipt is the small file that makes a shard exist; it records the shard's file,
+    size and hash. The bytes of the shard's file are not read: it must be a regular file
+    of the right size.
 
     Raises:
         OutOfReachError: the shard is not on this machine, or belongs to another cache.
@@ -156,7 +158,7 @@ def _check_receipt(receipt: Receipt, plan: Plan, shard: ShardSpec) -> None:
 def _planned_arrays(
     plan: Plan, shard: ShardSpec
 ) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shape and type of every array that the plan requires in a shard."""
+    """The arrays that the plan requires in a shard: name -> shape and type of each."""
     num_rows = shard.stop - shard.start
     states_shape = (num_rows, plan.num_layers, plan.hidden_size)
     arrays: dict[str, tuple[tuple[int, ...], str]] = {}
@@ -228,6 +230,8 @@ def damaged_shard_error(root: Path, plan: Plan, name: str, reason: str) -> Cache
 def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:
     """Hash the whole file of a shard, and compare the hash with that of its receipt.
 
+    The receipt is the small file that makes a shard exist; it records the hash.
+
     Raises:
         OutOfReachError: the file or the whole cache is not on this machine any more.
         CacheError: the hashes differ, or the file is gone.
@@ -261,6 +265,10 @@ def map_arrays(root: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
     """The arrays of a shard by name; a byte of them is read only when it is used.
 
     The file must have been hashed before. bfloat16 comes as uint16 of its bits.
+
+    Args:
+        root: folder of the cache.
+        receipt: records the file of the shard, and where each array is in it.
     """
     # A file of other content has another name, so that a map which was kept is right.
     raw = _map_file(root / SHARD_FOLDER / receipt.file)
@@ -272,6 +280,8 @@ def map_arrays(root: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
 
 def missing_shards(root: Path, plan: Plan) -> list[str]:
     """Names of the planned shards that have no receipt, in the order of the plan.
+
+    A shard does not exist before its receipt, a small file beside it, is written.
 
     Raises:
         OutOfReachError: the folder of the shards is a link that leads to nothing.
@@ -297,10 +307,10 @@ def prepare_folder(root: Path) -> None:
         StorageError: nothing can be published there.
     """
     folder = root / SHARD_FOLDER
-    probe = disk.temporary_path(folder, "probe")
+    test_file = disk.temporary_path(folder, "probe")
     try:
-        disk.write_file(probe, b"can a shard be published here?", exclusive=True)
-        probe.unlink()
+        disk.write_file(test_file, b"can a shard be published here?", exclusive=True)
+        test_file.unlink()
     except StorageError:
         # Such an error is an OSError, too, but already says what to do.
         raise
@@ -329,7 +339,8 @@ def write_shard(
 ) -> tuple[int, bool]:
     """Write a shard, which exists either completely or not at all.
 
-    The same input makes the same bytes.
+    It exists as soon as its receipt is there, a small file that is written last. The
+    same input makes the same bytes.
 
     Args:
         root: the folder of the cache.
@@ -414,7 +425,8 @@ def _build_file(
 def _drop_unpublished(shard_file: Path, receipt_file: Path) -> None:
     """Remove a shard file, unless the receipt that another worker published names it.
 
-    Both workers wrote the same file if their bytes agree.
+    The receipt makes one file the file of the shard. Both workers wrote the same file
+    if their bytes agree.
     """
     # A receipt that cannot be read may name the file: then the file stays.
     with suppress(*disk.DAMAGE):

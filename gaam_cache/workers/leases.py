@@ -70,7 +70,7 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lease:
-    """A lease of this process; the leased work is called ``name``."""
+    """A lease of this process: a file that announces that it does the work ``name``."""
 
     owner: Leases  # the leases of this process in the same folder
     name: str
@@ -107,7 +107,9 @@ class _Sighting(NamedTuple):
 class Leases:
     """The leases of this process in a folder; "we" and "our" stand for this process.
 
-    A thread renews the leases while the context is open.
+    A lease is a file that announces that a process does a piece of work. A thread
+    renews our leases while the context is open. A lease that was not renewed for long,
+    or whose process has ended, is stale: another worker may take over the work.
 
     Attributes:
         holder: this process, as its leases name it.
@@ -194,8 +196,7 @@ class Leases:
     def remove_stale_leases(self) -> None:
         """Remove stale leases, and the folder if it is empty then.
 
-        A lease is stale if its worker has ended, or has not renewed it for long. This
-        only tidies up, so that a failure is ignored.
+        This only tidies up, so that a failure is ignored.
         """
         with suppress(OSError):
             for name in self._names_of_others():
@@ -334,7 +335,8 @@ class Holding:
 def holdings(folder: Path) -> list[Holding]:
     """All leased work in a folder, sorted by name; nothing if there is no folder.
 
-    Stale leases are included. A lease whose file names no process is left out.
+    A lease is a file that names the process that does a piece of work. Leases of
+    processes that have ended are included; a file that names no process is left out.
     """
     leased_work = []
     for name in _leased_names(folder):

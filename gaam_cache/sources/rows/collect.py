@@ -423,6 +423,7 @@ def _select_rows(
     labels, num_skipped = _read_labels(
         table, columns, config, label_reader, problems, report
     )
+    # each split takes the same share of every stratum, such as a class
     row_strata = label_reader.target_class.strata(labels)
     if fraction is None:
         is_taken_N = rows_within_limit(row_strata, limit)

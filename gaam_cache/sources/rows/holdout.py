@@ -112,7 +112,8 @@ def _choose_groups(count_GC: NDArray[np.int64], millionths: int) -> NDArray[np.b
     test_C = np.zeros_like(total_C)
     is_test_G = np.zeros(len(count_GC), np.bool_)
 
-    # take every group that fits into the shares of all classes
+    # take every group that fits into the shares of all classes, and leaves rows of each
+    # for training
     for group, count_C in enumerate(count_GC):
         new_test_C = test_C + count_C
         fits = (MILLION * new_test_C <= share_C).all()
