@@ -203,7 +203,7 @@ def _check_class(package: str, cls: Any, kind: str) -> Any:
     Raises:
         TypeError: the class extends another class, or lacks a method.
     """
-    # any plug-in that gaam itself has shows which class they all extend
+    # any plug-in of gaam itself shows which class all of them extend
     first_name = _own_names(package)[0]
     first_class: type = load(package, first_name, kind=kind)
     # the base class of all plug-ins is the one that extends ABC itself

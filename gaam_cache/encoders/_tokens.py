@@ -298,6 +298,8 @@ class Tokens:
         """
         texts_by_token: Counter[int] = Counter()
         for text in cut_texts:
+            # the tokenizer adds its special tokens at the ends of a text; the markup of
+            # a chat template holds them, and the text is inside of it
             if self.chat is None:
                 texts_by_token.update(self._repeated_at_edges(text))
             else:

@@ -160,7 +160,7 @@ class Encoder(ABC):
     options after a colon. None marks the class that opens all other encoders of its
     kind of rows.
     """
-    noun: ClassVar[str] = "text"  # people's word for a row
+    noun: ClassVar[str] = "text"  # word for a row in messages
     unit: ClassVar[str] = "tokens"  # what the length of a row counts
 
     name: str  # id or path as the user gave it

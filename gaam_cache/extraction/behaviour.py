@@ -63,6 +63,9 @@ def measure_reference(encoder: Encoder) -> dict[str, str]:
 def check_behaviour(encoder: Encoder, plan: Plan) -> None:
     """Refuse a loaded encoder that behaves differently from the encoder of a cache.
 
+    Two things are compared: whether it acts causal, so that no state depends on later
+    tokens; and its states of the reference rows, two short rows that never change.
+
     Raises:
         ConfigError: one of the two acts causal and the other does not, or their states
             of the reference rows differ by more than rounding explains. The message
@@ -147,7 +150,7 @@ def _check_reference(
 
 
 def _reference_states(encoder: Encoder) -> dict[str, NDArray[np.float32]]:
-    """States of the reference rows: pooling -> (R, L, D).
+    """States of the reference rows, a few rows that never change: pooling -> (R, L, D).
 
     Reference rows of which the encoder makes no tokens are left out.
     """
