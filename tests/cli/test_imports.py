@@ -80,16 +80,6 @@ def test_the_cache_never_imports_the_decoder() -> None:
         assert not packages & {"gaam_decoder", "cli"}, path
 
 
-@pytest.mark.parametrize("folder", ["attention", "heads"])
-def test_mechanisms_and_heads_know_neither_training_nor_reports(folder: str) -> None:
-    banned = {"training", "runs", "analysis", "reports", "stats"}
-    for path in files_of(f"gaam_decoder/{folder}"):
-        for name in imports(path):
-            package, *parts = name.split(".")
-            if package == "gaam_decoder" and parts:
-                assert parts[0] not in banned, f"{path} imports {name}"
-
-
 def test_reports_read_run_results_alone() -> None:
     for path in files_of("gaam_decoder/reports"):
         for name in imports(path):

@@ -315,9 +315,10 @@ def test_0_is_outside_the_interval_exactly_where_p_is_small(
     score = score_named(name)
     weak, strong = weak_and_strong(name, num_rows=num_rows)
     claim = claim_by_score(score, strong, weak, margin=score.margin)
-    if claim.p is not None and claim.interval is not None:
-        low, high = claim.interval
-        assert (not low <= 0 <= high) == (claim.p < stats.ALPHA)
+    assert claim.p is not None
+    assert claim.interval is not None
+    low, high = claim.interval
+    assert (not low <= 0 <= high) == (claim.p < stats.ALPHA)
 
 
 @pytest.mark.parametrize("num_rows", [2, 50, 20_000])

@@ -23,6 +23,7 @@ from tests.decoder.configs import train_config, train_single_run
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_a_compiler_that_fails_is_a_warning_and_the_training_goes_on(
     tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
