@@ -93,8 +93,11 @@ def plant_option(field: str, *names: str, **looks: Any) -> Any:
     return from_config(PlantConfig, field, *names, **looks)
 
 
-def _offer(package: str) -> Callable[[str], list[str]]:
-    """Complete the names of plug-ins for a shell, also after a comma."""
+def _completion_of(package: str) -> Callable[[str], list[str]]:
+    """Make a function with which a shell completes the names of plug-ins.
+
+    It completes the last of several names with commas between them.
+    """
 
     def complete(incomplete: str) -> list[str]:
         before, comma, _ = incomplete.rpartition(",")
@@ -103,14 +106,14 @@ def _offer(package: str) -> Callable[[str], list[str]]:
     return complete
 
 
-offer_attentions = _offer("gaam_decoder.attention")
-offer_heads = _offer("gaam_decoder.heads")
-offer_losses = _offer("gaam_decoder.losses")
-offer_optimizers = _offer("gaam_decoder.optimizers")
-offer_scores = _offer("gaam_decoder.stats.scores")
-offer_formats = _offer("gaam_decoder.reports.formats")
-offer_engines = _offer("gaam_cache.workers.engines")
-offer_poolings = _offer("gaam_cache.encoders.poolings")
+offer_attentions = _completion_of("gaam_decoder.attention")
+offer_heads = _completion_of("gaam_decoder.heads")
+offer_losses = _completion_of("gaam_decoder.losses")
+offer_optimizers = _completion_of("gaam_decoder.optimizers")
+offer_scores = _completion_of("gaam_decoder.stats.scores")
+offer_formats = _completion_of("gaam_decoder.reports.formats")
+offer_engines = _completion_of("gaam_cache.workers.engines")
+offer_poolings = _completion_of("gaam_cache.encoders.poolings")
 
 
 def _list_names(package: str) -> str:
@@ -119,6 +122,7 @@ def _list_names(package: str) -> str:
 
 
 def _offer_studies() -> list[str]:
+    """Names of the recorded studies, with which a shell completes an argument."""
     studies = data_path() / "studies"
     files = [*studies.glob("*/study.toml"), *studies.glob("*/grid.toml")]
     return sorted(file.parent.name for file in files)
@@ -235,6 +239,7 @@ class Answer(Protocol):
 
 
 def _show(answer: Answer, as_json: bool) -> None:
+    """Print the answer of a library call on stdout, in words or as JSON."""
     if as_json:
         _print_json(answer.to_dict())
     else:
@@ -246,13 +251,23 @@ def _print_json(value: object) -> None:
 
 
 def _filters(attn: Strings, head: Strings, where: Strings) -> dict[str, Any]:
-    """Which runs are meant, as ``gaam_decoder.report`` takes it."""
+    """Filters of runs, as keywords of ``gaam_decoder.report``.
+
+    Args:
+        attn: mechanisms.
+        head: heads.
+        where: texts such as ``lr=3e-4``.
+
+    Raises:
+        ConfigError: a text of ``where`` names no filter.
+    """
     names = ("layers", "lr", "cache")
     filters = settings.parse_pairs(where or (), "--where", names)
     return {"attn": attn, "head": head, **filters}
 
 
 def _print_version(is_asked: bool) -> None:
+    """Print the version and end, if the option ``--version`` is there."""
     if is_asked:
         tell(f"gaam {gaam_cache.__version__}")
         raise typer.Exit
@@ -417,7 +432,10 @@ def _show_runs(
     shown_runs: list[Path],
     as_json: bool,
 ) -> None:
-    """Show what a training ends with; a person has seen ``shown_runs`` before."""
+    """Print the summary of a training and the next commands, or all runs as JSON.
+
+    ``shown_runs`` are the paths of runs that were printed when they finished.
+    """
     from gaam_decoder.training.sweep import next_commands, training_summary
 
     if as_json:
@@ -769,9 +787,10 @@ def verify(
 
 
 def _has_runs(path: Path) -> bool:
-    """Whether a folder is a run or has any.
+    """Whether a folder is a run or contains runs.
 
-    The import takes longer than to hash a small cache: ask only about what is no cache.
+    The import takes longer than to verify a small cache, so a caller asks only about
+    folders that are no caches.
     """
     from gaam_decoder.inspect import is_runs
 
@@ -858,6 +877,7 @@ def describe(
 
 
 def _list_settings(width: int, as_json: bool) -> None:
+    """Print all settings of every command, in lines of ``width`` or as JSON."""
     if not as_json:
         tell(settings.list_in_words(SETTINGS, width))
         return

@@ -23,7 +23,11 @@ def p_value(p: float | None) -> str:
 
 
 def marks(entry: Entry) -> str:
-    """Marks of a score that is no test accuracy, optimistic, or perhaps too low."""
+    """Marks behind the name of an entry whose score is to be read with care.
+
+    It is measured on training rows, is optimistic since test rows selected the epoch,
+    or may be too low (†), see ``Entry.is_undertrained``.
+    """
     text = ""
     if entry.on_training_rows:
         text += f" ({ON_TRAINING_ROWS})"
@@ -35,19 +39,22 @@ def marks(entry: Entry) -> str:
 
 
 def verdict(claim: stats.Claim) -> str:
-    """The verdict of a claim; it says where the difference is within the margin."""
+    """The verdict of a claim, and whether a shown difference is too small to matter."""
     if claim.significant and claim.negligible:
         return f"{claim.verdict} (within margin)"
     return claim.verdict
 
 
 def single_value(value: Callable[[Entry], object]) -> ValuesForPrograms:
-    """Make the function of a column with one value, which has the header alone."""
+    """Make a function that gives programs one value, under the column's own header."""
     return lambda entry: {"": value(entry)}
 
 
 def interval_bounds(interval_of: Callable[[Entry], Interval]) -> ValuesForPrograms:
-    """Make the function of a column with two values: the ends of an interval."""
+    """Make a function that gives programs both ends of an interval.
+
+    They stand under the column's header with `` low`` and `` high`` behind it.
+    """
 
     def numbers(entry: Entry) -> dict[str, object]:
         low, high = interval_of(entry) or (None, None)
@@ -63,11 +70,15 @@ def claim_of(entry: Entry) -> stats.Claim:
 
 
 def validation_accuracy(entry: Entry) -> float | None:
-    """Mean validation accuracy, or R2, or micro-F1, of a candidate."""
+    """Mean validation accuracy (R2, micro-F1) of a candidate of a tuning.
+
+    None for an entry that does not stand beside other candidates.
+    """
     return entry.validation_score if entry.is_candidate else None
 
 
 def validation_text(entry: Entry) -> str:
+    """The mean validation score of a candidate of a tuning; empty for other entries."""
     score = validation_accuracy(entry)
     if score is None:
         return ""
@@ -86,6 +97,7 @@ def parameters_text(entry: Entry) -> str:
 
 
 def mean_seconds(entry: Entry) -> float | None:
+    """Mean seconds of training of a finished seed; None without one."""
     if not entry.finished:
         return None
     return float(np.mean([entry.seconds[seed] for seed in entry.finished]))
@@ -97,12 +109,14 @@ def seconds_text(entry: Entry) -> str:
 
 
 def difference_text(entry: Entry) -> str:
+    """The difference to the baseline; a star says that it is significant."""
     claim = claim_of(entry)
     text = entry.compared_score.score.difference(claim.difference)
     return f"{text}*" if claim.significant else text
 
 
 def difference_interval_text(entry: Entry) -> str:
+    """The interval of the difference to the baseline, corrected by Holm."""
     interval = claim_of(entry).interval_corrected
     return entry.compared_score.score.span(interval, signed=True)
 
@@ -130,6 +144,7 @@ def what_would_decide(entry: Entry) -> str:
     For a comparison without a claim, the reason; empty if it is decided.
     """
     claim = claim_of(entry)
+    # without a test there is a reason, and a verdict needs nothing more
     if claim.verdict != "undecided" or claim.p is None:
         return f"no claim: {claim.no_claim_reason}" if claim.no_claim_reason else ""
     if claim.seeds_to_decide is not None:

@@ -74,7 +74,7 @@ class Column:
     is_key_without_comparisons: bool = False
 
     def text(self, entry: Entry) -> str:
-        """The text of a cell, or nothing."""
+        """The text of the cell of an entry; empty where it is not compared."""
         if self.is_comparison and entry.comparison is None:
             return ""
         return self.cell(entry)
@@ -84,7 +84,10 @@ class Column:
         return self.header.format(score=score).partition(" (")[0].removesuffix(" %")
 
     def values(self, entry: Entry, score: str) -> dict[str, object]:
-        """Values for programs by name, or nothing; fractions instead of percent."""
+        """Names and values of the cell for programs; fractions instead of percent.
+
+        Empty where the column shows a comparison and the entry is not compared.
+        """
         if self.is_comparison and entry.comparison is None:
             return {}
         name = self.name(score)
@@ -322,7 +325,7 @@ VERDICTS = {
 
 
 def entries_sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
-    """The shown entries of a table, as text.
+    """The main table of a report as text: a line for every entry that is shown.
 
     Without ``columns`` it has those of ``COLUMNS`` that are not empty in all entries.
     """
@@ -358,7 +361,7 @@ def entries_sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
 
 
 def screen_columns() -> list[tuple[Column, Screen]]:
-    """The columns of a terminal in their order, each with how it is shown there."""
+    """The columns that a terminal shows, in their order there."""
     shown = [(column, column.screen) for column in COLUMNS if column.screen]
     return sorted(shown, key=lambda pair: pair[1].position)
 
@@ -375,14 +378,14 @@ def choose_columns(names: str | Sequence[str], score: str) -> tuple[Column, ...]
         ConfigError: no column has such a name.
     """
     title = score_of(score).title
-    column_by_name = {_plain(column.name(title)): column for column in COLUMNS}
-    column_by_name[_plain(score)] = SCORE
+    column_by_name = {_normalised(column.name(title)): column for column in COLUMNS}
+    column_by_name[_normalised(score)] = SCORE
     column_by_name["score"] = SCORE
 
     # a dictionary keeps the order, and each column once
     chosen: dict[Column, None] = {}
     for name in names.split(",") if isinstance(names, str) else names:
-        column = column_by_name.get(_plain(name))
+        column = column_by_name.get(_normalised(name))
         if column is None:
             raise plugins.unknown(
                 "column",
@@ -400,13 +403,13 @@ def _names_by_alias(score: str) -> dict[str, str]:
     return {alias: column.name(score) for column in COLUMNS for alias in column.aliases}
 
 
-def _plain(name: str) -> str:
+def _normalised(name: str) -> str:
     """A name in small letters, with single spaces in place of ``-`` and ``_``."""
     return " ".join(name.casefold().replace("-", " ").replace("_", " ").split())
 
 
 def score_caption(table: Table) -> str:
-    """The name of the values in a table, such as ``test accuracy``."""
+    """What the values of a table are, such as ``test accuracy``, for its caption."""
     score = table.score
     scaled = SCALED_SUFFIX if table.temperature and score.uses_temperature else ""
     return f"test {score.title}{scaled}"

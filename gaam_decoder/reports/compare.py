@@ -48,6 +48,7 @@ def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison |
         only one of them has probabilities that a fitted temperature scaled.
     """
     score = entry.compared_score.score
+    # a head that is fitted at once stands beside every seed
     seeds = tuple(
         seed
         for seed in entry.finished
@@ -58,6 +59,7 @@ def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison |
     )
     if not seeds or not is_scored:
         return None
+    # logits that a temperature divides do not compare with logits as they are
     is_one_scaled = (entry.temperatures is None) != (other.temperatures is None)
     if score.uses_temperature and is_one_scaled:
         return None
@@ -103,18 +105,21 @@ def _difference_over_folds(
     if entry.folds <= 1 or not np.isfinite(difference_P).all():
         return None
 
-    # Test rows of a fold for every training or validation row.
+    # Test rows of a fold for every training or validation row: the correction needs
+    # this ratio. Where only some training rows were drawn, it is larger.
     test_per_train = 1 / (entry.folds - 1)
     if entry.num_drawn_rows is not None:
         first = entry.runs[0]
         split_rows = first.cache.rows[first.recipe.train_split]
         test_per_train = split_rows / entry.folds / entry.num_drawn_rows
-    most = entry.compared_score.score.largest_difference
-    return stats.corrected_resampled_t(difference_P, test_per_train, most=most)
+    largest_difference = entry.compared_score.score.largest_difference
+    return stats.corrected_resampled_t(
+        difference_P, test_per_train, most=largest_difference
+    )
 
 
 def _tuning_grids(entry: Entry) -> list[list[Any]]:
-    """The candidates' tuned settings, for every tuning (fold) of an entry."""
+    """For every tuning of an entry (one, or one a fold), the settings it tried."""
     return [
         [candidate.values for candidate in tuning.candidates]
         for tuning in entry.tunings
@@ -122,7 +127,11 @@ def _tuning_grids(entry: Entry) -> list[list[Any]]:
 
 
 def _scores_to_claim(entry: Entry, positions: list[int]) -> Scored:
-    """The compared scores of the seeds at these positions, as a claim needs them."""
+    """The compared score of the seeds at these positions, ready for a claim.
+
+    A claim also needs the variance that the choice of settings adds, and the number of
+    training rows.
+    """
     # The score is a mean over P parts. In each part validation chose the settings, and
     # that choice adds a variance.
     variance = sum(choice.variance for choice in entry.choices)
@@ -136,30 +145,31 @@ def _scores_to_claim(entry: Entry, positions: list[int]) -> Scored:
 
 def _correct_by_holm(
     comparisons: Mapping[Any, Comparison],
-    beside: Mapping[Any, Comparison] | None = None,
-    untested: int = 0,
+    whole_family: Mapping[Any, Comparison] | None = None,
+    num_untested: int = 0,
 ) -> dict[Any, Comparison]:
     """Give comparisons Holm's p-values, corrected for all comparisons of a family.
 
-    The tests of a difference and of equivalence are a family each.
+    A family are the comparisons that are corrected for one another. The tests of a
+    difference and of equivalence are a family each.
 
     Args:
         comparisons: key -> a comparison to correct.
-        beside: key -> another comparison of the family. It counts in the correction,
-            unless ``comparisons`` has its key, but is not returned.
-        untested: number of further comparisons, which count as if they had shown
+        whole_family: key -> a comparison of the family. Those whose keys
+            ``comparisons`` lacks count in the correction too, but are not returned.
+        num_untested: number of further comparisons, which count as if they had shown
             nothing.
 
     Returns:
         The keys of ``comparisons`` -> the corrected comparison.
     """
     claims = [comparison.claim for comparison in comparisons.values()]
-    for key, comparison in (beside or {}).items():
+    for key, comparison in (whole_family or {}).items():
         if key not in comparisons:
             claims.append(comparison.claim)
 
     # The corrected claims of ``comparisons`` come first.
-    corrected_claims = stats.holm_corrected(claims, untested)
+    corrected_claims = stats.holm_corrected(claims, num_untested)
     return {
         key: replace(comparison, claim=claim)
         for (key, comparison), claim in zip(
@@ -191,56 +201,69 @@ def compare_with_counterparts(
     """
     corrected: dict[tuple[Any, Any], Comparison] = {}
     for head in dict.fromkeys(entry.head for entry in entries):
-        differences = _differences(entries, head, margin, find_counterpart)
-        all_differences = _differences(all_entries, head, margin, find_counterpart)
-        corrected |= _correct_by_holm(differences, all_differences)
+        comparisons = _compare_head(entries, head, margin, find_counterpart)
+        all_comparisons = _compare_head(all_entries, head, margin, find_counterpart)
+        corrected |= _correct_by_holm(comparisons, all_comparisons)
+    # an entry has one counterpart, so its own key identifies the comparison
     return {entry_key: comparison for (entry_key, _), comparison in corrected.items()}
 
 
-def _differences(
+def _compare_head(
     entries: Sequence[Entry],
     head: str,
     margin: float,
     find_counterpart: Callable[[Entry, Sequence[Entry]], Entry | None],
 ) -> dict[tuple[Any, Any], Comparison]:
-    """Every entry with this head minus its counterpart, by the keys of both.
+    """Subtract from every entry with this head its counterpart.
 
-    ``find_counterpart`` finds the counterpart of an entry among ``entries``.
+    ``find_counterpart`` finds the counterpart of an entry among ``entries``, or None.
+
+    Returns:
+        Keys of an entry and its counterpart -> their comparison, not yet corrected by
+        Holm.
     """
-    differences = {}
+    comparisons = {}
     for entry in entries:
         if entry.head != head:
             continue
         other = find_counterpart(entry, entries)
         if other is None:
             continue
-        difference = paired_difference(entry, other, margin)
-        if difference is not None:
-            differences[entry.key, other.key] = difference
-    return differences
+        comparison = paired_difference(entry, other, margin)
+        if comparison is not None:
+            comparisons[entry.key, other.key] = comparison
+    return comparisons
 
 
 def num_tests_by_head(
     entries: Sequence[Entry], comparisons: Mapping[Any, Comparison]
 ) -> dict[str, int]:
-    """Number of comparisons in Holm's correction, for each head with a claim.
+    """Number of comparisons that Holm corrects for, by head.
 
-    ``comparisons`` holds them by the key of their entry.
+    Heads without a comparison that allows a claim are left out.
+
+    Args:
+        entries: of one table.
+        comparisons: key of an entry -> its comparison with the baseline.
     """
     counts: dict[str, int] = {}
     for entry in entries:
         comparison = comparisons.get(entry.key)
+        # all comparisons of a head have the same number
         if comparison and comparison.claim.testable:
             counts[entry.head] = comparison.claim.num_tests
     return counts
 
 
-def num_tests_in_words(counts: Mapping[str, int]) -> str:
-    """Such as ``3``, or of several heads ``3 of head linear and 1 of head mlp``."""
-    if len(counts) < 2:
-        return f"{sum(counts.values())}"
+def num_tests_in_words(num_tests: Mapping[str, int]) -> str:
+    """Say how many comparisons Holm corrects for, from their number by head.
+
+    Such as ``3``, or of several heads ``3 of head linear and 1 of head mlp``.
+    """
+    if len(num_tests) < 2:
+        return f"{sum(num_tests.values())}"
     return " and ".join(
-        f"{count} of head {brief(head)}" for head, count in counts.items()
+        f"{count} of head {brief(head)}" for head, count in num_tests.items()
     )
 
 
@@ -265,13 +288,15 @@ def choose_baseline(entries: Sequence[Entry], requested: str | None) -> str | No
         {entry.attention for entry in entries if not entry.labels_shuffled}
     )
     if requested is None:
-        # A linear probe has no counterparts among decoders that are trained by steps.
-        stepped = {
+        # The mechanism of a linear probe is 'none' too. A probe is a baseline only
+        # where no decoder was trained in steps, because these are compared with one
+        # another.
+        trained_in_steps = {
             entry.attention
             for entry in entries
             if not (entry.fitted_at_once or entry.labels_shuffled)
         }
-        candidates = stepped or set(evaluated)
+        candidates = trained_in_steps or set(evaluated)
         return DEFAULT_BASELINE if DEFAULT_BASELINE in candidates else None
     if requested in evaluated:
         return requested
@@ -292,7 +317,8 @@ def find_baseline(
 ) -> Entry | None:
     """Find the entry of the baseline with the same head and recipe.
 
-    If both entries were tuned, their tuned settings may differ.
+    ``baseline`` is the name of its mechanism. If both entries were tuned, their tuned
+    settings may differ.
 
     Returns:
         None if no entry of the baseline differs in the mechanism alone, if the entry is
@@ -349,13 +375,12 @@ class PairGroup(NamedTuple):
     name: str  # the settings that distinguish it from other groups; may be empty
     labels: tuple[str, ...]  # the value of the setting, for each entry
     entries: tuple[Entry, ...]
-    pairs: dict[
-        PairPositions, Comparison
-    ]  # the entry at the first place minus the second
+    pairs: dict[PairPositions, Comparison]
+    """Positions of two entries -> the first entry minus the second."""
 
     @property
     def references(self) -> tuple[int, ...]:
-        """Positions of the entries that are compared with every other entry.
+        """Positions in ``entries`` of those that are compared with every other entry.
 
         These are the best entry, and the one that uses all layers or all training rows.
         """
@@ -422,7 +447,10 @@ def _compare_table(
     margin: float,
     is_requested: bool,
 ) -> Pairs:
-    """Compare the pairs of one table, and correct them for all pairs of their head.
+    """Compare the pairs of one table, and correct them by Holm for all its pairs.
+
+    The pairs of one head are a family of their own; along the axis ``head`` there is
+    one family of all heads.
 
     Args:
         shown: the entries of the table, grouped by all settings but the axis.
@@ -434,6 +462,8 @@ def _compare_table(
     """
     testable = _testable_pairs([*shown.values(), *all_sets.values()], axis)
     groups = _compare_groups(shown, axis, margin)
+
+    # Holm's correction of each family replaces the comparisons in its groups
     num_tests: dict[str, int] = {}
     for family in dict.fromkeys(_family(group.entries, axis) for group in groups):
         family_groups = [
@@ -445,7 +475,10 @@ def _compare_table(
 
 
 def _family(entries: Sequence[Entry], axis: str) -> str:
-    """The head of these entries, whose pairs Holm corrects for one another."""
+    """Name of the family of these entries: their head, or that of all heads.
+
+    Holm corrects the pairs of a family for one another.
+    """
     return ALL_HEADS if axis == "head" else entries[0].head
 
 
@@ -474,17 +507,19 @@ def _correct_groups(groups: Sequence[PairGroup], num_testable: int) -> None:
         groups: the groups of one family.
         num_testable: number of pairs of the family that allow a claim, compared or not.
     """
+    # index of the group, and positions of both entries in it -> their comparison
     comparisons = {
-        (number, places): comparison
-        for number, group in enumerate(groups)
-        for places, comparison in group.pairs.items()
+        (group_index, positions): comparison
+        for group_index, group in enumerate(groups)
+        for positions, comparison in group.pairs.items()
     }
+    # pairs of the family that were not compared count as if they had shown nothing
     claims = [comparison.claim for comparison in comparisons.values()]
     num_tested = sum(claim.testable or claim.refused_by_data for claim in claims)
-    untested = max(0, num_testable - num_tested)
-    corrected = _correct_by_holm(comparisons, untested=untested)
-    for (number, places), comparison in corrected.items():
-        groups[number].pairs[places] = comparison
+    num_untested = max(0, num_testable - num_tested)
+    corrected = _correct_by_holm(comparisons, num_untested=num_untested)
+    for (group_index, positions), comparison in corrected.items():
+        groups[group_index].pairs[positions] = comparison
 
 
 def _is_testable(entry: Entry, other: Entry) -> bool:
@@ -499,10 +534,14 @@ def _compare_groups(
 ) -> list[PairGroup]:
     """Compare the entries of the largest groups, and name each group.
 
-    ``sets`` holds entries that differ in the axis alone, by their shared settings.
+    Args:
+        sets: shared settings -> the entries that differ in the axis alone.
+        axis: name of the setting in which they differ.
+        margin: largest difference that does not matter.
     """
     if not sets:
         return []
+    # settings that all groups have do not tell them apart
     shared_settings = set.intersection(*map(set, sets))
     largest_first = sorted(sets.items(), key=lambda item: -len(item[1]))
     groups = []
@@ -529,7 +568,13 @@ def _group_name(settings: SettingPairs, shared: set[tuple[str, str]]) -> str:
 def _compare_entries(
     entries: Sequence[Entry], references: Sequence[int], margin: float
 ) -> dict[PairPositions, Comparison]:
-    """Compare the best entries with each other, and all entries with the references."""
+    """Compare the best entries with each other, and all entries with the references.
+
+    Args:
+        entries: of one group, the best first.
+        references: positions of the reference entries.
+        margin: largest difference that does not matter.
+    """
     pairs: dict[PairPositions, Comparison] = {}
     for first, second in combinations(range(len(entries)), 2):
         if second < MOST_VALUES or first in references or second in references:
@@ -561,7 +606,7 @@ def _axis_value(entry: Entry, axis: str) -> str:
 
 
 def _group_by_settings(entries: Sequence[Entry], axis: str) -> EntriesBySettings:
-    """Group entries that agree in all settings but the axis and the tuned ones.
+    """Group entries that agree in all settings but ``axis`` and the tuned settings.
 
     A group without two values of the axis is left out. So are probes, entries with
     shuffled labels and entries without the score, and, where the axis is a setting that

@@ -29,7 +29,7 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
         values = "accuracies" if table.task.has_classes else "scores"
         return f"There are no {values}, because nothing was evaluated"
 
-    # the clauses may name the decoder to use already
+    # the clauses may name the decoder to use already: then no clause of its own does
     choice = recommended(table) if advice else None
     advised = False
     if table.compared_entries:
@@ -54,14 +54,26 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
 def _clauses_on_mechanisms(
     table: Table, choice: Recommendation | None
 ) -> tuple[list[str], bool]:
-    """What is shown of mechanisms, and whether that names the decoder to use."""
+    """Clauses on the mechanisms that are compared with the baseline.
+
+    They also say which are worse than the linear probe on the same states.
+
+    Args:
+        table: the table.
+        choice: the decoder to use, if the table allows a recommendation.
+
+    Returns:
+        The clauses, and whether they name the decoder to use.
+    """
     claims = {
         entry.label: comparison.claim for entry, comparison in table.compared_entries
     }
+    # mechanisms that are shown to be worse than the linear probe
     behind = [
         entry.label for entry, _ in table.compared_entries if is_behind_probe(entry)
     ]
     all_behind = len(behind) == len(claims)
+    # where all are worse than the probe, the clause on that names the probe to use
     advised = bool(choice and choice.entry.is_probe and behind and all_behind)
     worse_than_probe = f"worse than {table.task.probe}"
     if advised:
@@ -91,7 +103,13 @@ def _clauses_on_mechanisms(
 def _clauses_on_decoders(
     table: Table, choice: Recommendation | None
 ) -> tuple[list[str], bool]:
-    """The same without a baseline: decoders against the linear probe."""
+    """Clauses on the decoders that are compared with the linear probe alone.
+
+    For a table without a baseline.
+
+    Returns:
+        The clauses, and whether they name the decoder to use (the probe).
+    """
     claims = {
         entry.label: entry.probe_comparison.claim
         for entry in table.entries
@@ -107,7 +125,7 @@ def _clauses_on_decoders(
 def _clauses(
     table: Table, claims: Mapping[str, stats.Claim], rival: str, noun: str
 ) -> list[str]:
-    """What is shown of decoders against another, a clause for each verdict.
+    """Clauses on decoders against one other decoder, a clause for each verdict.
 
     Args:
         table: the table.
@@ -115,6 +133,7 @@ def _clauses(
         rival: the other decoder in words.
         noun: what messages call the decoders.
     """
+    # verdict -> labels of the decoders
     labels: dict[str, list[str]] = {}
     for label, claim in claims.items():
         labels.setdefault(claim.verdict, []).append(label)
@@ -143,7 +162,10 @@ def _clauses(
 
 
 def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
-    """How far differences and their intervals reach, and what would decide."""
+    """The range of differences, the widest interval, and how many rows would decide.
+
+    The number of rows, or groups of rows, is that for the largest difference.
+    """
     score = table.score
     claims = list(claims)
     low = score.difference(min(claim.difference for claim in claims))
@@ -172,7 +194,11 @@ def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
 
 
 def _clause_without_comparison(table: Table) -> str:
-    """The mean and interval of a single entry; of several, that none is compared."""
+    """The clause of a table that compares nothing.
+
+    Of a single entry it is the mean score with its interval; of several, that there is
+    no verdict.
+    """
     first = table.entries[0]
     interval = first.compared_score.seeds_rows_interval
     mean = first.compared_score.mean

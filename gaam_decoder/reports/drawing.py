@@ -110,7 +110,7 @@ def line_panels(
     reference: Line | None = None,
     bottom: float | None = None,
 ) -> Figure:
-    """Draw panels one below the other.
+    """Draw panels of lines one below the other, with a common x axis.
 
     A panel with the same labels as the panel above it has no legend of its own.
 
@@ -118,7 +118,7 @@ def line_panels(
         panels: label of the y axis and lines, for each panel.
         x: label of the x axis.
         is_log: whether the x axis has a logarithmic scale.
-        reference: a dashed line in every panel.
+        reference: a dashed line that every panel shows for comparison.
         bottom: where the y axes start.
     """
     labels = list(dict.fromkeys(line.label for _, lines in panels for line in lines))
@@ -152,18 +152,23 @@ def line_panels(
 
 
 def _draw_legend_above(axes: Axes) -> None:
+    """Draw the legend of a panel above it, where it hides no line."""
     axes.legend(
         loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0, handlelength=2.6
     )
 
 
 def _draw_reference(axes: Axes, line: Line) -> None:
-    """Draw the dashed line of reference."""
+    """Draw a dashed line with which the others are compared."""
     axes.plot(line.x, line.y, "--", color=PALETTE["ink"], label=line.label, zorder=3)
 
 
 def _draw_line(axes: Axes, line: Line, name: str, index: int) -> None:
-    """Draw a line in the colour and dashes of its place among all labels."""
+    """Draw a line with its band, if it has one.
+
+    ``index`` is that of its label among all labels: it gives colour and dashes.
+    ``name`` is the label, broken into lines.
+    """
     color = PALETTE[f"c{index % 8}"]
     dash = DASHES[index % len(DASHES)]
     if line.band:
@@ -216,7 +221,7 @@ def overview_pictures(table: Table) -> list[Picture]:
 
 
 def _draw_seed_values(table: Table) -> Figure:
-    """Dots of all seeds, with mean and intervals, one entry below the other."""
+    """Draw the scores of all seeds, with mean and intervals, one entry a line."""
     score = table.score
     figure, axes = _figure_of_entries(table.shown_entries, f"test {score.column}")
     for height, entry in enumerate(table.shown_entries):
@@ -235,7 +240,10 @@ def _draw_seed_values(table: Table) -> Figure:
 
 
 def _draw_seeds(axes: Axes, height: int, value_S: NDArray[np.float64]) -> None:
-    """A dot for every seed, and a stroke at their mean."""
+    """Draw a dot for every seed, and a stroke at their mean.
+
+    ``height`` is the position of the entry on the y axis, ``value_S`` its scores.
+    """
     # The steps keep dots apart. They follow the rank, not chance, so that a picture
     # is repeatable.
     steps = np.array([0.0, 0.13, -0.13, 0.06, -0.06])
@@ -255,7 +263,7 @@ def _draw_seeds(axes: Axes, height: int, value_S: NDArray[np.float64]) -> None:
 
 
 def _draw_differences(table: Table) -> Figure:
-    """Differences to the baseline with intervals, one entry below the other."""
+    """Draw the differences to the baseline with intervals, one entry a line."""
     score = table.score
     ink = PALETTE["ink"]
     points = (
@@ -291,7 +299,11 @@ def _draw_differences(table: Table) -> Figure:
 
 
 def forest_of_sets(forest: Forest) -> Figure:
-    """Draw a row for each data set, a column for each encoder, and the mean below."""
+    """Draw a forest plot: values with intervals, a row for each data set.
+
+    There is a panel for each encoder, and the mean as a diamond below the last one. A
+    grey band around 0 shows the differences that do not matter.
+    """
     num_rows = len(forest.rows)
     num_columns = len(forest.columns)
     names = wrap_labels(forest.rows, 18 if num_columns > 1 else 26)
@@ -320,7 +332,7 @@ def forest_of_sets(forest: Forest) -> Figure:
 
 
 def _draw_marked(axes: Axes, height: int, mark: ValueWithInterval) -> None:
-    """A dot, and the interval around it."""
+    """Draw a value as a dot, with its interval as a line."""
     if mark.interval:
         axes.plot(mark.interval, [height] * 2, c=PALETTE["accent"], lw=1.6, alpha=0.8)
     axes.plot(mark.value, height, "o", ms=4, c=PALETTE["ink"])
@@ -329,7 +341,10 @@ def _draw_marked(axes: Axes, height: int, mark: ValueWithInterval) -> None:
 def _draw_diamond(
     axes: Axes, height: int, mean: ValueWithInterval, prediction: Interval
 ) -> None:
-    """The mean with its interval as a diamond, and the interval of another row."""
+    """Draw a mean with its interval as a diamond; a dot where it has no interval.
+
+    ``prediction`` is the interval of the true value of a further row, a thin line.
+    """
     ink = PALETTE["ink"]
     if prediction:
         axes.plot(prediction, [height] * 2, c=PALETTE["muted"], lw=1.2)
@@ -343,7 +358,10 @@ def _draw_diamond(
 
 
 def _figure_of_entries(entries: Sequence[Entry], x: str) -> tuple[Figure, Axes]:
-    """A figure with the name of each entry on its y axis."""
+    """An empty figure with the name of each entry on its y axis, the first on top.
+
+    ``x`` is the label of the x axis.
+    """
     names = wrap_labels([entry.label for entry in entries])
     most_lines = max(name.count("\n") + 1 for name in names)
     figure = _figure(1.2 + max(0.36, LINE_HEIGHT * most_lines + 0.04) * len(names))
@@ -361,7 +379,10 @@ def _figure_of_entries(entries: Sequence[Entry], x: str) -> tuple[Figure, Axes]:
 def _draw_intervals(
     axes: Axes, y: float, factor: int, seeds: Interval, seeds_and_rows: Interval
 ) -> None:
-    """Draw the interval over seeds on top of the interval over seeds and rows."""
+    """Draw two 95% intervals at height ``y``: over seeds, and over seeds and rows.
+
+    ``factor`` is 100 for percent.
+    """
     _draw_interval(
         axes, y, factor, seeds_and_rows, "seeds and rows", PALETTE["muted"], 1.2
     )
@@ -377,14 +398,17 @@ def _draw_interval(
     colour: str,
     width: float,
 ) -> None:
-    """Draw a 95% interval at height ``y``, with ``over`` in its legend; or nothing."""
+    """Draw a 95% interval at height ``y``; nothing where it is None.
+
+    The legend says what it is ``over``. ``factor`` is 100 for percent.
+    """
     if interval:
         x = factor * np.array(interval)
         axes.plot(x, [y] * 2, c=colour, lw=width, alpha=0.8, label=f"95% over {over}")
 
 
 def _with_legend(figure: Figure) -> Figure:
-    """Put a legend below, with one entry for each label."""
+    """Add a legend below, in which every label stands once; return the figure."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     by_label = dict(zip(labels, handles, strict=True))
     figure.legend(
@@ -442,7 +466,7 @@ def inline_svg(picture: Picture, key: str) -> str:
 
 
 def _tag_of_page(tag: str, key: str) -> str:
-    """Make the ids of a tag unique, and its colours variables."""
+    """Prefix the ids in a tag with ``key``, and name its colours by CSS variables."""
     tag = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{key}-", tag)
     for name, colour in PALETTE.items():
         tag = tag.replace(colour, f"var(--{name})")

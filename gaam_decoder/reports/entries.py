@@ -75,7 +75,7 @@ class Comparison:
 
 
 def claim_values(claim: stats.Claim) -> dict[str, Any]:
-    """Give a claim of statistics, one tested difference, as JSON values."""
+    """Give a claim, the result of one comparison of two decoders, as JSON values."""
     these_rows = claim.on_these_rows
     sign_flip = these_rows.sign_flip
     return {
@@ -110,10 +110,14 @@ def claim_values(claim: stats.Claim) -> dict[str, Any]:
 
 
 def _std_error(claim: stats.Claim) -> float | None:
-    """Standard error of a difference over seeds and test rows, or groups of rows."""
+    """Standard error of a difference over seeds and test rows, or groups of rows.
+
+    None where no test over the rows was possible.
+    """
     limits = claim.limits
     if limits is None:
         return None
+    # the second variance is that of kinds of rows which the test set may lack
     return math.sqrt(limits.effects.variance + limits.unseen_variance)
 
 
@@ -194,7 +198,10 @@ class Entry(EntryScores):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Its runs, seeds and tuning: entries with the same key have equal numbers."""
+        """Its runs, seeds and simulated choices of the tuning, to look an entry up.
+
+        Entries with the same key have the same numbers.
+        """
         return self.runs, self.seeds, self.choices
 
     @property
@@ -204,11 +211,12 @@ class Entry(EntryScores):
 
     @property
     def train_rows(self) -> float:
-        """Number of training and validation rows; infinite for folds.
+        """Number of training and validation rows; infinite for a cross-validation.
 
-        If groups are the unit, the number is at most that of the training groups, each
-        taken to be as large as a group of test rows.
+        If groups of rows are the unit, it is at most the number of training groups
+        times the mean size of a group of test rows.
         """
+        # the folds learn from all rows in turn
         if self.folds > 1:
             return math.inf
         first = self.runs[0]
@@ -304,6 +312,7 @@ class Entry(EntryScores):
         return identity | self._score_values() | self._training_values()
 
     def _score_values(self) -> dict[str, object]:
+        """The scores of the entry as JSON values; their keys depend on the task."""
         accuracy_S = self.accuracy.scored.values
         scores = {
             name: self._summary(value_S)
@@ -331,6 +340,7 @@ class Entry(EntryScores):
         }
 
     def _training_values(self) -> dict[str, object]:
+        """Training, tuning, comparisons and runs of the entry as JSON values."""
         seconds = [self.seconds[seed] for seed in self.finished]
         failed = sorted(self.failed.items())
         importance = self.importance
@@ -368,6 +378,7 @@ def _mean_and_std(value_S: Floats) -> dict[str, object]:
 
 
 def _run_values(run: RunResult) -> dict[str, object]:
+    """A run as JSON values: its folder and key, and where it was trained."""
     values: dict[str, object] = {
         "path": run.path.name,
         "key": run.key,

@@ -14,7 +14,10 @@ from gaam_decoder.stats.scores.base import percent
 
 
 def explain_numbers(table: Table) -> Iterator[str]:
-    """How the numbers were made, where reports differ; GUIDE.md says the rest."""
+    """Sentences on how the numbers of a table were made, as far as reports differ.
+
+    GUIDE.md says what holds for all reports.
+    """
     for select in sorted({entry.select for entry in table.entries} - {"test"}):
         explanation = SELECT_NOTES.get(select, "not known here")
         yield f"select {brief(select, 40)}: {explanation}"
@@ -34,7 +37,7 @@ def explain_numbers(table: Table) -> Iterator[str]:
 
 
 def _explain_chance(table: Table) -> str:
-    """The score of the prediction that looks at no row."""
+    """The score of the trivial prediction, which looks at no row."""
     task = table.task
     score = chance(table.entries[0])
     if task.has_classes:
@@ -43,6 +46,7 @@ def _explain_chance(table: Table) -> str:
 
 
 def _explain_score(table: Table) -> str:
+    """The score that is compared, its direction, order of classes, and claims."""
     score = table.score
     better = "larger" if score.larger_is_better else "smaller"
     text = f"compared by {score.title}: {better} is better"
@@ -55,6 +59,7 @@ def _explain_score(table: Table) -> str:
 
 
 def _explain_differences(table: Table) -> str:
+    """Unit, pairing, correction and margin of the differences to the baseline."""
     score = table.score
     num_tests = num_tests_in_words(table.num_tests)
     return (
@@ -86,6 +91,7 @@ def _explain_tuning(table: Table) -> Iterator[str]:
 
 
 def _explain_versions(table: Table) -> str:
+    """Versions of the libraries that trained the runs, and their devices."""
     parts = []
     for name in ("python", "torch", "numpy", "device"):
         versions = {str(run.environment.get(name, "unknown")) for run in table.runs}

@@ -100,7 +100,11 @@ def entries_by_test(
 def _folds_by_partition(
     runs: Sequence[RunResult], tunings: Mapping[str, Tuning]
 ) -> dict[Partition, dict[str, FoldRuns]]:
-    """Runs of folds by cross-validation, by decoder and settings, and by fold."""
+    """Runs of folds by cross-validation, then by decoder, then by fold.
+
+    Runs of one decoder have the same mechanism, head and settings. Runs without folds
+    are left out.
+    """
     by_partition: dict[Partition, dict[str, FoldRuns]] = {}
     for run in runs:
         fold = run.recipe.fold
@@ -125,21 +129,28 @@ def _folds_by_partition(
 
 
 def _whole_split_seeds(folds: Iterable[FoldRuns], numbers: range) -> list[int]:
-    """Split seeds of which a decoder has all folds; of the decoder with most of them.
+    """The split seeds for which the most complete decoder has a run of every fold.
+
+    A split seed divides the rows into folds: one seed is one cross-validation. The most
+    complete decoder has every fold of more split seeds than any other.
 
     Args:
         folds: for each decoder, its runs by split seed and fold.
-        numbers: the numbers of all folds.
+        numbers: the numbers of all folds, from 1.
+
+    Returns:
+        Sorted; empty if no decoder has every fold of any split seed.
     """
-    seeds_of_entries: list[set[int]] = []
+    complete_seeds_of_decoders: list[set[int]] = []
     for runs_by_fold in folds:
-        seeds = {seed for seed, _ in runs_by_fold}
-        complete_seeds: set[int] = {
-            seed for seed in seeds if all((seed, n) in runs_by_fold for n in numbers)
-        }
-        seeds_of_entries.append(complete_seeds)
-    largest: set[int] = max(seeds_of_entries, key=lambda seeds: len(seeds))
-    return sorted(largest)
+        split_seeds = {split_seed for split_seed, _ in runs_by_fold}
+        complete_seeds: set[int] = set()
+        for split_seed in split_seeds:
+            if all((split_seed, number) in runs_by_fold for number in numbers):
+                complete_seeds.add(split_seed)
+        complete_seeds_of_decoders.append(complete_seeds)
+    most_complete: set[int] = max(complete_seeds_of_decoders, key=len)
+    return sorted(most_complete)
 
 
 def _runs_by_single_test(
@@ -187,7 +198,8 @@ class _TableMaker:
         """The table of all entries that have every fold of these split seeds.
 
         Args:
-            partition: identity of the cross-validation.
+            partition: identity of the cross-validation: its states, number of folds,
+                training split and groups.
             folds: for each decoder, its runs by split seed and fold.
             split_seeds: of the repeats of the cross-validation.
             numbers: the numbers of all folds.
@@ -267,7 +279,8 @@ class _TableMaker:
             for parts in decoders
         ]
 
-        # Repeats test every row several times; its label is listed once.
+        # A repeated cross-validation tests every row several times, but its label is
+        # listed once: sort by row number, and take one of its repeats.
         label_N = np.concatenate([part[0].targets for part in first_decoder])
         if repeats > 1:
             row_N = np.concatenate([part[0].test_rows for part in first_decoder])
@@ -284,7 +297,10 @@ class _TableMaker:
 
 
 def _rank(entry: Entry) -> tuple[object, ...]:
-    """Sort key of an entry in its table: the best mean first, then by name."""
+    """Sort key of an entry in its table: the best mean first, then by name.
+
+    Entries without a mean stand last.
+    """
     mean = math.inf if entry.compared_score.mean is None else entry.compared_score.mean
     if math.isfinite(mean) and entry.compared_score.score.larger_is_better:
         mean = -mean
@@ -295,6 +311,7 @@ def _rank(entry: Entry) -> tuple[object, ...]:
 
 
 def _decoder_names(runs_by_fold: FoldRuns) -> set[str]:
+    """Mechanism and head of the runs of each fold, such as ``gaam + linear``."""
     first_runs_of_folds = [runs[0] for runs in runs_by_fold.values()]
     return {
         f"{brief(run.attention)} + {brief(run.head)}" for run in first_runs_of_folds
@@ -325,11 +342,15 @@ def _split_in_words(run: RunResult, seeds: list[int]) -> str:
 
 
 def groups_kept(run: RunResult) -> str:
-    """Say which column or file keeps rows together, such as ``groups of 'speaker'``."""
+    """Say by which column or file the folds of a run keep groups of rows together.
+
+    Such as ``groups of 'speaker' kept together``.
+    """
     groups = run.recipe.groups
     source = groups.source if groups else ""
     if not groups or not source:
         return "groups kept together"
+    # a column is named as it is, of a file the name without its folder
     if groups.kind == "file":
         return f"groups of the file '{brief(Path(source).name, 40)}' kept together"
     return f"groups of '{brief(source, 40)}' kept together"
@@ -342,7 +363,15 @@ def _make_entry(
     temperature: bool,
     groups: TableGroups,
 ) -> Entry:
-    """Make one entry from the runs of all its parts."""
+    """Make one entry from its runs on each part of the test rows (1, or the folds).
+
+    Args:
+        parts: its runs on each part.
+        tunings: key of a run -> the tuning that chose its settings.
+        score: the score that the table compares.
+        temperature: whether to fit temperatures to the probabilities.
+        groups: the groups of the test rows.
+    """
     first = parts[0][0]
     runs_by_seed = [_reported_runs(part, tunings) for part in parts]
     seeds = set.intersection(*map(set, runs_by_seed))
@@ -398,7 +427,8 @@ def _is_too_short(
 ) -> bool:
     """Whether more seeds had their best epoch last than chance explains.
 
-    Chance means that the accuracy no longer changes, so that any epoch may be best.
+    Then a longer training may be better. Chance means that the accuracy no longer
+    changes, so that any epoch may be best.
     """
     return bool(late_seeds) and stats.later_than_chance(
         len(late_seeds), len(finished), recipe["epochs"], num_parts
@@ -421,7 +451,12 @@ def _fewest_drawn(runs: Sequence[RunResult]) -> int | None:
 
 
 def _reported_runs(part: Part, tunings: Mapping[str, Tuning]) -> dict[int, RunResult]:
-    """The run of each seed whose result counts, without seeds that only tune."""
+    """Seed -> the run that counts for it, without seeds that only tune settings.
+
+    Args:
+        part: the runs of an entry on one part of the test rows.
+        tunings: key of a run -> the tuning that chose its settings.
+    """
     runs = first_run_by_seed(part)
     seeds = reporting_seeds_of(tuple(runs), tunings.get(part[0].key))
     return {seed: runs[seed] for seed in seeds}
@@ -430,7 +465,12 @@ def _reported_runs(part: Part, tunings: Mapping[str, Tuning]) -> dict[int, RunRe
 def _failed_seeds(
     runs_by_seed: Sequence[Mapping[int, RunResult]], seeds: set[int]
 ) -> dict[int, str]:
-    """Why each failed seed failed, in its first fold that did."""
+    """Failed seed -> the reason, in its first fold that failed.
+
+    Args:
+        runs_by_seed: for each fold, the run that counts for a seed.
+        seeds: of the entry.
+    """
     reasons: dict[int, str] = {}
     for seed in seeds:
         for runs in runs_by_seed:
@@ -445,7 +485,10 @@ def _failed_seeds(
 
 
 def _shared_recipe(parts: Sequence[Part]) -> tuple[Settings, str]:
-    """The recipe of an entry, and the code of its mechanism if a plugin has it."""
+    """The settings of an entry, and the code of its mechanism if a plugin has it.
+
+    Settings in which its folds differ get one value in place of several.
+    """
     recipes = [dict(part[0].settings) for part in parts]
     recipe = recipes[0]
 
@@ -473,7 +516,7 @@ def _shared_recipe(parts: Sequence[Part]) -> tuple[Settings, str]:
 
 
 def _counted_runs(parts: Sequence[Part], seeds: set[int]) -> tuple[RunResult, ...]:
-    """The runs of all parts that have a seed of the entry; of a part without, all."""
+    """The runs with a seed of the entry; where a part has none, all its runs."""
     counted: list[RunResult] = []
     for part in parts:
         counted += [run for run in part if set(run.seeds) & seeds] or part
@@ -486,7 +529,9 @@ def _choices(
     score: Score,
     grouped_by: Sequence[str],
 ) -> tuple[SimulatedChoices, ...]:
-    """How sure each tuning is, of those whose runs record what that takes.
+    """Simulate how other validation rows would have tuned, for each tuned part.
+
+    Left out are tunings whose runs do not record their validation answers.
 
     Args:
         tuned_parts: the runs of each tuned part of the test rows.
@@ -508,7 +553,9 @@ def _choice(
     score: Score,
     grouped_by: Sequence[str],
 ) -> SimulatedChoices | None:
-    """How sure a tuning is; None without two candidates that have a score.
+    """Simulate which candidate other validation rows would have chosen.
+
+    None without two candidates that have a score.
 
     Args:
         labels: of the test rows.

@@ -60,7 +60,10 @@ class TableGroups:
 
 
 def relation_in_words(name: str) -> str:
-    """A relation as messages call it: a column stands in quotes."""
+    """The name of a relation in a message: that of a column stands in quotes.
+
+    A relation says which rows belong together.
+    """
     return name if name in RELATIONS_WITHOUT_COLUMN else f"'{brief(name, 40)}'"
 
 
@@ -116,7 +119,19 @@ def table_groups(
 def _numbers_by_name(
     tests: Tests, names: Iterable[str], repeats: int
 ) -> tuple[dict[str, Numbers], set[str]]:
-    """Group numbers by relation, columns first, and the relations that lack them."""
+    """The group numbers of the test rows by each relation, the columns first.
+
+    A relation gives rows that belong together the same number.
+
+    Args:
+        tests: the runs of every part of the test rows, in order.
+        names: of the relations.
+        repeats: how often every row is among the test rows.
+
+    Returns:
+        Name of a relation -> group number of every test row, (N,); and the names of
+        relations whose numbers neither runs nor cache have.
+    """
     order_N = _order_without_repeats(tests, repeats)
     numbers = {}
     unknown = set()
@@ -132,7 +147,11 @@ def _numbers_by_name(
 
 
 def _relations(tests: Tests, runs_of_cache: Sequence[RunResult]) -> set[str]:
-    """Names of the relations between test rows that any run on the same cache has."""
+    """Names of the relations that say which test rows belong together.
+
+    Those of any run on the same cache hold, so that no choice of runs makes a test of
+    more groups.
+    """
     relations = {name for run in runs_of_cache for name in relations_in_force(run)}
     # the file of another run may name other rows
     relations.discard(GROUPS_FILE)
@@ -158,8 +177,8 @@ def _numbers(
 ) -> Numbers | None:
     """The group number of every test row by the relation ``name``, (N,).
 
-    ``order_N`` takes each row once, if rows are repeated. None where neither runs nor
-    cache hold the numbers.
+    ``order_N`` are the indices that take each row once, if rows are repeated. None
+    where neither runs nor cache have the numbers.
     """
     parts = []
     for runs in tests:

@@ -62,10 +62,10 @@ def _settings_to_show(entries: Sequence[Entry]) -> list[str]:
 
 
 def _varies(setting: str, entries: Sequence[Entry]) -> bool:
-    """Whether entries differ in a setting, among those that it concerns.
+    """Whether entries differ in a setting.
 
-    Only the settings of its recipe, and those that draw training rows, concern a head
-    that is fitted at once.
+    A head that is fitted at once has no epochs or learning rate: it counts only for the
+    settings of its own recipe, and for those that draw training rows.
     """
     values = set()
     for entry in entries:
@@ -75,7 +75,10 @@ def _varies(setting: str, entries: Sequence[Entry]) -> bool:
 
 
 def _name_of(entry: Entry, with_head: bool) -> str:
-    """The mechanism, and the head on request; shuffled labels and unusual selection."""
+    """The mechanism of an entry, with its head on request.
+
+    Shuffled labels, and a selection of the epoch other than by validation, are named.
+    """
     name = brief(entry.attention)
     if with_head:
         name += f" + {brief(entry.head, 60)}"

@@ -59,7 +59,7 @@ def notes(table: Table) -> list[str]:
 
 
 def legend(table: Table) -> list[str]:
-    """The legend of intervals and marks, which stands unfolded below a table."""
+    """What intervals and marks of a table mean: lines that stand below it."""
     lines = []
     if any(entry.compared_score.seeds_rows_interval for entry in table.shown_entries):
         sampled_units = "groups of test rows" if table.num_groups else "test rows"
@@ -73,7 +73,7 @@ def legend(table: Table) -> list[str]:
 
 
 def notes_on_runs(table: Table) -> list[str]:
-    """The notes that these runs gave rise to, the gravest first."""
+    """The notes on the runs of a table that apply, the gravest first."""
     return _texts(table, NOTES)
 
 
@@ -114,7 +114,10 @@ def _name_entries(
 
 
 def _selected(table: Table) -> str | None:
-    """Which runs filters left out, and how that affects p-values and baseline."""
+    """Which runs filters left out, and how that affects p-values and baseline.
+
+    None if nothing was filtered.
+    """
     selection = table.selection
     if selection is None:
         return None
@@ -151,7 +154,7 @@ def _lost_baseline(selection: Selection) -> str:
 
 
 def _failures(table: Table) -> str | None:
-    """The failed seeds of every entry, with up to three reasons."""
+    """The failed seeds of every entry, with up to three reasons; None without any."""
     lines = []
     for entry in table.entries:
         if not entry.failed:
@@ -167,7 +170,7 @@ def _failures(table: Table) -> str | None:
 
 
 def _failure_reasons(entry: Entry) -> Iterator[str]:
-    """Each reason why seeds of an entry failed, once, with its folds."""
+    """Each reason why seeds of an entry failed, once; before it its folds, if any."""
     folds_by_reason: dict[str, set[str]] = {}
     for run in entry.runs:
         fold = str(run.recipe.fold or "")
@@ -186,7 +189,10 @@ def _failure_reasons(entry: Entry) -> Iterator[str]:
 
 
 def _no_control(table: Table) -> str | None:
-    """Whether no decoder without attention to the layers was trained for comparison."""
+    """A warning where no control was trained; None where one was.
+
+    A control is a decoder without attention to the layers, see ``CONTROLS``.
+    """
     trained = [
         entry
         for entry in table.entries
@@ -201,7 +207,7 @@ def _no_control(table: Table) -> str | None:
 
 
 def _few_rows(table: Table) -> str | None:
-    """A warning of test sets in which one row makes more than three points."""
+    """A warning of few test rows, of which each makes more than three points."""
     num_rows = table.num_test_rows
     if num_rows >= FEW_ROWS:
         return None
@@ -225,7 +231,10 @@ def _few_seeds(table: Table) -> str | None:
 
 
 def _like_groups(table: Table) -> str | None:
-    """Kept columns with which accuracy varies: test rows may not be independent."""
+    """A warning that test rows may not be independent, and by which kept columns.
+
+    Such a column looks like groups: accuracy varies with its values.
+    """
     if not table.group_like_columns:
         return None
     columns = ", ".join(
@@ -241,7 +250,11 @@ def _like_groups(table: Table) -> str | None:
 
 
 def _groups_not_known(table: Table) -> str | None:
-    """Test rows that belong together, but count as independent."""
+    """A warning of test rows that belong together, but count as independent.
+
+    A relation, such as a column of speakers, says which rows belong together; the runs
+    or the cache may lack its values.
+    """
     if table.groups is None:
         return None
     if table.groups.unknown:
@@ -270,7 +283,10 @@ def _predicts_one_class(entry: Entry) -> bool:
 
 
 def _leaks(table: Table) -> str | None:
-    """Test rows whose texts the training, or the encoder's fit, has seen."""
+    """A note on test rows whose texts training rows have too, or the encoder saw.
+
+    Copies of test rows among training rows leak their labels.
+    """
     split_pairs = _train_and_test_splits(table)
     shared_texts = table.cache.shared_texts or {}
     leaks = []
@@ -303,7 +319,7 @@ def _train_and_test_splits(table: Table) -> set[tuple[str, str]]:
 
 
 def _not_compared(table: Table) -> str | None:
-    """The entries that no entry of the baseline could be compared with."""
+    """A note on the entries that are not compared with the baseline, and why."""
     baseline = table.baseline
     if baseline is None:
         if len(table.entries) > 1:
@@ -312,6 +328,7 @@ def _not_compared(table: Table) -> str | None:
             )
         return None
 
+    # the baseline itself, and heads that are fitted at once, are never compared
     def lacks_counterpart(entry: Entry) -> bool:
         exempt = (
             is_baseline(entry, baseline)
@@ -328,7 +345,10 @@ def _not_compared(table: Table) -> str | None:
 
 
 def _against_probe(table: Table) -> str | None:
-    """The verdicts against the linear probe; better comes first, even if empty."""
+    """A note on which decoders are better or worse than the linear probe.
+
+    "better" comes first, even without a decoder. None without a comparison.
+    """
     labels_by_verdict: dict[str, list[str]] = {"better": []}
     for entry in table.entries:
         if entry.probe_comparison:

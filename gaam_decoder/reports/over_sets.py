@@ -88,9 +88,11 @@ def answers_over_sets(
 
 
 def _largest_block(cells: Cells) -> tuple[str, ...]:
-    """The encoders that leave most tables where each has read every data set.
+    """The encoders, and with them the data sets, of an answer over all data sets.
 
-    Of several such sets of encoders, the one with most data sets.
+    Every encoder of an answer has read every data set of it. Of all subsets of the
+    encoders, the one that gives most tables is taken; of several, the one with most
+    data sets.
     """
     encoders = cells.encoders
     if len(encoders) > MOST_ENCODERS:
@@ -118,18 +120,28 @@ def _complete_sets(cells: Cells, encoders: Sequence[str]) -> list[str]:
 def _answer(
     cells: Cells, encoders: tuple[str, ...], untested: int, each_encoder: bool
 ) -> AnswerOverSets | None:
-    """The answer over the data sets that these encoders read; None without any."""
+    """The answer over the data sets that all of these encoders read.
+
+    Args:
+        cells: the tables of all data sets and encoders.
+        encoders: those of the answer.
+        untested: decoders in Holm's correction that filters left out.
+        each_encoder: whether there is an answer for each encoder.
+
+    Returns:
+        None without a decoder that has a test on any data set.
+    """
     data_sets = _complete_sets(cells, encoders)
-    rows = {
+    cells_by_set = {
         data_set: [cell for e in encoders if (cell := cells.find(data_set, e))]
         for data_set in data_sets
     }
-    names = _names(rows)
-    ranks, num_ranked = _mean_ranks(rows, names, cells.baseline)
+    names = _names(cells_by_set)
+    ranks, num_ranked = _mean_ranks(cells_by_set, names, cells.baseline)
     decoders = [
         decoder
         for name in names
-        if (decoder := _decoder(name, rows, ranks.get(name))) is not None
+        if (decoder := _decoder(name, cells_by_set, ranks.get(name))) is not None
     ]
     if not decoders:
         return None
@@ -155,10 +167,13 @@ def _answer(
     )
 
 
-def _names(rows: Mapping[str, Sequence[Cell]]) -> list[str]:
-    """Names of the decoders that any table compares."""
+def _names(cells_by_set: Mapping[str, Sequence[Cell]]) -> list[str]:
+    """Sorted names of the decoders that any table compares with the baseline.
+
+    ``cells_by_set`` has the tables of every data set, one for each encoder.
+    """
     names: dict[str, None] = {}
-    for set_cells in rows.values():
+    for set_cells in cells_by_set.values():
         for cell in set_cells:
             names |= dict.fromkeys(
                 name for name, entry in cell.entries.items() if entry.comparison
@@ -167,13 +182,22 @@ def _names(rows: Mapping[str, Sequence[Cell]]) -> list[str]:
 
 
 def _decoder(
-    name: str, rows: Mapping[str, Sequence[Cell]], mean_rank: float | None
+    name: str, cells_by_set: Mapping[str, Sequence[Cell]], mean_rank: float | None
 ) -> DecoderOverSets | None:
-    """The answer of one decoder; None if no data set has a test."""
+    """The mean difference of one decoder and the baseline over data sets.
+
+    Args:
+        name: of the decoder.
+        cells_by_set: the tables of every data set, one for each encoder.
+        mean_rank: of the decoder.
+
+    Returns:
+        None if no data set has a test of the decoder with every encoder.
+    """
     claims: dict[str, list[stats.Claim]] = {}
     claim_of: dict[tuple[str, str], stats.Claim] = {}
     missing: list[str] = []
-    for data_set, set_cells in rows.items():
+    for data_set, set_cells in cells_by_set.items():
         reasons = [reason for cell in set_cells if (reason := _why_not(cell, name))]
         if reasons:
             missing.append(f"{data_set} ({'; '.join(dict.fromkeys(reasons))})")
@@ -195,6 +219,7 @@ def _decoder(
 
 
 def _claim(entry: Entry) -> stats.Claim:
+    """The claim on the difference of an entry and the baseline."""
     comparison = entry.comparison
     if comparison is None:
         raise ValueError("the entry is compared with nothing")
@@ -217,14 +242,24 @@ def _why_not(cell: Cell, name: str) -> str:
 
 
 def _mean_ranks(
-    rows: Mapping[str, Sequence[Cell]], names: Sequence[str], baseline: str
+    cells_by_set: Mapping[str, Sequence[Cell]], names: Sequence[str], baseline: str
 ) -> tuple[dict[str, float], int]:
-    """Mean rank of every decoder, that of the baseline as ``""``; the best is 1.
+    """Mean ranks over the data sets where every decoder has a mean; the best is 1.
 
-    Over the data sets where every decoder has a mean. Ties share their ranks.
+    Decoders with equal means share the mean of their ranks. K data sets, M decoders
+    with the baseline.
+
+    Args:
+        cells_by_set: the tables of every data set, one for each encoder.
+        names: of the decoders.
+        baseline: its mechanism.
+
+    Returns:
+        Name of a decoder -> its mean rank, with the baseline as ``""``; and the number
+        of data sets. An empty dictionary and 0 where no data set has all.
     """
     ranks_K: list[Any] = []
-    for set_cells in rows.values():
+    for set_cells in cells_by_set.values():
         ranks = [_ranks(cell, names, baseline) for cell in set_cells]
         complete = [rank_M for rank_M in ranks if rank_M is not None]
         if len(complete) == len(ranks):
@@ -236,7 +271,10 @@ def _mean_ranks(
 
 
 def _ranks(cell: Cell, names: Sequence[str], baseline: str) -> Any:
-    """Ranks of the decoders of a table and of its baseline; None if one is missing."""
+    """Ranks of the decoders of a table, then of its baseline, (M,); the best is 1.
+
+    None if one of them is missing or has no mean.
+    """
     baselines = [e for e in cell.entries.values() if is_baseline(e, baseline)]
     entries = [cell.entries.get(name) for name in names] + baselines
     means = [entry.compared_score.mean if entry else None for entry in entries]
@@ -258,7 +296,17 @@ def _left_out(
     decoders: Sequence[DecoderOverSets],
     each_encoder: bool,
 ) -> list[str]:
-    """Sentences on tables and decoders that do not count."""
+    """Sentences on encoders, data sets and decoders that an answer leaves out.
+
+    Args:
+        cells: the tables of all data sets and encoders.
+        encoders: those of the answer.
+        data_sets: those of the answer.
+        names: of all decoders that are compared.
+        decoders: those of the answer.
+        each_encoder: whether there is an answer for each encoder, so that other
+            encoders need no sentence.
+    """
     lines = []
     other_encoders = [name for name in cells.encoders if name not in encoders]
     if other_encoders and len(encoders) > 1:

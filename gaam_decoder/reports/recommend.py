@@ -21,9 +21,11 @@ class Recommendation(NamedTuple):
 def recommended(table: Table) -> Recommendation | None:
     """The decoder to use and why; None where the table does not allow an answer.
 
-    All decoders must have the same states, and none may be optimistic. The answer is
-    the best decoder if it is shown to be better than the baseline. Else it is the one
-    that nothing is shown to be better than: the linear probe where it is the best,
+    All decoders must read the same layers and learn from equally many rows. None may be
+    a candidate of a tuning that chose nothing, and no score may be optimistic: no epoch
+    is selected on test rows, and no decoder is tested on its training rows. The answer
+    is the best decoder if it is shown to be better than the baseline. Else it is the
+    one that nothing is shown to be better than: the linear probe where it is the best,
     or the baseline.
     """
     entries = [
@@ -31,10 +33,12 @@ def recommended(table: Table) -> Recommendation | None:
         for entry in table.entries
         if entry.compared_score.mean is not None and not entry.labels_shuffled
     ]
+    # training rows and layers that each decoder reads
     inputs = {(entry.num_drawn_rows, entry.recipe.get("layers")) for entry in entries}
-    if len(inputs) != 1 or any(
+    has_doubtful_score = any(
         entry.tuning_failed or entry.is_optimistic for entry in entries
-    ):
+    )
+    if len(inputs) != 1 or has_doubtful_score:
         return None
 
     # entries are sorted, the best mean first
@@ -63,6 +67,7 @@ def recommended(table: Table) -> Recommendation | None:
 
 
 def _recommend(entry: Entry, reason: str) -> Recommendation:
+    """The recommendation of an entry, with a clause that gives the reason."""
     return Recommendation(entry, f"use {entry.label}: {reason}")
 
 
@@ -79,7 +84,7 @@ def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
     probed = [entry for entry in table.entries if entry.probe_comparison]
     best = entries[0]
     if best.fitted_at_once:
-        # other fits are compared with nothing
+        # other heads that are fitted at once are compared with nothing
         if not best.is_probe or not probed:
             return None
         if any(_is_ahead_of_probe(entry) for entry in probed):

@@ -36,7 +36,7 @@ def render(
         name: name of the template, without its suffix.
         tables: the tables of the report.
         harmless: escapes every text, except the results of filters.
-        more: gives further values of a table to the template.
+        more: makes further values of a table for the template.
         words: further values beside the tables.
         section: the only section to write, if any.
         columns: the only columns of the table of accuracies, if any.
@@ -73,7 +73,10 @@ def render(
 def _above(
     sections_over_sets: Sequence[Section], name: str | None, with_sections: bool
 ) -> list[Section]:
-    """The sections over all tables; without sections, those with answers alone."""
+    """The sections over all tables, or the one called ``name``.
+
+    Without sections, those remain that answer an option of the report.
+    """
     return [
         section
         for section in sections_above_tables(sections_over_sets, name)
@@ -98,6 +101,10 @@ def _table_values(
 def _environment(
     harmless: Callable[[str], str], filters: Mapping[str, Callable[..., str]]
 ) -> Environment:
+    """The environment of jinja, in which every text is escaped by ``harmless``.
+
+    Results of ``filters`` are not escaped: a filter escapes what it needs to.
+    """
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         trim_blocks=True,

@@ -91,6 +91,7 @@ class Report:
         write_file(absolute_path(file).resolve(), text.encode())
 
     def _format(self, name: str, part: ReportPart) -> Format:
+        """The format of that name, for a part of this report."""
         score = self.tables[0].score_name if self.tables else DEFAULT_SCORE
         format = format_of(name, score, **part)
         format.sections_over_sets = self.sections_over_sets
@@ -128,7 +129,10 @@ class Report:
 
 
 def _write_picture(picture: Picture, folder: Path, prefix: str) -> list[Path]:
-    """Write a picture as PDF and as PNG."""
+    """Write a picture as PDF and as PNG, and return both paths.
+
+    The names of the files are ``prefix`` and the name of the picture.
+    """
     paths = []
     for suffix, content in image_files(picture).items():
         path = folder / f"{prefix}{picture.name}.{suffix}"

@@ -138,7 +138,16 @@ def _scores_without_classes(
     score: Score,
     groups: TableGroups,
 ) -> EntryScores:
-    """The scores of an entry that predicts numbers or label sets."""
+    """The scores of an entry that predicts numbers or label sets.
+
+    Args:
+        task: of the entry.
+        predictions: test logits of its finished seeds.
+        tally: the scores of these seeds.
+        parts: its runs on each part of the test rows (1, or the folds).
+        score: the score that the table compares.
+        groups: the groups of the test rows.
+    """
     repeats = predictions.repeats
     contribution_SN = np.array(
         [
@@ -178,7 +187,16 @@ def _scores_without_classes(
 
 
 def _tally_seeds(predictions: "_Predictions", score: Score, task: Task) -> "_Tally":
-    """Score one seed after the other: raw logits, and logits over temperatures."""
+    """Score one seed after the other by all scores.
+
+    Each seed is scored by its logits, and by its logits divided by a temperature where
+    temperatures are fitted.
+
+    Args:
+        predictions: test logits of the finished seeds.
+        score: the score that the table compares.
+        task: of the predictions.
+    """
     tally = _Tally(score, task)
     for index in range(len(predictions.finished)):
         answers = predictions.answers(index)
@@ -194,7 +212,10 @@ def _tally_seeds(predictions: "_Predictions", score: Score, task: Task) -> "_Tal
 def _vote_accuracy(
     predictions: "_Predictions", predicted_SN: NDArray[np.int64]
 ) -> float | None:
-    """Accuracy of the class that most seeds predict; None without a finished seed."""
+    """Accuracy of the class that most seeds predict for a row.
+
+    None without a finished seed.
+    """
     if not predictions.finished:
         return None
     vote_N = stats.majority_votes(predictions.logits_SNC, predicted_SN)
@@ -207,9 +228,11 @@ def _measure(score: Score, scored: Scored, fitted: bool) -> MeasuredScore:
     Args:
         score: the score, which has the range of its values.
         scored: its values of every seed, and of every row.
-        fitted: whether the head was fitted at once and so has no seeds.
+        fitted: whether the head was fitted at once, so that one model stands for all
+            seeds.
     """
     value_S = scored.values
+    # a score that is undefined for a seed has no mean and no interval over seeds
     mean = None
     std = None
     interval: Interval = None
@@ -234,12 +257,12 @@ class _Predictions:
     temperature_SP: Floats | None  # divisors of the logits; None: not divided
 
     def answers(self, index: int) -> Answers:
-        """The logits of one seed."""
+        """The test logits of the seed at this index, with the targets."""
         logits_NC = self.logits_SNC[index]
         return Answers(logits_NC, self.label_N, self.sizes, self.repeats)
 
     def scaled_answers(self, index: int, temperature_SP: Floats) -> Answers:
-        """The logits of one seed, in each part divided by its temperature."""
+        """The logits of the seed at this index, in each part over its temperature."""
         # In float64: in float32 two logits might become equal, and another class
         # the first.
         logits_NC = self.logits_SNC[index].astype(np.float64)
@@ -352,6 +375,13 @@ def _compared_score(
 
     If no seed finished it is ``default_score``, which is then empty. If the score is
     undefined for a seed, all its values are NaN, and no claim is made.
+
+    Args:
+        tally: the scores of every seed.
+        default_score: values of the default score of the task.
+        parts: the runs of the entry on each part of the test rows.
+        repeats: how often every row is among the test rows.
+        groups: the groups of the test rows.
     """
     if not tally.seed_scores:
         return default_score
@@ -369,7 +399,11 @@ def _compared_score(
 
 
 def _majority_accuracy(parts: Sequence[Part], num_rows: int) -> float:
-    """``EntryScores.majority_accuracy``: the mean over the parts, by their rows."""
+    """Accuracy of the most frequent class of the training rows, on all test rows.
+
+    Of other tasks the score of their trivial prediction. It is the mean over the parts
+    (1, or the folds), weighted by their number of test rows.
+    """
     right = sum(
         (part[0].majority_accuracy or part[0].baseline_score or 0) * len(part[0].labels)
         for part in parts
@@ -392,19 +426,27 @@ def _by_row(value_SN: NDArray[Any], parts: Sequence[Part], repeats: int) -> Any:
     if repeats == 1:
         return value_SN
     row_N = np.concatenate([part[0].test_rows for part in parts])
+    # how often each row was tested
     counts = np.unique(row_N, return_counts=True)[1]
     if (counts != repeats).any():
         raise CacheError(
             "folds of repeats do not test every row equally often",
             where=str(parts[0][0].path.parent),
         )
+    # sorted by row number, the repeats of a row stand side by side
     shape = (len(value_SN), len(row_N) // repeats, repeats)
     sorted_SN = value_SN[:, np.argsort(row_N, kind="stable")]
     return sorted_SN.reshape(shape).mean(2, dtype=np.float64)
 
 
 def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
-    """Test logits of every finished seed, from the run that counts for it."""
+    """Finished seed -> its test logits, (N, C), from the run that counts for it.
+
+    Of several runs of one seed, the first counts.
+
+    Raises:
+        CacheError: a run has logits that are NaN or infinite.
+    """
     counting_run = first_run_by_seed(part)
     logits_by_seed: dict[int, NDArray[np.float32]] = {}
     for run in part:
@@ -423,7 +465,10 @@ def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
 
 
 def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Floats | None:
-    """Temperatures of an entry, (S, P); None if a seed has no validation rows."""
+    """Temperatures that fit the validation rows of every seed and part, (S, P).
+
+    None without seeds, or if a seed has no validation rows or no temperature fits them.
+    """
     if not seeds:
         return None
     value_SP = np.ones((len(seeds), len(parts)))

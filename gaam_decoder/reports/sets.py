@@ -52,7 +52,7 @@ def parse_factors(factors: str | Sequence[str] | None) -> tuple[str, ...] | None
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
-    """The table of one data set and encoder."""
+    """One data set, read by one encoder: the table of decoders on these states."""
 
     data_set: str
     encoder: str
@@ -62,6 +62,7 @@ class Cell:
 
     @property
     def name(self) -> str:
+        """Both names, for a sentence."""
         return f"{self.data_set} through {self.encoder}"
 
 
@@ -88,7 +89,7 @@ class Cells:
         return list(dict.fromkeys(cell.encoder for cell in self.cells))
 
     def find(self, data_set: str, encoder: str) -> Cell | None:
-        """The cell of a data set and an encoder."""
+        """The cell of a data set and an encoder; None where there is no such table."""
         for cell in self.cells:
             if (cell.data_set, cell.encoder) == (data_set, encoder):
                 return cell
@@ -96,7 +97,14 @@ class Cells:
 
 
 def gather_cells(tables: Sequence[Table]) -> Cells | None:
-    """One table for each data set and encoder; None where nothing is compared."""
+    """Take one table for each data set and encoder, for an answer over data sets.
+
+    What is not taken is said in sentences. All tables have one baseline; of several
+    heads the usual one is taken.
+
+    Returns:
+        None where no table compares decoders with a baseline.
+    """
     compared = [table for table in tables if table.compared_entries]
     if not compared:
         return None
@@ -110,11 +118,13 @@ def gather_cells(tables: Sequence[Table]) -> Cells | None:
     usable = [
         table
         for table in compared
-        if any(_counts(entry, head, baseline) for entry, _ in table.compared_entries)
+        if any(
+            _is_in_answer(entry, head, baseline) for entry, _ in table.compared_entries
+        )
     ]
     names = _Names.of(usable)
-    left_out += names.no_other_rows(usable)
-    left_out += names.no_other_states()
+    left_out += names.take_one_set_of_rows(usable)
+    left_out += names.take_one_cache()
     left_out += _other_heads(compared, head)
 
     entry_names = _entry_names(names.taken, head, baseline)
@@ -152,7 +162,7 @@ def _usual_head(tables: Sequence[Table], baseline: str) -> str | None:
             {
                 entry.head
                 for entry, _ in table.compared_entries
-                if _counts(entry, entry.head, baseline)
+                if _is_in_answer(entry, entry.head, baseline)
             }
         )
     if not counts:
@@ -161,6 +171,7 @@ def _usual_head(tables: Sequence[Table], baseline: str) -> str | None:
 
 
 def _without_baseline(tables: Sequence[Table], baseline: str) -> list[str]:
+    """A sentence on the tables that lack the baseline; none where each has it."""
     titles = [
         table.title()
         for table in tables
@@ -175,11 +186,12 @@ def _without_baseline(tables: Sequence[Table], baseline: str) -> list[str]:
 
 
 def _and_more(names: Sequence[str]) -> str:
+    """How many names follow those that a sentence lists; empty where none do."""
     return f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
 
 
 def _other_heads(tables: Sequence[Table], head: str) -> list[str]:
-    """Compared entries with another head, by head."""
+    """A sentence on the compared entries that have another head, counted by head."""
     counts = Counter(
         entry.head
         for table in tables
@@ -207,7 +219,10 @@ class _Names:
 
     @classmethod
     def of(cls, tables: Sequence[Table]) -> "_Names":
-        """Short names of every table, by its identity."""
+        """Name data set and encoder of every table, as short as they are unique.
+
+        ``data_set`` and ``encoder`` hold the names by the ``id`` of the table.
+        """
         data_set = dict(
             zip(
                 map(id, tables),
@@ -224,11 +239,15 @@ class _Names:
         )
         return cls(tables, data_set, encoder)
 
-    def no_other_rows(self, tables: Sequence[Table]) -> list[str]:
-        """Take one set of test rows of every data set, and say which were others.
+    def take_one_set_of_rows(self, tables: Sequence[Table]) -> list[str]:
+        """Take one set of test rows of every data set, and leave other tables out.
 
-        That which most encoders read counts; then that of the kind which most tables
-        have, then the one with most test rows, then the first.
+        The set that most encoders read counts. Of several, the one whose words (such as
+        "test split 'test'") most tables share; then the one with most test rows; then
+        the first.
+
+        Returns:
+            A sentence for each data set with several sets of test rows.
         """
         kinds = Counter(table.tested_on for table in tables)
         by_data_set: dict[str, dict[object, list[Table]]] = {}
@@ -263,10 +282,15 @@ class _Names:
             )
         return lines
 
-    def no_other_states(self) -> list[str]:
-        """Tell several states of a data set and encoder apart, as several encoders.
+    def take_one_cache(self) -> list[str]:
+        """Take one table of every data set and encoder, and leave other tables out.
 
-        States that no setting of the encoder tells apart are left out, but the first.
+        Several caches of a data set and encoder count as several encoders where a
+        setting of the encoder, such as the pooling, tells them apart. Else the first
+        cache counts.
+
+        Returns:
+            A sentence for each cache that is left out.
         """
         lines = []
         for name in dict.fromkeys(self.encoder[id(table)] for table in self.taken):
@@ -277,6 +301,12 @@ class _Names:
         return lines
 
     def _split_encoder(self, name: str, tables: Sequence[Table]) -> list[str]:
+        """Name the encoder of these tables by its settings too; see above.
+
+        Args:
+            name: of the encoder, which all tables share.
+            tables: its tables, several of them of one data set.
+        """
         words = _settings_of_encoder([table.cache for table in tables])
         lines = []
         seen: set[tuple[str, str]] = set()
@@ -294,6 +324,7 @@ class _Names:
         return lines
 
     def _leave_out(self, tables: Sequence[Table]) -> None:
+        """Remove these tables from those that are taken."""
         left_out = {id(table) for table in tables}
         self.taken = [table for table in self.taken if id(table) not in left_out]
 
@@ -316,17 +347,27 @@ def _short_names(labels: Sequence[Label]) -> list[str]:
 
 
 def _data_set(cache: CacheRecord) -> Label:
+    """The names of the data set of a cache."""
     record: Mapping[str, Any] = (cache.plan or {}).get("dataset", {})
     return _label(cache.dataset, record)
 
 
 def _encoder(cache: CacheRecord) -> Label:
+    """The names of the encoder of a cache."""
     record: Mapping[str, Any] = (cache.plan or {}).get("encoder", {})
     return _label(cache.encoder, record)
 
 
 def _label(label: str, record: Mapping[str, Any]) -> Label:
-    """The name that people recognise: the last part of a path or of a hub's name."""
+    """A full name, and the short one that people recognise.
+
+    The short name is the last part of a path, or of a name on the hub.
+
+    Args:
+        label: the full name, as reports write it.
+        record: of the data set or encoder in the plan of the cache, with its ``name``
+            and, where it is local, its ``path``.
+    """
     name = str(record.get("name", label))
     path = Path(name)
     short = path.name or label
@@ -339,8 +380,9 @@ def _label(label: str, record: Mapping[str, Any]) -> Label:
 def _rows_of(table: Table) -> object:
     """What identifies training and test rows of a table, whichever encoder read them.
 
-    Hashes of the rows, where the cache holds them. Those of imported states are hashes
-    of the states; numbers of rows and the test labels stand for them.
+    Two tables with equal results have the same rows. The result holds hashes of the
+    rows, where the cache has them. A cache of imported states has hashes of the states
+    alone, so its counts of rows and test labels must do.
     """
     run = table.entries[0].runs[0]
     labels = digest_of(run.labels.tobytes())
@@ -352,6 +394,7 @@ def _rows_of(table: Table) -> object:
 
 
 def _rows_in_words(table: Table) -> str:
+    """Test rows and size of all splits, for a sentence."""
     counts = " + ".join(
         f"{count:,} {brief(split, 40)}" for split, count in table.cache.rows.items()
     )
@@ -359,7 +402,10 @@ def _rows_in_words(table: Table) -> str:
 
 
 def _settings_of_encoder(caches: Sequence[CacheRecord]) -> list[str]:
-    """How the encoders of caches differ, in words; empty where they do not."""
+    """For every cache, the settings of its encoder that the others do not share.
+
+    In words; empty texts where the encoders of all caches have the same settings.
+    """
     stripped = [_encoder_alone(cache) for cache in caches]
     keys = [
         json.dumps([cache.plan, cache.layers], sort_keys=True, default=str)
@@ -375,7 +421,11 @@ def _settings_of_encoder(caches: Sequence[CacheRecord]) -> list[str]:
 
 
 def _encoder_alone(cache: CacheRecord) -> CacheRecord:
-    """A record without what belongs to the rows."""
+    """A copy of the record of a cache that holds the settings of its encoder alone.
+
+    Everything that depends on the rows is left out, so that copies of several data sets
+    are equal where the same encoder read them.
+    """
     plan = cache.plan or {}
     fields = {
         name: value
@@ -392,12 +442,12 @@ def _encoder_alone(cache: CacheRecord) -> CacheRecord:
 
 
 def _other_encoders(cells: Sequence[Cell]) -> list[str]:
-    """Encoders that read some data sets with other settings."""
+    """Sentences on encoders that read some data sets with other settings."""
     lines = []
     for encoder in dict.fromkeys(cell.encoder for cell in cells):
         of_encoder = [cell for cell in cells if cell.encoder == encoder]
+        # an encoder that is fitted to the rows (tf-idf) differs for every data set
         if any(cell.table.cache.fitted_on for cell in of_encoder):
-            # its vocabulary is that of the rows
             continue
         words = _settings_of_encoder([cell.table.cache for cell in of_encoder])
         if any(words):
@@ -413,7 +463,7 @@ def _other_encoders(cells: Sequence[Cell]) -> list[str]:
 
 
 def _other_training(cells: Sequence[Cell]) -> list[str]:
-    """Data sets whose decoders were trained or tested otherwise than most."""
+    """A sentence on data sets whose decoders were trained or tested unlike most."""
     recipes = [_recipe(cell) for cell in cells]
     settings = sorted({name for recipe in recipes for name in recipe})
     others: dict[str, list[str]] = {}
@@ -430,7 +480,11 @@ def _other_training(cells: Sequence[Cell]) -> list[str]:
 
 
 def _recipe(cell: Cell) -> dict[str, str]:
-    """The settings that the compared decoders of a cell share, as text."""
+    """Name and value, as text, of the settings that all compared decoders share.
+
+    Settings that split the rows or that were tuned are left out; ``test rows`` says
+    which rows are the test rows.
+    """
     entries = list(cell.entries.values())
     left_out = {"split_seed", "fold", "plugins", "pool"}
     if any(entry.tunings for entry in entries):
@@ -452,12 +506,18 @@ def _entry_names(
 ) -> dict[int, dict[str, Entry]]:
     """Compared entries of every table, and their baselines, by a common name.
 
-    A mechanism that a table has in one form has the short name: ``gaam`` may have
-    chosen its heads to fit. Settings that distinguish the entries of a mechanism in any
-    table are part of the name.
+    A mechanism has a short name, such as ``gaam``, unless a table has several forms of
+    it, such as ``gaam:heads=1`` and ``gaam:heads=2``: its options may be chosen to fit
+    the encoder. Settings that distinguish the entries of a mechanism in any table are
+    part of the name.
+
+    Returns:
+        ``id`` of a table -> name -> entry.
     """
     entries_of = {
-        id(table): [entry for entry in table.entries if _counts(entry, head, baseline)]
+        id(table): [
+            entry for entry in table.entries if _is_in_answer(entry, head, baseline)
+        ]
         for table in tables
     }
     every_list = list(entries_of.values())
@@ -477,7 +537,7 @@ def _entry_names(
             values = [
                 brief(f"{setting}={entry.recipe[setting]}")
                 for setting in settings
-                if _plays(entry, setting)
+                if _is_given(entry, setting)
             ]
             full_name = " ".join([name, *values])
             if full_name in by_name:
@@ -488,7 +548,12 @@ def _entry_names(
     return named
 
 
-def _counts(entry: Entry, head: str, baseline: str) -> bool:
+def _is_in_answer(entry: Entry, head: str, baseline: str) -> bool:
+    """Whether an answer over data sets may use an entry.
+
+    It has this head, was trained in steps on true labels, and is compared with the
+    baseline or is the baseline.
+    """
     if (
         entry.head != head
         or entry.labels_shuffled
@@ -500,6 +565,7 @@ def _counts(entry: Entry, head: str, baseline: str) -> bool:
 
 
 def _forms(entries: Iterable[Entry]) -> dict[str, set[str]]:
+    """Name of a mechanism -> all its forms: the name with its options."""
     forms: dict[str, set[str]] = {}
     for entry in entries:
         name = entry.attention.partition(":")[0]
@@ -507,8 +573,8 @@ def _forms(entries: Iterable[Entry]) -> dict[str, set[str]]:
     return forms
 
 
-def _plays(entry: Entry, setting: str) -> bool:
-    """Whether a setting of an entry was given, and not chosen by validation."""
+def _is_given(entry: Entry, setting: str) -> bool:
+    """Whether a person gave a setting of an entry; validation chose it otherwise."""
     if entry.tunings and setting in TUNED_SETTINGS:
         return False
     return entry.recipe.get(setting) is not None
@@ -522,7 +588,7 @@ def _varying(entries: Sequence[Entry]) -> set[str]:
         names = {name for entry in same for name in entry.recipe}
         for name in names:
             values = {
-                str(entry.recipe.get(name)) if _plays(entry, name) else "None"
+                str(entry.recipe.get(name)) if _is_given(entry, name) else "None"
                 for entry in same
             }
             if len(values) > 1:

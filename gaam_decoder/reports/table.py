@@ -116,6 +116,7 @@ class Table:
     def title(self) -> str:
         """One line that names the data set, the encoder and the test rows."""
         parts = [self.cache_title]
+        # how the cache differs from another one with the same title
         if self.cache_difference:
             parts.append(self.cache_difference)
 
@@ -123,6 +124,7 @@ class Table:
         where = self.tested_on
         if self.num_groups:
             where = where.partition(", groups ")[0]
+        # the usual test rows need no words
         if where != "test split 'test'":
             parts.append(brief(where))
 
@@ -156,11 +158,11 @@ class Table:
 
     @property
     def unit_noun(self) -> str:
-        """What another test set would draw anew: groups, or rows."""
+        """``groups`` or ``rows``: of what another test set would have others."""
         return "rows" if self.num_groups is None else "groups"
 
     def further_lines(self) -> list[str]:
-        """Lines on what the table does not show: further entries, and final models."""
+        """Lines on entries that are not shown, and on models that are not tested."""
         lines = []
         num_hidden = len(self.entries) - len(self.shown_entries)
         if num_hidden:
@@ -179,6 +181,7 @@ class Table:
         return lines
 
     def _groups_as_json(self) -> dict[str, object] | None:
+        """Number and columns of the groups of test rows; None without groups."""
         if self.groups is None or self.num_groups is None:
             return None
         return {"number": self.num_groups, "columns": list(self.groups.relations)}
@@ -313,12 +316,17 @@ def build_tables(
 
 
 class _TableBuilder:
-    """Makes the tables of a report, stage by stage."""
+    """Makes the tables of a report, stage by stage.
+
+    ``choice`` has the runs of the chosen candidates, ``tested`` the entries of each
+    table, and ``all_entries`` those with the entries that filters left out. A margin is
+    the largest difference that does not matter.
+    """
 
     def __init__(self, runs: Sequence[RunResult], options: TableOptions) -> None:
         self.options = options
-        self.score_name = _fitting_score(runs, options)
-        self.class_order = _fitting_order(runs, self.score_name, options)
+        self.score_name = _score_for_runs(runs, options)
+        self.class_order = _class_order_for_score(runs, self.score_name, options)
         self.margin = _margin_of_score(score_of(self.score_name), options.get("margin"))
         self.selection: Selection | None = getattr(runs, "selection", None)
         self.left_out_runs: Sequence[RunResult] = getattr(runs, "others", ())
@@ -337,7 +345,7 @@ class _TableBuilder:
         )
 
     def tables(self) -> list[Table]:
-        """The tables, and the final models of their states."""
+        """Make the tables, and add the final models, which are not tested, to them."""
         shown_and_all = [
             (test.entries, all_entries)
             for test, all_entries in zip(self.tested, self.all_entries, strict=True)
@@ -356,7 +364,11 @@ class _TableBuilder:
     def _choose_and_group(
         self, runs: Sequence[RunResult]
     ) -> tuple[Choice, list[TestedEntries]]:
-        """Choose the candidate of every entry, and group entries by their test rows."""
+        """Choose the settings of every entry, and group entries by their test rows.
+
+        Runs that differ in learning rate or weight decay alone are candidates; their
+        validation score chooses one, unless a person wants to see every candidate.
+        """
         keep_all = self.options.get("every_candidate", False)
         choice = Choice(list(runs), {}, ()) if keep_all else choose_candidates(runs)
         tested = entries_by_test(
@@ -373,7 +385,10 @@ class _TableBuilder:
     def _entries_with_left_out(
         self, runs: Sequence[RunResult]
     ) -> list[Sequence[Entry]]:
-        """For each table, its entries and those that filters left out; or nothing."""
+        """For each table, its entries together with those that filters left out.
+
+        Empty lists where filters left out no run that was read.
+        """
         entries_by_key: dict[tuple[object, ...], list[Entry]] = {}
         if self.left_out_runs:
             _, all_tested = self._choose_and_group([*runs, *self.left_out_runs])
@@ -381,7 +396,10 @@ class _TableBuilder:
         return [entries_by_key.get(test.key, []) for test in self.tested]
 
     def _empty_table(self, cache: CacheRecord, where: str) -> Table:
-        """A table without entries, with what all tables of the report share."""
+        """A table without entries, with the options that all tables of a report share.
+
+        ``where`` says in words which rows are the test rows.
+        """
         return Table(
             cache=cache,
             tested_on=where,
@@ -399,8 +417,8 @@ class _TableBuilder:
         """The table of one set of test rows.
 
         Args:
-            test: the entries, and what tests them.
-            all_entries: those that filters left out too.
+            test: the entries, with the labels and groups of their test rows.
+            all_entries: the entries, with those that filters left out.
             pairs: the pairs of the table.
         """
         entries = test.entries
@@ -428,6 +446,7 @@ class _TableBuilder:
         )
 
     def _find_baseline(self, entry: Entry, candidates: Sequence[Entry]) -> Entry | None:
+        """Find, among candidates, the baseline that is subtracted from an entry."""
         return compare.find_baseline(entry, candidates, self.baseline)
 
     def _compared_entries(
@@ -436,7 +455,14 @@ class _TableBuilder:
         all_entries: Sequence[Entry],
         compared: Mapping[object, Comparison],
     ) -> tuple[Entry, ...]:
-        """The entries with their comparisons and names."""
+        """The entries with their comparisons and names.
+
+        Args:
+            entries: of the table, the best first.
+            all_entries: these, with those that filters left out.
+            compared: key of an entry -> its comparison with the baseline.
+        """
+        # comparisons with the linear probe on the same states
         probed = compare.compare_with_counterparts(
             entries, all_entries, self.margin, compare.find_probe
         )
@@ -460,13 +486,16 @@ class _TableBuilder:
         return name_entries(finished_entries)
 
     def _num_unread_runs(self) -> int:
-        """Runs that filters left out without reading them."""
+        """Number of runs that filters left out without reading them."""
         if self.selection is None:
             return 0
         return sum(self.selection.left_out.values()) - len(self.left_out_runs)
 
     def _add_final_models(self, tables: Sequence[Table]) -> list[Table]:
-        """Add final models to the first table of their states, or to a new one."""
+        """Add final models to the first table of their states, or to a new one.
+
+        Final models learned from all rows, so that no rows are left to test them.
+        """
         runs_by_states: dict[str, list[RunResult]] = {}
         for run in self.choice.runs:
             if not run.evaluated:
@@ -474,8 +503,9 @@ class _TableBuilder:
 
         result = list(tables)
         for states, runs in runs_by_states.items():
-            index = _place_of_states(result, states)
-            if index == len(result):
+            index = _index_of_states(result, states)
+            is_without_table = index == len(result)
+            if is_without_table:
                 where = "final models, which are not evaluated"
                 result.append(self._empty_table(runs[0].cache, where))
             models = [
@@ -489,7 +519,7 @@ class _TableBuilder:
         return result
 
 
-def _fitting_score(runs: Sequence[RunResult], options: TableOptions) -> str:
+def _score_for_runs(runs: Sequence[RunResult], options: TableOptions) -> str:
     """The name of the requested score, or of the default score of the runs' task.
 
     Raises:
@@ -528,7 +558,7 @@ def _fitting_score(runs: Sequence[RunResult], options: TableOptions) -> str:
     return name or task.default_score
 
 
-def _fitting_order(
+def _class_order_for_score(
     runs: Sequence[RunResult], score_name: str, options: TableOptions
 ) -> tuple[str, ...]:
     """The order of the classes that a person gives; empty where there is none.
@@ -551,7 +581,15 @@ def _fitting_order(
 
 
 def _margin_of_score(score: Score, margin: float | None) -> float:
-    """The margin as a fraction or in the score's own unit; a person gives points."""
+    """The largest difference that does not matter, a fraction or in the score's unit.
+
+    Args:
+        score: gives the default and the unit.
+        margin: of a person, in points (percent) where the score is shown in percent.
+
+    Raises:
+        ConfigError: it is not between 0 and the largest possible difference.
+    """
     value = score.margin if margin is None else margin / score.factor
     if not 0 < value < score.largest_difference:
         highest = score.factor * score.largest_difference
@@ -563,8 +601,11 @@ def _margin_of_score(score: Score, margin: float | None) -> float:
     return value
 
 
-def _place_of_states(tables: Sequence[Table], states: str) -> int:
-    """The place of the first table of these states; else the end."""
+def _index_of_states(tables: Sequence[Table], states: str) -> int:
+    """The index of the first table of the cache with these states; else their number.
+
+    ``states`` is the name of the states, as ``RunResult.states``.
+    """
     for index, table in enumerate(tables):
         if table.runs and table.runs[0].states == states:
             return index
@@ -572,7 +613,8 @@ def _place_of_states(tables: Sequence[Table], states: str) -> int:
 
 
 def _tell_caches_apart(tables: Sequence[Table]) -> list[Table]:
-    """Add to titles that would be the same how their caches differ."""
+    """Where titles of tables would be the same, add how their caches differ."""
+    # title without the test rows -> name of the states -> their cache
     caches_by_title: dict[str, dict[str, CacheRecord]] = {}
     for table in tables:
         caches = caches_by_title.setdefault(table.cache_title, {})
@@ -590,7 +632,10 @@ def _tell_caches_apart(tables: Sequence[Table]) -> list[Table]:
 
 
 def _share_right(entries: Sequence[Entry]) -> NDArray[np.float64]:
-    """Share of decoders and seeds that are right on each test row, (N,)."""
+    """Share of decoders and seeds that are right on each test row, (N,).
+
+    Of numbers and label sets, the mean contribution of the row to the score.
+    """
     trained = [
         entry for entry in entries if entry.finished and not entry.labels_shuffled
     ]
@@ -605,7 +650,10 @@ def _share_right(entries: Sequence[Entry]) -> NDArray[np.float64]:
 
 
 def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, object]:
-    """A final model as JSON values."""
+    """A final model, trained on all rows and not tested, as JSON values.
+
+    ``tuning`` chose its settings, if any; seeds that only tuned are left out.
+    """
     seeds = reporting_seeds_of(run.seeds, tuning)
     failed_seeds = [
         {"seed": seed, "reason": run.failed[seed]}

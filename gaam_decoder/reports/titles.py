@@ -48,10 +48,10 @@ WordsByName = Mapping[str, Sequence[str]]  # of each setting, the words of every
 
 
 def distinguishing_words(caches: Sequence[CacheRecord]) -> list[str]:
-    """The addition to the title of each of several caches with the same title.
+    """The words in which caches differ: for each cache, an addition to its title.
 
-    ``caches`` are as runs hold them. Where no setting tells them apart, a digest of
-    their states does.
+    ``caches`` are the records of runs, and would have the same title. Where no setting
+    tells them apart, a digest of their states does.
     """
     settings = [dict(_settings(cache)) for cache in caches]
     words_by_name = _differing_words(settings)
@@ -65,7 +65,7 @@ def distinguishing_words(caches: Sequence[CacheRecord]) -> list[str]:
     readable = [name for name in words_by_name if name not in opaque]
 
     # try the readable settings alone, then with one opaque setting, weights first
-    opaque.sort(key=lambda name: "safetensors" not in name)
+    opaque.sort(key=lambda name: "safetensors" not in name)  # False stands first
     sets_of_names = [readable, *([*readable, name] for name in opaque)]
     for names in sets_of_names:
         additions = _additions(words_by_name, names, len(caches))
@@ -81,7 +81,10 @@ def distinguishing_words(caches: Sequence[CacheRecord]) -> list[str]:
 
 
 def _differing_words(settings: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
-    """The settings in which caches differ: by name, the words of every cache."""
+    """Name of a setting in which caches differ -> the words of every cache.
+
+    ``settings`` has names and values of each cache.
+    """
     # a dictionary keeps the order of the names
     names = dict.fromkeys(name for values in settings for name in values)
     words_by_name = {}
@@ -93,7 +96,7 @@ def _differing_words(settings: Sequence[Mapping[str, object]]) -> dict[str, list
 
 
 def _without_needless(words_by_name: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Leave out settings that made no difference to the states here.
+    """A copy without the settings that made no difference to the states here.
 
     How rows were read matters only where rows differ; a revision of the encoder only
     where its files differ.
@@ -181,12 +184,14 @@ def _is_opaque(name: str, value: Any) -> bool:
 
 
 def _as_text(value: Any) -> str:
+    """A value as JSON; a text as it is."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _in_words(name: str, value: object) -> str:
     """A setting and its value as a title spells them."""
     group, _, last_part = name.rpartition(".")
+    # a setting that a plan lacks had its default
     if value is None:
         value = DEFAULTS.get(last_part)
     if name == "encoder.max_length":

@@ -58,11 +58,12 @@ def across_sections(
 
 
 def _num_corrected(cells: Cells) -> int:
-    """The most comparisons of a table, with those that filters left out."""
+    """The most decoders that Holm corrects for in a table, also those left out."""
     return max(cell.table.num_tests.get(cells.head, 0) for cell in cells.cells)
 
 
 def _too_few(cells: Cells | None) -> ConfigError:
+    """The error for ``--across`` with fewer than two data sets."""
     found = "nothing is compared with a baseline"
     if cells is not None:
         found = f"{len(cells.data_sets)} compared with '{cells.baseline}'"

@@ -41,7 +41,7 @@ class LearnedOverSets(AcrossWriter):
     position = 20
 
     def of(self, cells: Cells, answers: Sequence[AnswerOverSets]) -> Iterator[Section]:
-        """Nothing where no mechanism learns anything to show."""
+        """Yield the section, unless no mechanism learned parameters or read layers."""
         del answers
         first = cells.cells[0].entries.values()
         # the files of every seed are read where the section is asked for
@@ -60,6 +60,7 @@ class LearnedOverSets(AcrossWriter):
 
 
 def _parts(cells: Cells) -> Parts:
+    """Tables of parameters and of layers, and a picture of layers for each encoder."""
     names = dict.fromkeys(name for cell in cells.cells for name in cell.entries)
     parameter_lines: list[list[str]] = []
     layer_lines: list[list[str]] = []
@@ -93,7 +94,10 @@ def _parts(cells: Cells) -> Parts:
 def _parameter_lines(
     encoder: str, name: str, entries: Iterator[Entry] | Any
 ) -> list[list[str]]:
-    """A line for every parameter of a decoder."""
+    """A line of the table ``PARAMETERS`` for every parameter of a decoder.
+
+    ``entries`` are those of the decoder, one for each data set.
+    """
     ranges_by_parameter: dict[str, list[Mapping[str, Any]]] = {}
     for entry in entries:
         for parameter, ranges in entry.parameter_ranges.items():
@@ -145,6 +149,10 @@ def _shares(entries: Mapping[str, Entry]) -> list[Importance]:
 
 
 def _layer_line(encoder: str, name: str, shares: Sequence[Importance]) -> list[str]:
+    """A line of the table ``LAYERS``: the layers that a decoder reads most and least.
+
+    ``shares`` has the importance of layers for every data set (K data sets, L layers).
+    """
     share_KL = np.array([importance.contribution for importance in shares])
     mean_L = share_KL.mean(0)
     order = np.argsort(-mean_L, kind="stable")
@@ -173,6 +181,7 @@ def _curve(name: str, shares: Sequence[Importance]) -> Line:
 
 
 def _picture(number: int, encoder: str, curves: Sequence[Line]) -> Picture:
+    """The mean share of every layer of an encoder, a curve for every decoder."""
     layers = sorted({layer for line in curves for layer in line.x})
     equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
     panels = [("share of the layer, %", curves)]

@@ -84,16 +84,21 @@ class Verdict(AcrossWriter):
 
 
 def _sign(unit: Score) -> int:
-    """-1 for losses, whose answers are above 0 where the loss is below."""
+    """1, or -1 for scores whose smaller values are better, such as a loss.
+
+    The statistics over data sets are above 0 where a decoder is better. This factor
+    turns them into differences of the score.
+    """
     return 1 if unit.larger_is_better else -1
 
 
 def _oriented(value: float, unit: Score) -> float:
+    """A value that is above 0 where a decoder is better, as one of the score."""
     return _sign(unit) * value
 
 
 def _oriented_interval(interval: Interval, unit: Score) -> Interval:
-    """An interval of an answer as one of the score."""
+    """The same of an interval: below 0 where a smaller score is better."""
     if interval is None or unit.larger_is_better:
         return interval
     low, high = interval
@@ -101,9 +106,10 @@ def _oriented_interval(interval: Interval, unit: Score) -> Interval:
 
 
 def _sentence(cells: Cells, answer: AnswerOverSets) -> str:
-    """What the data sets show, without a full stop."""
+    """The verdicts over all data sets as one sentence, without a full stop."""
     unit = cells.cells[0].table.score
     rival = f"'{brief(cells.baseline)}'"
+    # verdict -> names of the decoders
     names: dict[str, list[str]] = {}
     for decoder in answer.decoders:
         names.setdefault(decoder.answer.verdict, []).append(decoder.name)
@@ -149,7 +155,7 @@ def _sentence(cells: Cells, answer: AnswerOverSets) -> str:
 
 
 def _spread(decoders: Sequence[DecoderOverSets], unit: Score) -> str:
-    """How far the mean differences reach."""
+    """Smallest and largest mean difference, such as ``-0.10 to +0.35 points``."""
     differences = [_oriented(entry.answer.difference, unit) for entry in decoders]
     low = unit.difference(min(differences))
     high = unit.difference(max(differences))
@@ -158,7 +164,7 @@ def _spread(decoders: Sequence[DecoderOverSets], unit: Score) -> str:
 
 
 def _reach(decoders: Sequence[DecoderOverSets], unit: Score) -> str:
-    """How far the intervals of the means reach."""
+    """A clause on the bound of all intervals that is furthest from 0; or nothing."""
     intervals = [entry.answer.interval for entry in decoders if entry.answer.interval]
     if not intervals:
         return ""
@@ -167,7 +173,7 @@ def _reach(decoders: Sequence[DecoderOverSets], unit: Score) -> str:
 
 
 def _conditions(cells: Cells) -> str:
-    """What makes all numbers doubtful, in brackets."""
+    """What makes all numbers doubtful, in brackets; empty where nothing does."""
     entries = [entry for cell in cells.cells for entry in cell.entries.values()]
     conditions = []
     if any(entry.is_optimistic for entry in entries):
@@ -178,7 +184,7 @@ def _conditions(cells: Cells) -> str:
 
 
 def _lines(cells: Cells, answers: Sequence[AnswerOverSets], unit: Score) -> list[str]:
-    """What does not count, what differs between data sets, and how it was made."""
+    """The notes: what is left out, how data sets differ, and how numbers were made."""
     lines = list(cells.left_out)
     for answer in answers:
         lines += answer.left_out
@@ -205,7 +211,7 @@ def _lines(cells: Cells, answers: Sequence[AnswerOverSets], unit: Score) -> list
 
 
 def _sheet(cells: Cells, answer: AnswerOverSets, unit: Score) -> Sheet:
-    """A line for every decoder, and one for the baseline."""
+    """The table of an answer: a line for every decoder, and one for the baseline."""
     lines = [_cells_of_line(decoder, unit) for decoder in answer.decoders]
     baseline = ["-"] * len(HEADER)
     baseline[0] = BASELINE.format(brief(cells.baseline))
@@ -218,6 +224,7 @@ def _sheet(cells: Cells, answer: AnswerOverSets, unit: Score) -> Sheet:
 
 
 def _cells_of_line(decoder: DecoderOverSets, unit: Score) -> list[str]:
+    """The line of a decoder: a text for every header of ``HEADER``."""
     answer = decoder.answer
     counts = decoder.counts
     verdicts = ("better", "equivalent", "worse", "undecided")
@@ -245,7 +252,10 @@ def _rank(rank: float | None) -> str:
 def _sets_sheet(
     cells: Cells, answer: AnswerOverSets, decoder: DecoderOverSets, unit: Score
 ) -> Sheet:
-    """A line for every data set, a column for every encoder."""
+    """The differences of one decoder on every data set, with 95% intervals.
+
+    A line for every data set and one for the mean, a column for every encoder.
+    """
     header = ["data set", *answer.encoders]
     several = len(answer.encoders) > 1
     if several:
@@ -271,6 +281,7 @@ def _sets_sheet(
 
 
 def _claim_cell(claim: stats.Claim, unit: Score) -> str:
+    """A difference, with its interval in brackets."""
     interval = unit.span(claim.interval, signed=True)
     return f"{unit.difference(claim.difference)} ({interval})"
 
@@ -288,6 +299,7 @@ def _values(answer: AnswerOverSets, unit: Score) -> dict[str, Any]:
 
 
 def _decoder_values(decoder: DecoderOverSets, unit: Score) -> dict[str, Any]:
+    """The answer of one decoder as JSON values; differences are of the score."""
     answer = decoder.answer
     tables = [
         {
@@ -350,7 +362,10 @@ def _pictures(
 def _forest(
     cells: Cells, answer: AnswerOverSets, decoder: DecoderOverSets, unit: Score
 ) -> Forest:
-    """The numbers of a forest plot, in the unit of the score."""
+    """The numbers of a forest plot of one decoder, in the unit of the score.
+
+    A row for every data set, a column for every encoder; the mean over data sets below.
+    """
     sets = decoder.answer.sets
     columns: dict[str, list[ValueWithInterval]] = {}
     for encoder in answer.encoders:
@@ -385,7 +400,11 @@ def _forest(
 
 
 def _mean_interval(claims: Sequence[stats.Claim]) -> Interval:
-    """The interval of the mean over encoders, which err alike on the same rows."""
+    """The mean of the intervals of all encoders; None if one of them has none.
+
+    It is the interval of the mean difference if all encoders err alike, since they are
+    tested on the same rows.
+    """
     intervals = [claim.interval for claim in claims if claim.interval]
     if len(intervals) < len(claims):
         return None
@@ -394,10 +413,12 @@ def _mean_interval(claims: Sequence[stats.Claim]) -> Interval:
 
 
 def _marked(value: float, interval: Interval, unit: Score) -> ValueWithInterval:
+    """A value and its interval as a picture shows them: fractions become percent."""
     return ValueWithInterval(unit.factor * value, _scaled(interval, unit))
 
 
 def _scaled(interval: Interval, unit: Score) -> Interval:
+    """An interval as a picture shows it: fractions become percent."""
     if interval is None:
         return None
     low, high = interval

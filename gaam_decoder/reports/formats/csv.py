@@ -42,21 +42,29 @@ class Csv(Format):
         frame.to_csv(stream, index=False, lineterminator="\n")
 
     def _lines(self, tables: Sequence[Table]) -> list[dict[str, object]]:
+        """The lines of the file, each by column: a section, columns or everything."""
         if self.section is not None:
             lines = list(
                 _lines_of_section(tables, self.section, self.sections_over_sets)
             )
         elif self.columns:
-            lines = [line for table in tables for line in _chosen(table, self.columns)]
+            lines = [
+                line
+                for table in tables
+                for line in _lines_of_columns(table, self.columns)
+            ]
         else:
             lines = [line for table in tables for line in _lines(table)]
+        # a single table needs no title in every line
         if self.columns and len(tables) == 1:
             for line in lines:
                 line.pop(TITLE, None)
         return lines
 
 
-def _chosen(table: Table, columns: Sequence[Column]) -> Iterator[dict[str, object]]:
+def _lines_of_columns(
+    table: Table, columns: Sequence[Column]
+) -> Iterator[dict[str, object]]:
     """The requested columns of every shown entry; accuracies are fractions."""
     for entry in table.shown_entries:
         line: dict[str, object] = {TITLE: table.title()}
@@ -78,6 +86,7 @@ def _lines_of_section(
 
 
 def _lines_of_sheets(section: Section, title: str) -> Iterator[dict[str, object]]:
+    """The lines of a section's tables by header, behind ``title`` and caption."""
     sheets, _ = section.parts
     for sheet in sheets:
         caption_values = {TITLE: title, "caption": sheet.caption}
@@ -100,7 +109,10 @@ def _lines(table: Table) -> Iterator[dict[str, object]]:
 
 
 def _shared_values(table: Table, content: Mapping[str, Any]) -> dict[str, object]:
-    """Values that every line of a table has."""
+    """Values that stand in every line of a table.
+
+    ``content`` has the JSON values of the table.
+    """
     cache = content["cache"]
     shared = {name: cache[name] for name in ("fingerprint", "encoder", "dataset")}
     if table.cache_difference:

@@ -21,6 +21,7 @@ class Html(Format):
         # Every picture has a number, so that ids in the page are unique.
         picture_numbers = count()
 
+        # filters of the template
         def variables(theme: str) -> str:
             return "".join(f"--{k}:{v};" for k, v in COLOURS[theme].items())
 

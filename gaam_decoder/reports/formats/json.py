@@ -56,7 +56,10 @@ def _null(constant: str) -> None:  # noqa: ARG001
 
 
 def _alone(table: Table, section: Section) -> dict[str, object]:
-    """One section of a table, with its tables as people read them."""
+    """A section that is written alone, with title, warnings and signature of its table.
+
+    Its own tables are those that people read.
+    """
     return {
         "title": table.title(),
         "warnings": warnings(table),
@@ -66,7 +69,7 @@ def _alone(table: Table, section: Section) -> dict[str, object]:
 
 
 def _section_values(section: Section) -> dict[str, object]:
-    """A section with its tables as people read them."""
+    """A section as JSON values, with its tables as people read them."""
     sheets, _ = section.parts
     return {
         "section": section.name,
@@ -82,7 +85,7 @@ def _section_values(section: Section) -> dict[str, object]:
 
 
 def _values(table: Table, sections: Sequence[Section]) -> dict[str, object]:
-    """All of a table, with the sections that have a lead."""
+    """Everything on a table, with those of its sections that have a lead sentence."""
     return table.to_dict() | {
         "conclusion": conclusion(table),
         "answers": answer_sentences(table, sections),
@@ -93,7 +96,7 @@ def _values(table: Table, sections: Sequence[Section]) -> dict[str, object]:
 
 
 def _values_by_name(sections: Sequence[Section]) -> dict[str, object]:
-    """The sections that have a lead, by name."""
+    """Name of a section -> its JSON values; only sections that have a lead sentence."""
     return {
         section.name: {
             "lead": section.lead,

@@ -105,7 +105,7 @@ def _write_above(
         sheets, _ = section.parts
         for part in sheets:
             _say(console, part.caption)
-            fitting = part if requested else _with_room(part, console.width)
+            fitting = part if requested else _narrowed(part, console.width)
             console.print(_drawn(fitting), "")
         shown = section.lines if requested else section.lines[:MOST_NOTES]
         for line in shown:
@@ -115,24 +115,30 @@ def _write_above(
         _say(console, f"more by --section NAME: {', '.join(names)}")
 
 
-def _with_room(sheet: Sheet, width: int) -> Sheet:
-    """A table without columns for which the screen has no room, the widest first."""
+def _narrowed(sheet: Sheet, width: int) -> Sheet:
+    """A table that fits the width of a screen, without some of its columns.
+
+    The widest column goes first. The first column and the key columns stay.
+    """
     columns = [list(cells) for cells in zip(sheet.header, *sheet.lines, strict=True)]
     widths = [max(map(_width, cells)) + 2 for cells in columns]
-    kept = list(range(len(columns)))
+    kept_indices = list(range(len(columns)))
     dispensable = [
-        place for place in kept[1:] if sheet.header[place] not in sheet.key_headers
+        index
+        for index in kept_indices[1:]
+        if sheet.header[index] not in sheet.key_headers
     ]
-    dispensable.sort(key=lambda place: widths[place])
-    while dispensable and sum(widths[place] for place in kept) > width:
-        kept.remove(dispensable.pop())
-    header, *lines = zip(*(columns[index] for index in kept), strict=True)
+    dispensable.sort(key=lambda index: widths[index])
+    while dispensable and sum(widths[index] for index in kept_indices) > width:
+        kept_indices.remove(dispensable.pop())
+    header, *lines = zip(*(columns[index] for index in kept_indices), strict=True)
     return Sheet(sheet.caption, list(header), [list(line) for line in lines])
 
 
 def _write_sections(
     table: Table, sections: Sequence[Section], console: Console
 ) -> None:
+    """Write the requested sections of a table, behind its warnings."""
     for warning in warnings(table):
         _say(console, f"- {warning}")
     for section in sections:
@@ -211,7 +217,7 @@ def _write_section(section: Section, console: Console) -> None:
 
 
 def _drawn(sheet: Sheet) -> RichTable:
-    """Draw a table; rich may fold its first column."""
+    """Turn a table into one of rich, which folds the first column if need be."""
     drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
     drawn.add_column(_text(sheet.header[0]), overflow="fold")
     for name in sheet.header[1:]:
@@ -225,7 +231,7 @@ def _drawn(sheet: Sheet) -> RichTable:
 
 
 def _main(table: Table, console: Console) -> RichTable:
-    """Draw the table of decoders, with as many columns as the screen has room for."""
+    """The table of decoders, with as many columns as the screen has room for."""
     names = []
     for entry in table.shown_entries:
         settings = entry.settings.replace(AT_EDGE, "(edge)").replace(", ", " ")
@@ -253,11 +259,17 @@ def _texts_by_column(table: Table) -> dict[Screen, list[str]]:
 def _columns_with_room(
     texts_of: Mapping[Screen, Sequence[str]], width: int
 ) -> list[Screen]:
-    """The columns for which a screen has room, in their order."""
+    """The columns for which a screen has room, in their order.
+
+    Args:
+        texts_of: column -> its header and cells.
+        width: characters of the screen beside the first column.
+    """
     width_of = {
         column: max(map(_width, texts)) + 2 for column, texts in texts_of.items()
     }
     dispensable = [column for column in texts_of if column.drop_order is not None]
+    # the lowest number goes first
     dispensable.sort(key=lambda column: column.drop_order or 0)
     for column in dispensable:
         if sum(width_of.values()) > width:
@@ -266,7 +278,7 @@ def _columns_with_room(
 
 
 def _width(text: str) -> int:
-    """Cells of the widest line of a text."""
+    """Number of characters of the widest line of a text, as a terminal counts them."""
     return max(map(cell_len, text.split("\n")))
 
 

@@ -60,7 +60,10 @@ class Writer(ABC):
 
 
 def sections(table: Table) -> list[Section]:
-    """All sections of a table, in their order; none without entries."""
+    """All sections of a table, in their order; none for a table without entries.
+
+    Each is made by a writer, a plug-in of the folder ``reports/sections``.
+    """
     writers: list[Writer] = [
         plugins.load(PACKAGE, name, kind="section")() for name in plugins.names(PACKAGE)
     ]
@@ -111,12 +114,16 @@ def requested_sections(
 def sections_above_tables(
     sections_over_sets: Sequence[Section], name: str | None
 ) -> list[Section]:
-    """The sections over all tables that a report has, or the one of a name."""
+    """The sections over all tables of a report; with a name, only the one called so."""
     return [section for section in sections_over_sets if name in (None, section.name)]
 
 
 def answer_sentences(table: Table, of_table: Sequence[Section]) -> list[str]:
-    """The sentences under the title: answers to options, and the conclusion."""
+    """The sentences under the title of a table: answers to options, and the conclusion.
+
+    ``of_table`` are the sections of the table. A section has answers if an option of
+    the report, such as ``--pairs``, asks for it.
+    """
     requested = [answer for section in of_table for answer in section.answers]
     # Without a baseline the conclusion would only say that nothing is compared.
     if requested and not table.compared_entries:

@@ -29,7 +29,7 @@ class Calibration(Writer):
     position = 21
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing where no seed finished, and for numbers."""
+        """Yield the section if a seed finished and the task has probabilities."""
         if not table.task.has_probabilities:
             return
         if any(entry.finished for entry in table.entries):
@@ -46,6 +46,7 @@ class _Words:
 
 
 def _words(table: Table) -> _Words:
+    """What the probabilities of the table's task are of, in words."""
     if table.task.has_classes:
         return _Words("what is predicted", "accuracy", "top label")
     return _Words("each label", "share with the label", "all labels")

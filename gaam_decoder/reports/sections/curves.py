@@ -25,7 +25,7 @@ class Curves(Writer):
     position = 13
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing where no decoder was trained by steps, and for folds."""
+        """Yield the section if a decoder was trained in steps, outside of folds."""
         trained = [
             entry
             for entry in table.entries
@@ -58,11 +58,15 @@ def _curves(table: Table) -> Parts:
 
 
 def _panels(table: Table) -> dict[str, list[Line]]:
-    """Title of each quantity of the logs -> its curve for every entry that has one."""
+    """Title of each logged quantity -> its curves, one for every entry that logs it.
+
+    The quantities are training loss, training score, and the score of the rows that
+    select the epoch.
+    """
     selections = {entry.select for entry in table.entries}
     task = table.task
     score_title = f"{task.score_title}, %" if task.in_percent else task.score_title
-    # the rows that select the epoch; entries may differ in them
+    # the rows that select the epoch, in words; entries may differ in them
     rows = "held-out"
     if len(selections) == 1:
         [selection] = selections

@@ -32,7 +32,7 @@ class Gates(Writer):
     position = 15
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing without an entry whose gate has a centre for every feature."""
+        """Yield the section if the gate of an entry has a centre for every feature."""
         gated = [
             entry
             for entry in table.entries
@@ -55,7 +55,11 @@ class Gates(Writer):
 
 
 def _has_feature_gate(entry: Entry, table: Table) -> bool:
-    """Whether a gate has a centre for every feature, unlike gaussian-mixture."""
+    """Whether the gate of an entry has a centre for every feature of the states.
+
+    The parameter ``offset``, (seeds, heads, features), holds the centres. The gate of
+    gaussian-mixture has others.
+    """
     offset = entry.runs[0].learned.get(OFFSET, np.empty(0))
     return bool(offset.shape[2:] == (table.cache.hidden_size,))
 

@@ -36,7 +36,7 @@ class Grid(Writer):
     position = 10
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing if no entries differ in a number alone."""
+        """Yield the section if entries differ in layers, rows or a number alone."""
         axis, cells = _cells(table)
         if not cells:
             return
@@ -57,14 +57,19 @@ class Grid(Writer):
 
 
 def _cells(table: Table) -> tuple[str, Cells]:
-    """Choose the axis, and collect the mean accuracies along it.
+    """Choose the axis of the table, and collect the mean accuracies along it.
 
-    The axis is the setting with the most values; a line has all other settings alike.
+    The axis is the setting with the most values, a column for each. Entries of a line
+    of the table have all other settings alike.
+
+    Returns:
+        The name of the axis, empty without any; and the cells of every line.
     """
     entries = [
         entry for entry in table.entries if entry.finished and not entry.labels_shuffled
     ]
     settings_of_entries = [_settings(entry) for entry in entries]
+    # name of a setting -> all its values
     values_of = _values_by_setting(settings_of_entries)
     varied_names = sorted(name for name in values_of if len(values_of[name]) > 1)
     axes = [name for name in varied_names if _is_axis(name, values_of[name])]
@@ -100,7 +105,7 @@ def _values_by_setting(
 
 
 def _is_axis(name: str, values: Iterable[object]) -> bool:
-    """Whether the values are numbers, or the setting counts layers or rows."""
+    """Whether a setting may be the axis: its values are numbers, layers or rows."""
     if name in ("layers", "train_rows"):
         return True
     return all(type(value) in (int, float) for value in values)
@@ -109,7 +114,10 @@ def _is_axis(name: str, values: Iterable[object]) -> bool:
 def _line_name(
     entry: Entry, settings: Mapping[str, object], names: Sequence[str]
 ) -> str:
-    """Decoder and settings that all entries of a line share."""
+    """Mechanism and head of an entry, with those of its settings in ``names``.
+
+    All entries of a line of the table have the same.
+    """
     parts = [f"{brief(entry.attention)} + {brief(entry.head, 60)}"]
     for name in names:
         value = settings.get(name, ALL)

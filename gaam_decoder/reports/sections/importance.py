@@ -38,7 +38,7 @@ class ImportanceOfLayers(Writer):
     position = 12
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing where no mechanism has an attention map over several layers."""
+        """Yield the section if a mechanism has an attention map over several layers."""
         mechanisms = list(beside_alone(table.entries))
         if mechanisms:
             yield _beside_alone(table, mechanisms)
@@ -88,8 +88,12 @@ def beside_alone(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
 def _entries_alone(entry: Entry, singles: Sequence[Entry]) -> dict[str, EntryOfLayer]:
     """Mechanism -> its entries on single layers that ``entry`` reads, by layer.
 
-    Only mechanisms with ``LEAST_LAYERS`` such entries count; if the entry's own is one
-    of them, no other does.
+    Only mechanisms with at least ``LEAST_LAYERS`` such entries count; if the entry's
+    own mechanism is one of them, no other counts.
+
+    Args:
+        entry: it reads several layers.
+        singles: the entries that read one layer alone.
     """
     layers = entry.runs[0].layer_numbers
     may_differ = {"layers"}
@@ -135,6 +139,7 @@ def _correlate(
         return None
 
     layers = entry.runs[0].layer_numbers
+    # the mean importance of each of these layers over the seeds
     factor_L = factor_SL[:, [layers.index(layer) for layer in single_layers]].mean(0)
     right_of_singles = []
     for single in singles:
@@ -160,7 +165,10 @@ def _correlate(
 
 
 def _rho(first_L: NDArray[Any], second_L: NDArray[Any]) -> float | None:
-    """Rank correlation; None if one of the two is the same for all layers."""
+    """Spearman's rank correlation of two values of every layer.
+
+    None if one of the two is the same for all layers.
+    """
     # Importing scipy.stats takes a second, and most reports do not use it.
     from scipy.stats import spearmanr
 

@@ -25,7 +25,7 @@ class Learned(Writer):
     position = 14
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing where no mechanism has parameters to show."""
+        """Yield the section if a mechanism has learned parameters to show."""
         lines = []
         for entry in table.shown_entries:
             for name, ranges in entry.parameter_ranges.items():

@@ -50,7 +50,10 @@ class EveryPair(Writer):
     position = 30
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing without pairs, or if the only one is the baseline comparison."""
+        """Yield the section if there are pairs beside the comparison with the baseline.
+
+        A person who asks for pairs along an axis (a setting) gets every one.
+        """
         pairs = table.pairs
         if not pairs:
             return
@@ -243,11 +246,15 @@ def _layers_in_words(labels: Sequence[str]) -> list[str]:
 
 
 def _pair(group: PairGroup, axis: str, pair: PairPositions) -> str:
-    """Both entries of a pair in words, with a minus between them."""
+    """Both entries of a pair in words, with a minus between them.
+
+    ``pair`` has their positions in the group.
+    """
     return " - ".join(in_words(axis, [group.labels[index]]) for index in pair)
 
 
 def _sheets(groups: Sequence[PairGroup], axis: str, score: Score) -> Iterator[Sheet]:
+    """A list of pairs for every group, and a matrix where the list leaves some out."""
     for group in groups:
         yield _list(group, axis, score)
         if len(group.pairs) > MOST_LISTED:
@@ -255,7 +262,10 @@ def _sheets(groups: Sequence[PairGroup], axis: str, score: Score) -> Iterator[Sh
 
 
 def _list(group: PairGroup, axis: str, score: Score) -> Sheet:
-    """List pairs with interval and p."""
+    """The table of a group: a line for every listed pair, with interval and p.
+
+    ``axis`` is the setting in which the entries of the group differ.
+    """
     lines = []
     for pair in _listed_places(group):
         claim = group.pairs[pair].claim
@@ -293,7 +303,10 @@ def _listed_places(group: PairGroup) -> list[PairPositions]:
 
 
 def _matrix(group: PairGroup, axis: str, score: Score) -> Sheet:
-    """The differences of the best entries, line minus column, with marks."""
+    """The table of differences of the best entries, line minus column.
+
+    A star marks a pair that differs, ``=`` an equivalent one.
+    """
     count = min(len(group.labels), MOST_VALUES)
     cells = [["-"] * count for _ in range(count)]
     for (first, second), comparison in group.pairs.items():
@@ -308,5 +321,6 @@ def _matrix(group: PairGroup, axis: str, score: Score) -> Sheet:
 
 
 def _caption(text: str, group: PairGroup, axis: str, score: Score) -> str:
+    """The caption of a group's table: ``text``, the axis, the group and the unit."""
     name = f" ({group.name})" if group.name else ""
     return f"{text} along {axis}{name}, {score.difference_unit}"

@@ -93,7 +93,7 @@ def _published_results(dataset: Mapping[str, Any], table: Table) -> dict[str, An
 def _lines(
     dataset: Mapping[str, Any], results: Mapping[str, Any], table: Table
 ) -> list[str]:
-    """What differs between the published experiments and those of the table."""
+    """Sentences on what differs between the published experiments and the table's."""
     sizes = [
         f"{dataset[split]:,} {split} rows"
         for split in ("train", "test")
@@ -118,5 +118,5 @@ def _lines(
 
 
 def _plain(text: str) -> str:
-    """Letters and digits of a text, in lower case."""
+    """Letters and digits of a text in lower case, to compare names."""
     return re.sub(r"[\W_]", "", text.lower())

@@ -26,7 +26,7 @@ class Scores(Writer):
     position = 20
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing where no seed finished."""
+        """Yield the section, unless no seed finished."""
         if not any(entry.finished for entry in table.entries):
             return
         defined = {name for entry in table.entries for name in entry.values_by_score}
