@@ -179,14 +179,14 @@ def use_tiny_encoders(patch: pytest.MonkeyPatch, encoders: TinyEncoders) -> None
 
 
 def use_short_trainings(patch: pytest.MonkeyPatch) -> None:
-    """Train one epoch, two seeds and two learning rates, whatever a page asks for."""
+    """Train one epoch, six seeds and two learning rates, whatever a page asks for."""
     parse = TrainConfig.__post_init__
     usual_rates = vars(TrainConfig)["rates"].fget
 
     def shortened(config: TrainConfig) -> None:
         parse(config)
         object.__setattr__(config, "epochs", 1)
-        object.__setattr__(config, "seeds", config.seeds[:2])
+        object.__setattr__(config, "seeds", config.seeds[:6])
         if config.tune_seeds:
             object.__setattr__(config, "tune_seeds", config.tune_seeds[:2])
 

@@ -99,11 +99,8 @@ def with_true_names(text: str) -> str:
 
     def newest(match: re.Match[str]) -> str:
         start = Path(match["start"])
-        mechanism, _, head = start.name.partition("-linear")
-        pattern = (
-            f"{mechanism}*-linear{head}*" if "-linear" in start.name else start.name
-        )
-        runs = sorted(start.parent.glob(f"{pattern}*-s*"), key=os.path.getmtime)
+        pattern = start.name.replace("-linear", "*-linear") + "*-s*"
+        runs = sorted(start.parent.glob(pattern), key=os.path.getmtime)
         return str(runs[-1]) if runs else match[0]
 
     return RUN.sub(newest, text)
