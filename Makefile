@@ -61,7 +61,7 @@ gpu: $(if $(filter $(VENV)/bin,$(BIN)),$(VENV)/.test)
 
 docs: $(VENV)/.test
 	@echo "== pages, in build/docs"
-	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict
 
 lint: $(VENV)/.test docs
 	@echo "== ruff, import-linter and mypy"
