@@ -305,9 +305,10 @@ def ablate(
     no report of the run's own folder recommends them. Existing runs are not trained
     again.
 
-    >>> ablation = gaam_decoder.ablate(run.path, num_layers=2, random_sets=1)
-    >>> [layer_set.name for layer_set in ablation.layer_sets]
-    ['all', 'high', 'low', 'random 1']
+    Examples:
+        >>> ablation = gaam_decoder.ablate(run.path, num_layers=2, random_sets=1)
+        >>> [layer_set.name for layer_set in ablation.layer_sets]
+        ['all', 'high', 'low', 'random 1']
 
     Args:
         path: folder of the run.

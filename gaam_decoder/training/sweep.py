@@ -90,12 +90,13 @@ def train(
     Several processes share the work of one folder of runs: each returns when all runs
     exist.
 
-    >>> config = gaam_decoder.TrainConfig(
-    ...     attn=("gaam", "none"), cache="cache", seeds=3, lr=1e-3
-    ... )
-    >>> runs = gaam_decoder.train(config)
-    >>> [run.attention for run in runs if run.head == "linear"]
-    ['gaam:heads=1', 'none']
+    Examples:
+        >>> config = gaam_decoder.TrainConfig(
+        ...     attn=("gaam", "none"), cache="cache", seeds=3, lr=1e-3
+        ... )
+        >>> runs = gaam_decoder.train(config)
+        >>> [run.attention for run in runs if run.head == "linear"]
+        ['gaam:heads=1', 'none']
 
     Args:
         config: mechanisms, seeds, recipe, protocol, folders, workers.
