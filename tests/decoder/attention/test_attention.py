@@ -150,7 +150,8 @@ def test_parameters_stay_in_their_domain_under_aggressive_steps(text: str) -> No
     if not list(attention.parameters()):
         pytest.skip("no parameters")
     optimizer = torch.optim.AdamW(attention.parameters(), lr=0.3, weight_decay=0.5)
-    for step in range(60):
+    # after 24 steps the same parameters have left their domains as after 60
+    for step in range(24):
         optimizer.zero_grad()
         scale = 1 if step % 2 else 5
         y = attention(scale * inputs(KINDS[step % len(KINDS)]))

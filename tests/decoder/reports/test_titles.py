@@ -160,6 +160,7 @@ def letters_of(text: str) -> str:
     return " ".join(re.findall(r"\w+", text))
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", CASES)
 def test_a_title_says_what_differs_and_only_that(name: str) -> None:
     case = CASES[name]
