@@ -202,7 +202,7 @@ class ModelEncoder(Encoder):
 
     @abstractmethod
     def _make_forward(self, part: nn.Module, model: nn.Module) -> Forward:
-        """Build the ``Forward`` that runs the selected part of the model.
+        """Build the ``Forward``, which runs a part of the model and pools its layers.
 
         Args:
             part: the part of the model that is run.

@@ -109,7 +109,11 @@ class AudioEncoder(ModelEncoder):
         return fixed_sounds(self._front_end.rate)
 
     def prepare(self, rows: Sequence[Any]) -> Inputs:
-        """Describe the sounds for batching; reading an item decodes its sound."""
+        """Describe the sounds for batching; reading an item decodes its sound.
+
+        The length of a sound is its number of positions; its extent, which decides
+        whether two sounds are equally long, is its number of samples.
+        """
         front_end = self._front_end
         # samples after resampling; they follow from the length and rate of the file
         all_num_samples = [front_end.num_samples(sound) for sound in rows]
@@ -118,6 +122,7 @@ class AudioEncoder(ModelEncoder):
             lengths=[
                 front_end.positions(num_samples) for num_samples in all_num_samples
             ],
+            # a frame is a sample at the rate of the file
             truncated=[
                 sound.frames > front_end.max_frames(sound.rate) for sound in rows
             ],

@@ -275,7 +275,8 @@ class Encoder(ABC):
     ) -> None:
         """Load the weights, as ``load`` does, and measure no more than these rows need.
 
-        A second call keeps the weights. It measures only what is missing for its rows.
+        This method only loads them; a subclass that measures something overrides it. A
+        second call keeps the weights, and measures only what is missing for its rows.
 
         Args:
             longest: length of the longest row; None stands for the maximum length. A
@@ -323,7 +324,8 @@ class Encoder(ABC):
     ) -> PreciseStates | None:  # noqa: ARG002
         """States of one row of a batch, in higher precision than ``dtype``.
 
-        The caller may use another thread for ``encode`` at the same time.
+        This method computes nothing; a subclass may. The caller may use another thread
+        for ``encode`` at the same time.
 
         Args:
             items: the rows of the batch.

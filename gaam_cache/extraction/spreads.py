@@ -179,7 +179,7 @@ class SpreadCheck:
         return num_rows < FEWEST_ROWS and not self._outside_cache
 
     def _update_spread(self, encoded: Encoded, pooling: str) -> Spread:
-        """Spread of the distinct rows of a shard.
+        """Spread of the distinct rows of a shard: of copies only the first counts.
 
         For a small shard it is the spread over all small shards so far: this adds the
         sums of the shard to those of earlier ones, so it must be called only once for

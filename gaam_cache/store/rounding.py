@@ -104,6 +104,7 @@ def deviation_limit(compute_dtype: str) -> float:
     It holds before the states are rounded to the storage type. ``compute_dtype`` is the
     type of the encoder's arithmetic.
     """
+    # of so many rows as a data set has, some deviate more than any row of a probe
     return DATA_SET_FACTOR * ROUNDING[compute_dtype]
 
 

@@ -67,6 +67,7 @@ def rows_within_limit(labels: Sequence[str], limit: int) -> NDArray[np.bool_]:
         labels: the class of every row.
         limit: number of rows to take in all.
     """
+    # class -> number of its rows that are still to be taken
     rows_left = shares(Counter(labels), limit)
     is_taken_N = np.zeros(len(labels), np.bool_)
     for row, label in enumerate(labels):
