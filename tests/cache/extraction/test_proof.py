@@ -82,7 +82,7 @@ def test_a_row_whose_rounding_is_amplified_is_accepted_if_higher_precision_says_
 ) -> None:
     load_for = TextEncoder.load_for
     encode_batch = _TextForward.__call__
-    encode_alone = _TextForward.reference
+    encode_alone = _TextForward.reference_states
 
     def times(states: dict[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
         return {name: x_BLD * (1 + share) for name, x_BLD in states.items()}
@@ -100,7 +100,7 @@ def test_a_row_whose_rounding_is_amplified_is_accepted_if_higher_precision_says_
         # the encoder is measured as it is: only the rows of the data are rounded
         load_for(self, *args, **options)
         monkeypatch.setattr(_TextForward, "__call__", round_batch)
-        monkeypatch.setattr(_TextForward, "reference", round_alone)
+        monkeypatch.setattr(_TextForward, "reference_states", round_alone)
 
     monkeypatch.setattr(TextEncoder, "load_for", load_and_round)
     config = replace(tiny_config, dtype="float32", storage_dtype="float32")
