@@ -173,7 +173,8 @@ class Recipe:
 
     @property
     def on_training_rows(self) -> bool:
-        """Whether it tests on the rows that it trains on."""
+        """Whether it tests, or may test, on the rows that it trains on."""
+        # a fold never trains on its test rows, although they are of the same split
         if self.fold is not None:
             return False
         # With allow_train_as_test, two splits may hold the same rows.
@@ -185,19 +186,22 @@ class Recipe:
         return self.train_split if self.fold is not None else self.test_split
 
     @property
-    def drawn(self) -> bool:
+    def has_budget(self) -> bool:
         """Whether it learns from a random part of the training rows."""
         return self.train_rows is not None or self.shots is not None
 
     @property
-    def window(self) -> int | None:
-        """Rows of a block that is shuffled by itself; None: all rows are one block."""
+    def window_rows(self) -> int | None:
+        """Rows of a block that is shuffled by itself; None: all rows are one block.
+
+        It is the number in a ``shuffle`` such as ``window:4096``.
+        """
         if self.shuffle == "full":
             return None
         return int(self.shuffle.partition(":")[2])
 
     @property
-    def fitted(self) -> bool:
+    def is_fitted_at_once(self) -> bool:
         """Whether the head is fitted at once, without steps and seeds."""
         return head_class(self.head).trained_by == "fit"
 
@@ -207,7 +211,7 @@ class Recipe:
         A head that is fitted at once ignores the settings of steps. Equivalent recipes
         become equal.
         """
-        if not self.fitted:
+        if not self.is_fitted_at_once:
             return self
         changes: dict[str, Any] = {
             name: DEFAULTS[name] for name in STEP_SETTINGS if name in DEFAULTS
@@ -216,11 +220,15 @@ class Recipe:
         changes["loss"] = Spec(FIXED_SETTINGS_OF_FITS["loss"])
         return replace(self, **changes)
 
-    def without_test(self) -> Recipe:
-        """The recipe of the final model, without the settings that decide test rows."""
+    def without_test_rows(self) -> Recipe:
+        """The recipe of the final model, which learns from all rows and is not tested.
+
+        Settings that only decide test rows are reset, so that recipes which differ in
+        them alone have one final model.
+        """
         # Groups and the split seed still decide the validation rows, if there are any.
         has_validation = self.select == "val"
-        draws_rows = has_validation or self.drawn
+        draws_rows = has_validation or self.has_budget
         return replace(
             self,
             test_split=NO_TEST,
@@ -242,7 +250,7 @@ class Recipe:
         values["layers"] = spell_numbers(self.layers) if self.layers else None
 
         ignored = {"attention", "head", "groups"}
-        if self.fitted:
+        if self.is_fitted_at_once:
             ignored.update(STEP_SETTINGS)
         for name, default in DEFAULTS.items():
             if values[name] == default:
@@ -254,8 +262,8 @@ class Recipe:
         if self.groups:
             values["groups"] = self.groups.digest
 
-        # A new version of another package's plug-in is another recipe.
-        # Code of other packages and files is named with a digest behind a space.
+        # A new version of another package's plug-in is another recipe: its code is
+        # named with a digest behind a space; gaam's own code has none.
         foreign = {part: code for part, code in self.code().items() if " " in code}
         if foreign:
             values["plugins"] = foreign
@@ -310,7 +318,7 @@ class Recipe:
         By kind and name, such as ``mechanism gaam``.
         """
         parts = {"mechanism": self.attention, "head": self.head}
-        if not self.fitted:
+        if not self.is_fitted_at_once:
             parts["loss"] = self.loss
             parts["optimizer"] = self.optimizer
         return {

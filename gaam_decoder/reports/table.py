@@ -476,7 +476,7 @@ class _TableBuilder:
                 entry,
                 comparison=compared.get(entry.key),
                 probe_comparison=probed.get(entry.key),
-                tuning_failed=entry.runs[0].key in self.choice.unchosen,
+                tuning_failed=entry.runs[0].key in self.choice.undecided_keys,
                 is_candidate=self.options.get("every_candidate", False)
                 and len(entries) > 1,
                 is_shown=any(entry is shown_entry for shown_entry in shown),

@@ -62,7 +62,7 @@ def explained_file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except GaamError:
-        # It already says what is wrong.
+        # It is explained already.
         raise
     except disk.ElsewhereError as error:
         raise error.out_of_reach_error(f"the run '{path.parent.name}'", path) from error
@@ -77,7 +77,12 @@ def explained_file_errors(path: Path) -> Iterator[None]:
 
 
 def damaged_run(path: Path, reason: str) -> CacheError:
-    """The error about a file of a run that is damaged."""
+    """The error about a file of a run that is damaged, to be raised.
+
+    Args:
+        path: the file.
+        reason: what is wrong with it.
+    """
     folder = shlex.quote(str(path.parent))
     return CacheError(
         f"the run '{path.parent.name}' is damaged",

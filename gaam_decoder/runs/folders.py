@@ -25,7 +25,14 @@ _LONGEST_SEEDS = 40
 
 
 def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
-    """Folder name of a run: the decoder for people, then its unique name_ending."""
+    """Folder name of a run: the decoder for people, then the unique ``name_ending``.
+
+    Args:
+        attention: the mechanism.
+        head: the head.
+        key: hash of decoder, recipe and cache.
+        seeds: of the run.
+    """
     decoder = "".join(
         character if character.isalnum() or character in "-_." else "_"
         for character in f"{attention}-{head}"
@@ -69,7 +76,13 @@ def is_run(folder: Path) -> bool:
 
 
 def runs_of_key(folder: Path, key: str) -> list[RunResult]:
-    """Finished runs of one decoder, recipe and cache: a training need not make them."""
+    """Finished runs in a folder with this key: a training need not make them again.
+
+    The key is the hash of a decoder, its recipe and its cache.
+
+    Raises:
+        CacheError: a folder has the name of a run with another key.
+    """
     short_key = key[:8]
     runs = [read_run(path) for path in run_folders(folder, f"*-{short_key}-s*")]
     for run in runs:
@@ -81,6 +94,7 @@ def runs_of_key(folder: Path, key: str) -> list[RunResult]:
                 where=str(run.path),
                 hint="give it that name again, or move it out of the folder of runs",
             )
+    # the first eight digits of two keys may agree
     return [run for run in runs if run.key == key]
 
 

@@ -60,10 +60,11 @@ def frame_of_runs(runs: Sequence[RunResult]) -> pandas.DataFrame:
 
     rows: list[dict[str, Any]] = []
     for run in runs:
-        # No seed of a candidate that lost is reported.
+        # No seed of a candidate that tuning did not choose is reported.
         reported_seeds: list[int] = []
         if run in chosen_runs:
             reported_seeds = reporting_seeds_of(run.seeds, choice.tunings.get(run.key))
+        # A seed that is in several runs of a key counts in one of them.
         counting_seeds = [
             seed for seed in reported_seeds if counting_runs[run.key][seed] is run
         ]
@@ -88,10 +89,17 @@ def _rows_of_run(
     counting_seeds: Collection[int],
     scores: Mapping[str, Score],
 ) -> list[dict[str, Any]]:
-    """The rows of a run, one for each seed."""
+    """The rows of a run, one for each seed: value by column.
+
+    Args:
+        run: finished.
+        title: the name of the decoder, different for each key.
+        counting_seeds: seeds whose results a report takes from this run.
+        scores: all scores, by their column.
+    """
     from gaam_decoder.stats.scores.base import Answers
 
-    # ``Answers`` are the predictions of one seed with the true labels
+    # a final model is not evaluated, and has no test logits
     logits_by_seed = {}
     if run.evaluated:
         logits_by_seed = dict(zip(run.finished, run.finished_logits(), strict=True))

@@ -1,8 +1,9 @@
 """Which rows of a split belong together.
 
-A relation gives every row of a split a number; rows with equal numbers belong together.
-Its name is that of a kept column of the cache, ``GROUPS_FILE`` or ``EQUAL_ROWS``. A run
-records the numbers of its test and validation rows, because reports read no cache.
+A relation is one reason for which rows belong together, such as the same speaker. It
+gives every row of a split a number: rows with equal numbers belong together. Its name
+is that of a kept column of the cache, ``GROUPS_FILE`` or ``EQUAL_ROWS``. A run records
+the numbers of its test and validation rows, because reports read no cache.
 
 Shapes: N rows of a split, or N test rows.
 """
@@ -27,28 +28,35 @@ EQUAL_ROWS = "equal rows"
 Numbers = NDArray[np.int32]
 
 
-def relations(
+def relations_of_split(
     cache: EmbeddingCache, split: str, groups: Groups | None
 ) -> dict[str, Numbers]:
-    """All relations between the rows of a split, each (N,), by name.
+    """All relations between the rows of a split, such as "same speaker", by name.
 
     Args:
-        cache: the states.
+        cache: with the split.
         split: the name of the split.
-        groups: of the rows of this split; None where they have none.
-    """
-    numbers = {name: _numbers_of_column(cache[split], name) for name in cache.columns}
-    if groups is not None and groups.kind == "file":
-        numbers[GROUPS_FILE] = _number_names(groups.names)
+        groups: the group of every row of this split, as ``--groups`` gives it; None
+            where it gives none.
 
-    # each entry lists the rows that are equal to one another
-    equal_rows = cache.plan.dataset.equal_rows.get(split)
-    if equal_rows:
+    Returns:
+        For each relation a number of every row, (N,). Rows with equal numbers belong
+        together. There is a relation for each kept column of the cache, one for a file
+        of groups, and one for rows with the same content.
+    """
+    relations = {name: _numbers_of_column(cache[split], name) for name in cache.columns}
+    # groups from a column are among the columns already
+    if groups is not None and groups.kind == "file":
+        relations[GROUPS_FILE] = _number_names(groups.names)
+
+    # each list of the plan holds the rows that are equal to one another
+    lists_of_equal_rows = cache.plan.dataset.equal_rows.get(split)
+    if lists_of_equal_rows:
         number_N = np.arange(len(cache[split]), dtype=np.int32)
-        for rows in equal_rows:
+        for rows in lists_of_equal_rows:
             number_N[rows] = rows[0]
-        numbers[EQUAL_ROWS] = number_N
-    return numbers
+        relations[EQUAL_ROWS] = number_N
+    return relations
 
 
 # Every run of a sweep records the same columns.
@@ -59,18 +67,18 @@ def _numbers_of_column(split: Split, name: str) -> Numbers:
 
 
 def _number_names(names: object) -> Numbers:
-    """A number for each row, equal where the names are equal."""
+    """A number for each row, from 0, equal where the names of the rows are equal."""
     _, index_N = np.unique(np.asarray(names), return_inverse=True)
     numbers: Numbers = index_N.astype(np.int32)
     return numbers
 
 
 def relations_in_force(run: RunResult) -> list[str]:
-    """Names of the relations that every report of a run has to respect.
+    """Names of the relations by which every report of a run joins test rows, sorted.
 
-    A relation says which test rows belong together. These are the groups of its
-    training, the groups that split off the test rows, the clips of one file, and equal
-    rows.
+    A relation says which rows belong together: rows of a group of the training, rows
+    of a group that the data set split by, clips of one file, and equal rows. Only
+    relations that the run or its cache has are named.
     """
     names = {EQUAL_ROWS, CLIP_OF}
     if run.cache.test_groups is not None:
@@ -83,21 +91,24 @@ def relations_in_force(run: RunResult) -> list[str]:
         names.add(GROUPS_FILE)
 
     available = run.cache.columns.union(run.relations)
+    # A run that lacks the recorded groups must not be reported without them.
     if GROUPS_FILE in names:
         available.add(GROUPS_FILE)
     return sorted(names & available)
 
 
 def relation_of_test_rows(run: RunResult, name: str) -> Numbers | None:
-    """Number the test rows of a run: rows that belong together have equal numbers.
+    """A number for each test row of a run; rows that belong together have equal ones.
+
+    They are read from the run, or from its cache if an earlier version of gaam did not
+    record them.
 
     Args:
         run: with the test rows.
         name: of the relation, such as the column of speakers.
 
     Returns:
-        The numbers, (N,); None if they are unknown. A run of an earlier version may
-        not have recorded them; its cache has them, if it is still there.
+        The numbers, (N,); None if neither the run nor its cache has them.
     """
     if name in run.relations:
         recorded: Numbers = run.relations[name]

@@ -95,7 +95,10 @@ class Runs(list[RunResult]):
     """Runs that filters left out: corrections for many comparisons count them."""
 
     def selected(self, **filters_by_name: Any) -> Runs:
-        """The runs that pass all filters, which are those of ``load_runs``."""
+        """The runs that pass all filters, which are those of ``load_runs``.
+
+        The result records in ``selection`` and ``others`` which runs were left out.
+        """
         filter_values = {
             name: list(value) if isinstance(value, (list, tuple)) else [value]
             for name, value in filters_by_name.items()
@@ -132,7 +135,9 @@ class Runs(list[RunResult]):
         left_out: Sequence[tuple[RunResult, str]],
         words: Sequence[str],
     ) -> Selection:
-        """The record of a selection from these runs, added to that of earlier ones.
+        """The record of which runs filters selected and left out of these runs.
+
+        These runs may be a selection already: then the earlier record is added.
 
         Args:
             selected: the runs that passed all filters.
@@ -288,9 +293,10 @@ def load_runs(
         ConfigError: a filter is invalid.
         CacheError: a run is damaged.
     """
-    named = [path] if isinstance(path, (str, Path, RunResult)) else path
-    in_memory = [entry for entry in named if isinstance(entry, RunResult)]
-    paths = unique_paths([entry for entry in named if not isinstance(entry, RunResult)])
+    requested = [path] if isinstance(path, (str, Path, RunResult)) else path
+    in_memory = [entry for entry in requested if isinstance(entry, RunResult)]
+    on_disk = [entry for entry in requested if not isinstance(entry, RunResult)]
+    paths = unique_paths(on_disk)
     sound, damaged, unfinished = find_runs(paths)
     if damaged:
         # 'gaam verify' lists them all; the first is enough to stop here.
@@ -322,7 +328,12 @@ def load_runs(
 
 
 def _count_unnamed(paths: Sequence[Path], runs: Sequence[RunResult]) -> int:
-    """Number of runs that lie beside runs which were named one by one."""
+    """Number of runs that a user left out by naming single runs of a folder.
+
+    Args:
+        paths: that the user named: runs, and folders of runs.
+        runs: that were loaded.
+    """
     parents = {Path(os.path.realpath(path)).parent for path in paths if is_run(path)}
     neighbours = {
         Path(os.path.realpath(folder))
@@ -352,13 +363,15 @@ def find_runs(
     Raises:
         NotFoundError: a path is no run and has none.
     """
-    # A link and its target are one run.
+    # Folders by their real paths: a link and its target are one run.
     folders: dict[Path, Path] = {}
     unfinished: list[Path] = []
     for path in paths:
         run_paths = [path] if is_run(path) else run_folders(path)
         partial = unfinished_folders(path)
-        if not (run_paths or partial or holdings(path / LEASE_FOLDER)):
+        # a training that has only begun has a lease, its announcement to others
+        is_folder_of_runs = run_paths or partial or holdings(path / LEASE_FOLDER)
+        if not is_folder_of_runs:
             raise _no_run_error(path)
         for folder in run_paths:
             folders.setdefault(Path(os.path.realpath(folder)), folder)
@@ -376,9 +389,15 @@ def find_runs(
 
 
 def _read_and_hash(folder: Path, *, whole: bool) -> RunResult:
-    """Read a run after hashing its test results, or all of its files."""
+    """Read a run, and check the SHA-256 of its test results, or of all its files.
+
+    Raises:
+        CacheError: the run is damaged.
+    """
     run = read_run(folder)
-    for name in run.files if whole else (TEST_FILE,):
+    names = run.files if whole else (TEST_FILE,)
+    for name in names:
+        # entering the block hashes the file
         with run.checked_file(name):
             pass
     return run

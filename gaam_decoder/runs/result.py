@@ -40,7 +40,8 @@ class Validation:
     """Validation logits of every seed at its selected epoch.
 
     Seeds may have validation rows of their own; labels, rows and relations are then
-    (S, V), and -1 fills up the seeds with fewer rows.
+    (S, V), and -1 fills up the seeds with fewer rows. A relation is a reason for which
+    rows belong together, such as the same speaker.
     """
 
     logits: NDArray[np.float32]
@@ -56,6 +57,7 @@ class Validation:
         """Validation logits, (V, C), and labels of the seed with this index."""
         label_V = self.labels
         row_V = self.rows
+        # seeds with rows of their own; -1 fills up seeds with fewer rows
         if row_V.ndim > 1:
             label_V = label_V[index]
             row_V = row_V[index]
@@ -65,28 +67,34 @@ class Validation:
     def relations_of_seed(
         self, index: int, names: Collection[str]
     ) -> list[NDArray[np.int32]]:
-        """A seed's validation rows as some relations number them, each (V,).
+        """For each of some relations, a number of every validation row of a seed, (V,).
 
-        A relation gives rows that belong together the same number.
+        A relation gives rows that belong together, such as those of a speaker, the
+        same number.
 
         Args:
             index: of the seed.
             names: of the relations; those that the run lacks are left out.
+
+        Returns:
+            An array for each relation, in the order of their sorted names.
         """
-        numbers = []
+        numbers_of_relations = []
         for name in sorted(names):
             if name not in self.relations:
                 continue
             number_V = self.relations[name]
+            # seeds with rows of their own; -1 fills up seeds with fewer rows
             if number_V.ndim > 1:
                 number_V = number_V[index]
-            numbers.append(number_V[number_V >= 0])
-        return numbers
+            numbers_of_relations.append(number_V[number_V >= 0])
+        return numbers_of_relations
 
     def temperature(self, index: int) -> float | None:
-        """Temperature fitted on the validation rows of the seed with this index.
+        """Temperature of the seed with this index, fitted on its validation rows.
 
-        It is 1 where every prediction is right, and None where a logit is not finite.
+        Divided by it, the logits give calibrated probabilities. It is 1 where every
+        prediction is right, and None where a logit is not finite.
         """
         logits_VC, label_V = self.of_seed(index)
         if not np.isfinite(logits_VC).all():
@@ -199,7 +207,8 @@ class RunResult:
         selected epoch alone does not show that: among equal scores the lowest loss
         decides, which is often that of the last epoch.
         """
-        if self.select == "last" or self.fit or self.shuffled:
+        has_selection = self.select != "last" and not self.fit
+        if not has_selection or self.shuffled:
             return ()
         last_epoch = self.recipe.epochs
         scores = self._logged_scores()
@@ -301,6 +310,7 @@ class RunResult:
 
         They are not kept in memory.
         """
+        # the property ``logits`` would keep what it reads
         logits: NDArray[np.float32] | None = vars(self).get("logits")
         if logits is None:
             logits = _read_test_tensor(self, "logits")

@@ -52,12 +52,12 @@ def first_run_by_seed(runs: Iterable[RunResult]) -> dict[int, RunResult]:
 def values_by_finished_seed(
     runs: Sequence[RunResult], read: Callable[[RunResult], NDArray[Any] | None]
 ) -> dict[int, NDArray[Any]]:
-    """A part of an array of runs for each finished seed.
+    """The part of an array, such as the logits, that belongs to each finished seed.
 
     Args:
         runs: runs that differ in their seeds alone.
-        read: reads an array of a run, whose first axis are the seeds, such as its
-            logits; None where the run has none.
+        read: reads the array of a run, whose first axis are the seeds; None where the
+            run has none, so that its seeds are left out.
     """
     values_by_seed = {}
     for seed, run in first_run_by_seed(runs).items():
@@ -117,8 +117,9 @@ class Tuning:
         """
         for runs in self.candidate_runs:
             runs_by_seed = first_run_by_seed(runs)
-            hits: list[NDArray[Any]] = []
+            contributions: list[NDArray[Any]] = []
             logits: list[NDArray[np.float32]] = []
+            # of each seed, the numbers of its rows in each relation
             numbers: list[list[NDArray[np.int32]]] = []
             for seed in self.seeds:
                 run = runs_by_seed[seed]
@@ -127,12 +128,15 @@ class Tuning:
                     return
                 index = run.seeds.index(seed)
                 logits_VC, label_V = validation.of_seed(index)
-                hits.append(run.task_definition.row_contributions(logits_VC, label_V))
+                contributions.append(
+                    run.task_definition.row_contributions(logits_VC, label_V)
+                )
                 logits.append(run.finished_logits()[run.finished.index(seed)])
                 numbers.append(validation.relations_of_seed(index, relations))
 
-            if runs[0].recipe.val_folds is None:
-                yield np.mean(hits, axis=0), logits, numbers[0]
+            share_rows = runs[0].recipe.val_folds is None
+            if share_rows:
+                yield np.mean(contributions, axis=0), logits, numbers[0]
                 continue
 
             # Every seed has validation rows of its own: all of them together decide.
@@ -140,7 +144,7 @@ class Tuning:
                 np.concatenate(numbers_of_seeds)
                 for numbers_of_seeds in zip(*numbers, strict=True)
             ]
-            yield np.concatenate(hits), logits, all_numbers
+            yield np.concatenate(contributions), logits, all_numbers
 
     @property
     def accuracy(self) -> float:
@@ -197,9 +201,11 @@ class Tuning:
 
 
 def tuning_in_words(tunings: Sequence[Tuning]) -> str:
-    """What was chosen: ``learning rate 0.05 of 4, validation 98.9%``.
+    """The chosen values of a decoder: ``learning rate 0.05 of 4, validation 98.9%``.
 
-    Over folds, the accuracy is their mean.
+    Args:
+        tunings: of the decoder, one for each fold. Folds may choose different values;
+            the validation score is the mean over the folds.
     """
     counts = Counter(_chosen_in_words(tuning) for tuning in tunings)
     choices = list(counts)
@@ -232,8 +238,8 @@ class Choice(NamedTuple):
     runs: list[RunResult]
     tunings: dict[str, Tuning]
     """By key of the chosen candidate."""
-    unchosen: tuple[str, ...]
-    """Keys of candidates among which validation could not choose."""
+    undecided_keys: tuple[str, ...]
+    """Keys of candidates of which none was chosen: each lacks a validation accuracy."""
 
 
 def decoder_family(
@@ -296,7 +302,10 @@ def choose_candidates(
 
 
 def _group_candidates(runs: Sequence[RunResult]) -> list[RunsByValues]:
-    """For each decoder, its runs by their learning rate and weight decay."""
+    """For each decoder, its candidates: runs by learning rate and weight decay.
+
+    A value with which somebody trained a final model, without tuning, is no candidate.
+    """
     families: dict[str, dict[TunedValues, list[RunResult]]] = {}
     for run in runs:
         values = (run.recipe.lr, run.recipe.weight_decay)
@@ -365,7 +374,7 @@ def _tune(
     deciding_seeds = sorted(tuning_seeds or common_seeds)
     deciding_runs = _deciding_runs(candidates)
 
-    # Ascending values: among equals max() takes the first, which is the smallest.
+    # Ascending values: among equally good ones max() takes the first, the smallest.
     candidate_by_values: dict[TunedValues, Candidate] = {}
     for values, runs in sorted(deciding_runs.items()):
         accuracy, loss = mean_validation(runs, deciding_seeds)
@@ -380,14 +389,14 @@ def _tune(
     if not finished:
         return None
 
-    def rank(values: TunedValues) -> tuple[float | None, float]:
+    def accuracy_then_loss(values: TunedValues) -> tuple[float | None, float]:
         candidate = candidate_by_values[values]
         return candidate.accuracy, -candidate.loss
 
-    winner = max(finished, key=rank)
-    other_seeds = seeds_by_values[winner] - set(deciding_seeds)
+    chosen_values = max(finished, key=accuracy_then_loss)
+    other_seeds = seeds_by_values[chosen_values] - set(deciding_seeds)
     return Tuning(
-        chosen=candidate_by_values[winner].values,
+        chosen=candidate_by_values[chosen_values].values,
         candidates=tuple(candidate_by_values.values()),
         seeds=tuple(deciding_seeds),
         has_separate_seeds=bool(tuning_seeds and other_seeds),
@@ -397,14 +406,15 @@ def _tune(
 
 
 def _deciding_runs(candidates: RunsByValues) -> dict[TunedValues, list[RunResult]]:
-    """The runs of each candidate whose validation rows decide.
+    """The runs of each candidate whose validation rows decide on the candidates.
 
-    If some runs give each seed a validation part of its own, only those decide.
+    In tuning, each seed may hold out another fold of the training rows
+    (``val_folds``). If any run does so, only such runs decide.
     """
     all_runs = [run for runs in candidates.values() for run in runs]
-    has_folds = any(run.recipe.val_folds for run in all_runs)
+    any_has_folds = any(run.recipe.val_folds for run in all_runs)
     return {
-        values: [run for run in runs if bool(run.recipe.val_folds) == has_folds]
+        values: [run for run in runs if bool(run.recipe.val_folds) == any_has_folds]
         for values, runs in candidates.items()
     }
 
@@ -448,7 +458,11 @@ def _selected_entry(run: RunResult, seed: int) -> dict[str, Any] | None:
 
 
 def reporting_seeds_of(seeds: Sequence[int], tuning: Tuning | None) -> list[int]:
-    """The reporting seeds among some seeds: without those that only tuned."""
+    """The reporting seeds among some seeds: without those that served tuning alone.
+
+    ``tuning`` is that of their decoder; None where it was not tuned.
+    """
+    # without separate seeds, the seeds that tuned are reported too
     if tuning is None or not tuning.has_separate_seeds:
         return list(seeds)
     return [seed for seed in seeds if seed not in tuning.seeds]

@@ -181,7 +181,11 @@ def _seed_record(result: SeedResult) -> dict[str, Any]:
 
 
 def _publish(runs: Path, name: str, contents: Mapping[str, bytes]) -> Path:
-    """Write the files of a run into a temporary folder, and rename it."""
+    """Write the files of a run into a temporary folder, and rename it to ``name``.
+
+    Returns:
+        The folder of the run, which another training may have published first.
+    """
     folder = runs / name
     temporary = disk.temporary_path(runs, name)
     disk.make_folder(runs)

@@ -127,7 +127,11 @@ class NamedExperiment(Protocol):
 
 
 class UnfinishedWork:
-    """The hidden folder where finished seeds of an experiment wait for the others."""
+    """The hidden folder of an experiment that is not published yet.
+
+    It has a file for each seed batch. Finished seeds wait there until all are finished
+    and the run is published.
+    """
 
     def __init__(self, runs: Path, experiment: NamedExperiment) -> None:
         self.folder = runs / f".{experiment.name}.partial"
@@ -258,7 +262,10 @@ def _digest(
 
 
 def _read_description(path: Path) -> dict[str, Any]:
-    """The description in a file, unchecked; empty if it cannot be read."""
+    """The description in a file, without a check of its SHA-256; empty if unreadable.
+
+    It has the keys that ``UnfinishedWork.load`` names.
+    """
     with suppress(OSError, *DAMAGED), safe_open(path, "np") as file:
         description: dict[str, object] = json.loads(file.metadata()["about"])
         return description

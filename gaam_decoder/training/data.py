@@ -147,11 +147,14 @@ class LoadedFeatures:
     """Keeps the features of an experiment for the next one, in a share of the memory.
 
     Experiments of a sweep often read the same rows, layers and pooling.
+
+    Args:
+        share: of the free memory that the kept features may take.
     """
 
     def __init__(self, share: float = MEMORY_SHARE) -> None:
         self._share = share
-        self._kept: dict[Hashable, Features] = {}
+        self._features_by_key: dict[Hashable, Features] = {}
 
     def get(
         self,
@@ -173,11 +176,11 @@ class LoadedFeatures:
         keys = [_features_key(split, loaded_N, recipe) for split, loaded_N in requested]
         loaded: list[Features] = []
         for key, (split, loaded_N) in zip(keys, requested, strict=True):
-            features = self._kept.get(key)
+            features = self._features_by_key.get(key)
             if features is None:
                 features = self._load(split, loaded_N, recipe, device, keys)
                 if features.location != "disk":
-                    self._kept[key] = features
+                    self._features_by_key[key] = features
             loaded.append(features)
         return loaded
 
@@ -189,25 +192,30 @@ class LoadedFeatures:
         device: torch.device,
         keys: Sequence[Hashable],
     ) -> Features:
-        """Load features; those without one of the ``keys`` may be dropped for them."""
+        """Load the features of rows into the fastest memory that has room for them.
+
+        Kept features without one of the ``keys``, which the experiment needs, may be
+        dropped to make room.
+        """
         array = split.pooled(recipe.pool)
         if recipe.layers is not None:
             positions = [layer - split.first_layer for layer in recipe.layers]
             array = array.keeping(positions)
         count = len(array) if loaded_N is None else len(loaded_N)
         size = count * math.prod(array.shape[1:]) * TYPES[array.stored_dtype].itemsize
-        location = self._make_room(size, device, keys)
+        location = self._choose_location(size, device, keys)
         # on disk all rows of the split are within reach
         return Features(
             array, device, location, None if location == "disk" else loaded_N
         )
 
-    def _make_room(
+    def _choose_location(
         self, size: int, device: torch.device, keys: Sequence[Hashable]
     ) -> Location:
-        """Find the fastest memory with room for features; else they stay on disk.
+        """The fastest memory with room for new features; without room, the disk.
 
-        If there is too little room, features without one of the ``keys`` are dropped.
+        If there is too little room, kept features without one of the ``keys`` are
+        dropped.
 
         Args:
             size: of the new features in bytes.
@@ -220,8 +228,10 @@ class LoadedFeatures:
         candidates.append(("memory", torch.device("cpu")))
         for location, memory_device in candidates:
             if size > self._free_bytes(memory_device):
-                self._kept = {
-                    key: features for key, features in self._kept.items() if key in keys
+                self._features_by_key = {
+                    key: features
+                    for key, features in self._features_by_key.items()
+                    if key in keys
                 }
                 # torch would keep the dropped memory for itself
                 devices.free_cached_memory(device)
@@ -232,7 +242,7 @@ class LoadedFeatures:
     def _free_bytes(self, device: torch.device) -> float:
         """Bytes for more features on a device: its share minus the kept features."""
         in_use = 0
-        for features in self._kept.values():
+        for features in self._features_by_key.values():
             resident = features.resident
             if resident is not None and resident.device.type == device.type:
                 in_use += resident.nbytes
@@ -262,11 +272,16 @@ class TrainData:
     """The rows that train, validate and test every seed of every mechanism."""
 
     train: Subset
-    selection: Subset | None  # rows that select the epoch; None keeps the last
+    selection: Subset | None
+    """The rows that select the epoch: validation rows, or test rows with ``--select
+    test``. None: the last epoch is kept."""
     test: Subset | None  # None of a final model, which learns from all rows
 
     def validation(self, recipe: Recipe) -> Subset | None:
-        """Validation rows with true labels, whose logits a run keeps."""
+        """The validation rows whose logits a run keeps, if there are any.
+
+        None also where the labels are shuffled, as a control: they are not true.
+        """
         is_validated = recipe.select == "val" and not recipe.shuffle_labels
         return self.selection if is_validated else None
 
@@ -299,8 +314,9 @@ def prepare_data(
     train_split = cache[recipe.train_split]
     task = task_of(cache.task)
     parts = divide(task.stratify_by(train_split.labels), recipe, seed)
+    # a budget draws a part of the training rows: only those are loaded
     drawn_N: Rows | None = None
-    if recipe.drawn:
+    if recipe.has_budget:
         drawn_N = np.sort(np.concatenate([parts.training_N, parts.validation_N]))
     rows_by_name = {"train": _SubsetRows(train_split, drawn_N, parts.training_N)}
     if len(parts.validation_N):
@@ -314,7 +330,7 @@ def prepare_data(
         all_N = np.arange(len(test_split))
         rows_by_name["test"] = _SubsetRows(test_split, None, all_N)
 
-    # load their features and labels
+    # load their states and labels
     loaded = loaded or LoadedFeatures()
     requested = [(rows.split, rows.loaded_N) for rows in rows_by_name.values()]
     features_of_subsets = loaded.get(requested, recipe, device)
@@ -346,26 +362,28 @@ def labels_by_seed(
         )
     if not shuffle:
         return label_SN, selection_label_SN
-    parts = [train]
+    shuffled_subsets = [train]
     if selection is not None and selection is not data.test:
-        parts.append(selection)
+        shuffled_subsets.append(selection)
 
-    # in the order of the data set: a row's label then does not depend on which rows
-    # validate
-    true_N = torch.cat([part.label_N for part in parts])
-    order_N = np.argsort(np.concatenate([part.rows for part in parts]))
+    # Shuffle in the order of the data set: the label that a row gets then does not
+    # depend on which rows validate.
+    true_N = torch.cat([subset.label_N for subset in shuffled_subsets])
+    order_N = np.argsort(np.concatenate([subset.rows for subset in shuffled_subsets]))
     shuffled_SN = true_N.new_empty((len(seeds), *true_N.shape))
     for shuffled_N, seed in zip(shuffled_SN, seeds, strict=True):
         generator = np.random.default_rng(stream_seed(seed, "labels"))
-        drawn_N = generator.permutation(len(order_N))
-        shuffled_N[order_N] = true_N[order_N[drawn_N]]
-    if len(parts) > 1:
+        permutation_N = generator.permutation(len(order_N))
+        shuffled_N[order_N] = true_N[order_N[permutation_N]]
+    if len(shuffled_subsets) > 1:
         selection_label_SN = shuffled_SN[:, len(train) :]
     return shuffled_SN[:, : len(train)], selection_label_SN
 
 
 def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
-    """Divide the training rows into the blocks of an epoch, by ``recipe.window``.
+    """Divide the training rows into the blocks of an epoch, in the order of reading.
+
+    The rows of a block are shuffled among themselves (see the top of this file).
 
     Args:
         row_N: numbers of the training rows in their split, ascending.
@@ -375,7 +393,7 @@ def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
     Returns:
         For each block the indices into ``row_N``, ascending.
     """
-    if recipe.window is None:
+    if recipe.window_rows is None:
         return [np.arange(len(row_N))]
     # a new shard begins where the number of the shard changes
     assert recipe.shard_rows is not None
@@ -387,7 +405,9 @@ def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
     blocks: list[list[Rows]] = [[]]
     for number in generator.permutation(len(shards)):
         shard = shards[number]
-        if blocks[-1] and sum(map(len, blocks[-1])) + len(shard) > recipe.window:
+        # begin a new block where the shard would make this one too large
+        num_block_rows = sum(map(len, blocks[-1]))
+        if blocks[-1] and num_block_rows + len(shard) > recipe.window_rows:
             blocks.append([])
         blocks[-1].append(shard)
     # sorted, a block is read in one direction, and one of all rows is ``full``

@@ -134,7 +134,7 @@ def _estimate_run(
         title=str(experiment),
         recipe=experiment.recipe.to_dict(),
         candidates=len(grid),
-        epochs=None if experiment.recipe.fitted else experiment.epochs,
+        epochs=None if experiment.recipe.is_fitted_at_once else experiment.epochs,
         seeds=tuple(missing_seeds),
         done=len(experiment.seeds_to_train(seeds)) - len(missing_seeds),
         seconds=timer.seconds(experiment, missing_seeds) if missing_seeds else 0.0,
@@ -156,7 +156,7 @@ class _Timer:
 
     def seconds(self, experiment: Experiment, missing_seeds: Sequence[int]) -> float:
         """Seconds that the missing seeds of an experiment may take."""
-        if experiment.recipe.fitted:
+        if experiment.recipe.is_fitted_at_once:
             rows = num_rows(experiment.recipe, self._cache)
             seconds, _ = fit_cost(experiment.spec, rows, self._device)
             return seconds
@@ -194,7 +194,15 @@ def _time_row(
     seeds: Sequence[int],
     engine: Engine,
 ) -> float:
-    """Seconds that a batch of seeds takes for a row, without a compiler."""
+    """Seconds that a seed batch takes for a training row, without a compiler: measured.
+
+    Args:
+        experiment: the decoder and its recipe.
+        data: of the training.
+        timed_rows: number of training rows to time.
+        seeds: of the seed batch.
+        engine: how the seeds are run.
+    """
     train = data.train
     subset = replace(
         train, rows=train.rows[:timed_rows], label_N=train.label_N[:timed_rows]

@@ -47,7 +47,7 @@ class Experiment:
     @property
     def epochs(self) -> int:
         """Epochs of a seed; of a fitted head, the number of values that it tries."""
-        if self.recipe.fitted:
+        if self.recipe.is_fitted_at_once:
             return head_class(self.spec.head).tries
         return self.recipe.epochs
 
@@ -64,7 +64,7 @@ class Experiment:
 
     def seeds_to_train(self, requested_seeds: Sequence[int]) -> tuple[int, ...]:
         """The requested seeds; seed 0 for a fit, which draws no random numbers."""
-        return (0,) if self.recipe.fitted else tuple(requested_seeds)
+        return (0,) if self.recipe.is_fitted_at_once else tuple(requested_seeds)
 
     def missing_seeds(
         self, requested_seeds: Sequence[int], runs: Sequence[RunResult]
@@ -111,7 +111,7 @@ def plan_experiments(
     final_recipes: dict[Recipe, None] = {}
     for experiment in experiments:
         recipe = replace(experiment.recipe, split_seed=config.split_seed)
-        final_recipes[recipe.without_test()] = None
+        final_recipes[recipe.without_test_rows()] = None
     return experiments + [_experiment(recipe, cache) for recipe in final_recipes]
 
 
@@ -202,12 +202,13 @@ def _probe_experiments(
 
 def _experiment(recipe: Recipe, cache: EmbeddingCache) -> Experiment:
     """The experiment of a recipe, keyed by the canonical spec of its mechanism."""
-    if recipe.window is not None:
+    if recipe.window_rows is not None:
         recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
     num_layers = len(recipe.layers or range(cache.num_layers))
     size = cache.hidden_size
 
-    # ``check_decoder`` reports mechanisms that cannot be built
+    # Several spellings of a mechanism have one canonical spec, which makes the key.
+    # A mechanism that cannot be built has none; ``check_decoder`` reports it later.
     canonical_recipe = recipe
     with suppress(ConfigError):
         canonical_recipe = replace(
@@ -402,7 +403,7 @@ def _final_score(
     accuracies: list[float] = []
     losses: list[float] = []
     for experiment in evaluated:
-        recipe = replace(experiment.recipe, split_seed=split_seed).without_test()
+        recipe = replace(experiment.recipe, split_seed=split_seed).without_test_rows()
         if recipe != final.recipe:
             continue
         tuning_key = tuning_experiments[experiment.key].key

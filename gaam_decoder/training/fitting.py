@@ -20,7 +20,7 @@ from gaam_decoder.runs.write import SeedResult
 from gaam_decoder.training.arithmetic.engine import (
     EVAL_BATCH_SIZE,
     Engine,
-    enough_memory,
+    explained_memory_errors,
 )
 from gaam_decoder.training.data import Subset, TrainData, labels_by_seed
 from gaam_decoder.training.seed_result import add_attention_maps, result_of
@@ -49,7 +49,7 @@ def fit_experiment(
     start = time.perf_counter()
     device = data.train.label_N.device
     decoder = build_decoder(spec, SEED).to(device).eval()
-    with enough_memory(recipe, (), str(device)):
+    with explained_memory_errors(recipe, (), str(device)):
         fit = _fit(decoder, spec.task, data, recipe, on_value)
     if fit.unconverged:
         warnings.warn(

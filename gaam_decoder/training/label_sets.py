@@ -45,7 +45,16 @@ def iterative_parts(label_NK: Flags, shares: Sequence[float], seed: int) -> list
 def _part_of_rows(
     bits: bytes, shape: tuple[int, int], shares: tuple[float, ...], seed: int
 ) -> Rows:
-    """The part of every row; every experiment of a sweep asks for the same parts."""
+    """The number of the part of every row, (N,), as ``iterative_parts`` divides them.
+
+    It is cached, because every experiment of a sweep divides the same rows.
+
+    Args:
+        bits: whether each row has each label, packed into bytes.
+        shape: (rows, labels).
+        shares: of the parts.
+        seed: of the division.
+    """
     # imported late: scikit-learn takes a second, and other tasks do without
     from iterstrat.ml_stratifiers import IterativeStratification
 
@@ -80,11 +89,12 @@ def rows_by_label(label_NK: Flags, shots: int, split_seed: int) -> list[Rows]:
         for label in np.argsort(flag_NK.sum(0), kind="stable").tolist()
         if flag_NK[:, label].any()
     ]
-    waiting = {}
+    # the rows of each label in a random order, from which it draws
+    rows_to_draw = {}
     for label in labels:
         generator = np.random.default_rng(stream_seed(split_seed, "rows", label))
         shuffled_N = generator.permutation(np.flatnonzero(flag_NK[:, label]))
-        waiting[label] = iter(shuffled_N.tolist())
+        rows_to_draw[label] = iter(shuffled_N.tolist())
 
     drawn: dict[int, list[int]] = {label: [] for label in labels}
     is_drawn_N = np.zeros(len(flag_NK), dtype=bool)
@@ -93,7 +103,7 @@ def rows_by_label(label_NK: Flags, shots: int, split_seed: int) -> list[Rows]:
         for label in labels:
             if count_K[label] >= round_number:
                 continue
-            row = next(row for row in waiting[label] if not is_drawn_N[row])
+            row = next(row for row in rows_to_draw[label] if not is_drawn_N[row])
             drawn[label].append(row)
             is_drawn_N[row] = True
             count_K += flag_NK[row]

@@ -59,12 +59,14 @@ def holdout(labels: Strata, fraction: float, split_seed: int) -> Division:
 
 
 def validation_counts(class_sizes: int | Rows, fraction: float) -> Rows:
-    """How many rows of each class to hold out, by the number of its rows.
+    """How many rows of each class to hold out for validation.
 
-    It is the fraction, at least one row, but never all.
+    It is the fraction of the rows of the class, rounded; at least one row, but never
+    all.
     """
-    share = np.rint(fraction * np.asarray(class_sizes))
-    count: NDArray[np.float64] = np.minimum(class_sizes - 1, np.maximum(1, share))
+    rounded = np.rint(fraction * np.asarray(class_sizes))
+    count: NDArray[np.float64] = np.minimum(class_sizes - 1, np.maximum(1, rounded))
+    # a class without rows would have -1
     return np.maximum(0, count).astype(np.int64)
 
 
@@ -101,12 +103,12 @@ def grouped_holdout(
     while True:
         distance_G = _distances(held_out_C + count_GC, total_C, fraction)
         distance_G = np.where(is_held_out_G, np.inf, distance_G)
-        best = int(np.argmin(distance_G))
-        if not distance_G[best] < distance:
+        best_group = int(np.argmin(distance_G))
+        if not distance_G[best_group] < distance:
             break
-        distance = distance_G[best]
-        held_out_C = held_out_C + count_GC[best]
-        is_held_out_G[best] = True
+        distance = distance_G[best_group]
+        held_out_C = held_out_C + count_GC[best_group]
+        is_held_out_G[best_group] = True
     is_held_out_N = is_held_out_G[group_N]
     return Division(np.flatnonzero(~is_held_out_N), np.flatnonzero(is_held_out_N))
 
@@ -161,15 +163,15 @@ def divide_into_folds(
         ConfigError: fewer rows, or groups, than folds.
     """
     if group_names is None:
-        largest = len(labels)
+        most_folds = len(labels)
         kind = "rows"
     else:
-        largest = len(set(group_names))
+        most_folds = len(set(group_names))
         kind = "groups"
-    if num_folds > largest:
+    if num_folds > most_folds:
         raise ConfigError(
             "too many parts of train",
-            expected=f"at most {largest}, the number of {kind}",
+            expected=f"at most {most_folds}, the number of {kind}",
             found=str(num_folds),
         )
     if group_names is None:
@@ -238,7 +240,7 @@ def draw_budget(labels: Strata, recipe: Recipe) -> Division:
         generator = np.random.default_rng(stream_seed(recipe.split_seed, "rows", label))
         row_K = generator.permutation(np.flatnonzero(class_N == index))
         row_K = row_K[: size_by_class[index]]
-        is_held_out_K = _held_out(len(row_K), recipe)
+        is_held_out_K = _is_held_out(len(row_K), recipe)
         training.append(row_K[~is_held_out_K])
         validation.append(row_K[is_held_out_K])
     training_N = np.sort(np.concatenate(training))
@@ -246,30 +248,42 @@ def draw_budget(labels: Strata, recipe: Recipe) -> Division:
 
 
 def _draw_by_label(label_NK: NDArray[np.bool_], recipe: Recipe) -> Division:
-    """Draw so many rows of every label; of them hold out what validates."""
+    """Draw ``recipe.shots`` rows of every label, and hold some out for validation."""
+    # rows without a label count as rows of one more label
     count_K = with_no_label(label_NK).sum(0)
     _check_budget(len(label_NK), count_K[count_K > 0], recipe)
-    drawn = rows_by_label(label_NK, recipe.shots or 0, recipe.split_seed)
-    held = [_held_out(len(row_M), recipe) for row_M in drawn]
-    row_N = np.concatenate(drawn)
-    is_held_N = np.concatenate(held)
-    return Division(np.sort(row_N[~is_held_N]), np.sort(row_N[is_held_N]))
+    drawn_by_label = rows_by_label(label_NK, recipe.shots or 0, recipe.split_seed)
+    row_N = np.concatenate(drawn_by_label)
+    is_held_out_N = np.concatenate(
+        [_is_held_out(len(row_M), recipe) for row_M in drawn_by_label]
+    )
+    return Division(np.sort(row_N[~is_held_out_N]), np.sort(row_N[is_held_out_N]))
 
 
-def _held_out(num_rows: int, recipe: Recipe) -> NDArray[np.bool_]:
-    """Whether each drawn row of a class validates.
+def _is_held_out(num_rows: int, recipe: Recipe) -> NDArray[np.bool_]:
+    """Whether each of the drawn rows of a class is a validation row, (num_rows,).
 
-    Its place in the class decides: a row stays held out in larger budgets.
+    Its place among them decides: a row is held out where one row more means one
+    validation row more. So it stays held out in larger budgets.
     """
     if recipe.select != "val":
         return np.zeros(num_rows, dtype=bool)
-    counts = validation_counts(np.arange(num_rows + 1), recipe.val_fraction)
-    is_held: NDArray[np.bool_] = np.diff(counts) > 0
-    return is_held
+    count_by_size = validation_counts(np.arange(num_rows + 1), recipe.val_fraction)
+    is_held_out: NDArray[np.bool_] = np.diff(count_by_size) > 0
+    return is_held_out
 
 
 def _check_budget(num_rows: int, count_C: Rows, recipe: Recipe) -> None:
-    """Check that the classes of a split, of ``count_C`` rows, suffice for a budget."""
+    """Check that a split has enough rows for a budget.
+
+    Args:
+        num_rows: of the split.
+        count_C: rows of each class.
+        recipe: with the budget.
+
+    Raises:
+        ConfigError: it has too few rows, or the budget has less than a row of a class.
+    """
     smallest_class = int(count_C.min())
     num_classes = len(count_C)
     shots = recipe.shots or 0  # rows of every class

@@ -39,12 +39,18 @@ def check_decoder(spec: DecoderSpec, select: str) -> None:
 
 
 def fit_cost(spec: DecoderSpec, rows: int, device: torch.device) -> tuple[float, float]:
-    """Estimate the seconds and the bytes of memory that a fit may take."""
+    """Estimate the seconds and the bytes of memory that a fit of a head may take.
+
+    Args:
+        spec: of the decoder, whose head is fitted without steps.
+        rows: number of rows to fit.
+        device: that was chosen; a fit runs on the CPU if it lacks float64.
+    """
     head = head_class(spec.head)
     assert issubclass(head, FittedHead)
     with shapes_only():
-        layers, size = build_decoder(spec, seed=0).attention.output_shape
-    operations, memory = head.cost(rows, layers * size, spec.num_classes)
+        positions, size = build_decoder(spec, seed=0).attention.output_shape
+    operations, memory = head.cost(rows, positions * size, spec.num_classes)
     device_type = with_float64(device).type
     threads = torch.get_num_threads() if device_type == "cpu" else 1
     return operations / (OPERATIONS_PER_SECOND[device_type] * threads), memory
@@ -55,7 +61,8 @@ def probe_fits(
 ) -> bool:
     """Whether a linear probe is cheap enough to be fitted unasked; warn if not.
 
-    A linear probe is logistic regression on the states, for comparison.
+    A linear probe is logistic regression on the states (ridge regression of numbers),
+    which shows what a mechanism adds.
     """
     fit_device = with_float64(device)
     seconds, memory = fit_cost(spec, num_rows(recipe, cache), device)

@@ -25,7 +25,7 @@ from gaam_decoder.number_lists import PER_CLASS, spell_numbers
 from gaam_decoder.recipe import STEP_SETTINGS, Recipe
 from gaam_decoder.runs.files import RELATION_PREFIX
 from gaam_decoder.runs.folders import remove_temporary_folders, run_name
-from gaam_decoder.runs.groups import relations
+from gaam_decoder.runs.groups import relations_of_split
 from gaam_decoder.runs.records import CacheRecord, DrawnRows
 from gaam_decoder.runs.write import SeedResult, TestedRows, padded, write_run
 from gaam_decoder.tasks import CLASSIFICATION, task_of
@@ -62,7 +62,9 @@ def publish(
     """
     remove_temporary_folders(config.runs, experiment.key)
     recipe = experiment.recipe
-    relations_of_train = relations(cache, recipe.train_split, recipe.named_groups)
+    relations_of_train = relations_of_split(
+        cache, recipe.train_split, recipe.named_groups
+    )
     test = _test_rows(recipe, data, cache, relations_of_train)
     validation = _validation_rows(recipe, data, cache, results, relations_of_train)
 
@@ -100,7 +102,7 @@ def _test_rows(
         return TestedRows(labels=data.train.label_N[:0].cpu())
     relations_of_test = relations_of_train
     if recipe.fold is None:
-        relations_of_test = relations(cache, recipe.test_split, None)
+        relations_of_test = relations_of_split(cache, recipe.test_split, None)
     return TestedRows(
         labels=data.test.label_N.cpu(),
         rows=None if recipe.fold is None else data.test.rows,
@@ -146,7 +148,7 @@ def _describe_rows(
     """What a run records of its rows: numbers of drawn rows and of groups, as JSON."""
     description: dict[str, Any] = {}
     validation = data.selection if recipe.select == "val" else None
-    if recipe.drawn:
+    if recipe.has_budget:
         validation_rows = 0 if validation is None else len(validation)
         description["drawn"] = asdict(DrawnRows(len(data.train), validation_rows))
     if test.relations and recipe.fold is None:
@@ -242,7 +244,7 @@ def _config_toml(
     """The TOML that trains one run again: all its settings, resolved and tuned."""
     values = _config_values(recipe, seeds, engine, config, cache)
     unused: set[str] = set()
-    if recipe.fitted:
+    if recipe.is_fitted_at_once:
         unused = {*STEP_SETTINGS, "seed_batch", "compile"}
     lines = [
         f"# gaam {__version__}: everything that decides the numbers of this run",

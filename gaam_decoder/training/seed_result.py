@@ -95,6 +95,7 @@ def add_attention_maps(
     """
     if not finished:
         return
+    # of each result, the sum of the maps of the rows so far
     totals: list[Tensor] = []
     for x_BLD in subset.features.batches(subset.rows, batch_size):
         x_BLD = x_BLD.float()
@@ -103,7 +104,8 @@ def add_attention_maps(
             attention_map = attention.eval().attention_map(x_BLD)
             if attention_map is not None:
                 sums.append(float64(attention_map).sum(0))
-        if not sums:
+        has_no_maps = not sums
+        if has_no_maps:
             return
         if totals:
             sums = [

@@ -75,9 +75,9 @@ class SeedState:
 
     seed: int
     schedule: Plateau
-    best: Score | None = None
-    best_epoch: int
-    failed: str | None = None
+    best: Score | None = None  # of the best epoch so far, on the validation rows
+    best_epoch: int  # from 1; without validation rows the last epoch
+    failed: str | None = None  # why its training has ended early
     log: list[dict[str, Any]] = field(default_factory=list)
 
     def log_epoch(
@@ -90,7 +90,10 @@ class SeedState:
         scaling: EpochScaling | None,
         task: Task = CLASSIFICATION,
     ) -> bool:
-        """Log an epoch; return whether the weights after it are the best so far.
+        """Log an epoch; return whether to keep the weights after it.
+
+        They are kept if they are the best so far, or those of the last epoch without
+        validation rows, or those with which the seed failed.
 
         Args:
             recipe: of the training.
@@ -128,6 +131,7 @@ class SeedState:
                 self.best = score
                 self.best_epoch = epoch
                 is_kept = True
+        # the plateau is that of the validation score, or else of the training score
         if recipe.schedule == "plateau":
             self.schedule.end_epoch(training_score if score is None else score[0])
         return is_kept
@@ -161,4 +165,5 @@ def _is_better(score: Score, best: Score, recipe: Recipe) -> bool:
     best_value, best_loss = best
     if recipe.ties == "first":
         return value > best_value
+    # compare the values first, and the losses only where the values are equal
     return (value, -loss) > (best_value, -best_loss)

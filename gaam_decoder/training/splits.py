@@ -112,17 +112,17 @@ class TuningFold(DivisionProtocol):
 
 
 def protocol_of(recipe: Recipe, seed: int = 0) -> DivisionProtocol:
-    """The protocol by which a recipe divides the rows that no fold tests.
+    """How a recipe divides rows into training and validation rows (a protocol).
 
     Args:
         recipe: of a training.
         seed: of the training; it matters only for ``val_folds``.
     """
     if recipe.val_folds is not None:
-        rows = Budget(recipe) if recipe.drawn else NoValidation()
+        rows = Budget(recipe) if recipe.has_budget else NoValidation()
         return TuningFold(rows, recipe.val_folds, recipe.split_seed, seed)
     # a config has no budget beside groups
-    if recipe.drawn:
+    if recipe.has_budget:
         return Budget(recipe)
     if recipe.select == "val":
         return Holdout(recipe.val_fraction, recipe.split_seed)
@@ -130,10 +130,13 @@ def protocol_of(recipe: Recipe, seed: int = 0) -> DivisionProtocol:
 
 
 def divide(labels: Strata, recipe: Recipe, seed: int = 0) -> Parts:
-    """Divide the train split of a recipe; no group is in two parts.
+    """Divide the train split of a recipe into training, validation and test rows.
+
+    Rows of one group, such as a speaker, are all in the same part.
 
     Args:
-        labels: what is balanced, see ``Task.stratify_by``; of classes their labels.
+        labels: the stratum of every row, of which each part gets nearly the same
+            share, see ``Task.stratify_by``; of classes their labels.
         recipe: of a training.
         seed: of the training, see ``protocol_of``.
 
@@ -183,21 +186,27 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
     Raises:
         ConfigError: too few rows or groups, or a group in the training and test splits.
     """
-    # other settings divide the rows in the same way
+    # recipes that agree in these settings divide the rows in the same way: one of them
+    # is enough
     distinct_recipes: dict[tuple[object, ...], Recipe] = {}
     for recipe in recipes:
         key = recipe.fold, recipe.split_seed, recipe.train_rows, recipe.shots
         distinct_recipes[key] = recipe
     for recipe in distinct_recipes.values():
-        if recipe.groups is not None or recipe.drawn:
+        if recipe.groups is not None or recipe.has_budget:
             strata = task_of(cache.task).stratify_by(cache[recipe.train_split].labels)
             divide(strata, recipe)
-        _check_groups_apart(recipe, cache)
+        _check_no_shared_group(recipe, cache)
 
 
-def _check_groups_apart(recipe: Recipe, cache: EmbeddingCache) -> None:
-    """Check that no group is in the training and the test split."""
+def _check_no_shared_group(recipe: Recipe, cache: EmbeddingCache) -> None:
+    """Check that no group is in the training and the test split.
+
+    Raises:
+        ConfigError: a group is.
+    """
     groups = recipe.named_groups
+    # a fold tests whole groups; a final model has no test rows
     if recipe.fold or recipe.final or recipe.allow_train_as_test:
         return
     # a file names the rows of the training split alone

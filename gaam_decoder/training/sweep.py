@@ -46,7 +46,7 @@ from gaam_decoder.training.arithmetic.engine import (
     Engine,
     choose_engine,
     divide_seeds,
-    enough_memory,
+    explained_memory_errors,
 )
 from gaam_decoder.training.arithmetic.step import StepCache
 from gaam_decoder.training.checkpoint import Checkpoint, UnfinishedWork, lease_name
@@ -265,7 +265,7 @@ class _Sweep:
         # tune on validation rows
         tuning_runs = self._train_experiments([*candidates.values()], tuning_seeds)
         choice = choose_candidates(tuning_runs, tuning_seeds)
-        unchosen = [run for run in tuning_runs if run.key in choice.unchosen]
+        unchosen = [run for run in tuning_runs if run.key in choice.undecided_keys]
         check_failures(unchosen, tuning_seeds)
 
         # train the chosen candidates with the reporting seeds
@@ -389,7 +389,7 @@ class _Sweep:
                 )
                 if not missing_seeds:
                     break
-                if experiment.recipe.fitted:
+                if experiment.recipe.is_fitted_at_once:
                     self._fit_experiment(experiment, data)
                     continue
                 engine, seed_batches = self._plan_or_publish(
@@ -412,7 +412,8 @@ class _Sweep:
         self._report_work(experiment, ": reading and checking the cache")
         data = self._prepare_data(experiment, seed)
         draws_any_row = (
-            experiment.recipe.window is None and not experiment.recipe.fitted
+            experiment.recipe.window_rows is None
+            and not experiment.recipe.is_fitted_at_once
         )
         if draws_any_row and data.train.features.location == "disk":
             window = max(1, len(data.train) // 8)
@@ -622,7 +623,7 @@ class _Sweep:
         """Train a seed batch, and write its results into the file of its checkpoint."""
         if experiment.recipe.val_folds is not None:
             data = self._prepare_data(experiment, batch[0])
-        with enough_memory(experiment.recipe, batch, engine.device):
+        with explained_memory_errors(experiment.recipe, batch, engine.device):
             training = SeedBatch(
                 experiment.spec,
                 data,

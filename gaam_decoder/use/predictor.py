@@ -22,7 +22,11 @@ from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import Settings, parse_attention, parse_head
 from gaam_decoder.tasks import CLASSIFICATION, task_of
-from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, LOWER, rows_at_once
+from gaam_decoder.training.arithmetic.engine import (
+    AUTOCAST_TYPES,
+    EVAL_BATCH_SIZE,
+    rows_at_once,
+)
 from gaam_decoder.use.results import (
     LabelSetPredictions,
     NumberPredictions,
@@ -198,7 +202,7 @@ class Predictor:
         self.fingerprint = plan.fingerprint
         self.plan = None if plan.imported else plan
         self._config = config
-        self._lower_dtype = LOWER.get(dtype or config.dtype)
+        self._lower_dtype = AUTOCAST_TYPES.get(dtype or config.dtype)
         self._device_name = device
         self._device = devices.resolve_device(device)
         self._encoder_source = encoder

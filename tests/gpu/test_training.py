@@ -19,7 +19,7 @@ from gaam_cache.encoders import ROUNDING
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.training import data as features
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
-from gaam_decoder.training.arithmetic.engine import LOWER, choose_engine
+from gaam_decoder.training.arithmetic.engine import AUTOCAST_TYPES, choose_engine
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.seed_batch import SeedBatch
 from tests.decoder.configs import loose_config
@@ -120,7 +120,7 @@ def test_compiled_seeds_equal_a_plain_loop_on_the_cpu(
     torch.testing.assert_close(logits, expected, atol=GAP, rtol=0)
 
 
-@on([(dtype, *pair) for dtype in LOWER for pair in PAIRS], rehearsed=2)
+@on([(dtype, *pair) for dtype in AUTOCAST_TYPES for pair in PAIRS], rehearsed=2)
 def test_rounded_products_are_near_those_of_the_cpu_and_train(
     device: torch.device, value: tuple[str, str, str]
 ) -> None:

@@ -24,8 +24,8 @@ COMPILER_SECONDS = 20.0  # generous, of compiling a step and an evaluation
 EAGER_SECONDS_PER_NUMBER = 2e-8
 WORKING_SET = 8 * 2**20  # bytes of a step per thread that stay in the caches of a CPU
 LEAST_STACKED = 6  # fewer seeds train faster one by one without a compiler, measured
-# types of matrix products; parameters stay in float32
-LOWER = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+# types of matrix products by torch.autocast; parameters stay in float32
+AUTOCAST_TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 MOST_SEEDS = {"cpu": 32, "cuda": 256, "mps": 32}
 MEMORY_SHARE = 0.4  # share of the free memory that a seed batch may take
 # a decoder whose batch has more numbers is built without memory to measure it: for that
@@ -117,6 +117,7 @@ def choose_engine(
     compiled, why_compiled = _choose_compiler(all_numbers, device, compile)
 
     # the mechanism, the user, the memory or other workers limit the seeds together
+    # torch.func cannot run some parts over stacked parameters of several seeds
     parts = (decoder.attention, spec.attention.name), (decoder.head, spec.head.name)
     unstackable = [name for part, name in parts if not part.stackable]
     if unstackable:
@@ -218,12 +219,12 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
 
 
 def rows_at_once(device_type: str, numbers_per_row: int) -> int:
-    """Rows of a batch in evaluation, in float32; at least one."""
+    """Rows of a batch in evaluation that fit into the memory in float32; at least 1."""
     return max(1, EVAL_BYTES[device_type] // (4 * numbers_per_row))
 
 
 def free_bytes(device: torch.device) -> int:
-    """Free bytes of a GPU, or of the machine's memory for each of its workers."""
+    """Free bytes of a GPU, or one worker's share of the machine's free memory."""
     return devices.memory_left(device)
 
 
@@ -243,7 +244,9 @@ def keep_freed_memory() -> None:
 
 
 @contextlib.contextmanager
-def enough_memory(recipe: Recipe, seeds: Sequence[int], device: str) -> Iterator[None]:
+def explained_memory_errors(
+    recipe: Recipe, seeds: Sequence[int], device: str
+) -> Iterator[None]:
     """Turn an error of memory into a ShortOfMemoryError that says what to try.
 
     Args:

@@ -18,7 +18,11 @@ from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import build
 from gaam_decoder.tasks import Task, task_of
 from gaam_decoder.training.arithmetic.compiled import Compiler
-from gaam_decoder.training.arithmetic.engine import LOWER, Engine, keep_freed_memory
+from gaam_decoder.training.arithmetic.engine import (
+    AUTOCAST_TYPES,
+    Engine,
+    keep_freed_memory,
+)
 from gaam_decoder.training.arithmetic.state import (
     Batch,
     State,
@@ -80,7 +84,7 @@ class Step:
         # as published: clip the gradient of the scaled loss, before it is unscaled
         self._clip_first = recipe.clip_order == "clip-first"
         # the type of matrix products, if it is not that of the parameters
-        self._autocast = LOWER.get(engine.dtype)
+        self._autocast = AUTOCAST_TYPES.get(engine.dtype)
         self._eval_autocast = self._autocast if recipe.eval_dtype == "same" else None
         self.compiler = Compiler(enabled=engine.compiled, device_type=engine.kind)
         self._run = self.compiler.run

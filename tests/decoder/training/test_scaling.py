@@ -15,7 +15,7 @@ from gaam_decoder.decoder import build_decoder, stream_seed
 from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.recipe import Dtype
 from gaam_decoder.training.arithmetic import state as scaling
-from gaam_decoder.training.arithmetic.engine import LOWER
+from gaam_decoder.training.arithmetic.engine import AUTOCAST_TYPES
 from gaam_decoder.training.data import Subset, TrainData
 from gaam_decoder.training.seed_batch import SeedBatch
 from tests.decoder.training.seed_batches import (
@@ -93,7 +93,7 @@ class TorchTraining:
         self.seed = seed
         self.dtype = dtype
         self.loss_function = Faulty(factor)
-        self.wide = torch.float32 if dtype in LOWER else WIDE
+        self.wide = torch.float32 if dtype in AUTOCAST_TYPES else WIDE
         self.decoder = build_decoder(decoder_spec(attention), seed).to(self.wide)
         self.start = {
             name: value.detach().clone()
@@ -117,7 +117,9 @@ class TorchTraining:
         generator = np.random.default_rng(stream_seed(self.seed, "order", epoch))
         batch = torch.from_numpy(generator.permutation(B))
         label_B = rows.label_N[batch]
-        with torch.autocast("cpu", LOWER.get(self.dtype), enabled=self.dtype in LOWER):
+        with torch.autocast(
+            "cpu", AUTOCAST_TYPES.get(self.dtype), enabled=self.dtype in AUTOCAST_TYPES
+        ):
             logits_BC = self.decoder(states_of(rows)[batch].to(self.wide), None)
         self.num_faults += int(label_B[0] == 2)
         loss = self.loss_function(logits_BC.to(self.wide), label_B)

@@ -22,7 +22,7 @@ from gaam_decoder.recipe import Dtype
 from gaam_decoder.specs import parse_spec
 from gaam_decoder.training.arithmetic import step as arithmetic_step
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
-from gaam_decoder.training.arithmetic.engine import LOWER
+from gaam_decoder.training.arithmetic.engine import AUTOCAST_TYPES
 from gaam_decoder.training.arithmetic.step import StepCache
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.seed_batch import SeedBatch
@@ -355,7 +355,7 @@ ROUNDED: list[tuple[Dtype, str]] = [
 
 
 def test_every_lower_type_is_trained_here() -> None:
-    assert {dtype for dtype, _ in ROUNDED} == set(LOWER)
+    assert {dtype for dtype, _ in ROUNDED} == set(AUTOCAST_TYPES)
 
 
 @pytest.mark.parametrize(("dtype", "attention"), ROUNDED)
