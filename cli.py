@@ -419,7 +419,9 @@ def train(
         if not (quiet and as_json):
             tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
 
-    showing = show_progress("train", "seed-epochs", quiet=quiet, say=config.tuning)
+    showing = show_progress(
+        "train", "seed-epochs", quiet=quiet, say=config.tuning_cost_in_words
+    )
     with showing as progress:
         results = gaam_decoder.train(config, progress=progress, on_run=show_run)
     _show_runs(config, results, shown_runs, as_json)
@@ -792,9 +794,9 @@ def _has_runs(path: Path) -> bool:
     The import takes longer than to verify a small cache, so a caller asks only about
     folders that are no caches.
     """
-    from gaam_decoder.inspect import is_runs
+    from gaam_decoder.inspect import has_runs
 
-    return is_runs(path)
+    return has_runs(path)
 
 
 @app.command(cls=HelpCommand, rich_help_panel=CARE)

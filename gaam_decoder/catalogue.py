@@ -25,10 +25,14 @@ OPTION = re.compile(r"    (\w+): ")
 
 
 def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
-    """All plug-ins by kind; each has its summary, and mechanisms have their size.
+    """All plug-ins of every kind, and the dimensions, as JSON values.
 
-    A mechanism that does not fit this encoder has ``parameters`` None. A plug-in of
-    another distribution has its ``origin``, and a broken one the reason as ``summary``.
+    Each kind (mechanism, head, loss, optimizer) has a list of entries with the keys of
+    ``_describe_plugin``.
+
+    Args:
+        num_layers: layers of the encoder.
+        hidden_size: hidden size of the encoder.
     """
     listed: dict[str, object] = {"layers": num_layers, "hidden_size": hidden_size}
     for kind, (package, _) in KINDS.items():
@@ -42,7 +46,12 @@ def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
 def _describe_plugin(
     kind: str, name: str, num_layers: int, hidden_size: int
 ) -> dict[str, object]:
-    """The entry of a plug-in, as far as it can be described."""
+    """The entry of a plug-in: name, origin, summary, options, parameters, output_shape.
+
+    The origin is the other distribution that it is from, if it is. A mechanism that
+    does not fit the dimensions has no parameters and no output shape. The summary of a
+    broken plug-in is the reason.
+    """
     package = KINDS[kind][0]
     entry: dict[str, object] = {
         "name": name,
@@ -127,16 +136,17 @@ def _without_other_options(text: str, options: Collection[str]) -> str:
     A mechanism may fix an option of its base class, as ``mqa`` fixes ``kv_heads``.
     """
     lines = []
-    is_args = False
-    is_own = True
+    is_in_args = False
+    keeps_line = True
     for line in text.splitlines():
         if SECTION.match(line):
-            is_args = line == "Args:"
-            is_own = True
+            is_in_args = line == "Args:"
+            keeps_line = True
+        # the lines below the first line of an option belong to it
         option = OPTION.match(line)
-        if is_args and option:
-            is_own = option[1] in options
-        if is_own:
+        if is_in_args and option:
+            keeps_line = option[1] in options
+        if keeps_line:
             lines.append(line)
     return "\n".join(lines)
 
@@ -147,14 +157,16 @@ def _describe_options(
     """Name, type, default and value of every option of a mechanism."""
     described = []
     for name, (hint, default) in plugin_options(type(attention)).items():
-        # The mechanism itself chooses a value where the default is None.
-        usual = getattr(attention, name, None) if default is None else default
+        # The mechanism itself derives a value where the default is None.
+        value_if_omitted = default
+        if default is None:
+            value_if_omitted = getattr(attention, name, None)
         described.append(
             {
                 "name": name,
                 "type": _spell_type(hint),
                 "default": default,
-                "value": values.get(name, usual),
+                "value": values.get(name, value_if_omitted),
             }
         )
     return described

@@ -229,26 +229,30 @@ class TrainConfig(WorkerConfig):
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Learning rates to train with: ``lr``, or the usual ones of the optimizer."""
-        usual: tuple[float, ...] = build(self.optimizer, "optimizer").rates
+        """Learning rates to train with: ``lr``, or the usual ones of the optimizer.
+
+        Where nothing is tuned, it is the first of the usual ones.
+        """
+        usual_rates: tuple[float, ...] = build(self.optimizer, "optimizer").rates
         if self.lr:
             return self.lr
-        return usual if self._tunes_usual_rates else usual[:1]
+        return usual_rates if self._tunes_usual_rates else usual_rates[:1]
 
     @property
-    def choosing_seeds(self) -> tuple[int, ...] | None:
+    def resolved_tune_seeds(self) -> tuple[int, ...] | None:
         """Tuning seeds: ``tune_seeds``, or three by default; None without tuning."""
         if self.tune_seeds:
             return self.tune_seeds
         if not self._tunes_usual_rates:
             return None
+        # seeds that do not report
         first = max(1000, max(self.seeds) + 1)
         return (first, first + 1, first + 2)
 
     @property
-    def tuning(self) -> str:
-        """The cost of tuning, on one line; empty without tuning."""
-        tuning_seeds = self.choosing_seeds
+    def tuning_cost_in_words(self) -> str:
+        """How many trainings the tuning takes, on one line; empty without tuning."""
+        tuning_seeds = self.resolved_tune_seeds
         if not tuning_seeds:
             return ""
         num_candidates = len(self.rates) * len(self.weight_decay)
@@ -264,19 +268,19 @@ class TrainConfig(WorkerConfig):
     @property
     def _tunes_usual_rates(self) -> bool:
         """Whether validation chooses among the usual rates, as no rate is given."""
-        return not self.lr and self.select == "val" and self._has_steps
+        return not self.lr and self.select == "val" and self.has_head_trained_in_steps
 
     @property
-    def _has_steps(self) -> bool:
-        """Whether a head is trained in steps."""
+    def has_head_trained_in_steps(self) -> bool:
+        """Whether any head is trained in steps, not fitted at once as ``lbfgs`` is."""
         return any(head_class(spec).trained_by != "fit" for spec in self.head)
 
 
 def _rules(config: TrainConfig) -> Iterator[Rule]:
     """The rules of a config in order; the first that is broken is reported.
 
-    A rule has the names of its settings, whether it holds, what is wrong if it does
-    not, and what is expected.
+    A rule is a tuple: the names of its settings, whether it holds, what is wrong if it
+    does not, and what is expected.
     """
     yield from _number_rules(config)
     yield from _row_rules(config)
@@ -284,14 +288,14 @@ def _rules(config: TrainConfig) -> Iterator[Rule]:
         yield from _tuning_rules(config, config.tune_seeds)
     yield (
         "class_weights head",
-        config.class_weights == "none" or config._has_steps,
+        config.class_weights == "none" or config.has_head_trained_in_steps,
         "weigh losses of rows",
         "a --head that is trained in steps",
     )
 
 
 def _number_rules(config: TrainConfig) -> Iterator[Rule]:
-    """Numbers are in their ranges."""
+    """The rules that numbers are in their ranges, as tuples of ``_rules``."""
     clip = config.clip_grad_norm
     rates_are_valid = all(0 < rate < math.inf for rate in config.rates)
     decays_are_valid = all(0 <= decay < math.inf for decay in config.weight_decay)
@@ -309,7 +313,7 @@ def _number_rules(config: TrainConfig) -> Iterator[Rule]:
 
 
 def _row_rules(config: TrainConfig) -> Iterator[Rule]:
-    """Folds, groups and splits fit together."""
+    """The rules by which folds, groups and splits fit together, as in ``_rules``."""
     folds = config.folds
     has_validation = config.select == "val"
     is_untested = config.test_split == NO_TEST
@@ -352,7 +356,10 @@ def _row_rules(config: TrainConfig) -> Iterator[Rule]:
 
 
 def _tuning_rules(config: TrainConfig, tune_seeds: tuple[int, ...]) -> Iterator[Rule]:
-    """Tuning seeds have candidates, validation rows, and no results to report."""
+    """The rules of tuning seeds, as tuples of ``_rules``.
+
+    They have candidates to choose from, validation rows, and do not report.
+    """
     num_candidates = len(config.rates) * len(config.weight_decay)
     yield (
         "tune_seeds lr weight_decay",

@@ -79,10 +79,11 @@ class TargetScale(nn.Module):
         self.register_buffer("std", torch.ones(num_columns))
 
     @classmethod
-    def of(cls, target_NC: Tensor) -> Self:
+    def from_targets(cls, target_NC: Tensor) -> Self:
         """The scale of the numbers of training rows; std is 1 where all are equal."""
         number_NC = float64(target_NC)
         std_C = number_NC.std(0, correction=0)
+        # rounding may give equal numbers a deviation above 0
         is_flat_C = (number_NC == number_NC[:1]).all(0) | (std_C == 0)
         scale = cls(target_NC.shape[1])
         scale.mean.copy_(number_NC.mean(0))
@@ -125,11 +126,12 @@ class Decoder(nn.Module):
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
         """(B, L, D) -> (B, C); without ``noise_BK`` it is an evaluation."""
-        logits_BC = self._outputs(x_BLD, noise_BK)
+        output_BC = self._outputs(x_BLD, noise_BK)
+        # a decoder of numbers learns standardised ones
         if self.targets is None or self.training:
-            return logits_BC
-        scaled_BC: Tensor = self.targets(logits_BC)
-        return scaled_BC
+            return output_BC
+        number_BC: Tensor = self.targets(output_BC)
+        return number_BC
 
     def _outputs(self, x_BLD: Tensor, noise_BK: Tensor | None) -> Tensor:
         """Logits, or standardised numbers, (B, C).
@@ -193,7 +195,7 @@ def shapes_only() -> Iterator[None]:
 
 
 def check_rows_stay_apart(spec: DecoderSpec) -> None:
-    """Refuse a foreign decoder whose output for a row depends on the other rows.
+    """Refuse a user's own decoder whose output for a row depends on the other rows.
 
     The decoder is evaluated on a few random rows, together and one at a time. A
     mechanism that reads other rows on purpose says ``depends_on_batch = True``.
@@ -240,15 +242,14 @@ def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:
 
 
 def with_derived_options(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
-    """A mechanism with the options that it would derive from the dimensions.
+    """A mechanism with the options that it derives from the dimensions spelled out.
 
-    Such as the number of heads, which is left out where it is the default number.
+    Such an option is the number of heads: ``gaam`` on 12 layers is ``gaam:heads=4``. A
+    derived value that is the usual number of heads is left out.
     """
     derived = _derived_options(spec, num_layers, hidden_size)
-    other_values = {
-        name: value for name, value in derived.items() if value != DEFAULT_HEADS
-    }
-    options = dict(spec.options) | other_values
+    unusual = {name: value for name, value in derived.items() if value != DEFAULT_HEADS}
+    options = dict(spec.options) | unusual
     return Spec(spec.name, tuple(sorted(options.items())))
 
 
@@ -268,13 +269,17 @@ def canonical_spec(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
 # A sweep asks for the same mechanism thousands of times.
 @functools.cache
 def _derived_options(spec: Spec, num_layers: int, hidden_size: int) -> dict[str, Any]:
-    """The options whose default is None, with the values the mechanism gives them."""
+    """The options whose default is None, with the values the mechanism gives them.
+
+    Such an option is the number of heads, which depends on the dimensions.
+    """
     with shapes_only():
         attention = build_attention(spec, num_layers, hidden_size)
     values = {}
     for name, (_, default) in plugin_options(type(attention)).items():
         if default is not None:
             continue
+        # the mechanism keeps the value as an attribute
         value = getattr(attention, name, None)
         if isinstance(value, (int, float, str)):
             values[name] = value

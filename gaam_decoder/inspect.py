@@ -79,7 +79,10 @@ def list_runs(
     progress: Progress = lambda done, total, text: None,
     **filters: Any,
 ) -> Inspection:
-    """List the runs in folders.
+    """List the runs in folders: finished, damaged and unfinished ones.
+
+    The values of the result also name the trainings that are at work now, by their
+    leases: a lease is a file by which a process announces what it trains.
 
     Args:
         paths: runs, and folders of runs.
@@ -115,7 +118,7 @@ def list_runs(
     return Inspection(values)
 
 
-def is_runs(path: Path) -> bool:
+def has_runs(path: Path) -> bool:
     """Whether ``path`` is a run or has any: finished, damaged or unfinished."""
     return bool(is_run(path) or run_folders(path) or unfinished_folders(path))
 
@@ -125,6 +128,7 @@ def _finished_entry(run: RunResult) -> dict[str, Any]:
     text = run.in_words()
     if run.recipe.on_training_rows:
         text += ", tested on its own training rows"
+    # data set and cache, by the first digits of its fingerprint
     text += f", {run.cache.dataset} {run.cache.fingerprint[:8]}"
     score = float(run.score.mean()) if run.score.size else None
     values = run.to_dict() | {"what": text, run.task_definition.score_key: score}
@@ -139,7 +143,7 @@ def _damaged_entry(path: Path, error: CacheError) -> dict[str, Any]:
 
 
 def _entry(path: Path, state: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a run, with its state, name, path and size."""
+    """The values of a run folder, with its state, name, path and size in bytes."""
     size = sum(file.stat().st_size for file in path.glob("*") if file.exists())
     return {
         **values,

@@ -57,10 +57,11 @@ def parse_numbers(value: Any) -> tuple[int, ...]:
 
 def spell_numbers(numbers: Sequence[int]) -> str:
     """The shortest text that ``parse_numbers`` reads as these ascending numbers."""
-    # The first number of each range, with the last one where that is another.
+    # Bounds of each range: its first number, and its last one where that is another.
     ranges: list[list[int]] = []
     for number in numbers:
-        if not ranges or number > ranges[-1][-1] + 1:
+        begins_range = not ranges or number > ranges[-1][-1] + 1
+        if begins_range:
             ranges.append([number])
         else:
             ranges[-1][1:] = [number]
@@ -75,6 +76,7 @@ def parse_seeds(value: Any) -> tuple[int, ...]:
     single = value
     if isinstance(value, (list, tuple)) and len(value) == 1:
         single = value[0]
+    # 10 and "10" are a number of seeds, as is ["10"]; [10] is the seed 10
     may_be_count = isinstance(single, str) or single is value
     if may_be_count and re.fullmatch(r"\d{1,9}", str(single), re.ASCII):
         return parse_numbers(f"0-{int(single) - 1}")
@@ -108,6 +110,7 @@ def parse_sizes(value: object) -> Sizes:
 
 
 def _parse_size(part: object) -> int | str | None:
+    """Read one number of rows: ``100``, ``1k``, ``5/class``; None is all rows."""
     match = re.fullmatch(rf"([1-9]\d{{0,8}})(k?)({PER_CLASS})?", str(part), re.ASCII)
     if match is None:
         if part in (None, "all"):

@@ -64,6 +64,7 @@ def read_value(value: Any, hint: Any, name: str) -> Any:
     """
     if hint is Any:
         return value
+    # of dict[str, int]: dict, and (str, int)
     origin = typing.get_origin(hint)
     parts = typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
@@ -88,7 +89,17 @@ def read_value(value: Any, hint: Any, name: str) -> Any:
 def _read_container(
     value: Any, origin: Any, parts: tuple[Any, ...], name: str
 ) -> dict[str, Any] | list[Any] | tuple[Any, ...] | None:
-    """Read the entries of an object or array; None where it should be no such value."""
+    """Read the entries of an object or array as a dict, list or tuple of a type.
+
+    Args:
+        value: the JSON value.
+        origin: dict, list, tuple, or another type.
+        parts: the types of the entries.
+        name: of the value in its file, for messages.
+
+    Returns:
+        None if the type is no container, or the value is another one.
+    """
     if origin is dict and isinstance(value, dict):
         return {
             key: read_value(entry, parts[1], f"{name}.{key}")
@@ -101,6 +112,7 @@ def _read_container(
 
 
 def _type_in_words(hint: Any) -> str:
+    """A type for an error message, such as ``int`` or ``one of val, last``."""
     if typing.get_origin(hint) is Literal:
         return f"one of {', '.join(map(str, typing.get_args(hint)))}"
     return str(getattr(hint, "__name__", hint))

@@ -69,10 +69,10 @@ class Spec:
 
 
 def plugin_options(cls: type) -> OptionTypes:
-    """The options of a plug-in: keyword-only arguments, with types and defaults.
+    """Type and default of every option of a plug-in, by name.
 
-    A constructor that takes ``**more`` passes them on to its base class, whose options
-    then belong to the class, too.
+    Options are the keyword-only arguments of the constructor. One that takes ``**more``
+    passes them on to its base class, whose options then belong to the class, too.
     """
     options: OptionTypes = {}
     for base in cls.__mro__:
@@ -84,9 +84,10 @@ def plugin_options(cls: type) -> OptionTypes:
         base_options = {
             name: (hints[name], default) for name, default in defaults.items()
         }
-        # The class itself has the last word on the default of an option.
+        # A class has the last word on the defaults of its base classes.
         options = base_options | options
-        if "more" not in hints:
+        passes_options_on = "more" in hints
+        if not passes_options_on:
             break
     return options
 
@@ -157,7 +158,7 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
         values[key] = _parse_option(
             value.strip(), types[key][0], label=f"{option} {name}:{key}"
         )
-    options = _without_defaults(values, types, getattr(cls, "brings", {}))
+    options = _without_defaults(values, types, getattr(cls, "implied_options", {}))
     return Spec(name, tuple(sorted(options.items())))
 
 
@@ -177,8 +178,8 @@ def read_spec(text: str) -> Spec:
 def _read_option(text: str) -> str | bool | int | float:
     """Read the value of an option without knowing its type.
 
-    A text such as ``true``, ``3`` or ``0.5`` becomes a truth value or a number if that
-    is written in the same way; other texts stay.
+    ``true``, ``3`` or ``0.5`` becomes a truth value or a number if that is written
+    with the same characters again; other texts, such as ``007``, stay.
     """
     if text in ("true", "false"):
         return text == "true"
@@ -205,21 +206,21 @@ def _parse_option(text: str, option_type: object, *, label: str) -> Any:
 def _without_defaults(
     values: Mapping[str, object],
     types: OptionTypes,
-    presets: Mapping[str, Mapping[str, object]],
+    implied_options: Mapping[str, Mapping[str, object]],
 ) -> dict[str, object]:
-    """Leave out defaults, so that equal plug-ins have equal specs.
+    """Leave out defaults and spell out implied options: equal plug-ins, equal specs.
 
     Args:
         values: the given options.
         types: type and default of each option.
-        presets: for some options, the values that other options get where it is true;
-            given values come first.
+        implied_options: option that is true or false -> the options that it sets where
+            it is true. Given values come first.
     """
     options = {key: value for key, value in values.items() if value != types[key][1]}
-    for key, preset in presets.items():
+    for key, implied in implied_options.items():
         if options.get(key) is True:
-            for preset_key, value in preset.items():
-                options[preset_key] = values.get(preset_key, value)
+            for implied_key, value in implied.items():
+                options[implied_key] = values.get(implied_key, value)
     return options
 
 
@@ -270,6 +271,7 @@ def decoder_title(
     title = f"{attention} + {head}"
     for name, default in DEFAULTS_IN_TITLES.items():
         value = settings.get(name)
+        # an unset setting or a default says nothing
         if value in (None, default):
             continue
         text = f"{value:g}" if isinstance(value, float) else str(value)
@@ -283,4 +285,5 @@ def decoder_title(
 
 def is_foreign(spec: Spec, kind: str) -> bool:
     """Whether a mechanism or head is from a file or from another package."""
+    # its code is named with a digest behind a space; gaam's own has none
     return " " in plugins.code_hash(KINDS[kind][0], spec.name, kind=kind)

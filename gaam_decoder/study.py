@@ -301,7 +301,18 @@ def _take_folders(
     caches: Mapping[str, object],
     out: Path,
 ) -> dict[str, Path]:
-    """Remove the names of caches from the options, and return their folders."""
+    """Remove the names of caches from the options, and return their folders.
+
+    Args:
+        command: extract, plant or train.
+        name: of the cache that extract or plant makes.
+        options: of the command; ``cache`` and ``from`` name other caches.
+        caches: the tables of all caches of the recipe, by name.
+        out: the folder of all studies.
+
+    Returns:
+        The folder of each cache, by the field of the command's configuration.
+    """
     cache_names: dict[str, Any] = {}
     if command == "train":
         cache_names["cache"] = options.pop("cache", None)
@@ -314,7 +325,11 @@ def _take_folders(
 
 
 def _read_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by the names of arguments; the name must be fit for a file."""
+    """Options of a recipe by the names of arguments: ``batch_size`` of ``batch-size``.
+
+    Raises:
+        ConfigError: the name of the cache or report is unfit for a file.
+    """
     if not NAME.fullmatch(name):
         raise ConfigError(
             f"bad name '{name}'", expected="small letters, digits, - and ."
@@ -323,6 +338,7 @@ def _read_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_names(kind: str, names: Iterable[Any], allowed: Iterable[str]) -> None:
+    """Refuse a name that is not allowed; ``kind`` says what it names, for the error."""
     for name in names:
         if name not in allowed:
             raise plugins.unknown(kind, str(name), sorted(allowed))
@@ -464,7 +480,7 @@ def _compare_with_record(study: Study, results_folder: Path) -> tuple[list[str],
 
 @dataclass(slots=True)
 class _Reports:
-    """What the reports of a study add to its results, table by table."""
+    """Collects the results of a study from its reports, table by table."""
 
     study: Study
     tables: list[Table] = field(default_factory=list)
@@ -499,6 +515,7 @@ class _Reports:
             self._add_rows(table, report_name)
 
     def _add_picture(self, table: Table, name: str) -> None:
+        """Add the files of one picture of a table."""
         # The last picture shows the differences; without any, the accuracies.
         pictures = list(overview_pictures(table))
         if pictures:
@@ -507,6 +524,7 @@ class _Reports:
     def _add_page_values(
         self, table: Table, name: str, title: str, *, with_pairs: bool
     ) -> None:
+        """Add what the template of the page says of a table."""
         sections = ["importance"]
         if with_pairs:
             sections.append("pairs")
@@ -520,6 +538,7 @@ class _Reports:
         }
 
     def _add_rows(self, table: Table, report_name: str) -> None:
+        """Add a row of ``rows.csv`` for every entry (decoder) of a table."""
         values_of_entries = table.to_dict()["entries"]
         for entry, entry_values in zip(
             table.shown_entries, values_of_entries, strict=True
@@ -610,6 +629,7 @@ def compare(
     title = merged[KEY_COLUMNS].apply(
         lambda row: " ".join(str(value) for value in row.dropna()), axis=1
     )
+    # a row with these settings may be recorded, be there today, or both
     is_pair = merged["_merge"] == "both"
     missing = title[merged["_merge"] == "left_only"]
     added = title[merged["_merge"] == "right_only"]
@@ -618,13 +638,13 @@ def compare(
     for column in (*EQUAL_COLUMNS, *TOLERANCE_BY_COLUMN):
         recorded = merged[column]
         current = merged[f"{column}_now"]
-        is_equal = (recorded == current) | (recorded.isna() & current.isna()) | ~is_pair
+        agrees = (recorded == current) | (recorded.isna() & current.isna())
         if column in TOLERANCE_BY_COLUMN:
             # 1e-9 allows for the rounding of decimal numbers.
             limit = tolerances[TOLERANCE_BY_COLUMN[column]] / 100 + 1e-9
-            is_equal |= (recorded - current).abs() <= limit
+            agrees |= (recorded - current).abs() <= limit
         differences += [
             f"{title[index]}: {column} {current[index]}, recorded: {recorded[index]}"
-            for index in merged.index[~is_equal]
+            for index in merged.index[is_pair & ~agrees]
         ]
     return differences

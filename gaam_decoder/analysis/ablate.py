@@ -476,11 +476,11 @@ def choose_layers(
     has_enough_sets = math.comb(len(other_layers), count) >= random_sets
     pool = other_layers if has_enough_sets else layers
 
-    # two sets more, as the highest and the lowest may be among them
     chosen = {"high": high, "low": low}
-    candidates = _shuffled_sets(pool.tolist(), count, random_sets + 2, seed)
-    random = [candidate for candidate in candidates if candidate not in (high, low)]
-    for number, random_layers in enumerate(random[:random_sets], start=1):
+    # draw two sets more, as the highest and the lowest may be among them
+    drawn = _shuffled_sets(pool.tolist(), count, random_sets + 2, seed)
+    other_sets = [layer_set for layer_set in drawn if layer_set not in (high, low)]
+    for number, random_layers in enumerate(other_sets[:random_sets], start=1):
         chosen[f"random {number}"] = random_layers
     return chosen
 
@@ -512,7 +512,14 @@ def _shuffled_sets(
 def _layer_set(
     name: str, layers: Layers, runs: Sequence[RunResult], seeds: Sequence[int]
 ) -> LayerSet:
-    """The results of some seeds on a set of layers."""
+    """The results of some seeds on a set of layers.
+
+    Args:
+        name: of the set.
+        layers: of the set.
+        runs: the runs of the decoder on these layers.
+        seeds: seeds to include; a run may have others.
+    """
     hits = {}
     failed = {}
     for seed, run in first_run_by_seed(runs).items():

@@ -159,13 +159,16 @@ def _density_gate(run: RunResult) -> "type[DensityGate] | None":
 
 
 def _some_cells(value_HD: NDArray[Any]) -> "Tensor":
-    """The values of evenly spaced cells, at most ``MOST_CELLS``, in float64."""
+    """The values of at most ``MOST_CELLS`` evenly spaced cells, in float64.
+
+    A cell is one feature of one head.
+    """
     import torch
 
-    cell_K = value_HD.astype(np.float64).ravel()
-    count = min(len(cell_K), MOST_CELLS)
-    some_K = np.linspace(0, len(cell_K) - 1, count).astype(int)
-    return torch.from_numpy(cell_K[some_K])
+    value_K = value_HD.astype(np.float64).ravel()
+    count = min(len(value_K), MOST_CELLS)
+    indices = np.linspace(0, len(value_K) - 1, count).astype(int)
+    return torch.from_numpy(value_K[indices])
 
 
 def planted_gate(cache: CacheRecord) -> str | None:

@@ -177,7 +177,7 @@ def plant(
 def _draw_split(
     teacher: "Teacher", states: States, seed: int, *, split_number: int
 ) -> _Split:
-    """Ask the teacher about every row of a split, and draw its label."""
+    """Draw the label of every row of a split by the teacher's probabilities."""
     probability_NC = teacher.probabilities(states)
     label_N = draw_labels(probability_NC, seed, split_number)
     return _Split(states, probability_NC, label_N)
@@ -289,6 +289,7 @@ def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, 
         rows_of_cache = sum(len(split) for split in cache.values())
     default_rows = ROWS if cache is None else rows_of_cache
     num_rows = config.rows or default_rows
+    # a third of the rows is for the test
     num_train = num_rows - num_rows // 3
 
     fewest_rows = 3 * config.classes
@@ -456,7 +457,7 @@ def make_teacher(
         weight_CF = np.tile(weight_CF / num_layers, num_layers)
         mean_F = np.tile(mean_F, num_layers)
 
-    # the logits have mean 0; their standard deviation gives the factor to the strength
+    # the bias makes the mean logit 0; then all logits are scaled to the strength
     centred = Teacher(attention, weight_CF, -(weight_CF @ mean_F))
     square_sum = sum(
         float(np.square(centred.logits(x_NLD)).sum()) for x_NLD in blocks(train)

@@ -28,7 +28,7 @@ class Attention(nn.Module, ABC):
     the rows in their order."""
     stackable: bool = True
     """Whether ``torch.func.vmap`` can run several seeds at once; else a loop does."""
-    brings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    implied_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Option that is true or false -> the options that it sets where it is true.
 
     An option that is given too wins. Names and keys of runs spell the options out."""

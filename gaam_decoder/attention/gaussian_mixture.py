@@ -10,7 +10,11 @@ from torch import Tensor, nn
 
 from gaam_cache.common.errors import check_option
 from gaam_decoder.attention.base import Attention
-from gaam_decoder.attention.frames.density import VARIANCE_FLOOR, grouped, positive
+from gaam_decoder.attention.frames.density import (
+    VARIANCE_FLOOR,
+    positive,
+    split_into_groups,
+)
 from gaam_decoder.attention.frames.num_heads import heads_over_layers
 
 SUM_FLOOR = 1e-8
@@ -63,7 +67,7 @@ class GaussianMixture(Attention):
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:
         """The weights, (B, L, D); over the layers of a group they sum to 1."""
-        x_BHGD = grouped(x_BLD, self.heads)
+        x_BHGD = split_into_groups(x_BLD, self.heads)
         size = x_BHGD.shape[2]
         centred_BHGD = x_BHGD - x_BHGD.mean(2, keepdim=True)
         variance_BH1D = centred_BHGD.square().sum(2, keepdim=True) / (size - 1)

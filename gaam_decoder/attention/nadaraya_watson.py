@@ -99,6 +99,7 @@ def kernel_weights(u: Tensor, kernel: Kernel) -> Tensor:
         inside = u < 1
         k = torch.where(inside, 1 - u.square(), 0.0)
 
+    # an empty window: all weight on the nearest point
     nearest = torch.zeros_like(u).scatter(-1, u.argmin(-1, keepdim=True), 1.0)
     # the value of the nearest point's weights, with the gradient of a Gaussian
     nearest = nearest + (gaussian - gaussian.detach())

@@ -116,10 +116,12 @@ class GridAnswer:
 
 
 def _number(count: int, noun: str) -> str:
+    """A number of things: ``1 encoder``, ``2 encoders``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _acrosses(answers: Iterable[DecoderAnswer]) -> list[Across]:
+    """The mean differences over data sets of the decoders that have one."""
     return [entry.across for entry in answers if entry.across]
 
 
@@ -128,9 +130,9 @@ def answers_of(grid: Grid, records: Records) -> list[GridAnswer]:
     rows = [row for row in records.rows if row.grid == grid.name]
     answers = []
     for baseline in grid.baselines:
-        of_baseline = [row for row in rows if row.baseline == baseline]
-        if of_baseline:
-            decoders = _decoder_answers(grid, of_baseline)
+        rows_of_baseline = [row for row in rows if row.baseline == baseline]
+        if rows_of_baseline:
+            decoders = _decoder_answers(grid, rows_of_baseline)
             answers.append(GridAnswer(grid, baseline, tuple(decoders)))
     return answers
 
@@ -161,7 +163,11 @@ def _decoder_answers(grid: Grid, rows: Sequence[DecoderRow]) -> list[DecoderAnsw
 
 
 def _rank(answer: DecoderAnswer) -> tuple[float, str]:
-    """The baseline stands between those above and those below it."""
+    """Sort key: the largest mean difference to the baseline first.
+
+    The baseline itself has the difference 0, and so stands between those that are above
+    it and those below.
+    """
     difference = answer.across.difference if answer.across else 0.0
     return -difference, answer.decoder
 
@@ -192,6 +198,7 @@ def combine_rows(grid: Grid, rows: Sequence[DecoderRow]) -> Across | None:
 
 
 def _difference(row: DecoderRow) -> SetDifference | None:
+    """The difference in one cell with its variance; None without a standard error."""
     if row.difference is None or row.std_error is None:
         return None
     return SetDifference(

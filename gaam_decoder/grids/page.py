@@ -19,24 +19,27 @@ Lines = list[str]
 def make_files(
     study: GridStudy, records: Records
 ) -> tuple[list[str], dict[str, bytes]]:
-    """The answer of every grid, and the page and its pictures by file name."""
+    """The answers of all grids in words, and the content of the files by name.
+
+    The files are the page and its pictures.
+    """
     files: dict[str, bytes] = {}
     sections: Lines = []
-    told: list[str] = []
+    answer_lines: list[str] = []
     for grid in study.grids:
         answers = answers_of(grid, records)
-        told += [f"{grid.title}: {answer.in_words()}" for answer in answers]
+        answer_lines += [f"{grid.title}: {answer.in_words()}" for answer in answers]
         sections += _section(grid, answers, records)
         if answers and answers[0].compared:
             files |= svg_files(f"{grid.name}-forest", forest(answers[0]))
 
     # the first answer of the first grid is the answer of the study
     head = [f"# {study.title}", "", study.question.strip(), ""]
-    first = told[0] if told else "No cell is recorded yet"
+    first = answer_lines[0] if answer_lines else "No cell is recorded yet"
     head += [f"**{plain(first)}.**", "", study.text.strip(), ""]
     page = [*head, *sections, *_weaknesses(study, records), *_how_to(study, records)]
     files[PAGE] = ("\n".join(page).rstrip() + "\n").encode()
-    return told, files
+    return answer_lines, files
 
 
 def _section(grid: Grid, answers: Sequence[GridAnswer], records: Records) -> Lines:
@@ -83,6 +86,7 @@ def _table(answer: GridAnswer) -> Lines:
 
 
 def _table_line(entry: DecoderAnswer, answer: GridAnswer) -> list[str]:
+    """The cells of the table of ``_table`` for one decoder."""
     accuracy = "" if entry.accuracy is None else f"{100 * entry.accuracy:.1f}"
     across = entry.across
     if across is None:
@@ -181,10 +185,12 @@ def _weaknesses(study: GridStudy, records: Records) -> Lines:
 
 
 def _first_baseline(study: GridStudy, grid_name: str) -> str:
+    """The baseline of a grid whose comparisons answer the question of the study."""
     return next(g.baselines[0] for g in study.grids if g.name == grid_name)
 
 
 def _share_of_rows(row: DecoderRow) -> float:
+    """Share of the variance of a difference that comes from the test rows."""
     variance = (row.std_error or 0.0) ** 2
     return (row.from_rows or 0.0) / variance if variance > 0 else 0.0
 

@@ -80,6 +80,7 @@ def _draw_cells(axes: Axes, y: int, entry: DecoderAnswer, encoders: list[str]) -
 
 
 def _draw_mean(axes: Axes, y: int, entry: DecoderAnswer) -> None:
+    """The mean difference of a decoder, with both of its intervals."""
     across = entry.across
     if across is None:
         return

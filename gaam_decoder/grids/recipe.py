@@ -71,6 +71,7 @@ class Grid:
 
 
 def _sorted(options: Mapping[str, object]) -> dict[str, object]:
+    """Options sorted by name, without settings of the machine that change no number."""
     names = sorted(set(options) - NO_CHANGE_OF_NUMBERS)
     return {name: options[name] for name in names}
 
@@ -224,6 +225,7 @@ def read_grid_study(folder: Path, *, out: Path = Path("studies")) -> GridStudy:
 
 
 def _read_grid(table: Mapping[str, Any]) -> Grid:
+    """A grid of the recipe; its margin there is in points."""
     _check_names(table, GRID_KEYS)
     baselines = tuple(str(parse_attention(text)) for text in table["baselines"])
     return Grid(

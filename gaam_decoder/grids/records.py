@@ -101,7 +101,7 @@ class Records:
     def cells(self) -> set[CellKey]:
         return {row.cell for row in self.rows}
 
-    def chosen(self, cells: Iterable[CellKey]) -> "Records":
+    def of_cells(self, cells: Iterable[CellKey]) -> "Records":
         """The records of some cells, sorted as the cells are."""
         rows: list[DecoderRow] = []
         seeds: list[SeedRow] = []
@@ -112,8 +112,8 @@ class Records:
 
     def joined(self, newer: "Records") -> "Records":
         """These records, with the cells of the newer ones in place of their own."""
-        kept = self.chosen(sorted(self.cells() - newer.cells()))
-        return Records(kept.rows + newer.rows, kept.seeds + newer.seeds)
+        older = self.of_cells(sorted(self.cells() - newer.cells()))
+        return Records(older.rows + newer.rows, older.seeds + newer.seeds)
 
 
 Row = TypeVar("Row", DecoderRow, SeedRow)
@@ -134,7 +134,7 @@ def read_records(study: GridStudy, folder: Path) -> Records:
     rows = [row for row in all_rows if digests.get(row.cell) == row.settings]
     cells = {row.cell for row in rows}
     order = [cell.key for cell in study.cells() if cell.key in cells]
-    return Records(tuple(rows), tuple(all_seeds)).chosen(order)
+    return Records(tuple(rows), tuple(all_seeds)).of_cells(order)
 
 
 def write_records(folder: Path, records: Records) -> None:
@@ -208,6 +208,7 @@ def _check_means(
     for row in rows:
         values = accuracies.get((row.cell, row.decoder), [])
         mean = math.fsum(values) / len(values) if values else None
+        # both are None where no seed finished
         agrees = mean is row.accuracy
         if mean is not None and row.accuracy is not None:
             agrees = abs(mean - row.accuracy) < 1e-6
@@ -267,6 +268,7 @@ def _seed_rows(cell: Cell, entry: Entry) -> list[SeedRow]:
 def _row_of_entry(
     cell: Cell, table: Table, entry: Entry, baseline: str, cost: CellCost
 ) -> DecoderRow:
+    """The record of a decoder (``entry``) compared with a baseline in one cell."""
     claim = entry.comparison.claim if entry.comparison else None
     tested = None if claim is None else difference_of_claim(cell.dataset, claim)
     effects = None if claim is None or claim.limits is None else claim.limits.effects

@@ -86,7 +86,7 @@ def carry_out_grid(
             failures.append(error)
             continue
         records = records.joined(new_records)
-        records = records.chosen(c.key for c in study.cells())
+        records = records.of_cells(c.key for c in study.cells())
         answers = run.save(records)
     if failures:
         raise failures[0]
@@ -108,10 +108,13 @@ def _count_line(study: GridStudy, num_missing: int) -> str:
 
 
 def _recorded(study: GridStudy) -> Records:
-    """Records beside the recipe, and those of the results folder in their place."""
+    """All records of a study, in the order of its cells.
+
+    Records in the results folder replace those beside the recipe.
+    """
     bundled = read_records(study, study.folder)
     joined = bundled.joined(read_records(study, study.results))
-    return joined.chosen(cell.key for cell in study.cells())
+    return joined.of_cells(cell.key for cell in study.cells())
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ class Head(nn.Module, ABC):
 
     trained_by: ClassVar[Literal["steps", "fit"]] = "steps"
     """steps: by gradients, over epochs, each seed by itself; fit: a ``FittedHead``."""
-    tries: ClassVar[int] = 0
-    """Number of values of its setting that a fit compares."""
+    num_tried_values: ClassVar[int] = 0
+    """Number of values of its setting, such as penalties, that a fit compares."""
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression", "multi-label")
     """Names of the tasks that it serves."""
     stackable: bool = True
@@ -115,8 +115,8 @@ class FittedHead(Head):
     """
 
     trained_by: ClassVar[Literal["steps", "fit"]] = "fit"
-    tries: ClassVar[int] = 1
-    """Number of values of its setting that validation rows compare."""
+    num_tried_values: ClassVar[int] = 1
+    """Number of values of its setting, such as penalties, that a fit compares."""
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
 
     @abstractmethod
@@ -138,4 +138,7 @@ class FittedHead(Head):
     @classmethod
     @abstractmethod
     def cost(cls, rows: int, features: int, classes: int) -> tuple[float, float]:
-        """Floating-point operations of a fit, roughly, and its bytes of memory."""
+        """Estimate a fit: its floating-point operations, and its bytes of memory.
+
+        The arguments are numbers: of training and validation rows, features, outputs.
+        """

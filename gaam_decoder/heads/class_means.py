@@ -14,7 +14,7 @@ from torch import Tensor
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder.heads.base import Examples, Fit, FittedHead
 from gaam_decoder.heads.frames.scale import Scale
-from gaam_decoder.heads.frames.targets import log_entry, score, target_matrix
+from gaam_decoder.heads.frames.targets import fit_score, log_entry, target_matrix
 from gaam_decoder.heads.linear import LinearHead
 
 NEVER_MARGIN = 30.0
@@ -64,7 +64,7 @@ class ClassMeansHead(FittedHead, LinearHead):
             weight_CF1, spread = _class_weights(z_NF, target_NC)
         else:
             weight_CF1, spread = _label_weights(z_NF, target_NC)
-        weight_CF, bias_C = scale.folded(weight_CF1)
+        weight_CF, bias_C = scale.for_raw_features(weight_CF1)
         self.fc.weight.data.copy_(weight_CF)
         self.fc.bias.data.copy_(bias_C)
 
@@ -72,7 +72,7 @@ class ClassMeansHead(FittedHead, LinearHead):
         for rows in (training, validation):
             z_RF = scale.standardised(rows.x_NF)
             logits_RC = z_RF @ weight_CF1[:, :-1].T + weight_CF1[:, -1]
-            scores.append(score(logits_RC, rows))
+            scores.append(fit_score(logits_RC, rows))
         on_value(1, f"validation {scores[1].value:.3f}")
         return Fit(
             setting="spread",
@@ -121,7 +121,7 @@ def _label_weights(z_NF: Tensor, target_NC: Tensor) -> tuple[Tensor, float]:
     mean_CF = sum_CF / with_C.clamp_min(1)[:, None]
     other_CF = (total_F - sum_CF) / without_C.clamp_min(1)[:, None]
     mean_square = float(z_NF.square().sum(1).mean())
-    # sum of squares around two means: those around 0, without those of the means
+    # the sum of squares around two means is that around 0, less that of the means
     explained_C = with_C * mean_CF.square().sum(1) + without_C * other_CF.square().sum(
         1
     )
@@ -129,11 +129,12 @@ def _label_weights(z_NF: Tensor, target_NC: Tensor) -> tuple[Tensor, float]:
     spread = spread if spread > 1e-9 else 1.0
     weight_CF1 = (_weights_from_means(mean_CF) - _weights_from_means(other_CF)) / spread
 
-    # of a label that no row has, or every row, one mean is missing
+    # of a label that no row has, or every row, one mean is missing: its logit is
+    # constant, far below or above 0
     is_constant_C = (with_C == 0) | (without_C == 0)
     weight_CF1[is_constant_C] = 0.0
-    sign_C = torch.where(with_C == 0, -NEVER_MARGIN, NEVER_MARGIN).to(weight_CF1)
-    weight_CF1[:, -1] = torch.where(is_constant_C, sign_C, weight_CF1[:, -1])
+    constant_C = torch.where(with_C == 0, -NEVER_MARGIN, NEVER_MARGIN).to(weight_CF1)
+    weight_CF1[:, -1] = torch.where(is_constant_C, constant_C, weight_CF1[:, -1])
     return weight_CF1, spread
 
 

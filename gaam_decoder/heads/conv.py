@@ -16,10 +16,10 @@ CHANNELS = 512
 ALIASES = ("cnn", "convolution")
 
 
-def grid(hidden_size: int) -> tuple[int, int]:
-    """Height and width of the image that D features make.
+def image_shape(hidden_size: int) -> tuple[int, int]:
+    """Height and width of the image that D features make, (H, W).
 
-    The most nearly square with height <= width and H W = D:
+    It is the most nearly square image with height <= width and H W = D:
 
     5120 -> (64, 80), 1024 -> (32, 32), 384 -> (16, 24). 512 -> (64, 8), as the
     published code has it for its 512-dimensional mechanisms.
@@ -50,7 +50,7 @@ class ConvHead(Head):
 
     def __init__(self, num_layers: int, hidden_size: int, num_classes: int) -> None:
         super().__init__(num_layers, hidden_size, num_classes)
-        self.grid = grid(hidden_size)
+        self.image_shape = image_shape(hidden_size)
         self.conv1 = nn.Conv2d(num_layers, CHANNELS, kernel_size=3, padding=1)
         self.conv2 = nn.Conv2d(CHANNELS, num_layers, kernel_size=3, padding=1)
         self.fc = nn.Linear(num_layers * hidden_size, num_classes)
@@ -59,7 +59,7 @@ class ConvHead(Head):
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """(B, L, D) -> (B, C); takes no noise."""
-        image_BLHW = torch.unflatten(x_BLD, -1, self.grid)
+        image_BLHW = torch.unflatten(x_BLD, -1, self.image_shape)
         image_BHWL = image_BLHW.permute(0, 2, 3, 1).contiguous()
         hidden_BKHW = self.conv1(image_BHWL.permute(0, 3, 1, 2)).relu()
         y_BLHW = self.conv2(hidden_BKHW).relu()

@@ -46,7 +46,7 @@ class KNNHead(KeptRows):
         return (float(self.k),)
 
     @property
-    def chosen(self) -> Values:
+    def chosen_values(self) -> Values:
         """The number that was asked for."""
         return (float(self.k),)
 

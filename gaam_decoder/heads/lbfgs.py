@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from gaam_decoder.heads.base import Examples, Fit, FittedHead
 from gaam_decoder.heads.frames.scale import Scale
-from gaam_decoder.heads.frames.targets import log_entry, score, target_matrix
+from gaam_decoder.heads.frames.targets import fit_score, log_entry, target_matrix
 from gaam_decoder.heads.linear import LinearHead
 from gaam_decoder.tasks import task_of
 
@@ -73,7 +73,7 @@ class LBFGSHead(FittedHead, LinearHead):
     DINOv2 (Oquab et al. 2023), without the last fit on all rows.
     """
 
-    tries: ClassVar[int] = len(GRID)
+    num_tried_values: ClassVar[int] = len(GRID)
     tasks: ClassVar[tuple[str, ...]] = ("classification", "multi-label")
 
     @torch.inference_mode()
@@ -92,8 +92,9 @@ class LBFGSHead(FittedHead, LinearHead):
         problem = _Problem(z_NF, target_NC.T, has_classes=has_classes)
 
         log: list[dict[str, Any]] = []
+        # sort key of the validation score of every C so far, larger is better
         ranks: list[tuple[float, float]] = []
-        kept = 1
+        kept = 1  # position of the best C so far, from 1
         optimum_CF1 = z_NF.new_zeros(self.num_classes, z_NF.shape[1] + 1)
         previous_CF1 = optimum_CF1
         kept_CF1 = optimum_CF1
@@ -105,25 +106,25 @@ class LBFGSHead(FittedHead, LinearHead):
             optimum_CF1 = solution.weight_CF1
 
             logits_VC = z_VF @ optimum_CF1[:, :-1].T + optimum_CF1[:, -1]
-            validation_score = score(logits_VC, validation)
+            validation_score = fit_score(logits_VC, validation)
             entry = log_entry(
                 number,
                 "C",
                 inverse_penalty,
-                score(problem.logits(optimum_CF1).T, training),
+                fit_score(problem.logits(optimum_CF1).T, training),
                 validation_score,
                 training.task,
             )
             log.append(entry | solution.log_values())
             ranks.append(validation_score.rank)
-            # a loss that is no number never wins
+            # a loss that is no number (nan) never wins
             if number == 1 or ranks[-1] > ranks[kept - 1]:
                 kept = number
                 kept_CF1 = optimum_CF1
             percent = 100 * validation_score.value
             on_value(number, f"C {inverse_penalty:.2g} validation {percent:.1f}%")
 
-        weight_CF, bias_C = scale.folded(kept_CF1)
+        weight_CF, bias_C = scale.for_raw_features(kept_CF1)
         self.fc.weight.data.copy_(weight_CF)
         self.fc.bias.data.copy_(bias_C)
         return _fit_of(log, kept)
@@ -154,7 +155,7 @@ def _fit_of(log: Sequence[dict[str, Any]], kept: int) -> Fit:
 
 
 class _Solution(NamedTuple):
-    """Where L-BFGS ended for one C."""
+    """The weights at which L-BFGS ended for one C, and how."""
 
     weight_CF1: Tensor
     iterations: int
@@ -162,7 +163,7 @@ class _Solution(NamedTuple):
     """Why it ended before it converged; None: it converged."""
 
     def log_values(self) -> dict[str, Any]:
-        """What the log says of it."""
+        """The keys that the log of a fit gets for this C."""
         values: dict[str, Any] = {
             "iterations": self.iterations,
             "converged": self.stopped is None,
@@ -284,14 +285,15 @@ class _Problem:
             variance_N = self._variance(p_CN, direction_CN, mean_N)
             curvature = penalty_curvature + float(variance_N.mean())
 
+            # the loss falls at the lower bound and rises at the upper one
             if slope < 0:
                 low = length
             else:
                 high = length
-            newton_length = length - slope / max(curvature, LEAST_CURVATURE)
-            if not low < newton_length < high:
-                newton_length = (low + high) / 2
-            length = min(newton_length, 10 * length)
+            next_length = length - slope / max(curvature, LEAST_CURVATURE)
+            if not low < next_length < high:
+                next_length = (low + high) / 2
+            length = min(next_length, 10 * length)
         return length
 
     def _variance(self, p_CN: Tensor, direction_CN: Tensor, mean_N: Tensor) -> Tensor:

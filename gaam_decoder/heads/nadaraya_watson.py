@@ -49,7 +49,7 @@ class NadarayaWatsonHead(KeptRows):
     11.2.
     """
 
-    tries: ClassVar[int] = len(WIDTHS)
+    num_tried_values: ClassVar[int] = len(WIDTHS)
     setting: ClassVar[str] = "width"
     chosen_width: Tensor
 
@@ -75,7 +75,7 @@ class NadarayaWatsonHead(KeptRows):
         return WIDTHS if self.width is None else (self.width,)
 
     @property
-    def chosen(self) -> Values:
+    def chosen_values(self) -> Values:
         """The width."""
         # a tensor of one number: a run has the width among its weights
         return self.chosen_width

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gaam_decoder.heads.base import Examples, Fit, FittedHead
 from gaam_decoder.heads.frames.scale import Scale
-from gaam_decoder.heads.frames.targets import log_entry, score, target_matrix
+from gaam_decoder.heads.frames.targets import fit_score, log_entry, target_matrix
 from gaam_decoder.heads.linear import LinearHead
 
 PENALTIES = tuple(float(penalty) for penalty in np.logspace(-6, 2, 33))
@@ -44,7 +44,7 @@ class RidgeHead(FittedHead, LinearHead):
     nonorthogonal problems".
     """
 
-    tries: ClassVar[int] = len(PENALTIES)
+    num_tried_values: ClassVar[int] = len(PENALTIES)
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression", "multi-label")
 
     @torch.inference_mode()
@@ -72,8 +72,8 @@ class RidgeHead(FittedHead, LinearHead):
             weight_MK = solutions.weights(penalty)
             training_output_NK = projected_NM @ weight_MK + solutions.mean_K
             validation_output_VK = projected_VM @ weight_MK + solutions.mean_K
-            training_score = score(training_output_NK, training)
-            validation_score = score(validation_output_VK, validation)
+            training_score = fit_score(training_output_NK, training)
+            validation_score = fit_score(validation_output_VK, validation)
             log.append(
                 log_entry(
                     number,
@@ -91,10 +91,10 @@ class RidgeHead(FittedHead, LinearHead):
             on_value(number, text)
 
         weight_KF = (solutions.basis_FM @ solutions.weights(PENALTIES[kept])).T
-        folded_KF, bias_K = scale.folded(
+        raw_weight_KF, bias_K = scale.for_raw_features(
             torch.cat([weight_KF, solutions.mean_K[:, None]], dim=1)
         )
-        self.fc.weight.data.copy_(folded_KF)
+        self.fc.weight.data.copy_(raw_weight_KF)
         self.fc.bias.data.copy_(bias_K)
         return Fit(
             setting="penalty",
@@ -115,7 +115,7 @@ class RidgeHead(FittedHead, LinearHead):
         """
         fewer = min(rows, features)
         operations = 4.0 * rows * features * fewer + 10.0 * fewer**3
-        operations += 2.0 * cls.tries * rows * fewer * classes
+        operations += 2.0 * cls.num_tried_values * rows * fewer * classes
         return operations, 20.0 * rows * features + 24.0 * fewer**2
 
 
@@ -133,7 +133,10 @@ class _Solutions(NamedTuple):
 
     @classmethod
     def of_rows(cls, z_NF: Tensor, target_NK: Tensor) -> _Solutions:
-        """Decompose the smaller Gram matrix, of features or of rows; z has mean 0."""
+        """Decompose the smaller Gram matrix, of features (F, F) or of rows (N, N).
+
+        ``z_NF`` has mean 0. Eigenvectors of either matrix give those of the other.
+        """
         num_rows, num_features = z_NF.shape
         mean_K = target_NK.mean(0)
         from_mean_NK = target_NK - mean_K

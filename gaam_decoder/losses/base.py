@@ -129,7 +129,7 @@ def weighted_mean(
 
 
 def _row_losses(loss_of: Loss, logits_BC: Tensor, label_B: Tensor) -> Tensor:
-    """The loss of every row as a batch of its own, (B,)."""
+    """The loss of every row, as the loss of a batch of this row alone, (B,)."""
 
     def loss_of_row(logits_C: Tensor, label: Tensor) -> Tensor:
         return loss_of(logits_C[None], label[None])

@@ -68,8 +68,9 @@ class AdamW(Optimizer):
         exp_avg.lerp_(gradient, 1 - BETAS[0])
         exp_avg_sq.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         # in place: new memory for every operation would take longer than the operation
-        spread = exp_avg_sq.sqrt().div_(per_seed(numbers[1], gradient))
-        denominator = spread.add_(EPSILON)
+        # numbers: the corrections of the two moments, and the step
+        root = exp_avg_sq.sqrt().div_(per_seed(numbers[1], gradient))
+        denominator = root.add_(EPSILON)
         step = torch.div(exp_avg, denominator, out=denominator)
         parameter.mul_(1 - lr * weight_decay)
         parameter.sub_(step.mul_(lr / per_seed(numbers[0], gradient)))

@@ -101,9 +101,11 @@ class Optimizer(ABC):
         for name, parameter in parameters.items():
             state = self.initial_state(parameter)
             for key, value in state.items():
+                # a checkpoint names tensors by their key, a dot and their parameter
                 if key in RESERVED_NAMES or "." in key:
                     raise ValueError(f"no state of an optimizer is called '{key}'")
-                if value.ndim == 0 or len(value) != len(parameter):
+                has_seed_axis = value.ndim > 0 and len(value) == len(parameter)
+                if not has_seed_axis:
                     raise ValueError(f"'{key}' is not (seeds, ...), as a state must be")
             states[name] = state
         return states
@@ -118,7 +120,7 @@ class Optimizer(ABC):
         weight_decay: float,
         updated_S: Tensor | None = None,
     ) -> None:
-        """Change all parameters and their states in place.
+        """Take one step: change all parameters and their states in place.
 
         Args:
             parameters: by name, each (S, ...).
@@ -127,7 +129,8 @@ class Optimizer(ABC):
             lr_S: learning rates.
             numbers: of this step, see ``update``.
             weight_decay: of the recipe.
-            updated_S: seeds that take the step, the others stay; None: all take it.
+            updated_S: whether each seed takes the step; the tensors of the others stay
+                as they are. None: all take it.
         """
         for name, gradient in gradients.items():
             parameter = parameters[name]

@@ -95,7 +95,7 @@ def estimate(config: TrainConfig) -> TrainEstimate:
 
     # tuning seeds train every candidate, reporting seeds one of each decoder
     requested: list[tuple[list[Experiment], Sequence[int]]] = []
-    tuning_seeds = config.choosing_seeds
+    tuning_seeds = config.resolved_tune_seeds
     if tuning_seeds is None:
         requested += [([experiment], config.seeds) for experiment in experiments]
     else:

@@ -48,7 +48,7 @@ class Experiment:
     def epochs(self) -> int:
         """Epochs of a seed; of a fitted head, the number of values that it tries."""
         if self.recipe.is_fitted_at_once:
-            return head_class(self.spec.head).tries
+            return head_class(self.spec.head).num_tried_values
         return self.recipe.epochs
 
     def __str__(self) -> str:
@@ -316,7 +316,7 @@ def candidates_of(
     candidate's recipe with this setting added: another experiment. A decoder with a
     single candidate is not tuned.
     """
-    num_parts = config.val_folds or len(config.choosing_seeds or ())
+    num_parts = config.val_folds or len(config.resolved_tune_seeds or ())
     candidates: dict[str, Experiment] = {}
     for grid in candidate_grids(experiments):
         is_final = config.final and grid[0].recipe.final
@@ -351,7 +351,7 @@ def reporting_experiments(
         tuning_runs: the runs of these experiments.
         choice: of one candidate for each decoder with test rows.
     """
-    seeds = config.choosing_seeds or ()
+    seeds = config.resolved_tune_seeds or ()
     finals: list[Experiment] = []
     evaluated: list[Experiment] = []
     for experiment in experiments:
@@ -460,7 +460,7 @@ def _check_task(config: TrainConfig, task: Task) -> None:
         ConfigError: one does not.
     """
     parts = [("head", spec) for spec in config.head]
-    if config.loss is not None and config._has_steps:
+    if config.loss is not None and config.has_head_trained_in_steps:
         parts.append(("loss", config.loss))
     for kind, spec in parts:
         package, option = KINDS[kind]

@@ -73,8 +73,8 @@ def publish(
     description |= _describe_rows(recipe, data, test, relations_of_train)
     if fit is not None:
         description["fit"] = fit.to_dict()
-    elif config.choosing_seeds is not None:
-        description["tuning"] = {"seeds": list(config.choosing_seeds)}
+    elif config.resolved_tune_seeds is not None:
+        description["tuning"] = {"seeds": list(config.resolved_tune_seeds)}
 
     seeds = [result.seed for result in results]
     return write_run(

@@ -140,7 +140,7 @@ class SeedBatch:
             return learned_target_SN
         # seeds may learn from other rows, or from shuffled targets
         for decoder, target_NK in zip(decoders, self._label_SN, strict=True):
-            scale = TargetScale.of(target_NK)
+            scale = TargetScale.from_targets(target_NK)
             decoder.targets = scale.to(target_NK.device, decoder.dtype)
             self._target_scales.append(decoder.targets)
         return self._standardised(self._label_SN)

@@ -244,7 +244,7 @@ class _Sweep:
     def run(self) -> list[RunResult]:
         """Train everything that no run has; the runs of reporting seeds come first."""
         experiments = plan_experiments(self._config, self._cache, self._device)
-        tuning_seeds = self._config.choosing_seeds
+        tuning_seeds = self._config.resolved_tune_seeds
         with self._leases, _imported_objects_uncollected():
             if tuning_seeds is None:
                 return self._train_experiments(experiments, self._config.seeds)
@@ -726,7 +726,7 @@ def is_candidate(config: TrainConfig, run: RunResult) -> bool:
     has_candidates = len(config.rates) * len(config.weight_decay) > 1
     if run.fit or config.select != "val" or not has_candidates:
         return False
-    return run.tuning_only or config.choosing_seeds is None
+    return run.tuning_only or config.resolved_tune_seeds is None
 
 
 def training_summary(
@@ -743,7 +743,7 @@ def training_summary(
         runs: all runs of the training.
         published_paths: runs that were shown already, when they finished.
     """
-    choice = choose_candidates(runs, config.choosing_seeds)
+    choice = choose_candidates(runs, config.resolved_tune_seeds)
     tuned = [run for run in choice.runs if run.key in choice.tunings]
 
     # name decoders by the settings in which they differ

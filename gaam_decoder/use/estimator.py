@@ -47,12 +47,13 @@ ROWS_AT_ONCE = 2048
 
 @dataclass(frozen=True, kw_only=True)
 class _Fitted:
-    """What ``Estimator.fit`` learned."""
+    """The result of ``Estimator.fit``."""
 
     config: DecoderConfig
     weights: "dict[str, Tensor]"
     """By name, of all seeds: (S, ...)."""
     card: str
+    """The page in Markdown that an export gets."""
     classes: NDArray[Any] | None
     """The targets that occur, sorted; None for other tasks than classification."""
     is_column: bool
@@ -345,6 +346,7 @@ class Estimator:
         )
 
     def _learned(self) -> _Fitted:
+        """The result of ``fit``; ConfigError before ``fit``."""
         if self._fitted is None:
             raise ConfigError(
                 "the estimator has learned nothing yet",
@@ -355,7 +357,7 @@ class Estimator:
         return self._fitted
 
     def _values(self, predictions: AnyPredictions) -> NDArray[Any]:
-        """What ``predict`` returns."""
+        """Predicted classes, numbers or labels, in the form that ``fit`` got."""
         learned = self._learned()
         if isinstance(predictions, NumberPredictions):
             number_NK = predictions.numbers_NK
@@ -367,6 +369,11 @@ class Estimator:
         return predicted
 
     def _predictions(self, X: Any) -> AnyPredictions:
+        """The predictions for states, averaged over the seeds.
+
+        Raises:
+            DataError: states of another shape than those of ``fit``.
+        """
         plan = self._learned().config.plan
         states = _usable_states(X)
         has_layer_axis = states.ndim == 3
@@ -384,7 +391,16 @@ class Estimator:
         return self.predictor_.predict_states(states)
 
     def _train_config(self, folder: Path, *, has_groups: bool) -> TrainConfig:
-        """The settings of ``gaam train``: of one decoder, without test rows."""
+        """The settings of ``gaam train`` for one decoder, without test rows.
+
+        Args:
+            folder: where cache and runs lie.
+            has_groups: whether the cache has the column ``GROUPS``.
+
+        Raises:
+            ConfigError: the settings mean several decoders, or several candidates
+                without tuning seeds.
+        """
         settings = {
             name: value
             for name, value in self.get_params().items()
@@ -399,6 +415,7 @@ class Estimator:
             test_split=NO_TEST,
             probe=False,
         )
+        # each of these values would make a decoder of its own
         counts: Mapping[str, int] = {
             "attn": len(config.attn),
             "head": len(config.head),
@@ -413,7 +430,7 @@ class Estimator:
                 hint="GridSearchCV of scikit-learn, or gaam_decoder.train",
             )
         num_candidates = len(config.rates) * len(config.weight_decay)
-        if num_candidates > 1 and not config.choosing_seeds:
+        if num_candidates > 1 and not config.resolved_tune_seeds:
             raise ConfigError(
                 "several learning rates or weight decays need tuning seeds",
                 expected="seeds that choose on validation rows",
@@ -423,7 +440,11 @@ class Estimator:
         return config
 
     def _train(self, config: TrainConfig) -> "RunResult":
-        """The run of the reporting seeds."""
+        """Train, and return the only run of reporting seeds.
+
+        Raises:
+            NumericsError: every seed failed.
+        """
         showing = show_progress("fit", "seed-epochs", quiet=not self.verbose)
         with showing as progress:
             runs = train(config, progress=progress)
@@ -465,7 +486,7 @@ def fit(
 
 
 def _task_of(targets: NDArray[Any]) -> str:
-    """The task of targets that nobody named."""
+    """The task that the type and shape of targets suggest, see ``fit``."""
     # a cache has no truth values of one column; here they are two classes
     if targets.dtype.kind == "b" and targets.ndim == 1:
         return CLASSIFICATION
@@ -532,7 +553,11 @@ def _check_count(name: str, count: int, num_rows: int) -> None:
 
 
 def _classes_and_codes(targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The sorted classes, and the place of every row's class among them."""
+    """The sorted classes (C,), and the index of every row's class among them (N,).
+
+    Raises:
+        DataError: the targets are no classes, such as fractions.
+    """
     problem = ""
     if targets.ndim != 1:
         problem = f"an array {targets.shape}"

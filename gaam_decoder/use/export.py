@@ -224,7 +224,7 @@ def card(run: RunResult, config: DecoderConfig) -> str:
 
 
 def _metadata(config: DecoderConfig) -> dict[str, object]:
-    """What the hub reads of the card."""
+    """The fields at the head of the card, which the hub reads."""
     mechanism_name = config.attention.partition(":")[0]
     task, _ = ROWS.get(config.plan.kind, ("", ""))
     # the hub has no task for numbers, and none of its own for label sets
@@ -327,6 +327,7 @@ def _averaged_score(run: RunResult, logits_SNC: NDArray[np.float32]) -> str:
         return f"an accuracy of {percent(stats.accuracy(predicted_N, run.labels))}%"
     if task.has_probabilities:
         sets = LabelSetPredictions.from_outputs(logits_SNC, run.cache.names)
+        # a label is predicted where the output is above 0
         outputs = sets.probabilities_NC - 0.5
     else:
         outputs = logits_SNC.astype(np.float64).mean(0)
@@ -334,7 +335,10 @@ def _averaged_score(run: RunResult, logits_SNC: NDArray[np.float32]) -> str:
 
 
 def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
-    """The table of a report, its notes, and the accuracy of the averaged seeds."""
+    """The evaluation of a run for its card, as lines of Markdown.
+
+    It has the table of a report, its notes, and the score of the averaged seeds.
+    """
     exported = _seeds_in_words(config.seeds)
     if not run.evaluated:
         return items([f"not evaluated: no rows were kept for it; exported: {exported}"])

@@ -230,7 +230,7 @@ def _read_run(run: RunResult) -> tuple[DecoderConfig, dict[str, Tensor]]:
 
 
 def _check_code(config: DecoderConfig, kind: str, text: str, where: str) -> None:
-    """Check that a mechanism or head has the code that the run was trained with.
+    """Check that a mechanism or head is here with the code that the run learned with.
 
     Args:
         config: of the decoder, which records the code of plug-ins of others.
@@ -240,7 +240,7 @@ def _check_code(config: DecoderConfig, kind: str, text: str, where: str) -> None
     """
     recorded_code = recorded_plugins(config.settings)
     own_name = text.partition(":")[0]
-    _check_known(own_name, kind, recorded_code.get(f"{kind} {own_name}"), where)
+    _check_registered(own_name, kind, recorded_code.get(f"{kind} {own_name}"), where)
 
     name = parse_spec(text, kind).name
     code = plugins.code_hash(KINDS[kind][0], name, kind=kind)
@@ -256,7 +256,7 @@ def _check_code(config: DecoderConfig, kind: str, text: str, where: str) -> None
         )
 
 
-def _check_known(name: str, kind: str, recorded: str | None, where: str) -> None:
+def _check_registered(name: str, kind: str, recorded: str | None, where: str) -> None:
     """Refuse a mechanism or head of others whose code is not registered here.
 
     The error says how to register it.
@@ -270,12 +270,13 @@ def _check_known(name: str, kind: str, recorded: str | None, where: str) -> None
     package, option = KINDS[kind]
     if recorded is None:
         return
-    if name in plugins.names(package) or plugins.origin(package, name):
+    is_registered = name in plugins.names(package) or plugins.origin(package, name)
+    if is_registered:
         return
     origin = recorded.rpartition(" ")[0]
-    known_by = f"install {origin}"
+    remedy = f"install {origin}"
     if origin.endswith(".py"):
-        known_by = (
+        remedy = (
             f"gaam predict RUN {option} {origin}:{name}; "
             f"from Python load(RUN, attn={name})"
         )
@@ -284,7 +285,7 @@ def _check_known(name: str, kind: str, recorded: str | None, where: str) -> None
         "and no code is run that only a run names",
         expected=f"{origin}, which the run was trained with",
         where=where,
-        hint=known_by,
+        hint=remedy,
     )
 
 

@@ -230,11 +230,12 @@ def _classes_in_words(row: Mapping[str, Any], num_seeds: int) -> list[str]:
     for name in row:
         if "predicted" not in name:
             continue
-        # '' for the first class, '_2' for the second
-        rank = name.removeprefix("predicted")
-        predicted = brief(row[f"predicted{rank}"], 60)
-        line = f"  {row[f'probability{rank}']:7.2%}  {predicted}"
-        if not rank and num_seeds > 1:
+        # the suffix of columns: '' for the first class, '_2' for the second
+        suffix = name.removeprefix("predicted")
+        predicted = brief(row[f"predicted{suffix}"], 60)
+        line = f"  {row[f'probability{suffix}']:7.2%}  {predicted}"
+        is_likeliest = not suffix
+        if is_likeliest and num_seeds > 1:
             line += f"  ({row['agreement']:.0%} of {num_seeds} seeds)"
         lines.append(line)
     return lines
@@ -259,7 +260,7 @@ def _labels_in_words(row: Mapping[str, Any]) -> list[str]:
 
 
 class RowSource(NamedTuple):
-    """The rows to predict, which can be read several times."""
+    """The rows to predict; each call of ``chunks`` reads them from the start."""
 
     origin: str
     """The name of the file, cache or other source, for messages."""
@@ -683,7 +684,13 @@ def _rows_of_cache(config: PredictConfig, predictor: Predictor) -> RowSource:
 def _check_plans(cache_plan: Plan, run_plan: Plan | None, where: str) -> None:
     """Check that another cache encoded its rows as the run's cache did.
 
-    If both were imported, a warning says that nobody knows.
+    States that were imported have no plan by which to encode further rows. If both
+    caches were imported, a warning says that nobody knows whether they are alike.
+
+    Args:
+        cache_plan: of the other cache.
+        run_plan: of the run's cache; None if that was imported.
+        where: the other cache, for messages.
 
     Raises:
         CacheError: encoders or settings differ, or only one of the two was imported.
@@ -716,7 +723,7 @@ def _check_plans(cache_plan: Plan, run_plan: Plan | None, where: str) -> None:
 
 
 def _encoding_of_rows(plan: Plan) -> dict[str, object]:
-    """Everything of a plan that decides the states of a row, by name."""
+    """Everything of the plan of a cache that decides the states of a row, by name."""
     state_fields = {name: getattr(plan, name) for name in STATE_FIELDS}
     # further poolings beside that of the run decide no number
     return state_fields | plan.identity | {"pooling": None}
@@ -738,10 +745,11 @@ def _write_records(
             for records in chunks:
                 writer.write(pa.Table.from_pylist(records, schema))
         return
-    before, between, end = JSON_PUNCTUATION[kind]
+    opening, between, end = JSON_PUNCTUATION[kind]
+    separator = opening
     for record in chain.from_iterable(chunks):
-        text = before + json.dumps(record, ensure_ascii=False, default=str)
+        text = separator + json.dumps(record, ensure_ascii=False, default=str)
         # JSON writes half of a surrogate pair as an escape
         file.write(text.encode(errors="backslashreplace"))
-        before = between
+        separator = between
     file.write(end.encode())

@@ -141,7 +141,7 @@ class LabelSetPredictions:
 
 
 def result_types(task: Task, names: Sequence[str], top: int) -> dict[str, type]:
-    """The columns of results of a task, with the type of their values.
+    """The columns of results of a task in their order, with the type of their values.
 
     Args:
         task: of the decoders.

@@ -88,7 +88,7 @@ class PlainLoop:
 
 def as_published(head: ConvHead, x_BLD: torch.Tensor) -> torch.Tensor:
     """The conv head without a layout for its images."""
-    hidden_BKHW = head.conv1(x_BLD.unflatten(-1, head.grid)).relu()
+    hidden_BKHW = head.conv1(x_BLD.unflatten(-1, head.image_shape)).relu()
     return head.fc(head.conv2(hidden_BKHW).relu().flatten(1))
 
 

@@ -115,11 +115,11 @@ def test_describe_lists_every_setting(gaam: Callable[..., Outcome]) -> None:
 )
 def test_the_cost_of_tuning_is_said_first(config: TrainConfig, of_folds: bool) -> None:
     """Four learning rates by three seeds, then ten seeds; of five folds each."""
-    assert "22 trainings" in config.tuning
-    assert ("fold" in config.tuning) == of_folds
+    assert "22 trainings" in config.tuning_cost_in_words
+    assert ("fold" in config.tuning_cost_in_words) == of_folds
 
 
 def test_a_given_learning_rate_costs_no_tuning() -> None:
     # another type than that of the field, as people write it
     settings: dict[str, Any] = {"lr": 1e-3}
-    assert not TrainConfig(**settings).tuning
+    assert not TrainConfig(**settings).tuning_cost_in_words

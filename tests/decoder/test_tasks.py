@@ -95,7 +95,7 @@ def test_sums_of_batches_give_the_training_score(name: str) -> None:
     target_N = torch.from_numpy(targets)
     output = torch.from_numpy(output_SNK)
     if task.standardises:
-        target_N = TargetScale.of(target_N).standardised(target_N)
+        target_N = TargetScale.from_targets(target_N).standardised(target_N)
     sums_S = sum(
         task.batch_sums(
             output[:, rows], target_N[rows].expand(4, *target_N[rows].shape)
@@ -109,7 +109,7 @@ def test_sums_of_batches_give_the_training_score(name: str) -> None:
 
 def test_a_target_scale_is_undone_in_evaluation() -> None:
     numbers = torch.tensor([[1.0, 5.0], [3.0, 5.0], [8.0, 5.0]])
-    scale = TargetScale.of(numbers)
+    scale = TargetScale.from_targets(numbers)
     learned = scale.standardised(numbers)
     np.testing.assert_allclose(learned[:, 0].mean(), 0, atol=1e-6)
     np.testing.assert_allclose(learned[:, 0].std(correction=0), 1, rtol=1e-6)

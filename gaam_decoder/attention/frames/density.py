@@ -45,13 +45,15 @@ class Learned:
     floor: float | None = PARAMETER_FLOOR
     """Least value where it is used; None where it may be any number."""
 
-    def inside(self, stored: Tensor) -> Tensor:
-        """The parameter in its domain."""
+    def clamped(self, stored: Tensor) -> Tensor:
+        """The stored parameter, but at least ``floor``."""
         return stored if self.floor is None else positive(stored, self.floor)
 
 
-def grouped(x_BLD: Tensor, heads: int) -> Tensor:
-    """Layers minus the first layer of their group, (B, H, G, D), in float32 or wider.
+def split_into_groups(x_BLD: Tensor, heads: int) -> Tensor:
+    """Split the layers into H groups, and subtract from each the first of its group.
+
+    The result is (B, H, G, D), in float32 or wider.
 
     In language models, layers may differ by a thousandth of the values that they share.
     The difference of two close numbers is exact, while their mean is rounded. So this
@@ -85,7 +87,10 @@ def centred(x_BHGD: Tensor, location: Location) -> tuple[Tensor, Tensor]:
 
 
 def _centred_by_median(x_BHGD: Tensor) -> tuple[Tensor, Tensor]:
-    """Distances from the median, and the square of their mean absolute value."""
+    """Distances from the median over a group, and the square of their mean size.
+
+    The shapes are (B, H, G, D) and (B, H, 1, D).
+    """
     size = x_BHGD.shape[2]
     ordered_BHGD = x_BHGD.sort(dim=2).values
     # torch.median takes the lower of two middle values; the median is their mean
@@ -187,9 +192,12 @@ class DensityGate(Attention):
         return cls.density(r, **parameters)
 
     def gate(self, r_BHGD: Tensor) -> Tensor:
-        """The density of every standardised value, (B, H, G, D), normalised."""
+        """The density of every standardised value, (B, H, G, D).
+
+        Its peak is 1, or its integral with ``normalize='density'``.
+        """
         num_rows = len(r_BHGD)
-        parameters_HD = self._parameters_inside()
+        parameters_HD = self._clamped_parameters()
         num_copies = num_rows if self.expands_parameters else 1
         expanded = {
             name: expand_over_rows(parameter_HD, num_copies)
@@ -201,23 +209,23 @@ class DensityGate(Attention):
             w_BHGD = w_BHGD * expand_over_rows(constant_HD, num_rows)
         return w_BHGD
 
-    def _parameters_inside(self) -> dict[str, Tensor]:
-        """The parameters of ``learns`` in their domains, by name, each (H, D)."""
+    def _clamped_parameters(self) -> dict[str, Tensor]:
+        """The parameters of the density by name, at least their floors, (H, D)."""
         return {
-            parameter.name: parameter.inside(getattr(self, parameter.name))
+            parameter.name: parameter.clamped(getattr(self, parameter.name))
             for parameter in self.learns
         }
 
     def learned(self) -> dict[str, Tensor]:
         """``offset`` and the parameters that the density uses, each (H, D)."""
-        return {"offset": self.offset, **self._parameters_inside()}
+        return {"offset": self.offset, **self._clamped_parameters()}
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         return x_BLD * self.attention_map(x_BLD).to(x_BLD.dtype)
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:
         """The gate of every layer and feature, (B, L, D)."""
-        x_BHGD = grouped(x_BLD, self.heads)
+        x_BHGD = split_into_groups(x_BLD, self.heads)
         centred_BHGD, variance_BH1D = centred(x_BHGD, self.location)
         offset_BH1D = expand_over_rows(-self.offset, len(x_BLD))
         r_BHGD = (centred_BHGD + offset_BH1D) * torch.rsqrt(variance_BH1D + EPSILON)

@@ -80,7 +80,10 @@ class GroupedQueryAttention(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, x_BLW: Tensor) -> Tensor:
-        """(B, L, W) -> (B, L, A E), which ``out_proj`` maps to (B, L, W)."""
+        """Attend, without the last map: (B, L, W) -> (B, L, A E).
+
+        The map ``out_proj`` follows, which gives (B, L, W).
+        """
         q_BALE, k_BALE = self._queries_and_keys(x_BLW)
         v_BALE = self._for_attending_heads(self.v_proj(x_BLW))
         y_BALE = softmax_attention(q_BALE, k_BALE, v_BALE, self._scale(q_BALE))
@@ -101,9 +104,10 @@ class GroupedQueryAttention(nn.Module):
         return q_BALE, self._for_attending_heads(self.k_proj(x_BLW))
 
     def _for_attending_heads(self, projected_BLW: Tensor) -> Tensor:
-        """Copy keys or values of H heads for the A heads that attend.
+        """Keys or values of H heads for the A heads that attend, (B, A, L, E).
 
-        (B, L, H E) -> (B, A, L, E).
+        In the standard form every key-value head serves a group of query heads; in the
+        published form A is H.
         """
         y_BHLE = split_heads(projected_BLW, self.kv_heads)
         if self.published:
@@ -129,7 +133,7 @@ class MappedGroupedQuery(Projected):
         init: initial distribution of the weights of the projections.
     """
 
-    brings: ClassVar = {"published": {"init": "xavier-normal"}}
+    implied_options: ClassVar = {"published": {"init": "xavier-normal"}}
 
     def __init__(
         self,

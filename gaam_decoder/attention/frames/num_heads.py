@@ -7,7 +7,7 @@ from gaam_cache.common.errors import ConfigError, check_option
 
 DEFAULT_HEADS = 8
 LEAST_LAYERS = 3
-"""Layers of a head that nobody asked for.
+"""Least layers in the group of one head, where the number of heads is the default.
 
 Of two layers, standardised values are 1 and -1, so that all densities are alike."""
 
@@ -25,6 +25,7 @@ def heads_over_layers(num_layers: int, heads: int | None) -> int:
         ConfigError: ``heads`` does not divide L, or leaves one layer per group, whose
             spread is zero.
     """
+    # groups have two layers at least
     valid = [n for n in range(1, num_layers // 2 + 1) if num_layers % n == 0]
     if not valid:
         raise ConfigError(
@@ -34,10 +35,8 @@ def heads_over_layers(num_layers: int, heads: int | None) -> int:
             hint="choose more --layers, or a mechanism for one layer, such as mha",
         )
     if heads is None:
-        usual = [
-            n for n in valid if n <= DEFAULT_HEADS and num_layers // n >= LEAST_LAYERS
-        ]
-        return max(usual, default=1)
+        most_heads = min(DEFAULT_HEADS, num_layers // LEAST_LAYERS)
+        return max((n for n in valid if n <= most_heads), default=1)
 
     numbers = ", ".join(map(str, valid))
     expected = f"one of: {numbers} ({num_layers} layers in equal groups)"

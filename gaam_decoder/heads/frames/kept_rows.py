@@ -17,8 +17,8 @@ from gaam_decoder.heads.frames.scale import Scale
 from gaam_decoder.heads.frames.targets import (
     FitScore,
     evenly_spaced,
+    fit_score,
     log_entry,
-    score,
     target_matrix,
 )
 
@@ -82,12 +82,12 @@ class KeptRows(FittedHead):
 
     @property
     @abstractmethod
-    def chosen(self) -> Values:
-        """The value of the setting that is used: a list or a tensor with one number."""
+    def chosen_values(self) -> Values:
+        """The value of the setting in use, as a sequence or a tensor of one number."""
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """(B, L, D) -> (B, K); takes no noise."""
-        [mean_BK] = self.means(self._squares(x_BLD.flatten(1)), self.chosen)
+        [mean_BK] = self.means(self._squares(x_BLD.flatten(1)), self.chosen_values)
         return self._outputs(mean_BK)
 
     def resize(self, tensors: Mapping[str, Tensor]) -> None:
@@ -130,7 +130,8 @@ class KeptRows(FittedHead):
             on_value(number, text)
 
         # of equal scores, the first wins
-        best = max(range(len(values)), key=lambda index: validation_scores[index].rank)
+        indices = range(len(values))
+        best = max(indices, key=lambda index: validation_scores[index].rank)
         self.choose(values[best])
         return Fit(
             setting=self.setting,
@@ -149,7 +150,7 @@ class KeptRows(FittedHead):
         A tenth of the rows is taken for validation. The kept rows are float32, for a
         while float64; a batch has the distances to all of them, for every value.
         """
-        operations = 0.2 * rows**2 * (features + cls.tries * classes)
+        operations = 0.2 * rows**2 * (features + cls.num_tried_values * classes)
         memory = 16.0 * rows * (features + classes) + 16.0 * BATCH_ROWS * rows
         return operations, memory
 
@@ -187,7 +188,8 @@ class KeptRows(FittedHead):
         return torch.where(is_number, mean_BK, logits_BK)
 
     def _scores(self, rows: Examples, values: Values) -> list[FitScore]:
-        """The score of every value of the setting, batch by batch."""
+        """The score of the outputs for some rows, for every value of the setting."""
+        # for every batch, the outputs by each value
         batches: list[list[Tensor]] = []
         for x_BF in torch.split(rows.x_NF.to(self.mean_F.device), BATCH_ROWS):
             means = self.means(self._squares(x_BF), values)
@@ -195,5 +197,5 @@ class KeptRows(FittedHead):
         scores = []
         for parts in zip(*batches, strict=True):
             output_NK = torch.cat(parts).to(rows.label_N.device)
-            scores.append(score(output_NK, rows))
+            scores.append(fit_score(output_NK, rows))
         return scores

@@ -35,10 +35,11 @@ class Scale(NamedTuple):
         """z, (N, F), float64."""
         return x_NF.double().sub_(self.mean_F).mul_(self.factor_F)
 
-    def folded(self, weight_CF1: Tensor) -> tuple[Tensor, Tensor]:
-        """Weight (C, F) and bias (C,) for raw features, from those for standardised.
+    def for_raw_features(self, weight_CF1: Tensor) -> tuple[Tensor, Tensor]:
+        """Weight (C, F) and bias (C,) of the same linear map for raw features.
 
-        The bias is the last column of ``weight_CF1``.
+        Args:
+            weight_CF1: weights for standardised features; the last column is the bias.
         """
         weight_CF = weight_CF1[:, :-1] * self.factor_F
         return weight_CF, weight_CF1[:, -1] - weight_CF @ self.mean_F

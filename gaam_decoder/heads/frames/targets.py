@@ -45,7 +45,7 @@ def target_matrix(rows: Examples, num_outputs: int) -> Tensor:
     return rows.label_N.double()
 
 
-def score(output_NK: Tensor, rows: Examples) -> FitScore:
+def fit_score(output_NK: Tensor, rows: Examples) -> FitScore:
     """How good the outputs of rows are: the score and the loss of their task."""
     task = task_of(rows.task)
     outputs = output_NK.double()

@@ -231,7 +231,7 @@ def test_mixture_weights_sum_to_one_over_a_group() -> None:
 
 def test_a_clamped_parameter_stays_above_the_floor_and_has_a_gradient_below() -> None:
     parameter = torch.tensor([-3.0, -1e30, 0.0, 1e-3, 0.7, 5.0], requires_grad=True)
-    value = Learned("b", start=1.0).inside(parameter)
+    value = Learned("b", start=1.0).clamped(parameter)
     expected = torch.tensor([1e-3, 1e-3, 1e-3, 1e-3, 0.7, 5.0])
     assert torch.equal(value, expected)
     value.sum().backward()

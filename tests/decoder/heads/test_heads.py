@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from gaam_cache.common import plugins
-from gaam_decoder.heads.conv import ConvHead, grid
+from gaam_decoder.heads.conv import ConvHead, image_shape
 from gaam_decoder.heads.mlp import MLPHead
 from tests.decoder.heads.stepped import STEPPED
 
@@ -23,10 +23,10 @@ from tests.decoder.heads.stepped import STEPPED
         (7, (1, 7)),
     ],
 )
-def test_the_grid_is_the_most_nearly_square(
+def test_the_image_is_the_most_nearly_square(
     hidden_size: int, expected: tuple[int, int]
 ) -> None:
-    assert grid(hidden_size) == expected
+    assert image_shape(hidden_size) == expected
 
 
 @pytest.mark.parametrize("name", STEPPED)
@@ -115,7 +115,7 @@ def test_conv_is_two_convolutions_of_the_features_as_an_image(
     """As near as a float64 is exact."""
     head = conv_head(hidden_size, torch.float64, channels)
     x = states(hidden_size, torch.float64, channels)
-    image = x.view(*x.shape[:2], *head.grid)
+    image = x.view(*x.shape[:2], *head.image_shape)
     first = convolve_by_windows(image, head.conv1)
     second = convolve_by_windows(first, head.conv2)
     expected_logits = head.fc(second.flatten(1))
