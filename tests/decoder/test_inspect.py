@@ -50,7 +50,7 @@ def interruption(
 ) -> Interruption:
     """Of two mechanisms with five seeds; the process has died and its lease is left."""
     monkeypatch.setattr(checkpoint, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    monkeypatch.setattr(checkpoint, "SHARE_OF_TIME", float("inf"))
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_SHARE", float("inf"))
     config = train_config(
         tiny_cache,
         tmp_path / "runs",
