@@ -1071,6 +1071,7 @@ def study(
     known_keys = sorted(key.replace("_", "-") for key in studies.MACHINE)
     pairs = settings.parse_pairs(sets or (), "--set", known_keys)
     machine = {key.replace("-", "_"): value for key, value in pairs.items()}
+    # a study of several data sets and encoders has a folder with grid.toml
     grid_folder = find_grid(name)
     if grid_folder:
         if check or dataset:

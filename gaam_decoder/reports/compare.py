@@ -384,7 +384,7 @@ class PairGroup(NamedTuple):
 
         These are the best entry, and the one that uses all layers or all training rows.
         """
-        return _references(self.labels)
+        return _reference_positions(self.labels)
 
 
 class Pairs(NamedTuple):
@@ -397,7 +397,7 @@ class Pairs(NamedTuple):
     is_requested: bool  # whether the user named this axis
 
 
-def _references(labels: Sequence[str]) -> tuple[int, ...]:
+def _reference_positions(labels: Sequence[str]) -> tuple[int, ...]:
     """Position 0, of the best entry, and the positions of the label ``all``."""
     positions = {position for position, label in enumerate(labels) if label == ALL}
     return tuple(sorted({0} | positions))
@@ -485,9 +485,15 @@ def _family(entries: Sequence[Entry], axis: str) -> str:
 def _testable_pairs(
     sets: Iterable[Sequence[Entry]], axis: str
 ) -> dict[str, set[frozenset[Any]]]:
-    """Family -> its pairs with enough seeds and test rows for a claim.
+    """The pairs with enough seeds and test rows for a claim, by family.
 
-    A pair is the set of the keys of its two entries.
+    Args:
+        sets: groups of entries that differ in the axis alone.
+        axis: name of the setting in which the entries of a pair differ.
+
+    Returns:
+        Family, whose pairs Holm corrects for one another -> its pairs, each a set of
+        the keys of two entries.
     """
     testable: dict[str, set[frozenset[Any]]] = {}
     for entries in sets:
@@ -548,7 +554,7 @@ def _compare_groups(
     for settings, entries in largest_first[:MOST_GROUPS]:
         values = [brief(_axis_value(entry, axis), 60) for entry in entries]
         labels = tuple(number_repeated(values))
-        pairs = _compare_entries(entries, _references(labels), margin)
+        pairs = _compare_entries(entries, _reference_positions(labels), margin)
         name = _group_name(settings, shared_settings)
         groups.append(PairGroup(name, labels, tuple(entries), pairs))
     return groups
@@ -577,7 +583,9 @@ def _compare_entries(
     """
     pairs: dict[PairPositions, Comparison] = {}
     for first, second in combinations(range(len(entries)), 2):
-        if second < MOST_VALUES or first in references or second in references:
+        # ``second`` is the larger position
+        are_among_best = second < MOST_VALUES
+        if are_among_best or first in references or second in references:
             comparison = paired_difference(entries[first], entries[second], margin)
             if comparison is not None:
                 pairs[first, second] = comparison
@@ -622,7 +630,7 @@ def _group_by_settings(entries: Sequence[Entry], axis: str) -> EntriesBySettings
             continue
         if entry.tunings and axis in TUNED_SETTINGS:
             continue
-        sets.setdefault(_settings(entry, axis), []).append(entry)
+        sets.setdefault(_shared_settings(entry, axis), []).append(entry)
     return {
         settings: members
         for settings, members in sets.items()
@@ -630,7 +638,7 @@ def _group_by_settings(entries: Sequence[Entry], axis: str) -> EntriesBySettings
     }
 
 
-def _settings(entry: Entry, axis: str) -> SettingPairs:
+def _shared_settings(entry: Entry, axis: str) -> SettingPairs:
     """The settings of an entry, without the axis and without tuned settings."""
     left_out = {axis}
     if entry.tunings:

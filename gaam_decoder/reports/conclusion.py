@@ -116,6 +116,7 @@ def _clauses_on_decoders(
         if entry.probe_comparison
     }
     parts = _clauses(table, claims, table.task.probe, "decoder")
+    # a single clause that says so
     all_worse = len(parts) == 1 and " worse than " in parts[0]
     if choice and choice.entry.is_probe and all_worse:
         return [f"{parts[0]}, which is the one to use"], True

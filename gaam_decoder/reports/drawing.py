@@ -225,16 +225,16 @@ def _draw_seed_values(table: Table) -> Figure:
     score = table.score
     figure, axes = _figure_of_entries(table.shown_entries, f"test {score.column}")
     for height, entry in enumerate(table.shown_entries):
-        chosen = entry.compared_score
-        value_S = score.factor * np.sort(chosen.scored.values)
+        compared = entry.compared_score
+        value_S = score.factor * np.sort(compared.scored.values)
         if len(value_S):
             _draw_seeds(axes, height, value_S)
         _draw_intervals(
             axes,
             height + 0.18,
             score.factor,
-            chosen.seeds_interval,
-            chosen.seeds_rows_interval,
+            compared.seeds_interval,
+            compared.seeds_rows_interval,
         )
     return _with_legend(figure)
 

@@ -156,10 +156,11 @@ def _whole_split_seeds(folds: Iterable[FoldRuns], numbers: range) -> list[int]:
 def _runs_by_single_test(
     runs: Sequence[RunResult], whole_splits: set[tuple[Partition, int]]
 ) -> dict[tuple[object, ...], dict[str, list[RunResult]]]:
-    """Runs by the rows that test them, and by the key of their recipe.
+    """Runs by the rows that test them, and then by the key of their recipe.
 
-    The key of the test rows begins with the test split and the fold. The folds in
-    ``whole_splits`` are left out: they are tested together.
+    The key of the test rows begins with the test split and the fold. ``whole_splits``
+    are cross-validations, each with its split seed, of which a decoder has every fold.
+    Runs of their folds are left out: one table has all their test rows.
     """
     by_test: dict[tuple[object, ...], dict[str, list[RunResult]]] = {}
     for run in runs:

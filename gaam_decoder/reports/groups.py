@@ -45,7 +45,7 @@ class TableGroups:
     # groups by all these relations; None where rows are the unit
     groups: RowGroups | None
     # relations that hold, but whose numbers neither run nor cache has
-    unknown: tuple[str, ...]
+    unknown_relations: tuple[str, ...]
     # the kept columns that runs recorded, each (N,)
     columns: dict[str, Numbers]
 
@@ -111,7 +111,7 @@ def table_groups(
     return TableGroups(
         relations=tuple(grouping),
         groups=row_groups(joined(list(grouping.values()))) if grouping else None,
-        unknown=tuple(sorted(unknown & relations)),
+        unknown_relations=tuple(sorted(unknown & relations)),
         columns={name: numbers[name] for name in numbers if name in recorded},
     )
 

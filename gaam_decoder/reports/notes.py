@@ -94,7 +94,7 @@ def _texts(table: Table, notes_of_report: Sequence[Note]) -> list[str]:
     return texts
 
 
-def _name_entries(
+def _note_naming_entries(
     text: str, applies: Callable[[Entry], object]
 ) -> Callable[[Table], str | None]:
     """Make a note's function: ``text``, then the entries for which ``applies`` is true.
@@ -257,14 +257,17 @@ def _groups_not_known(table: Table) -> str | None:
     """
     if table.groups is None:
         return None
-    if table.groups.unknown:
-        relations = ", ".join(relation_in_words(name) for name in table.groups.unknown)
+    if table.groups.unknown_relations:
+        relations = ", ".join(
+            relation_in_words(name) for name in table.groups.unknown_relations
+        )
         return (
             f"rows that belong together ({relations}) count as independent: "
             "the runs do not record which rows"
         )
 
     split = table.entries[0].runs[0].recipe.tested_split
+    # rows of the split whose text another row of it has
     num_copies = (table.cache.shared_texts or {}).get(split, {}).get(split, 0)
     if not num_copies or EQUAL_ROWS in table.groups.relations:
         return None
@@ -288,6 +291,7 @@ def _leaks(table: Table) -> str | None:
     Copies of test rows among training rows leak their labels.
     """
     split_pairs = _train_and_test_splits(table)
+    # test split -> training split -> number of test rows whose text it has too
     shared_texts = table.cache.shared_texts or {}
     leaks = []
     for train, test in sorted(split_pairs):
@@ -341,7 +345,7 @@ def _not_compared(table: Table) -> str | None:
         f"not compared, because no '{brief(baseline)}' has the same head, recipe and "
         "seeds"
     )
-    return _name_entries(text, lacks_counterpart)(table)
+    return _note_naming_entries(text, lacks_counterpart)(table)
 
 
 def _against_probe(table: Table) -> str | None:
@@ -384,6 +388,7 @@ def _few_validation_rows(entry: Entry) -> bool:
     if entry.folds > 1:
         # the test fold takes its share of the split first
         num_expected *= 1 - 1 / entry.folds
+    # ``drawn.choose`` is the number of validation rows among the drawn ones
     fewest: float = min(
         (run.drawn.choose if run.drawn else 0) or num_expected for run in entry.runs
     )
@@ -423,7 +428,7 @@ NOTES = (
     Note("selected", _selected, is_warning=True, without_entries=True),
     Note(
         "on training rows",
-        _name_entries(
+        _note_naming_entries(
             f"{ON_TRAINING_ROWS}, no test {{score}}",
             lambda entry: entry.on_training_rows,
         ),
@@ -431,7 +436,7 @@ NOTES = (
     ),
     Note(
         "selected on test rows",
-        _name_entries(
+        _note_naming_entries(
             f"select test: {SELECT_NOTES['test']}",
             lambda entry: entry.select == "test",
         ),
@@ -439,7 +444,7 @@ NOTES = (
     ),
     Note(
         "shuffled labels",
-        _name_entries(
+        _note_naming_entries(
             "{score} above chance with shuffled labels, so something leaks",
             _above_chance,
         ),
@@ -454,7 +459,7 @@ NOTES = (
     Note("leaks", _leaks),
     Note(
         "one class",
-        _name_entries(
+        _note_naming_entries(
             "every seed predicts one and the same class", _predicts_one_class
         ),
     ),
@@ -463,14 +468,14 @@ NOTES = (
     Note("few training rows", _few_training_rows),
     Note(
         "too short",
-        _name_entries(
+        _note_naming_entries(
             "under-trained, because the best epoch is the last (use more --epochs)",
             lambda entry: entry.training_too_short,
         ),
     ),
     Note(
         "edge of the grid",
-        _name_entries(
+        _note_naming_entries(
             "under-trained, because the chosen lr or weight-decay is at the edge of "
             "its grid",
             lambda entry: entry.settings_at_edge,
@@ -478,14 +483,14 @@ NOTES = (
     ),
     Note(
         "edge of the penalties",
-        _name_entries(
+        _note_naming_entries(
             "a fit chose the smallest or largest penalty that was tried",
             lambda entry: entry.penalty_at_edge,
         ),
     ),
     Note(
         "unsure choice",
-        _name_entries(
+        _note_naming_entries(
             "validation does not separate the learning rates or weight decays; the "
             "intervals of differences include this uncertainty",
             lambda entry: entry.has_unsure_choice,
@@ -493,7 +498,7 @@ NOTES = (
     ),
     Note(
         "few validation rows",
-        _name_entries(
+        _note_naming_entries(
             f"fewer than {FEW_ROWS} validation rows chose the epoch; no interval "
             "includes this uncertainty",
             _few_validation_rows,
@@ -501,7 +506,7 @@ NOTES = (
     ),
     Note(
         "not tuned",
-        _name_entries(
+        _note_naming_entries(
             "not tuned: no seed has a validation {score} for every candidate",
             lambda entry: entry.tuning_failed,
         ),

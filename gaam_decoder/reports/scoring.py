@@ -475,6 +475,7 @@ def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Floats | None:
     for part_index, part in enumerate(parts):
         counting_run = first_run_by_seed(part)
         runs = {counting_run[seed] for seed in seeds}
+        # reading the validation logits of a run once is enough for all its seeds
         validation_of = {run: run.validation for run in runs}
         for index, seed in enumerate(seeds):
             run = counting_run[seed]

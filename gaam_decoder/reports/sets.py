@@ -406,6 +406,7 @@ def _settings_of_encoder(caches: Sequence[CacheRecord]) -> list[str]:
 
     In words; empty texts where the encoders of all caches have the same settings.
     """
+    # records that are equal where the same encoder read the rows
     stripped = [_encoder_alone(cache) for cache in caches]
     keys = [
         json.dumps([cache.plan, cache.layers], sort_keys=True, default=str)
@@ -486,6 +487,7 @@ def _recipe(cell: Cell) -> dict[str, str]:
     which rows are the test rows.
     """
     entries = list(cell.entries.values())
+    # settings that say nothing of how a decoder was trained
     left_out = {"split_seed", "fold", "plugins", "pool"}
     if any(entry.tunings for entry in entries):
         left_out.update(TUNED_SETTINGS)

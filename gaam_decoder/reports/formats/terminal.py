@@ -67,16 +67,16 @@ class Terminal(Format):
         for number, (table, sections) in enumerate(shown):
             if number or above:
                 console.print()
-            _say(console, table.title(), style="bold")
+            _print_line(console, table.title(), style="bold")
             if self.section:
                 _write_sections(table, sections, console)
             else:
-                _write(table, sections, console, self.columns)
+                _write_table(table, sections, console, self.columns)
         if len(shown) > 1:
-            _say(console, f"{len(shown)} separate tables: {SEPARATE}")
+            _print_line(console, f"{len(shown)} separate tables: {SEPARATE}")
             # of many tables, the answer above them has left the screen
             for answer in (text for section in above for text in section.answers):
-                _say(console, f"{answer}.")
+                _print_line(console, f"{answer}.")
 
 
 def _console(stream: TextIO) -> Console:
@@ -99,20 +99,20 @@ def _write_above(
     for section in above:
         if not (section.answers or requested):
             continue
-        _say(console, section.heading, style="bold")
+        _print_line(console, section.heading, style="bold")
         for answer in section.answers:
-            _say(console, f"{answer}.")
+            _print_line(console, f"{answer}.")
         sheets, _ = section.parts
         for part in sheets:
-            _say(console, part.caption)
+            _print_line(console, part.caption)
             fitting = part if requested else _narrowed(part, console.width)
-            console.print(_drawn(fitting), "")
+            console.print(_rich_table(fitting), "")
         shown = section.lines if requested else section.lines[:MOST_NOTES]
         for line in shown:
-            _say(console, f"- {line}")
+            _print_line(console, f"- {line}")
     names = [section.name for section in above]
     if names and not requested:
-        _say(console, f"more by --section NAME: {', '.join(names)}")
+        _print_line(console, f"more by --section NAME: {', '.join(names)}")
 
 
 def _narrowed(sheet: Sheet, width: int) -> Sheet:
@@ -140,51 +140,56 @@ def _write_sections(
 ) -> None:
     """Write the requested sections of a table, behind its warnings."""
     for warning in warnings(table):
-        _say(console, f"- {warning}")
+        _print_line(console, f"- {warning}")
     for section in sections:
         _write_section(section, console)
 
 
-def _write(
+def _write_table(
     table: Table, sections: list[Section], console: Console, columns: Sequence[Column]
 ) -> None:
-    """Write a table with its conclusion and notes."""
+    """Write a table with its conclusion, its notes and the names of its sections.
+
+    Sections that answer an option of the report, such as ``--pairs``, are written too.
+    """
     for answer in answer_sentences(table, sections):
-        _say(console, answer + ".")
+        _print_line(console, answer + ".")
     if table.entries:
-        _write_main(table, console, columns)
+        _write_entries(table, console, columns)
 
     for line in table.further_lines():
-        _say(console, line)
+        _print_line(console, line)
     notes = notes_on_runs(table)
     for note in notes[:MOST_NOTES]:
-        _say(console, f"- {note}")
+        _print_line(console, f"- {note}")
 
     for section in sections:
         if section.answers:
             _write_section(section, console)
     if len(notes) > MOST_NOTES:
         num_more = len(notes) - MOST_NOTES
-        _say(console, f"{num_more} more notes in --format html, markdown and json")
+        _print_line(
+            console, f"{num_more} more notes in --format html, markdown and json"
+        )
     if sections:
         names = ", ".join(section.name for section in sections)
-        _say(console, f"more by --section NAME: {names}")
-    _say(console, f"signature: {signature(table)}")
+        _print_line(console, f"more by --section NAME: {names}")
+    _print_line(console, f"signature: {signature(table)}")
 
 
-def _write_main(table: Table, console: Console, columns: Sequence[Column]) -> None:
+def _write_entries(table: Table, console: Console, columns: Sequence[Column]) -> None:
     """Write the table of decoders, and what its columns are."""
     if columns:
         # A narrow screen must not drop any of the requested columns.
         width = console.width
         console.width = UNLIMITED_WIDTH
-        console.print(_drawn(entries_sheet(table, columns)), "")
+        console.print(_rich_table(entries_sheet(table, columns)), "")
         console.width = width
     else:
-        console.print(_main(table, console), "")
+        console.print(_entries_table(table, console), "")
 
     explanation = score_caption(table)
-    # a dictionary keeps the order of the table
+    # heads that the names of the entries do not say; a dictionary keeps their order
     heads = dict.fromkeys(
         entry.head
         for entry in table.entries
@@ -195,9 +200,9 @@ def _write_main(table: Table, console: Console, columns: Sequence[Column]) -> No
     if table.compared_entries:
         explanation += f", differences to {brief(str(table.baseline))}"
     lines_below = legend(table)
-    _say(console, "; ".join([explanation, *lines_below[:1]]))
+    _print_line(console, "; ".join([explanation, *lines_below[:1]]))
     for line in lines_below[1:]:
-        _say(console, line)
+        _print_line(console, line)
 
 
 def _write_section(section: Section, console: Console) -> None:
@@ -205,32 +210,32 @@ def _write_section(section: Section, console: Console) -> None:
     heading = section.heading
     if section.lead:
         heading += f": {section.lead}"
-    _say(console, heading)
+    _print_line(console, heading)
     sheets, pictures = section.parts
     for part in sheets:
-        _say(console, part.caption, style="bold")
-        console.print(_drawn(part), "")
+        _print_line(console, part.caption, style="bold")
+        console.print(_rich_table(part), "")
     for line in section.lines:
-        _say(console, f"- {line}")
+        _print_line(console, f"- {line}")
     if pictures:
-        _say(console, "its picture is in --format html and --figures")
+        _print_line(console, "its picture is in --format html and --figures")
 
 
-def _drawn(sheet: Sheet) -> RichTable:
+def _rich_table(sheet: Sheet) -> RichTable:
     """Turn a table into one of rich, which folds the first column if need be."""
     drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
-    drawn.add_column(_text(sheet.header[0]), overflow="fold")
+    drawn.add_column(_literal_text(sheet.header[0]), overflow="fold")
     for name in sheet.header[1:]:
         is_text = name in sheet.text_headers
         drawn.add_column(
-            _text(name), justify="left" if is_text else "right", no_wrap=True
+            _literal_text(name), justify="left" if is_text else "right", no_wrap=True
         )
     for line in sheet.lines:
-        drawn.add_row(*map(_text, line))
+        drawn.add_row(*map(_literal_text, line))
     return drawn
 
 
-def _main(table: Table, console: Console) -> RichTable:
+def _entries_table(table: Table, console: Console) -> RichTable:
     """The table of decoders, with as many columns as the screen has room for."""
     names = []
     for entry in table.shown_entries:
@@ -242,11 +247,15 @@ def _main(table: Table, console: Console) -> RichTable:
     shown = _columns_with_room(texts_of, console.width - first_width)
     columns = [texts_of[column] for column in shown]
     header, *lines = zip(["decoder", *names], *columns, strict=True)
-    return _drawn(Sheet("", list(header), [list(line) for line in lines]))
+    return _rich_table(Sheet("", list(header), [list(line) for line in lines]))
 
 
 def _texts_by_column(table: Table) -> dict[Screen, list[str]]:
-    """Header and cells of each column that has a value."""
+    """Column of the screen -> its header and cells.
+
+    Columns without a value are left out. The header of the score is short, and may have
+    two lines.
+    """
     score = table.score.column.replace("accuracy", "acc").replace(" ", "\n", 1)
     texts_of = {}
     for column, screen in screen_columns():
@@ -282,11 +291,11 @@ def _width(text: str) -> int:
     return max(map(cell_len, text.split("\n")))
 
 
-def _say(console: Console, text: str, *, style: str | None = None) -> None:
+def _print_line(console: Console, text: str, *, style: str | None = None) -> None:
     """Write a line that wraps at words where the screen ends."""
     console.print(Text(visible(text)), style=style, soft_wrap=not console.is_terminal)
 
 
-def _text(text: str) -> Text:
-    """A cell as plain text: nothing in it is markup or an emoji code."""
+def _literal_text(text: str) -> Text:
+    """A text of rich that is shown as it is, without markup and emoji codes."""
     return Text(visible(text, keep="\n"))

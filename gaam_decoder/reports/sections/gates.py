@@ -65,12 +65,15 @@ def _has_feature_gate(entry: Entry, table: Table) -> bool:
 
 
 def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
-    """A picture of the learned gates of entries.
+    """A picture of the learned gates: a curve for every entry, and no table.
 
-    ``gate`` names the gate with which the labels of the cache were made, if any.
+    A curve is the weight of a feature by its distance from the centre of the gate.
+    ``gate`` names the planted gate with which the labels of the cache were made, if
+    any.
     """
     lines = []
     for entry in entries:
+        # weights of S seeds at P distances
         curve_SP = learned_curves(entry.runs)
         if curve_SP is not None:
             band = (curve_SP.min(0), curve_SP.max(0))

@@ -62,8 +62,11 @@ class EveryPair(Writer):
         ]
         if not comparisons:
             return
-        has_baseline = pairs.axis == "attn" and table.baseline
-        if has_baseline and len(comparisons) < 2 and not pairs.is_requested:
+        # a single pair of mechanisms is the comparison in the table above
+        is_in_table = (
+            pairs.axis == "attn" and bool(table.baseline) and len(comparisons) < 2
+        )
+        if is_in_table and not pairs.is_requested:
             return
 
         axis = pairs.axis.replace("_", "-")
@@ -77,7 +80,7 @@ class EveryPair(Writer):
             values={
                 "axis": axis,
                 "corrected_for": pairs.num_tests,
-                "groups": [_values(group) for group in pairs.groups],
+                "groups": [_group_values(group) for group in pairs.groups],
             },
         )
 
@@ -118,7 +121,7 @@ def _lines(table: Table, pairs: Pairs) -> list[str]:
     return lines
 
 
-def _values(group: PairGroup) -> dict[str, object]:
+def _group_values(group: PairGroup) -> dict[str, object]:
     """The pairs of a group as JSON values."""
     pairs = []
     for (first, second), comparison in group.pairs.items():
@@ -166,9 +169,11 @@ def _answer(group: PairGroup, axis: str, table: Table) -> str:
     if not comparisons_of_best:
         return text
 
+    # the best of the entries that it is compared with
     second = min(comparisons_of_best)
     claim = comparisons_of_best[second].claim
-    text += f"; {_pair(group, axis, (0, second))}: {score.difference(claim.difference)}"
+    pair = _pair_in_words(group, axis, (0, second))
+    text += f"; {pair}: {score.difference(claim.difference)}"
     if claim.interval_corrected:
         interval = score.span(claim.interval_corrected, signed=True)
         text += f", {interval}, p {p_value(claim.p_holm)}"
@@ -218,7 +223,11 @@ def _verdicts_of_best(
 
 
 def in_words(axis: str, labels: Sequence[str]) -> str:
-    """Spell values of a setting: ``layers 1-4 and all layers``."""
+    """Spell values of a setting for a sentence: ``layers 1-4 and all layers``.
+
+    ``axis`` is the setting, ``labels`` are its values. Of many values the first are
+    spelled, the others counted.
+    """
     if axis in ("attn", "head"):
         names = list(labels)
     elif axis == "layers":
@@ -232,7 +241,7 @@ def in_words(axis: str, labels: Sequence[str]) -> str:
 
 
 def _layers_in_words(labels: Sequence[str]) -> list[str]:
-    """Single layers first, then ranges of layers, then all layers."""
+    """Spell sets of layers: single layers first, then ranges, then all layers."""
     names = []
     single = sorted(int(label) for label in labels if label.isdecimal())
     if single:
@@ -245,7 +254,7 @@ def _layers_in_words(labels: Sequence[str]) -> list[str]:
     return names
 
 
-def _pair(group: PairGroup, axis: str, pair: PairPositions) -> str:
+def _pair_in_words(group: PairGroup, axis: str, pair: PairPositions) -> str:
     """Both entries of a pair in words, with a minus between them.
 
     ``pair`` has their positions in the group.
@@ -256,21 +265,21 @@ def _pair(group: PairGroup, axis: str, pair: PairPositions) -> str:
 def _sheets(groups: Sequence[PairGroup], axis: str, score: Score) -> Iterator[Sheet]:
     """A list of pairs for every group, and a matrix where the list leaves some out."""
     for group in groups:
-        yield _list(group, axis, score)
+        yield _list_sheet(group, axis, score)
         if len(group.pairs) > MOST_LISTED:
-            yield _matrix(group, axis, score)
+            yield _matrix_sheet(group, axis, score)
 
 
-def _list(group: PairGroup, axis: str, score: Score) -> Sheet:
+def _list_sheet(group: PairGroup, axis: str, score: Score) -> Sheet:
     """The table of a group: a line for every listed pair, with interval and p.
 
     ``axis`` is the setting in which the entries of the group differ.
     """
     lines = []
-    for pair in _listed_places(group):
+    for pair in _listed_pairs(group):
         claim = group.pairs[pair].claim
         cells = [
-            _pair(group, axis, pair),
+            _pair_in_words(group, axis, pair),
             score.difference(claim.difference),
             score.span(claim.interval_corrected, signed=True),
             p_value(claim.p_holm),
@@ -284,7 +293,7 @@ def _list(group: PairGroup, axis: str, score: Score) -> Sheet:
     return Sheet(_caption(listed, group, axis, score), ["pair", *header], lines, header)
 
 
-def _listed_places(group: PairGroup) -> list[PairPositions]:
+def _listed_pairs(group: PairGroup) -> list[PairPositions]:
     """The pairs to list: all if they are few, else those of the reference entries.
 
     The reference entries are the best one, and the one of all layers or rows.
@@ -302,7 +311,7 @@ def _listed_places(group: PairGroup) -> list[PairPositions]:
     return listed_pairs[:MOST_LISTED]
 
 
-def _matrix(group: PairGroup, axis: str, score: Score) -> Sheet:
+def _matrix_sheet(group: PairGroup, axis: str, score: Score) -> Sheet:
     """The table of differences of the best entries, line minus column.
 
     A star marks a pair that differs, ``=`` an equivalent one.
