@@ -2,7 +2,7 @@
 
 A column is one object here, with all its properties, and ``COLUMNS`` lists each once:
 terminal, HTML, Markdown and LaTeX show it, ``--columns`` knows its name, and
-``gaam report --explain`` and GUIDE.md print its note.
+``gaam report --explain`` prints its note.
 """
 
 import textwrap
