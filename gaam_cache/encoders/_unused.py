@@ -116,7 +116,7 @@ def _is_harmless(name: str, shape: Sequence[int]) -> bool:
     return HARMLESS_TENSOR.search(name) is not None
 
 
-def remedy(model: Any, names: Iterable[str]) -> str | None:
+def advise_on_unused_tensors(model: Any, names: Iterable[str]) -> str | None:
     """Advise what to do about unused tensors, as the last line of an error message.
 
     Args:

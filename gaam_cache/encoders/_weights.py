@@ -17,7 +17,11 @@ from gaam_cache.common.messages import visible
 from gaam_cache.encoders._adapters import apply_adapter
 from gaam_cache.encoders._gguf import load_gguf
 from gaam_cache.encoders._located import LocatedEncoder, count_more, library_errors_as
-from gaam_cache.encoders._unused import SAVE_ANEW, find_suspicious_tensors, remedy
+from gaam_cache.encoders._unused import (
+    SAVE_ANEW,
+    advise_on_unused_tensors,
+    find_suspicious_tensors,
+)
 
 SelectPart = Callable[[Any], Any]
 """A function that takes a model and returns the part of it that is run."""
@@ -90,7 +94,7 @@ def load_trained(
             "in its states",
             found=_name_first(suspicious),
             where=str(located.path),
-            hint=remedy(model, suspicious) or SAVE_ANEW,
+            hint=advise_on_unused_tensors(model, suspicious) or SAVE_ANEW,
         )
     if located.adapter is not None:
         apply_adapter(model, located.adapter, name)
@@ -213,7 +217,8 @@ def _check_parameters(
         expected="a tensor for every parameter of the architecture, of its size",
         found=summary,
         where=str(located.path),
-        hint=_advice_for_wrapped_weights(unused, first_key) or remedy(model, unused),
+        hint=_advice_for_wrapped_weights(unused, first_key)
+        or advise_on_unused_tensors(model, unused),
     )
 
 

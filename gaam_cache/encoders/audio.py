@@ -54,8 +54,8 @@ class AudioEncoder(ModelEncoder):
     """An encoder of sounds; of an encoder-decoder model only the encoder runs.
 
     soxr resamples a sound to the encoder's rate. The encoder's own feature extractor
-    prepares each sound alone, since it may normalise a sound by
-    the mean and variance of that sound.
+    prepares each sound alone, since it may normalise a sound by the mean and variance
+    of that sound.
 
     Encoders that normalise over time take no mask; ``batching`` then allows only
     batches of equally long sounds. If an encoder pads every sound to one length, the
@@ -80,6 +80,7 @@ class AudioEncoder(ModelEncoder):
         warnings.filterwarnings(
             "ignore", "Support for mismatched key_padding_mask", UserWarning
         )
+        # a skeleton is the model without weights, which is enough to count positions
         self._front_end = _FrontEnd(
             self._located.path,
             encoder_part(skeleton(self._model_config).eval()),
@@ -439,7 +440,8 @@ class _FrontEnd:
             self.to_positions = Downsampling(offset=stride - 1, stride=stride)
             return
 
-        # Count the positions of about one second, and of the longest sound.
+        # Count the positions of about one second, and of the longest sound;
+        # ``to_features`` turns a number of samples into that of its rows of features.
         high = self.to_features(self.max_samples)
         low = max(1, min(self.to_features(self.rate), high // 3))
         self.to_positions = fit_downsampling(

@@ -670,6 +670,7 @@ class ShardWorker:
         """Make the rows of a shard ready for the encoder: texts become tokens."""
         split_rows = self._job.rows[shard.split]
         rows = replace(split_rows, inputs=split_rows.inputs[shard.start : shard.stop])
+        # rows with equal copy keys count as copies of one another
         return self._extractor.prepare(
             rows.inputs, rows.copy_keys(), origin=rows.origin, first_row=shard.start
         )

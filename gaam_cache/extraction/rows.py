@@ -170,7 +170,8 @@ class RowEncoder:
         rows = rows_from_inputs(
             cells, kind, self._config, origin=origin, locations=chunk.locations
         )
-        # two threads would disturb each other: a tokenizer keeps state while it works
+        # Two threads would disturb each other: a tokenizer keeps state while it works.
+        # Rows with equal copy keys count as copies of one another.
         with self._tokenizer_lock:
             return self._extractor.prepare(
                 rows.inputs, rows.copy_keys(), origin=origin, locations=chunk.locations

@@ -152,7 +152,10 @@ def _format_page() -> Path:
 
 
 def _link_shards(root: Path, plan: Plan, folder: Path) -> None:
-    """Link every shard and receipt of a cache into a folder, or copy them."""
+    """Link every shard and receipt of a cache into a folder, or copy them.
+
+    A hard link takes no space: both names stand for one file.
+    """
     (folder / SHARD_FOLDER).mkdir()
     for shard in plan.shards():
         receipt = read_receipt(root, plan, shard)

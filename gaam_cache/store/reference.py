@@ -56,6 +56,8 @@ def encode_sketch(sketch_RLK: NDArray[np.float32]) -> str:
 def decode_sketch(text: str) -> NDArray[np.float32]:
     """The sketch that ``encode_sketch`` wrote as text, (R, L, K).
 
+    A sketch is K random projections of every state of R rows and L layers.
+
     Raises:
         ValueError: the text is not a sketch.
     """
