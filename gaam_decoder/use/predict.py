@@ -210,7 +210,8 @@ class Predicted:
         """Every text with a line for each of its likeliest classes, or a summary."""
         if self.records is None:
             out = "stdout" if self.out is None else shown_path(self.out)
-            return f"{self.rows:,} rows predicted by {self.seeds} seeds: {out}"
+            seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
+            return f"{self.rows:,} rows predicted by {seeds}: {out}"
         lines = []
         for row in self.records:
             lines.append(brief(row["text"], 60))
