@@ -87,10 +87,10 @@ class Task(ABC):
 
     @abstractmethod
     def row_contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
-        """What every row contributes to the score, (N,); the mean is the score.
+        """The contribution of every row to the score, (N,); their mean is the score.
 
-        Of a score that is no mean of rows it is the score plus the influence of each
-        row, by the infinitesimal jackknife.
+        For a score that is no mean of rows it is ``score + influence of the row``, the
+        derivative of the score in the weight of the row (infinitesimal jackknife).
         """
 
     @abstractmethod
@@ -104,10 +104,10 @@ class Task(ABC):
 
     @abstractmethod
     def strata(self, targets: Targets) -> NDArray[np.int64]:
-        """The stratum of every row, (N,)."""
+        """The stratum of every row, (N,): its class, or a range of its number."""
 
     def stratify_by(self, targets: Targets) -> NDArray[np.int64] | NDArray[np.bool_]:
-        """What splits, folds and budgets take nearly the same share of.
+        """The strata or labels of which every part of a split gets a like share.
 
         The stratum of every row (N,), or whether a row has each label (N, K).
         """

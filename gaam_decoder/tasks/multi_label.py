@@ -56,13 +56,18 @@ class MultiLabel(Task):
         actual = targets > 0.5
         right = in_float64((predicted & actual).sum((-2, -1)))
         num_all = in_float64(predicted.sum((-2, -1)) + actual.sum((-2, -1)))
+        # where nothing is a label or predicted, 0 / 1 instead of 0 / 0
         return 2 * right / (num_all + (num_all == 0))
 
     def row_contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
-        """Micro-F1 plus its derivative in the weight of each row."""
+        """``micro-F1 + influence of the row``, (N,).
+
+        The influence is the derivative of micro-F1 in the weight of the row.
+        """
         predicted_NK = self.predictions(output_NK)
         actual_NK = targets > 0.5
         right_N = (predicted_NK & actual_NK).sum(1)
+        # labels and predictions of each row together
         all_N = predicted_NK.sum(1) + actual_NK.sum(1)
         score = float(self.selection_score(output_NK, targets))
         change_N = (2 * right_N - score * all_N) / max(1, int(all_N.sum()))

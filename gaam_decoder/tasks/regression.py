@@ -52,23 +52,28 @@ class Regression(Task):
         """R2, averaged over the columns."""
         target = in_float64(targets)
         residual = ((target - in_float64(outputs)) ** 2).sum(-2)
-        spread = ((target - target.mean(-2)[..., None, :]) ** 2).sum(-2)
-        # the mean of equal numbers is rounded, so that their spread may be above 0
+        total = ((target - target.mean(-2)[..., None, :]) ** 2).sum(-2)
+        # a flat column has 1 if the outputs are exact, else 0; its total sum of squares
+        # may be above 0, because the mean of equal numbers is rounded
         flat = is_flat(target)
-        explained = (1 - residual / (spread * ~flat + flat)) * ~flat
-        is_exact = flat & (residual == 0)
-        return (explained + is_exact).mean(-1)
+        r2_of_others = (1 - residual / (total * ~flat + flat)) * ~flat
+        r2_of_flat = flat & (residual == 0)
+        return (r2_of_others + r2_of_flat).mean(-1)
 
     def row_contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
-        """R2 plus the derivative of R2 in the weight of each row."""
+        """``R2 + influence of the row``, (N,).
+
+        The influence is the derivative of R2 in the weight of the row.
+        """
         target_NK = targets.astype(np.float64)
         error_NK = (target_NK - output_NK) ** 2
         distance_NK = (target_NK - target_NK.mean(0)) ** 2
         residual_K = error_NK.sum(0)
-        spread_K = distance_NK.sum(0)
+        total_K = distance_NK.sum(0)
+        # a flat column, whose numbers are all equal, has no influence: no division by 0
         is_flat_K = is_flat(target_NK)
-        safe_K = np.where(is_flat_K, 1.0, spread_K)
-        change_NK = (distance_NK * residual_K / safe_K - error_NK) / safe_K
+        divisor_K = np.where(is_flat_K, 1.0, total_K)
+        change_NK = (distance_NK * residual_K / divisor_K - error_NK) / divisor_K
         change_N = np.where(is_flat_K, 0.0, change_NK).mean(1)
         score = float(self.selection_score(output_NK, targets))
         contribution_N: NDArray[Any] = score + len(targets) * change_N

@@ -275,7 +275,7 @@ class Score(ABC):
         return f"{value:.3g}"
 
     def std(self, value: float | None) -> str:
-        """A standard deviation."""
+        """A standard deviation, for people."""
         if value is None:
             return "-"
         if self.percent:
