@@ -132,10 +132,11 @@ def _answer(
         None without a decoder that has a test on any data set.
     """
     data_sets = _complete_sets(cells, encoders)
-    cells_by_set = {
-        data_set: [cell for e in encoders if (cell := cells.find(data_set, e))]
-        for data_set in data_sets
-    }
+    # a complete data set has a cell of every encoder
+    cells_by_set: dict[str, list[Cell]] = {}
+    for data_set in data_sets:
+        set_cells = [cells.find(data_set, encoder) for encoder in encoders]
+        cells_by_set[data_set] = [cell for cell in set_cells if cell is not None]
     names = _names(cells_by_set)
     ranks, num_ranked = _mean_ranks(cells_by_set, names, cells.baseline)
     decoders = [
@@ -278,7 +279,7 @@ def _ranks(cell: Cell, names: Sequence[str], baseline: str) -> Any:
     baselines = [e for e in cell.entries.values() if is_baseline(e, baseline)]
     entries = [cell.entries.get(name) for name in names] + baselines
     means = [entry.compared_score.mean if entry else None for entry in entries]
-    # several baselines, such as one for each set of layers, have no one rank
+    # several baselines, such as one for each set of layers, have no single rank
     if len(baselines) != 1 or any(m is None or not math.isfinite(m) for m in means):
         return None
     mean_M = np.array(means, np.float64)

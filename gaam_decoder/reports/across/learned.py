@@ -1,6 +1,6 @@
 """Where learned parameters end, and which layers matter, over data sets by encoder."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,7 @@ def _parts(cells: Cells) -> Parts:
 
 
 def _parameter_lines(
-    encoder: str, name: str, entries: Iterator[Entry] | Any
+    encoder: str, name: str, entries: Iterable[Entry]
 ) -> list[list[str]]:
     """A line of the table ``PARAMETERS`` for every parameter of a decoder.
 
@@ -140,12 +140,19 @@ def _importance(entry: Entry) -> Importance | None:
 
 def _shares(entries: Mapping[str, Entry]) -> list[Importance]:
     """The importance of layers for every data set whose layers are those of most."""
-    every = [found for entry in entries.values() if (found := _importance(entry))]
-    layers = [importance.layers for importance in every]
-    if not layers:
+    importances = []
+    for entry in entries.values():
+        importance = _importance(entry)
+        if importance is not None:
+            importances.append(importance)
+    if not importances:
         return []
-    usual = max(layers, key=layers.count)
-    return [importance for importance in every if importance.layers == usual]
+    # only shares of the same layers have a mean
+    layers = [importance.layers for importance in importances]
+    usual_layers = max(layers, key=layers.count)
+    return [
+        importance for importance in importances if importance.layers == usual_layers
+    ]
 
 
 def _layer_line(encoder: str, name: str, shares: Sequence[Importance]) -> list[str]:
@@ -157,7 +164,8 @@ def _layer_line(encoder: str, name: str, shares: Sequence[Importance]) -> list[s
     mean_L = share_KL.mean(0)
     order = np.argsort(-mean_L, kind="stable")
     layers = shares[0].layers
-    in_words = [f"{layers[place]} ({mean_L[place]:.1f}%)" for place in order]
+    in_words = [f"{layers[index]} ({mean_L[index]:.1f}%)" for index in order]
+    # data sets whose largest share is that of the same layer
     agreeing = int((share_KL.argmax(1) == order[0]).sum())
     return [
         encoder,

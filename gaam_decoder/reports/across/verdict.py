@@ -156,7 +156,7 @@ def _sentence(cells: Cells, answer: AnswerOverSets) -> str:
 
 def _spread(decoders: Sequence[DecoderOverSets], unit: Score) -> str:
     """Smallest and largest mean difference, such as ``-0.10 to +0.35 points``."""
-    differences = [_oriented(entry.answer.difference, unit) for entry in decoders]
+    differences = [_oriented(decoder.answer.difference, unit) for decoder in decoders]
     low = unit.difference(min(differences))
     high = unit.difference(max(differences))
     text = low if low == high else f"{low} to {high}"
@@ -165,7 +165,9 @@ def _spread(decoders: Sequence[DecoderOverSets], unit: Score) -> str:
 
 def _reach(decoders: Sequence[DecoderOverSets], unit: Score) -> str:
     """A clause on the bound of all intervals that is furthest from 0; or nothing."""
-    intervals = [entry.answer.interval for entry in decoders if entry.answer.interval]
+    intervals = [
+        decoder.answer.interval for decoder in decoders if decoder.answer.interval
+    ]
     if not intervals:
         return ""
     furthest = max(abs(bound) for interval in intervals for bound in interval)
@@ -261,11 +263,11 @@ def _sets_sheet(
     if several:
         header.append("all encoders")
     lines = []
-    for entry in decoder.answer.sets:
-        claims = [decoder.claims[entry.name, name] for name in answer.encoders]
-        line = [entry.name, *(_claim_cell(claim, unit) for claim in claims)]
+    for data_set in decoder.answer.sets:
+        claims = [decoder.claims[data_set.name, name] for name in answer.encoders]
+        line = [data_set.name, *(_claim_cell(claim, unit) for claim in claims)]
         if several:
-            difference = unit.difference(_oriented(entry.difference, unit))
+            difference = unit.difference(_oriented(data_set.difference, unit))
             interval = unit.span(_mean_interval(claims), signed=True)
             line.append(f"{difference} ({interval})")
         lines.append(line)
@@ -291,7 +293,7 @@ def _values(answer: AnswerOverSets, unit: Score) -> dict[str, Any]:
     return {
         "encoders": list(answer.encoders),
         "data_sets": list(answer.data_sets),
-        "decoders": [_decoder_values(entry, unit) for entry in answer.decoders],
+        "decoders": [_decoder_values(decoder, unit) for decoder in answer.decoders],
         "baseline_mean_rank": answer.baseline_rank,
         "data_sets_ranked": answer.num_ranked,
         "left_out": list(answer.left_out),
@@ -328,11 +330,11 @@ def _decoder_values(decoder: DecoderOverSets, unit: Score) -> dict[str, Any]:
         "tables_by_verdict": decoder.counts,
         "data_sets": [
             {
-                "data_set": entry.name,
-                "difference": _oriented(entry.difference, unit),
-                "std_error": entry.variance**0.5,
+                "data_set": data_set.name,
+                "difference": _oriented(data_set.difference, unit),
+                "std_error": data_set.variance**0.5,
             }
-            for entry in answer.sets
+            for data_set in answer.sets
         ],
         "tables": tables,
         "missing": list(decoder.missing),
@@ -369,24 +371,24 @@ def _forest(
     sets = decoder.answer.sets
     columns: dict[str, list[ValueWithInterval]] = {}
     for encoder in answer.encoders:
-        claims = [decoder.claims[entry.name, encoder] for entry in sets]
+        claims = [decoder.claims[data_set.name, encoder] for data_set in sets]
         columns[encoder] = [
             _marked(claim.difference, claim.interval, unit) for claim in claims
         ]
     if len(answer.encoders) > 1:
         columns["all encoders"] = [
             _marked(
-                _oriented(entry.difference, unit),
+                _oriented(data_set.difference, unit),
                 _mean_interval(
-                    [decoder.claims[entry.name, name] for name in answer.encoders]
+                    [decoder.claims[data_set.name, name] for name in answer.encoders]
                 ),
                 unit,
             )
-            for entry in sets
+            for data_set in sets
         ]
     whole = decoder.answer
     return Forest(
-        rows=[entry.name for entry in sets],
+        rows=[data_set.name for data_set in sets],
         columns=columns,
         mean=_marked(
             _oriented(whole.difference, unit),
