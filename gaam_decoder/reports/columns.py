@@ -267,13 +267,13 @@ SETTINGS = Column(
     aliases=("lr",),
 )
 VALIDATION = Column(
-    header="validation %",
+    header="validation",
     cell=validation_text,
     note=(
-        "with --all: mean validation accuracy of the candidate; the choice rests on it"
+        "with --all: mean validation score of the candidate; the choice rests on it"
     ),
     values_for_programs=single_value(validation_accuracy),
-    screen=Screen("val %", position=2),
+    screen=Screen("validation", position=2),
 )
 PARAMETERS = Column(
     header="parameters (attn / total)",
