@@ -269,9 +269,7 @@ SETTINGS = Column(
 VALIDATION = Column(
     header="validation",
     cell=validation_text,
-    note=(
-        "with --all: mean validation score of the candidate; the choice rests on it"
-    ),
+    note=("with --all: mean validation score of the candidate; the choice rests on it"),
     values_for_programs=single_value(validation_accuracy),
     screen=Screen("validation", position=2),
 )
