@@ -18,6 +18,7 @@ import cli
 import gaam_cache
 import gaam_decoder
 from gaam_cache.common import settings
+from gaam_decoder.reports.columns import explain_columns
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by docs/generate.py: change the code, then run it. -->"
@@ -165,9 +166,23 @@ def _summary(package: ModuleType, name: str) -> str:
     return cell(first_paragraph(docstring).replace("``", ""))
 
 
+def report_columns() -> str:
+    """The page of what the columns of a report show."""
+    lines = [
+        "# Columns of a report",
+        NOTE,
+        "`gaam report --explain` prints this page. `--columns` takes the names, with "
+        "commas: `--columns decoder,accuracy,difference,verdict`. A name may be "
+        "written without its unit, and with `-` for a space.",
+        explain_columns(),
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "command-line.md": command_line,
     "python.md": python,
+    "report-columns.md": report_columns,
     "settings.md": all_settings,
 }
 """Page of the reference -> the function that makes it."""

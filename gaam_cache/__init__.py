@@ -6,6 +6,9 @@
     gaam_cache.extract(config)
     gaam_cache.open_cache("cache")["train"].embeddings.shape  # (360, 6, 384)
 
+The pages in docs/ of the repository say how: docs/index.md is the first, and
+docs/reference/python.md lists what programs call.
+
 Importing this package imports neither torch nor transformers. Each name below loads its
 module on first use.
 """

@@ -8,6 +8,9 @@
     gaam_decoder.load("runs/gaam-linear-...").predict(["a text"])
     runs.to_frame()  # pandas: a row per run and seed
 
+The pages in docs/ of the repository say how: docs/index.md is the first, and
+docs/tutorials/python.md goes through a notebook.
+
 Import it before torch. Nothing in this package imports transformers: what ``load``
 returns asks ``gaam_cache`` to encode.
 """

@@ -184,7 +184,7 @@ class TextEncoder(ModelEncoder):
     def notices(self) -> list[str]:
         """Remarks on unread weights, and on differences from sentence-transformers.
 
-        For the default encoder, the guide describes the difference instead.
+        For the default encoder, docs/how-to/encoders.md describes the difference.
         """
         notices = super().notices()
         if self._located.is_gguf or self.name == DEFAULT_ENCODER:

@@ -16,7 +16,7 @@ from gaam_decoder.stats.scores.base import percent
 def explain_numbers(table: Table) -> Iterator[str]:
     """Sentences on how the numbers of a table were made, as far as reports differ.
 
-    GUIDE.md says what holds for all reports.
+    docs/concepts/verdicts-computed.md says what holds for all reports.
     """
     for select in sorted({entry.select for entry in table.entries} - {"test"}):
         explanation = SELECT_NOTES.get(select, "not known here")

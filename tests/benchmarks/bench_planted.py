@@ -9,7 +9,7 @@ often the verdict on a mechanism against a baseline was which, the mean differen
 mean MDD (what the report says it would find four times of five), and among the data sets on which
 the mean difference over all data sets is at least the MDD of the data set, how many verdicts have
 its sign, which is promised of 80% at least. ``--heads``: GAAM with 1, 2, 4 and 8 heads. It
-holds what GUIDE says of planted gates.
+holds the figures of the study planted-gates.
 """
 
 from __future__ import annotations

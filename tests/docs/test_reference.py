@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("command-line.md", "python.md", "settings.md")
+PAGES = ("command-line.md", "python.md", "report-columns.md", "settings.md")
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
-import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -303,19 +302,6 @@ def test_fit_finds_the_task_and_leaves_nothing_behind(
     assert not list((tmp_path / "temporary").glob("gaam-*"))
     assert not list((tmp_path / "work").iterdir())
     assert capfd.readouterr() == ("", "")
-
-
-def test_the_block_of_the_guide_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    guide = Path(gaam_decoder.__file__).with_name("GUIDE.md").read_text("utf-8")
-    _, _, section = guide.partition("## Train on arrays, without a folder")
-    blocks = re.findall(r"(?:^    .*\n|^\n)+", section, re.MULTILINE)
-    block = next(block for block in blocks if "gaam_decoder.fit" in block)
-    monkeypatch.chdir(tmp_path)
-    names = {"X": STATES, "y": WORDS}
-    exec("if True:\n" + block.replace("seeds=5", "epochs=1, seeds=1"), names)
-    assert gaam_decoder.load("my-decoder").seeds == (0,)
 
 
 def with_nan(values: np.ndarray) -> np.ndarray:
