@@ -2,11 +2,7 @@
 
 A column is one object here, with all its properties, and ``COLUMNS`` lists each once:
 terminal, HTML, Markdown and LaTeX show it, ``--columns`` knows its name, and
-<<<<<<< HEAD
-``gaam report --explain`` prints its note.
-=======
 ``gaam report --explain`` and docs/reference/report-columns.md print its note.
->>>>>>> 7fc36dc5 (The guides of both packages become pages of docs/; pydoc, messages and the page of the wheel lead there)
 """
 
 import textwrap
