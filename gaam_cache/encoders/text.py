@@ -184,7 +184,8 @@ class TextEncoder(ModelEncoder):
     def notices(self) -> list[str]:
         """Remarks on unread weights, and on differences from sentence-transformers.
 
-        For the default encoder, docs/how-to/encoders.md describes the difference.
+        The default encoder has no such remark: sentence-transformers cuts its texts at
+        256 tokens, and gaam at 512.
         """
         notices = super().notices()
         if self._located.is_gguf or self.name == DEFAULT_ENCODER:
