@@ -45,7 +45,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("gaam")
 
 # No test cuts the power, and a disk takes milliseconds for each of many thousands.
-os.fsync = lambda descriptor: None
+os.fsync = lambda fd: None
 
 ARCHITECTURES = ("llama", "gpt2", "bert")
 USER_CACHE = os.environ["XDG_CACHE_HOME"]

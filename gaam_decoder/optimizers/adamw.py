@@ -24,7 +24,7 @@ class AdamW(Optimizer):
 
     rates = (3e-4, 2e-3, 1e-2, 5e-2)
 
-    def initial_state(self, parameter: Tensor) -> Stacked:
+    def initial_state(self, name: str, parameter: Tensor) -> Stacked:
         """Both moments, zero."""
         return {
             "exp_avg": torch.zeros_like(parameter),

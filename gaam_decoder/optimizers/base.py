@@ -33,7 +33,7 @@ class Optimizer(ABC):
         class SignedMomentum(Optimizer):
             rates = (1e-3, 1e-2)
 
-            def initial_state(self, parameter):
+            def initial_state(self, name, parameter):
                 if parameter.ndim == 3:
                     return {"momentum": torch.zeros_like(parameter)}
                 return {"size": parameter.new_zeros(len(parameter))}
@@ -53,8 +53,13 @@ class Optimizer(ABC):
     """Learning rates to tune over by default; the first where nothing is tuned."""
 
     @abstractmethod
-    def initial_state(self, parameter: Tensor) -> Stacked:
-        """The state of one parameter (S, ...) before the first step.
+    def initial_state(self, name: str, parameter: Tensor) -> Stacked:
+        """The state of one parameter before the first step.
+
+        Args:
+            name: the name of the parameter in the decoder, such as ``head.fc.weight``.
+            parameter: (S, ...). Not every (S, rows, columns) is a matrix of weights:
+                the offsets of a gate are (S, heads, features), for example.
 
         Returns:
             Tensors by name, on the device of the parameter, with S as their first axis.
@@ -99,7 +104,7 @@ class Optimizer(ABC):
         """
         states: States = {}
         for name, parameter in parameters.items():
-            state = self.initial_state(parameter)
+            state = self.initial_state(name, parameter)
             for key, value in state.items():
                 # a checkpoint names tensors by their key, a dot and their parameter
                 if key in RESERVED_NAMES or "." in key:

@@ -30,7 +30,7 @@ class SGD(Optimizer):
         self.momentum = momentum
         self.nesterov = nesterov
 
-    def initial_state(self, parameter: Tensor) -> Stacked:
+    def initial_state(self, name: str, parameter: Tensor) -> Stacked:
         """The velocity, zero."""
         return {"velocity": torch.zeros_like(parameter)}
 

@@ -63,6 +63,8 @@ FITTED_HEADS = ["class-means", "knn", "nadaraya-watson", "ridge"]
 LOSSES = ["cross-entropy", "focal"]
 OTHER_LOSSES = ["binary-cross-entropy", "huber", "mse"]
 """Losses of numbers and label sets; tests/decoder/losses compares them with torch."""
+OPTIMIZERS = ["adamw", "sgd"]
+"""tests/decoder/training compares them with torch."""
 OTHER_VALUES = {False: "true", "mean": "median", "peak": "density"}
 """A default of an option -> another value."""
 
@@ -79,6 +81,7 @@ def test_all_that_is_listed_is_tested_here() -> None:
     assert options == OPTIONS
     assert [entry["name"] for entry in listed["head"]] == sorted(HEADS + FITTED_HEADS)
     assert [entry["name"] for entry in listed["loss"]] == sorted(LOSSES + OTHER_LOSSES)
+    assert [entry["name"] for entry in listed["optimizer"]] == OPTIMIZERS
 
 
 close = partial(torch.testing.assert_close, rtol=0)
@@ -396,6 +399,7 @@ SWEEPS: dict[str, dict[str, Any]] = {
 }
 for listed_loss in LOSSES:
     SWEEPS[listed_loss] = {"attn": "none", "loss": listed_loss}
+SWEEPS["sgd"] = {"attn": "gaam", "optimizer": "sgd"}
 
 
 @pytest.mark.parametrize("sweep", SWEEPS)

@@ -31,7 +31,7 @@ def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_the_mechanism_and_the_head_of_the_page_train(examples: list[str]) -> None:
-    assert examples == ["sech.py", "cosine.py", "brier.py"]
+    assert examples == ["sech.py", "cosine.py", "brier.py", "signed.py"]
     states = np.random.default_rng(0).normal(size=(40, 6, 8)).astype(np.float32)
     labels = np.arange(40) % 2
     splits = {"train": (states, labels), "test": (states + 1, labels)}
@@ -50,15 +50,8 @@ def test_the_mechanism_and_the_head_of_the_page_train(examples: list[str]) -> No
     assert "s" in run.learned
 
 
-OPTIMIZER = """
-from gaam_decoder.optimizers.sgd import SGD
-
-class Halved(SGD):
-    rates = (0.1, 0.2)
-"""
 SCORE = """
 from gaam_decoder.stats.scores.accuracy import Accuracy
-from tests.decoder.configs import loose_config
 
 class Again(Accuracy):
     title = "accuracy again"
@@ -69,7 +62,6 @@ def test_a_loss_an_optimizer_and_a_score_may_be_from_a_file(
     examples: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugins, "_REGISTERED", {})
-    Path("halved.py").write_text(OPTIMIZER, "utf-8")
     Path("again.py").write_text(SCORE, "utf-8")
     states = np.random.default_rng(0).normal(size=(40, 6, 8)).astype(np.float32)
     labels = np.arange(40) % 2
@@ -78,17 +70,17 @@ def test_a_loss_an_optimizer_and_a_score_may_be_from_a_file(
     config = loose_config(
         attn="none",
         loss="brier.py:BrierLoss",
-        optimizer="halved.py:Halved:momentum=0.5",
+        optimizer="signed.py:SignedMomentum:momentum=0.5",
         cache="cache",
         seeds=2,
         epochs=1,
         tune_seeds="7,8",
         probe=False,
     )
-    assert config.rates == (0.1, 0.2)
+    assert config.rates == (1e-3, 1e-2)
     run = gaam_decoder.train(config)[-1]
     assert str(run.recipe.loss) == "BrierLoss"
-    assert str(run.recipe.optimizer) == "Halved:momentum=0.5"
+    assert str(run.recipe.optimizer) == "SignedMomentum:momentum=0.5"
     (table,) = gaam_decoder.report(run, score="again.py:Again").tables
     (usual,) = gaam_decoder.report(run).tables
     assert table.score_name == "Again"

@@ -19,6 +19,7 @@ from gaam_decoder.heads.nadaraya_watson import WIDTHS, NadarayaWatsonHead
 from gaam_decoder.heads.ridge import PENALTIES
 from gaam_decoder.specs import build, parse_spec
 from gaam_decoder.tasks import task_of
+from tests.decoder.configs import loose_config
 
 LAYERS, SIZE, K = 2, 5, 3
 HEADS = ("class-means", "knn:k=5", "nadaraya-watson", "ridge")
@@ -294,7 +295,7 @@ def test_runs_of_nothing_but_fitted_heads_have_a_report(tmp_path: Path) -> None:
 
     gaam_cache.write(tmp_path / "cache", {"train": split(0), "test": split(1)})
     gaam_decoder.train(
-        gaam_decoder.TrainConfig(
+        loose_config(
             cache=tmp_path / "cache",
             runs=tmp_path / "runs",
             attn=("none", "layer-mean"),

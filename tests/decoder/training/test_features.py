@@ -47,7 +47,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddingCache:
         original_init(self, share)
 
     def free_bytes(device: torch.device) -> int:
-        return FREE * ROW_BYTES - sum(map(resident_bytes, instances[-1]._kept.values()))
+        features = instances[-1]._features_by_key.values()
+        return FREE * ROW_BYTES - sum(resident_bytes(each) for each in features)
 
     monkeypatch.setattr(LoadedFeatures, "__init__", noted_init)
     monkeypatch.setattr(loaded, "free_bytes", free_bytes)

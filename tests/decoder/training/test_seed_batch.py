@@ -120,7 +120,7 @@ def test_a_step_of_one_seed_pairs_numbers_by_place_however_they_lie(
     expected = torch.nn.Parameter(parameter.clone())
     torch_adamw = torch.optim.AdamW([expected], lr=0.1, weight_decay=0.1, fused=False)
     adamw = AdamW()
-    state = adamw.initial_state(parameter)
+    state = adamw.initial_state("w", parameter)
     for step, gradient in enumerate(gradients, 1):
         expected.grad = gradient.clone()
         torch_adamw.step()
@@ -135,7 +135,7 @@ class SignedMomentum(Optimizer):
 
     rates = (1e-3,)
 
-    def initial_state(self, parameter: torch.Tensor) -> Stacked:
+    def initial_state(self, name: str, parameter: torch.Tensor) -> Stacked:
         if parameter.ndim == 3:
             return {"momentum": torch.zeros_like(parameter)}
         return {"size": parameter.new_zeros(len(parameter))}
@@ -199,7 +199,7 @@ IMPOSSIBLE_STATES = {
 )
 def test_a_state_that_no_checkpoint_can_hold_is_refused(state: Stacked) -> None:
     class WithState(AdamW):
-        def initial_state(self, parameter: torch.Tensor) -> Stacked:
+        def initial_state(self, name: str, parameter: torch.Tensor) -> Stacked:
             return state
 
     with pytest.raises(ValueError, match="state"):
