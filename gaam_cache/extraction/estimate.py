@@ -110,7 +110,8 @@ def estimate(
 
     # tokenise the sample, timed
     sample = _sample(job)
-    report(0, 0, f"tokenising {len(sample):,} rows, and timing some batches")
+    then = ", and timing some batches" if speed is None else ""
+    report(0, 0, f"tokenising {len(sample):,} rows{then}")
     started = time.perf_counter()
     inputs = encoder.prepare(sample)
     tokens = int(np.sum(inputs.lengths))

@@ -80,6 +80,8 @@ class FileSource(Source):
 
         noun = "file" if path.is_file() else "split"
         share = f"{TEST_FRACTION:.0%} of every class"
+        if config.task in ("regression", "multi-label"):
+            share = f"{TEST_FRACTION:.0%} of the rows"
         # whole groups are held out, so that the share is not exact
         if config.test_groups is not None:
             share = f"about {TEST_FRACTION:.0%}"
