@@ -116,7 +116,7 @@ def values_of(parameter: Learned) -> st.SearchStrategy[float]:
     start = st.just(parameter.start)
     if parameter.floor is None:
         return start | st.floats(-8, 8)
-    return start | st.floats(0.2, 8)
+    return start | st.floats(max(0.2, parameter.floor), 8)
 
 
 @st.composite
