@@ -133,7 +133,7 @@ class EntryScores:
     """Whether a seed is right on a test row, (S, N); of other tasks what the row
     contributes to the default score."""
     score_SP: Floats  # the compared score of every seed on every part; NaN: undefined
-    values_by_score: dict[str, Floats]  # name of a defined score -> values, (S,)
+    values_by_score: dict[str, Floats]  # name of a score -> values, (S,), or NaN
     confusion: NDArray[np.int64]
     """True class by predicted class, summed over seeds, (C, C); else (0, 0)."""
     vote_accuracy: float | None  # of the class that most seeds predict
@@ -365,12 +365,20 @@ class Entry(EntryScores):
         return _mean_and_std(value_S) | {"per_seed": self._per_seed(value_S)}
 
     def _per_seed(self, value_S: Floats) -> list[float | None]:
-        """One value for every seed, None for a seed that failed."""
+        """One value for every seed, None for a seed that failed or has no value."""
         value_by_seed = dict(zip(self.finished, value_S.tolist(), strict=True))
-        return [value_by_seed.get(seed) for seed in self.seeds]
+        defined = {
+            seed: value
+            for seed, value in value_by_seed.items()
+            if not math.isnan(value)
+        }
+        return [defined.get(seed) for seed in self.seeds]
 
 
 def _mean_and_std(value_S: Floats) -> dict[str, object]:
+    """Mean and standard deviation; None if there are no seeds, or one has no value."""
+    if np.isnan(value_S).any():
+        return {"mean": None, "std": None}
     return {
         "mean": float(value_S.mean()) if len(value_S) else None,
         "std": stats.standard_deviation(value_S),

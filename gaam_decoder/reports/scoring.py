@@ -4,6 +4,7 @@ Names of arrays end in their axes: S finished seeds, P parts (1, or the folds of
 cross-validations), N test rows, C classes.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -323,9 +324,8 @@ class _Tally:
         self.part_values: list[list[float | None]] = []
         self.no_claim_reason = ""
         self.bins: Floats = np.zeros((3, BINS))
-        self._values: dict[str, list[float]] = {task.default_score: []}
-        if task.has_classes:
-            self._values[MACRO_F1] = []
+        # one value for each seed added; NaN where the score is undefined
+        self._values: dict[str, list[float]] = {name: [] for name in self.scores}
 
     def add(self, answers: Answers, scaled_answers: Answers) -> None:
         """Score a seed by all scores.
@@ -337,8 +337,7 @@ class _Tally:
         """
         for name, score in self.scores.items():
             value = score.value(scaled_answers if score.uses_temperature else answers)
-            if value is not None:
-                self._values.setdefault(name, []).append(value)
+            self._values[name].append(math.nan if value is None else value)
 
         compared = self.compared_score
         compared_answers = scaled_answers if compared.uses_temperature else answers
@@ -358,9 +357,17 @@ class _Tally:
             self.bins += np.stack(reliability(scaled_answers))
 
     def value_S_by_score(self) -> dict[str, Floats]:
-        """Name of every defined score -> values of the seeds that have it, (S,)."""
+        """Name of a score -> its values, (S,), NaN for a seed without one.
+
+        Scores that no seed has are left out, but those that every report shows.
+        """
+        always = {self.task.default_score}
+        if self.task.has_classes:
+            always.add(MACRO_F1)
         return {
-            name: np.array(values, np.float64) for name, values in self._values.items()
+            name: np.array(values, np.float64)
+            for name, values in self._values.items()
+            if name in always or not np.isnan(values).all()
         }
 
 

@@ -290,3 +290,22 @@ def test_heads_without_training_serve_numbers_and_label_sets(
         return
     expected_NK = 1 / (1 + np.exp(-expected_NK))
     np.testing.assert_allclose(probabilities_of(predicted), expected_NK, rtol=1e-3)
+
+
+@pytest.mark.parametrize("score", ["r2", "spearman"])
+def test_a_score_that_one_seed_lacks_has_no_mean(score: str, tmp_path: Path) -> None:
+    """Equal outputs for all rows have no rank correlation."""
+    [run] = train(tmp_path, make_cache(tmp_path, "regression"))
+    logits_SNK = run.logits.copy()
+    logits_SNK[1] = 5.0
+    vars(run)["logits"] = logits_SNK
+    report = gaam_decoder.report(Runs([run]), score=score)
+    table = json.loads(report.text("json"))
+    [entry] = table["entries"]
+    spearman = entry["scores"]["spearman"]
+    assert spearman["mean"] is None
+    assert spearman["per_seed"][0] > 0
+    assert spearman["per_seed"][1] is None
+    assert entry["scores"]["mae"]["mean"] > 0
+    for format in ("csv", "markdown", "html", "latex"):
+        report.text(format)

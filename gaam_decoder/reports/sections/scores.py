@@ -67,7 +67,11 @@ def _every(table: Table, scores: dict[str, Score]) -> Sheet:
         cells = [entry.label]
         for name, score in scores.items():
             value_S = entry.values_by_score.get(name, np.empty(0))
-            cell = score.text(float(value_S.mean())) if len(value_S) else "-"
+            # a mean over the seeds that have a value would be one of other seeds
+            if not len(value_S) or np.isnan(value_S).any():
+                cells.append("-")
+                continue
+            cell = score.text(float(value_S.mean()))
             std = stats.standard_deviation(value_S)
             if std is not None:
                 cell += f" ({score.std(std)})"
