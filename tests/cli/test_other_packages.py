@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from gaam_decoder.attention import Attention
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs/contributing/parts.md"
 TRAIN = ("train", "--seeds", 2, "--epochs", 2, "--lr", 0.01, "--no-probe")
 
 
@@ -46,11 +45,11 @@ class DeclaredCentred(Centred):
 
 @pytest.fixture(scope="module")
 def sech() -> str:
-    """The code of the mechanism that the README shows."""
-    text = README.read_text("utf-8")
-    start = text.index("    import torch\n")
-    end = text.index("What is no gate")
-    return textwrap.dedent(text[start:end])
+    """The code of the mechanism that the page on parts shows."""
+    page = PAGE.read_text("utf-8")
+    example = re.search(r"^`sech\.py`:\n\n```python\n(.*?)```", page, re.M | re.S)
+    assert example is not None
+    return example.group(1)
 
 
 @pytest.fixture
