@@ -52,6 +52,14 @@ class Task(ABC):
     """Whether a target is one class, so that probabilities of a row have the sum 1."""
     has_probabilities: ClassVar[bool] = True
     """Whether outputs become probabilities."""
+    has_balance: ClassVar[bool] = True
+    """Whether rows can be counted and weighted by class or label."""
+    verb: ClassVar[str]
+    """What a decoder does, for a model card: 'Labels' texts."""
+    outputs_in_words: ClassVar[str]
+    """The plural of what it gives, such as 'labels'."""
+    caveat: ClassVar[str]
+    """What a user of a decoder must know, for a model card."""
     sums_shape: ClassVar[tuple[int, ...]] = ()
     """Shape of the sums over rows from which the training score of a seed follows."""
     sums_are_counts: ClassVar[bool] = True

@@ -29,6 +29,11 @@ class Classification(Task):
     training_key = "train_accuracy"
     baseline_in_words = "the most frequent class alone"
     has_classes = True
+    verb = "Classifies"
+    outputs_in_words = "classes"
+    caveat = (
+        "whatever it is given gets one of its classes; probabilities are not calibrated"
+    )
 
     def predictions(self, outputs: Array) -> Array:
         """Class of the largest logit, (..., C) to (...); the first of equal ones.

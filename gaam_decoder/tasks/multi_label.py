@@ -29,6 +29,9 @@ class MultiLabel(Task):
     score_title = "micro-F1"
     baseline_in_words = "the labels of more than half of the training rows alone"
     probe_in_words = "logistic regression of every label"
+    verb = "Labels"
+    outputs_in_words = "labels"
+    caveat = "a row may get no label; probabilities are not calibrated"
     sums_shape = (2,)
 
     def predictions(self, outputs: Any) -> Any:

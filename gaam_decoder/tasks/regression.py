@@ -37,6 +37,10 @@ class Regression(Task):
     probe_head = "ridge"
     probe_in_words = "ridge regression"
     has_probabilities = False
+    has_balance = False
+    verb = "Predicts numbers of"
+    outputs_in_words = "numbers"
+    caveat = "whatever it is given gets numbers, also far from what it learned"
     sums_are_counts = False
 
     def predictions(self, outputs: Any) -> Any:

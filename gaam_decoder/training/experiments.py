@@ -477,11 +477,8 @@ def _check_task(config: TrainConfig, task: Task) -> None:
             found=f"{option} {spec}, and a cache whose task is {task.name}",
             hint=f"leave {option} out" if kind == "loss" else f"{option} {fitting[0]}",
         )
-    if task.has_classes:
-        return
-
     # a label weighs like a class, and has rows of its own
-    if task.name == "multi-label":
+    if task.has_balance:
         return
     by_class = [size for size in config.train_rows if isinstance(size, str)]
     of_classes = {

@@ -60,23 +60,6 @@ ROWS = {
 }
 """By kind of the rows: the hub's task before '-classification', and a row."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-VERBS = {
-    "classification": "Classifies",
-    "regression": "Predicts numbers of",
-    "multi-label": "Labels",
-}
-OUTPUTS = {
-    "classification": "classes",
-    "regression": "numbers",
-    "multi-label": "labels",
-}
-CAVEATS = {
-    "classification": "whatever it is given gets one of its classes; probabilities are "
-    "not calibrated",
-    "regression": "whatever it is given gets numbers, also far from what it learned",
-    "multi-label": "a row may get no label; probabilities are not calibrated",
-}
-"""By task: words of the card."""
 USE = """\
 ```python
 import gaam_decoder  # hf download USER/NAME --local-dir DIR
@@ -203,17 +186,18 @@ def card(run: RunResult, config: DecoderConfig) -> str:
     """The card of a decoder, in Markdown."""
     plan = config.plan.portable()
     rows = NOUNS.get(plan.kind, "rows")
+    task = task_of(plan.task)
     described = Card(
         kind="model",
         metadata=_metadata(config),
         entries_to_fill_in=FIELDS_TO_FILL_IN,
         title=f"{plain(config.attention)} on {plain(brief(plan.dataset_label))}",
         summary=(
-            f"{VERBS[plan.task]} {rows} by the states of all layers of a frozen\n"
+            f"{task.verb} {rows} by the states of all layers of a frozen\n"
             "encoder; made with gaam."
         ),
         facts=_settings_in_words(run, config, plan),
-        classes_title=f"{len(plan.target_names):,} {OUTPUTS[plan.task]}:",
+        classes_title=f"{len(plan.target_names):,} {task.outputs_in_words}:",
         classes=items(_classes_in_words(plan)),
         evaluation=_evaluation(run, config),
         usage=USE.format(_usage(plan)),
@@ -303,7 +287,7 @@ def _limits_in_words(run: RunResult, plan: Plan) -> list[str]:
     rows = run.drawn.total if run.drawn else run.cache.rows[train]
     limits = [
         f"learned from split '{brief(train)}', {rows:,} rows",
-        CAVEATS[plan.task],
+        task_of(plan.task).caveat,
     ]
     if plan.kind == "text":
         limits.append(f"texts are cut at {plan.identity['max_length']:,} tokens")
