@@ -113,6 +113,8 @@ def _open_text_table(path: Path, config: ExtractConfig, read: Reader) -> Table:
                     raise DataError(
                         "a line lacks a column that the first line has",
                         expected=", ".join(sorted(missing)),
+                        found=", ".join(map(excerpt, record)),
+                        hint="add the column to the line, or remove the line",
                         where=f"{path}, {location}",
                     )
                 yield location, record
