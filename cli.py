@@ -1242,7 +1242,7 @@ def predict(
 ) -> None:
     """Predict classes of texts, of the rows of a file or of stdin, or of a cache.
 
-    gaam averages the probabilities over the seeds of the run. Agreement is the number
+    gaam averages the probabilities over the seeds of the run. Agreement is the share
     of seeds that say the same. A file keeps its columns and gains predicted,
     probability and agreement; it needs no labels.
     """
