@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from gaam_cache.common.messages import brief
 from gaam_decoder.grids.answers import DecoderAnswer, GridAnswer
-from gaam_decoder.reports.drawing import LINE_HEIGHT, PALETTE, WIDTH, Picture
+from gaam_decoder.reports.drawing import (
+    LINE_HEIGHT,
+    PALETTE,
+    WIDTH,
+    Picture,
+    draw_margin,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,16 +38,7 @@ def _draw_forest(answer: GridAnswer) -> Figure:
     height = 1.2 + (2.6 * LINE_HEIGHT) * len(compared)
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     axes = figure.add_subplot()
-    margin = 100 * answer.grid.margin
-    axes.axvspan(
-        -margin,
-        margin,
-        color=PALETTE["muted"],
-        alpha=0.15,
-        lw=0,
-        label=f"within \u00b1{margin:g}",
-    )
-    axes.axvline(0, color=PALETTE["ink"], lw=1)
+    draw_margin(axes, 100 * answer.grid.margin)
     for y, entry in enumerate(compared):
         _draw_cells(axes, y, entry, list(answer.grid.encoders))
         _draw_mean(axes, y, entry)

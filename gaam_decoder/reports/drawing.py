@@ -262,6 +262,19 @@ def _draw_seeds(axes: Axes, height: int, value_S: NDArray[np.float64]) -> None:
     axes.plot([value_S.mean()] * 2, ends, c=PALETTE["ink"], lw=1.4, label="mean")
 
 
+def draw_margin(axes: Axes, margin: float) -> None:
+    """Draw a line at no difference, and a band of the differences within the margin."""
+    axes.axvspan(
+        -margin,
+        margin,
+        color=PALETTE["muted"],
+        alpha=0.15,
+        lw=0,
+        label=f"within \u00b1{margin:g}",
+    )
+    axes.axvline(0, color=PALETTE["ink"], lw=1)
+
+
 def _draw_differences(table: Table) -> Figure:
     """Draw the differences to the baseline with intervals, one entry a line."""
     score = table.score
@@ -275,15 +288,7 @@ def _draw_differences(table: Table) -> Figure:
     x = f"difference to {brief(str(table.baseline), 26)},\n{points}"
     figure, axes = _figure_of_entries(compared_entries, x)
     margin = score.factor * table.margin
-    axes.axvspan(
-        -margin,
-        margin,
-        color=PALETTE["muted"],
-        alpha=0.15,
-        lw=0,
-        label=f"within \u00b1{margin:g}",
-    )
-    axes.axvline(0, color=ink, lw=1)
+    draw_margin(axes, margin)
 
     claims = [entry.comparison.claim for entry in compared_entries if entry.comparison]
     for height, claim in enumerate(claims):
@@ -315,10 +320,7 @@ def forest_of_sets(forest: Forest) -> Figure:
         if num_columns > 1:
             axes.set_title("\n".join(textwrap.wrap(visible(title), 14)), fontsize=7)
         axes.locator_params(axis="x", nbins=5 if num_columns < 3 else 3)
-        axes.axvspan(
-            -forest.margin, forest.margin, color=PALETTE["muted"], alpha=0.15, lw=0
-        )
-        axes.axvline(0, color=PALETTE["ink"], lw=1)
+        draw_margin(axes, forest.margin)
         for height, mark in enumerate(marks):
             _draw_marked(axes, height, mark)
         axes.tick_params(axis="y", length=0)
