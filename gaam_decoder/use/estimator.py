@@ -42,7 +42,6 @@ GROUPS = "group"
 """The kept column of the temporary cache that holds the groups of rows."""
 OWN_SETTINGS = ("task", "verbose")
 """Settings of an estimator that ``TrainConfig`` lacks."""
-ROWS_AT_ONCE = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -524,19 +523,6 @@ def _usable_states(X: Any) -> NDArray[Any]:
             where="X",
             hint="X.astype('float32'); states of tokens have to be pooled before",
         )
-    for start in range(0, len(states), ROWS_AT_ONCE):
-        part = states[start : start + ROWS_AT_ONCE]
-        with np.errstate(over="ignore"):
-            is_finite = np.isfinite(part.astype(np.float32, copy=False))
-        if not is_finite.all():
-            first = tuple(np.argwhere(~is_finite)[0].tolist())
-            raise DataError(
-                "a state is not finite in float32",
-                expected="finite numbers",
-                found=str(part[first]),
-                where=f"X, row {start + first[0]} (from 0)",
-                hint="remove such rows, or look at what made them",
-            )
     return states
 
 

@@ -312,7 +312,12 @@ def with_nan(values: np.ndarray) -> np.ndarray:
 
 FITTED = Estimator(attn="none", **QUICK)
 MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
-    "nan": (lambda: FITTED.fit(with_nan(STATES), CLASS), "not finite", "row 7"),
+    "nan": (lambda: FITTED.fit(with_nan(STATES), CLASS), "cannot be stored", "row 8"),
+    "nan to predict": (
+        lambda: FITTED.fit(STATES, CLASS).predict(with_nan(STATES)),
+        "not finite",
+        "row 8",
+    ),
     "integers": (lambda: FITTED.fit(STATES.astype(int), CLASS), "no states", "int64"),
     "lengths": (lambda: FITTED.fit(STATES, CLASS[:5]), "different lengths", "5"),
     "groups": (
