@@ -184,12 +184,12 @@ def combine_rows(grid: Grid, rows: Sequence[DecoderRow]) -> Across | None:
         by_set.setdefault(row.dataset, []).append(row)
 
     sets: list[SetDifference] = []
-    left_out: list[str] = []
+    left_out: dict[str, str] = {}
     for dataset, set_rows in by_set.items():
         differences = [_difference(row) for row in set_rows]
         tested = [entry for entry in differences if entry is not None]
         if len(tested) < len(differences):
-            left_out.append(dataset)
+            left_out[dataset] = "no standard error"
         else:
             sets.append(average_over_encoders(dataset, tested))
     if not sets:

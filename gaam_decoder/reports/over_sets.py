@@ -15,7 +15,7 @@ from gaam_decoder.reports.compare import is_baseline
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.sets import MOST_NAMED, Cell, Cells
 from gaam_decoder.reports.wording import join_first
-from gaam_decoder.stats.across import mid_ranks
+from gaam_decoder.stats.across import mid_ranks, why_left_out
 
 VERDICTS = ("better", "equivalent", "worse", "undecided", stats.NO_CLAIM)
 MOST_ENCODERS = 10  # of more, all subsets would be too many to look at
@@ -228,18 +228,14 @@ def _claim(entry: Entry) -> stats.Claim:
 
 
 def _why_not(cell: Cell, name: str) -> str:
-    """Why a decoder has no test in a table; empty if it has one."""
+    """Why a decoder does not count in a table; empty if it counts."""
     entry = cell.entries.get(name)
     if entry is None:
         return f"not trained on {cell.encoder}"
     if entry.comparison is None:
         return f"not compared on {cell.encoder}"
-    claim = entry.comparison.claim
-    if claim.no_claim_reason:
-        return claim.no_claim_reason
-    if claim.limits is None:
-        return f"no standard error on {cell.encoder}"
-    return ""
+    reason = why_left_out(entry.comparison.claim)
+    return f"{reason} on {cell.encoder}" if reason else ""
 
 
 def _mean_ranks(

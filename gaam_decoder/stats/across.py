@@ -9,7 +9,7 @@ K data sets.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,19 @@ from scipy.special import chdtri, ndtri, stdtr, stdtrit
 
 from gaam_decoder.stats.claims import MARGIN, Claim
 from gaam_decoder.stats.limits import ALPHA
-from gaam_decoder.stats.paired import NO_CLAIM, Verdict, holm, sign_flip
+from gaam_decoder.stats.paired import (
+    LEAST_SEEDS,
+    NO_CLAIM,
+    Verdict,
+    holm,
+    sign_flip,
+)
 
 Floats = NDArray[np.float64]
 LEAST_SETS = 5
 """With fewer data sets there is no verdict: the variance between them is a guess."""
+FEW_SEEDS = f"fewer than {LEAST_SEEDS} seeds"
+"""Why a difference over so few seeds does not count: its variance is a guess."""
 UPPER_QUARTILE = 0.75
 """Level of the limit of the variance between data sets that predicts another one."""
 SMALLEST_VARIANCE = 1e-10
@@ -46,7 +54,6 @@ class Across:
     """The difference of a mechanism and a baseline over K data sets."""
 
     sets: tuple[SetDifference, ...]
-    left_out: tuple[str, ...]  # data sets without a standard error
     margin: float
     difference: float  # mean over data sets of the kind
     std_error: float | None  # None for fewer than two data sets
@@ -61,6 +68,8 @@ class Across:
     """Exact signed-rank test of these data sets alone."""
     p_holm: float | None = None
     p_equivalent_holm: float | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Data sets that do not count -> the reason."""
 
     @property
     def verdict(self) -> Verdict:
@@ -79,10 +88,24 @@ class Across:
         return "equivalent" if p_equivalent < ALPHA else "undecided"
 
 
+def why_left_out(claim: Claim) -> str:
+    """Why a claim counts in no mean over data sets; empty if it counts.
+
+    The variance of its difference has to be known. From fewer than six seeds it is a
+    guess: such a data set might get most of the weight by chance.
+    """
+    if claim.num_seeds < LEAST_SEEDS:
+        return FEW_SEEDS
+    if claim.no_claim_reason:
+        return claim.no_claim_reason
+    return "no standard error" if claim.limits is None else ""
+
+
 def difference_of_claim(name: str, claim: Claim) -> SetDifference | None:
     """The difference of a claim with its variance; None if the claim has no test.
 
-    A difference of losses changes its sign: above 0 the mechanism is better.
+    A difference of losses changes its sign: above 0 the mechanism is better. Whether
+    the difference counts over data sets is what ``why_left_out`` says.
     """
     if claim.limits is None:
         return None
@@ -138,10 +161,11 @@ def across(
         margin: largest difference that does not matter, a fraction.
 
     Returns:
-        Data sets without a test (one seed, too few groups) are left out by name.
+        The mean difference, with the names of the data sets that do not count: those
+        with a claim over fewer than six seeds, or without a test (too few groups).
 
     Raises:
-        ValueError: no data set with a test, or a margin that is not above 0.
+        ValueError: no data set counts, or a margin that is not above 0.
 
     Source: Paule and Mandel 1982, "Consensus values and weighting factors"; Hartung and
         Knapp 2001, "A refined method for the meta-analysis of controlled clinical
@@ -150,19 +174,22 @@ def across(
         1987.
     """
     sets: list[SetDifference] = []
-    left_out: list[str] = []
+    left_out: dict[str, str] = {}
     for name, claim_or_claims in claims.items():
         if isinstance(claim_or_claims, Claim):
             claims_of_encoders = [claim_or_claims]
         else:
             claims_of_encoders = list(claim_or_claims)
+        reasons = [why_left_out(claim) for claim in claims_of_encoders]
         tested = [difference_of_claim(name, claim) for claim in claims_of_encoders]
         differences = [difference for difference in tested if difference is not None]
-        # a data set counts only if the claims of all its encoders have a test
-        if differences and len(differences) == len(claims_of_encoders):
+        # a data set counts only if the claims of all its encoders count
+        if any(reasons):
+            left_out[name] = "; ".join(dict.fromkeys(filter(None, reasons)))
+        elif differences:
             sets.append(average_over_encoders(name, differences))
         else:
-            left_out.append(name)
+            left_out[name] = "no claim"
     return combine_sets(sets, margin=margin, left_out=left_out)
 
 
@@ -170,20 +197,24 @@ def combine_sets(
     sets: Sequence[SetDifference],
     *,
     margin: float = MARGIN,
-    left_out: Sequence[str] = (),
+    left_out: Mapping[str, str] | None = None,
 ) -> Across:
     """The mean difference over data sets, as ``across`` describes it.
 
     Args:
         sets: the difference of every data set and its variance.
         margin: largest difference that does not matter, a fraction.
-        left_out: names of further data sets, for the result alone.
+        left_out: further data sets -> why they do not count; for the result alone.
 
     Raises:
         ValueError: no data set, or a margin that is not above 0.
     """
     if not margin > 0:
         raise ValueError("a margin is above 0")
+    left_out = left_out or {}
+    if not sets:
+        reasons = "; ".join(dict.fromkeys(left_out.values())) or "there is none"
+        raise ValueError(f"no data set counts: {reasons}")
     difference_K, variance_K = _differences_and_variances(sets)
     between = between_variance(difference_K, variance_K)
 
@@ -194,7 +225,6 @@ def combine_sets(
     mean = float(weight_K @ difference_K / weight_K.sum())
     result = Across(
         sets=tuple(sets),
-        left_out=tuple(left_out),
         margin=margin,
         difference=mean,
         std_error=None,
@@ -204,6 +234,7 @@ def combine_sets(
         p=None,
         p_equivalent=None,
         p_of_these_sets=_signed_rank(difference_K),
+        left_out=dict(left_out),
     )
     if len(sets) < 2:
         return result
@@ -214,10 +245,8 @@ def _differences_and_variances(sets: Sequence[SetDifference]) -> tuple[Floats, F
     """Difference and variance of every data set, each (K,); variances are above 0.
 
     Raises:
-        ValueError: no data set, or a number that is not finite.
+        ValueError: a number that is not finite.
     """
-    if not sets:
-        raise ValueError("no data set has a difference with a standard error")
     difference_K = np.array([entry.difference for entry in sets], dtype=np.float64)
     variance_K = np.array([entry.variance for entry in sets], dtype=np.float64)
     if not (np.isfinite(difference_K).all() and np.isfinite(variance_K).all()):
@@ -231,31 +260,36 @@ def _with_intervals(
     """Add standard error, intervals and tests to the mean of two or more data sets."""
     mean = result.difference
     margin = result.margin
+    degrees_of_freedom = len(difference_K) - 1
+    t_quantile = float(stdtrit(degrees_of_freedom, 1 - ALPHA / 2))
 
     # Hartung and Knapp's standard error follows from the weighted residuals
-    degrees_of_freedom = len(difference_K) - 1
-    quantile = float(stdtrit(degrees_of_freedom, 1 - ALPHA / 2))
     residual_square = float(weight_K @ (difference_K - mean) ** 2) / degrees_of_freedom
-    half_width = quantile * math.sqrt(residual_square / weight_K.sum())
+    half_width = t_quantile * math.sqrt(residual_square / weight_K.sum())
 
-    # data sets that agree by chance do not make it narrower than the errors within do
+    # The residuals may be small by chance. The errors within data sets alone give an
+    # interval, too: the wider of the two counts.
     within_std_error = math.sqrt(float(weight_K**2 @ variance_K))
     within_std_error /= float(weight_K.sum())
     half_width = max(half_width, float(ndtri(1 - ALPHA / 2)) * within_std_error)
-    std_error = half_width / quantile
+    std_error = half_width / t_quantile
 
-    # another data set differs by chance, and the mean is known up to its error
+    # The true difference of another data set varies around the mean. Few data sets may
+    # show too little of that variance by chance: its upper quartile counts.
     between = between_variance(difference_K, variance_K, quantile=UPPER_QUARTILE)
-    prediction_half_width = quantile * math.sqrt(between + std_error**2)
+    prediction_half_width = t_quantile * math.sqrt(between + std_error**2)
+
+    two_sided_p = 2 * float(stdtr(degrees_of_freedom, -abs(mean) / std_error))
+    # the larger of two one-sided p-values is that of the margin next to the mean
+    distance_to_margin = margin - abs(mean)
+    p_equivalent = float(stdtr(degrees_of_freedom, -distance_to_margin / std_error))
     return replace(
         result,
         std_error=std_error,
         interval=(mean - half_width, mean + half_width),
         prediction=(mean - prediction_half_width, mean + prediction_half_width),
-        p=2 * float(stdtr(degrees_of_freedom, -abs(mean) / std_error)),
-        p_equivalent=float(
-            stdtr(degrees_of_freedom, -(margin - abs(mean)) / std_error)
-        ),
+        p=two_sided_p,
+        p_equivalent=p_equivalent,
     )
 
 

@@ -131,10 +131,19 @@ def claim_on(right: float, seeds: int = 6) -> stats.Claim:
     return stats.claim(right_SN, baseline_SN)
 
 
-def test_claims_become_data_sets_and_those_without_a_test_are_named() -> None:
-    claims = {f"set {place}": claim_on(0.6 + place / 100) for place in range(6)}
-    answer = stats.across(claims | {"one seed": claim_on(0.9, seeds=1)})
-    assert answer.left_out == ("one seed",)
+def six_claims() -> dict[str, stats.Claim]:
+    return {f"set {place}": claim_on(0.6 + place / 100) for place in range(6)}
+
+
+def test_claims_become_data_sets_and_those_that_do_not_count_are_named() -> None:
+    claims = six_claims()
+    one_row = stats.claim(np.ones((6, 1), bool), np.zeros((6, 1), bool))
+    others = {"five seeds": claim_on(0.9, seeds=5), "one row": one_row}
+    answer = stats.across(claims | others)
+    assert answer.left_out == {
+        "five seeds": "fewer than 6 seeds",
+        "one row": "no standard error",
+    }
     assert [entry.name for entry in answer.sets] == list(claims)
     assert answer.difference == pytest.approx(
         np.mean([claim.difference for claim in claims.values()]), abs=0.02
@@ -142,9 +151,31 @@ def test_claims_become_data_sets_and_those_without_a_test_are_named() -> None:
     assert answer.verdict == "better"
 
 
+def test_few_seeds_with_one_encoder_leave_a_data_set_out() -> None:
+    claims = {name: [claim, claim] for name, claim in six_claims().items()}
+    claims["few"] = [claim_on(0.9), claim_on(0.9, seeds=3)]
+    answer = stats.across(claims)
+    assert answer.left_out == {"few": "fewer than 6 seeds"}
+    assert answer.difference == stats.across(six_claims()).difference
+
+
+def test_four_data_sets_with_six_seeds_have_no_verdict() -> None:
+    claims = six_claims()
+    claims |= {name: claim_on(0.7, seeds=5) for name in ("set 4", "set 5")}
+    answer = stats.across(claims)
+    assert answer.verdict == "no claim"
+    assert answer.interval is not None
+
+
+def test_no_mean_rests_on_few_seeds_alone() -> None:
+    claims = {f"set {place}": claim_on(0.7, seeds=5) for place in range(6)}
+    with pytest.raises(ValueError, match="no data set counts: fewer than 6 seeds"):
+        stats.across(claims)
+
+
 def test_encoders_of_one_data_set_are_one_unit() -> None:
     """Three encoders that err alike say no more than one of them."""
-    claims = {f"set {place}": claim_on(0.6 + place / 100) for place in range(6)}
+    claims = six_claims()
     thrice = {name: [claim] * 3 for name, claim in claims.items()}
     answer_of_three = stats.across(thrice)
     answer_of_one = stats.across(claims)
