@@ -35,10 +35,10 @@ def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
         hidden_size: hidden size of the encoder.
     """
     listed: dict[str, object] = {"layers": num_layers, "hidden_size": hidden_size}
-    for kind, (package, _) in KINDS.items():
+    for kind, plugin_kind in KINDS.items():
         listed[kind] = [
             _describe_plugin(kind, name, num_layers, hidden_size)
-            for name in plugins.names(package)
+            for name in plugins.names(plugin_kind.package)
         ]
     return listed
 
@@ -52,7 +52,7 @@ def _describe_plugin(
     does not fit the dimensions has no parameters and no output shape. The summary of a
     broken plug-in is the reason.
     """
-    package = KINDS[kind][0]
+    package = KINDS[kind].package
     entry: dict[str, object] = {
         "name": name,
         "origin": plugins.origin(package, name),
@@ -64,8 +64,8 @@ def _describe_plugin(
     try:
         cls = plugins.load(package, name, kind=kind)
         entry["summary"] = _split_docstring(cls)["summary"]
-        options = plugin_options(cls)
-        entry["options"] = {option: options[option][1] for option in options}
+        defaults = {key: option.default for key, option in plugin_options(cls).items()}
+        entry["options"] = defaults
         if kind == "mechanism":
             description = describe_mechanism(name, num_layers, hidden_size)
             entry["parameters"] = description["parameters"]["total"]
@@ -79,11 +79,13 @@ def _describe_plugin(
     return entry
 
 
-def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str, Any]:
+def describe_mechanism(
+    spec_text: str, num_layers: int, hidden_size: int
+) -> dict[str, Any]:
     """Describe ``name:key=value,...`` as JSON values.
 
     Args:
-        text: the mechanism.
+        spec_text: the mechanism, as ``--attn`` takes it.
         num_layers: layers of the encoder.
         hidden_size: hidden size of the encoder.
 
@@ -91,7 +93,7 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
         ConfigError: unknown name or option, or an option that does not fit these
             dimensions.
     """
-    spec = parse_plugin(text, "mechanism")
+    spec = parse_plugin(spec_text, "mechanism")
     with shapes_only():
         attention = build_attention(spec, num_layers, hidden_size)
     docstring = _split_docstring(type(attention))
@@ -101,7 +103,7 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
     return {
         "name": spec.name,
         "spec": str(spec),
-        "origin": plugins.origin(KINDS["mechanism"][0], spec.name),
+        "origin": plugins.origin(KINDS["mechanism"].package, spec.name),
         "summary": docstring["summary"],
         "formula": docstring["formula"],
         "source": docstring["source"],
@@ -156,16 +158,16 @@ def _describe_options(
 ) -> list[dict[str, object]]:
     """Name, type, default and value of every option of a mechanism."""
     described = []
-    for name, (hint, default) in plugin_options(type(attention)).items():
+    for name, option in plugin_options(type(attention)).items():
         # The mechanism itself derives a value where the default is None.
-        value_if_omitted = default
-        if default is None:
+        value_if_omitted = option.default
+        if option.default is None:
             value_if_omitted = getattr(attention, name, None)
         described.append(
             {
                 "name": name,
-                "type": _spell_type(hint),
-                "default": default,
+                "type": _spell_type(option.type),
+                "default": option.default,
                 "value": values.get(name, value_if_omitted),
             }
         )
@@ -205,8 +207,8 @@ def _join_lines(text: str) -> str:
 def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
     """The result of ``catalogue`` as lines for people."""
     lines = []
-    for kind, (_, option) in KINDS.items():
-        heading = option
+    for kind, plugin_kind in KINDS.items():
+        heading = plugin_kind.option
         if kind == "mechanism":
             heading += (
                 f", parameters for {listed['layers']} layers x {listed['hidden_size']}"

@@ -15,6 +15,7 @@ from gaam_cache.common.settings import (
     key,
     option,
     parse_fields,
+    setting_rule,
 )
 from gaam_cache.config import WorkerConfig, check_workers
 from gaam_decoder import number_lists
@@ -28,7 +29,9 @@ from gaam_decoder.specs import (
     parse_specs,
 )
 
-OUT = "is out of range"
+OUT_OF_RANGE = "is out of range"
+FIRST_TUNING_SEED = 1000
+"""Least tuning seed where none is given, so that few reporting seeds ever reach it."""
 _VALIDATION = "--select val, which holds out a part of train"
 
 
@@ -245,8 +248,8 @@ class TrainConfig(WorkerConfig):
             return self.tune_seeds
         if not self._tunes_usual_rates:
             return None
-        # seeds that do not report
-        first = max(1000, max(self.seeds) + 1)
+        # above the reporting seeds: no seed is both
+        first = max(FIRST_TUNING_SEED, max(self.seeds) + 1)
         return (first, first + 1, first + 2)
 
     @property
@@ -267,7 +270,7 @@ class TrainConfig(WorkerConfig):
 
     @property
     def _tunes_usual_rates(self) -> bool:
-        """Whether validation chooses among the usual rates, as no rate is given."""
+        """Whether no rate is given, and validation chooses among the usual ones."""
         return not self.lr and self.select == "val" and self.has_head_trained_in_steps
 
     @property
@@ -277,115 +280,148 @@ class TrainConfig(WorkerConfig):
 
 
 def _rules(config: TrainConfig) -> Iterator[Rule]:
-    """The rules of a config in order; the first that is broken is reported.
-
-    A rule is a tuple: the names of its settings, whether it holds, what is wrong if it
-    does not, and what is expected.
-    """
-    yield from _number_rules(config)
-    yield from _row_rules(config)
+    """The rules of a config in order; the first that is broken is reported."""
+    yield from _rules_of_numbers(config)
+    yield from _rules_of_rows(config)
     if config.tune_seeds is not None:
-        yield from _tuning_rules(config, config.tune_seeds)
-    yield (
-        "class_weights head",
-        config.class_weights == "none" or config.has_head_trained_in_steps,
-        "weigh losses of rows",
-        "a --head that is trained in steps",
+        yield from _rules_of_tuning(config, config.tune_seeds)
+    yield setting_rule(
+        "class_weights",
+        "head",
+        holds=config.class_weights == "none" or config.has_head_trained_in_steps,
+        problem="weigh losses of rows",
+        expected="a --head that is trained in steps",
     )
 
 
-def _number_rules(config: TrainConfig) -> Iterator[Rule]:
-    """The rules that numbers are in their ranges, as tuples of ``_rules``."""
+def _rules_of_numbers(config: TrainConfig) -> Iterator[Rule]:
+    """Fractions and rates are in their ranges, and the fold exists."""
+    yield setting_rule(
+        "lr",
+        holds=all(0 < rate < math.inf for rate in config.rates),
+        problem=OUT_OF_RANGE,
+        expected="a positive number",
+    )
     clip = config.clip_grad_norm
-    rates_are_valid = all(0 < rate < math.inf for rate in config.rates)
-    decays_are_valid = all(0 <= decay < math.inf for decay in config.weight_decay)
-    clip_is_valid = clip is None or 0 < clip < math.inf
-    val_fraction_is_valid = 0 < config.val_fraction <= 0.5
-    fold_exists = not config.fold or config.fold <= (config.folds or 0)
-    # fmt: off
-    yield "lr", rates_are_valid, OUT, "a positive number"
-    yield "clip_grad_norm", clip_is_valid, OUT, "a positive number"
-    yield "weight_decay", decays_are_valid, OUT, ">= 0"
-    yield "val_fraction", val_fraction_is_valid, OUT, "more than 0, at most 0.5"
-    yield "memory_share", 0 <= config.memory_share <= 1, OUT, "0 to 1"
-    yield "fold", fold_exists, OUT, "1 to what --folds says"
-    # fmt: on
+    yield setting_rule(
+        "clip_grad_norm",
+        holds=clip is None or 0 < clip < math.inf,
+        problem=OUT_OF_RANGE,
+        expected="a positive number",
+    )
+    yield setting_rule(
+        "weight_decay",
+        holds=all(0 <= decay < math.inf for decay in config.weight_decay),
+        problem=OUT_OF_RANGE,
+        expected=">= 0",
+    )
+    yield setting_rule(
+        "val_fraction",
+        holds=0 < config.val_fraction <= 0.5,
+        problem=OUT_OF_RANGE,
+        expected="more than 0, at most 0.5",
+    )
+    yield setting_rule(
+        "memory_share",
+        holds=0 <= config.memory_share <= 1,
+        problem=OUT_OF_RANGE,
+        expected="0 to 1",
+    )
+    yield setting_rule(
+        "fold",
+        holds=config.fold is None or config.fold <= (config.folds or 0),
+        problem=OUT_OF_RANGE,
+        expected="1 to what --folds says",
+    )
 
 
-def _row_rules(config: TrainConfig) -> Iterator[Rule]:
-    """The rules by which folds, groups and splits fit together, as in ``_rules``."""
-    folds = config.folds
+def _rules_of_rows(config: TrainConfig) -> Iterator[Rule]:
+    """Folds, groups, splits and the selection of an epoch fit together."""
+    has_folds = config.folds is not None
+    has_groups = config.groups is not None
     has_validation = config.select == "val"
     is_untested = config.test_split == NO_TEST
-    yield (
-        "repeats folds",
-        folds or config.repeats == 1,
-        "repeats --folds",
-        "--folds beside it",
+    yield setting_rule(
+        "repeats",
+        "folds",
+        holds=has_folds or config.repeats == 1,
+        problem="repeats --folds",
+        expected="--folds beside it",
     )
-    yield (
-        "groups select",
-        has_validation or folds or config.groups is None,
-        "plays no part where no rows are held out",
-        "--folds, or --select val",
+    yield setting_rule(
+        "groups",
+        "select",
+        holds=has_validation or has_folds or not has_groups,
+        problem="plays no part where no rows are held out",
+        expected="--folds, or --select val",
     )
-    yield (
-        "test_split folds",
-        not folds or config.test_split == "test",
-        "plays no part with --folds, which test on parts of train-split",
-        "one of the two",
+    yield setting_rule(
+        "test_split",
+        "folds",
+        holds=not has_folds or config.test_split == "test",
+        problem="plays no part with --folds, which test on parts of train-split",
+        expected="one of the two",
     )
-    yield (
-        "final test_split",
-        not (is_untested and config.final),
-        "adds a final model to what is evaluated, and nothing is",
-        "one of the two",
+    yield setting_rule(
+        "final",
+        "test_split",
+        holds=not (is_untested and config.final),
+        problem="adds a final model to what is evaluated, and nothing is",
+        expected="one of the two",
     )
-    yield (
-        "select final test_split",
-        not (is_untested or config.final) or config.select != "test",
-        "needs test rows, and a final model has none",
-        f"{_VALIDATION}, or --select last",
+    yield setting_rule(
+        "select",
+        "final",
+        "test_split",
+        holds=config.select != "test" or not (is_untested or config.final),
+        problem="needs test rows, and a final model has none",
+        expected=f"{_VALIDATION}, or --select last",
     )
-    yield (
-        "train_rows groups",
-        config.train_rows == (None,) or config.groups is None,
-        "are drawn one by one, of every group some",
-        "one of the two",
+    yield setting_rule(
+        "train_rows",
+        "groups",
+        holds=config.train_rows == (None,) or not has_groups,
+        problem="are drawn one by one, of every group some",
+        expected="one of the two",
     )
 
 
-def _tuning_rules(config: TrainConfig, tune_seeds: tuple[int, ...]) -> Iterator[Rule]:
-    """The rules of tuning seeds, as tuples of ``_rules``.
-
-    They have candidates to choose from, validation rows, and do not report.
-    """
+def _rules_of_tuning(
+    config: TrainConfig, tune_seeds: tuple[int, ...]
+) -> Iterator[Rule]:
+    """Tuning seeds have candidates and validation rows, and are no reporting seeds."""
     num_candidates = len(config.rates) * len(config.weight_decay)
-    yield (
-        "tune_seeds lr weight_decay",
-        num_candidates > 1,
-        "have nothing to choose from",
-        "several --lr or weight decays: --lr 1e-4,3e-4,1e-3",
+    yield setting_rule(
+        "tune_seeds",
+        "lr",
+        "weight_decay",
+        holds=num_candidates > 1,
+        problem="have nothing to choose from",
+        expected="several --lr or weight decays: --lr 1e-4,3e-4,1e-3",
     )
-    yield (
-        "tune_seeds select",
-        config.select == "val",
-        "choose by their validation score",
-        _VALIDATION,
+    yield setting_rule(
+        "tune_seeds",
+        "select",
+        holds=config.select == "val",
+        problem="choose by their validation score",
+        expected=_VALIDATION,
     )
-    # Each tuning seed holds out the part of its number modulo their count.
-    parts = {seed % len(tune_seeds) for seed in tune_seeds}
-    yield (
-        "tune_seeds val_folds",
-        config.val_folds or len(parts) == len(tune_seeds),
-        "hold out a part of train twice",
-        "consecutive seeds, such as 1000-1002",
+    # without val_folds, of n tuning seeds seed s holds out fold s modulo n
+    validation_folds = {seed % len(tune_seeds) for seed in tune_seeds}
+    yield setting_rule(
+        "tune_seeds",
+        "val_folds",
+        holds=config.val_folds is not None or len(validation_folds) == len(tune_seeds),
+        problem="hold out a part of train twice",
+        expected="consecutive seeds, such as 1000-1002",
     )
-    yield (
-        "tune_seeds seeds",
-        not set(config.seeds) & set(tune_seeds),
-        "are not to report as well",
-        "--seeds without them; without --tune-seeds all seeds choose and report",
+    yield setting_rule(
+        "tune_seeds",
+        "seeds",
+        holds=set(config.seeds).isdisjoint(tune_seeds),
+        problem="are not to report as well",
+        expected="--seeds without them; without --tune-seeds all seeds choose and "
+        "report",
     )
 
 
@@ -435,13 +471,18 @@ class PlantConfig:
         check_at_least(self, 3, "rows")
         check_at_least(self, 1, "layers")
         has_own_size = self.layers is not None or self.width is not None
-        rules: list[Rule] = [
-            ("strength", 0 < self.strength < math.inf, OUT, "a positive number"),
-            (
-                "from_cache layers width",
-                self.from_cache is None or not has_own_size,
-                "has its own",
-                "no layers or width beside it",
-            ),
-        ]
-        check_rules(self, rules)
+        strength_rule = setting_rule(
+            "strength",
+            holds=0 < self.strength < math.inf,
+            problem=OUT_OF_RANGE,
+            expected="a positive number",
+        )
+        size_rule = setting_rule(
+            "from_cache",
+            "layers",
+            "width",
+            holds=self.from_cache is None or not has_own_size,
+            problem="has its own",
+            expected="no layers or width beside it",
+        )
+        check_rules(self, [strength_rule, size_rule])

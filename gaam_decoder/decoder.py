@@ -276,8 +276,8 @@ def _derived_options(spec: Spec, num_layers: int, hidden_size: int) -> dict[str,
     with shapes_only():
         attention = build_attention(spec, num_layers, hidden_size)
     values = {}
-    for name, (_, default) in plugin_options(type(attention)).items():
-        if default is not None:
+    for name, option in plugin_options(type(attention)).items():
+        if option.default is not None:
             continue
         # the mechanism keeps the value as an attribute
         value = getattr(attention, name, None)

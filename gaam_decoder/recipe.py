@@ -323,7 +323,7 @@ class Recipe:
             parts["optimizer"] = self.optimizer
         return {
             f"{kind} {spec.name}": plugins.code_hash(
-                KINDS[kind][0], spec.name, kind=kind
+                KINDS[kind].package, spec.name, kind=kind
             )
             for kind, spec in parts.items()
         }

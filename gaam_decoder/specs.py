@@ -6,7 +6,7 @@ import functools
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gaam_cache.common import plugins, settings
 from gaam_cache.common.errors import ConfigError
@@ -15,13 +15,22 @@ from gaam_cache.common.messages import did_you_mean, shortened
 if TYPE_CHECKING:
     from gaam_decoder.heads.base import Head
 
+
+class PluginKind(NamedTuple):
+    """Where the plug-ins of a kind are, and how a command asks for one."""
+
+    package: str
+    """Its files are gaam's plug-ins; other distributions add theirs under this name."""
+    option: str
+    """Of the command line."""
+
+
 KINDS = {
-    "mechanism": ("gaam_decoder.attention", "--attn"),
-    "head": ("gaam_decoder.heads", "--head"),
-    "loss": ("gaam_decoder.losses", "--loss"),
-    "optimizer": ("gaam_decoder.optimizers", "--optimizer"),
+    "mechanism": PluginKind("gaam_decoder.attention", "--attn"),
+    "head": PluginKind("gaam_decoder.heads", "--head"),
+    "loss": PluginKind("gaam_decoder.losses", "--loss"),
+    "optimizer": PluginKind("gaam_decoder.optimizers", "--optimizer"),
 }
-"""Kinds of plug-ins, with their package and their option."""
 USUAL_DECAY = 0.01
 """Weight decay of AdamW in torch, and in gaam."""
 DEFAULTS_IN_TITLES = {
@@ -42,8 +51,13 @@ Settings = dict[str, Any]
 
 Titles and tables show them by name; code that uses one reads the ``Recipe``.
 """
-OptionTypes = dict[str, tuple[Any, Any]]
-"""Type and default of each option, by name."""
+
+
+class PluginOption(NamedTuple):
+    """An option of a plug-in: a keyword-only argument of its constructor."""
+
+    type: Any
+    default: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +82,14 @@ class Spec:
         return f"{self.name}:{','.join(parts)}" if parts else self.name
 
 
-def plugin_options(cls: type) -> OptionTypes:
-    """Type and default of every option of a plug-in, by name.
+def plugin_options(cls: type) -> dict[str, PluginOption]:
+    """The options of a plug-in by name, those of its base classes last.
 
-    Options are the keyword-only arguments of the constructor. One that takes ``**more``
-    passes them on to its base class, whose options then belong to the class, too.
+    Options are the keyword-only arguments of the constructor. A constructor that takes
+    ``**more`` passes them on to its base class, whose options then belong to the class,
+    too.
     """
-    options: OptionTypes = {}
+    options: dict[str, PluginOption] = {}
     for base in cls.__mro__:
         if "__init__" not in vars(base):
             continue
@@ -82,7 +97,8 @@ def plugin_options(cls: type) -> OptionTypes:
         hints = typing.get_type_hints(constructor)
         defaults = getattr(constructor, "__kwdefaults__", None) or {}
         base_options = {
-            name: (hints[name], default) for name, default in defaults.items()
+            name: PluginOption(hints[name], default)
+            for name, default in defaults.items()
         }
         # A class has the last word on the defaults of its base classes.
         options = base_options | options
@@ -99,24 +115,29 @@ def parse_plugin(plugin: object, kind: str) -> Spec:
         plugin: a text for ``parse_spec``, ``FILE.py:CLASS:key=value,...``, a class, or
             a spec.
         kind: one of ``KINDS``.
+
+    Raises:
+        ValueError: ``plugin`` is of another type; the message says what is expected.
+        ConfigError: an unknown plug-in or option, or a bad value.
     """
-    package = KINDS[kind][0]
+    package = KINDS[kind].package
     if isinstance(plugin, Spec):
         # A worker process does not know yet the class of a user's file.
         if plugin.file and plugins.origin(package, plugin.name) is None:
             plugins.register_class(package, f"{plugin.file}:{plugin.name}", kind=kind)
         return plugin
 
-    options = ""
+    # empty, or as a text has them: ":key=value,..."
+    options_text = ""
     if isinstance(plugin, str):
-        file_class, options = plugins.split_file_class(plugin)
+        file_class, options_text = plugins.split_file_class(plugin)
         if not file_class:
             return parse_spec(plugin, kind)
         plugin = file_class
     elif not isinstance(plugin, type):
-        raise ValueError("a string, or a list of strings")
+        raise ValueError("a text such as name:key=value, or a class")
     name, file = plugins.register_class(package, plugin, kind=kind)
-    return replace(parse_spec(f"{name}{options}", kind), file=file)
+    return replace(parse_spec(f"{name}{options_text}", kind), file=file)
 
 
 def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
@@ -132,34 +153,59 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
     """
     if isinstance(text, Spec):
         return text
-    package = KINDS[kind][0]
-    option = option or KINDS[kind][1]
-    name, _, tail = text.strip().partition(":")
+    package = KINDS[kind].package
+    option = option or KINDS[kind].option
+    name, _, option_texts = text.strip().partition(":")
     written = f"{option} {shortened(text)}"
     if "," in name:
         raise ConfigError(
             f"{option} takes one {kind}", found=written, hint=f"{option} A {option} B"
         )
     cls = plugins.load(package, name, kind=kind, found=written)
-    types = plugin_options(cls)
+    known_options = plugin_options(cls)
 
-    values: dict[str, object] = {}
-    for part in tail.split(",") if tail else ():
+    given: dict[str, object] = {}
+    for part in option_texts.split(",") if option_texts else ():
         key, _, value = part.partition("=")
         key = key.strip()
-        if key not in types:
+        if key not in known_options:
             raise plugins.unknown(
                 f"option of {kind} '{name}'",
                 part,
-                types,
+                known_options,
                 found=written,
-                hint=did_you_mean(key, types),
+                hint=did_you_mean(key, known_options),
             )
-        values[key] = _parse_option(
-            value.strip(), types[key][0], label=f"{option} {name}:{key}"
+        given[key] = _parse_option(
+            value.strip(), known_options[key].type, label=f"{option} {name}:{key}"
         )
-    options = _without_defaults(values, types, getattr(cls, "implied_options", {}))
+    options = {
+        key: value
+        for key, value in given.items()
+        if value != known_options[key].default
+    }
+    _add_implied_options(options, given, getattr(cls, "implied_options", {}))
     return Spec(name, tuple(sorted(options.items())))
+
+
+def _add_implied_options(
+    options: dict[str, object],
+    given: Mapping[str, object],
+    implied_options: Mapping[str, Mapping[str, object]],
+) -> None:
+    """Spell out the options that other options set, so that equal decoders look equal.
+
+    So ``gqa:published=true`` becomes ``gqa:init=xavier-normal,published=true``.
+
+    Args:
+        options: those that differ from their defaults; the implied ones are added.
+        given: all options that the spec has; a given value is not replaced.
+        implied_options: as ``Attention.implied_options``.
+    """
+    for key, implied in implied_options.items():
+        if options.get(key) is True:
+            for implied_key, value in implied.items():
+                options[implied_key] = given.get(implied_key, value)
 
 
 def read_spec(text: str) -> Spec:
@@ -167,9 +213,9 @@ def read_spec(text: str) -> Spec:
 
     Options get the types that their texts suggest.
     """
-    name, _, tail = text.partition(":")
+    name, _, option_texts = text.partition(":")
     options = []
-    for part in tail.split(",") if tail else ():
+    for part in option_texts.split(",") if option_texts else ():
         key, _, value = part.partition("=")
         options.append((key, _read_option(value)))
     return Spec(name, tuple(options))
@@ -196,32 +242,11 @@ def _read_option(text: str) -> str | bool | int | float:
 def _parse_option(text: str, option_type: object, *, label: str) -> Any:
     """Read the value of an option by its type; ``label`` names it in the error."""
     try:
-        return settings.parse_value(text, option_type, {})
+        return settings.parse_value(text, option_type, metadata={})
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"bad value for {label}", expected=str(error), found=f"'{text}'"
         ) from error
-
-
-def _without_defaults(
-    values: Mapping[str, object],
-    types: OptionTypes,
-    implied_options: Mapping[str, Mapping[str, object]],
-) -> dict[str, object]:
-    """Leave out defaults and spell out implied options: equal plug-ins, equal specs.
-
-    Args:
-        values: the given options.
-        types: type and default of each option.
-        implied_options: option that is true or false -> the options that it sets where
-            it is true. Given values come first.
-    """
-    options = {key: value for key, value in values.items() if value != types[key][1]}
-    for key, implied in implied_options.items():
-        if options.get(key) is True:
-            for implied_key, value in implied.items():
-                options[implied_key] = values.get(implied_key, value)
-    return options
 
 
 def parse_specs(value: object, kind: str) -> tuple[Spec, ...]:
@@ -232,19 +257,20 @@ def parse_specs(value: object, kind: str) -> tuple[Spec, ...]:
 
 def build(spec: Spec, kind: str, *arguments: Any) -> Any:
     """Build a plug-in; ``arguments`` are those of its kind, before the options."""
-    cls = plugins.load(KINDS[kind][0], spec.name, kind=kind)
+    cls = plugins.load(KINDS[kind].package, spec.name, kind=kind)
     return cls(*arguments, **dict(spec.options))
 
 
 def head_class(spec: Spec) -> type[Head]:
     """The class of a head."""
-    cls: type[Head] = plugins.load(KINDS["head"][0], spec.name, kind="head")
+    cls: type[Head] = plugins.load(KINDS["head"].package, spec.name, kind="head")
     return cls
 
 
 def plugin_tasks(spec: Spec, kind: str) -> tuple[str, ...]:
     """Names of the tasks that a head or a loss serves."""
-    tasks: tuple[str, ...] = plugins.load(KINDS[kind][0], spec.name, kind=kind).tasks
+    cls = plugins.load(KINDS[kind].package, spec.name, kind=kind)
+    tasks: tuple[str, ...] = cls.tasks
     return tasks
 
 
@@ -286,4 +312,4 @@ def decoder_title(
 def is_foreign(spec: Spec, kind: str) -> bool:
     """Whether a mechanism or head is from a file or from another package."""
     # its code is named with a digest behind a space; gaam's own has none
-    return " " in plugins.code_hash(KINDS[kind][0], spec.name, kind=kind)
+    return " " in plugins.code_hash(KINDS[kind].package, spec.name, kind=kind)

@@ -31,7 +31,8 @@ class Attention(nn.Module, ABC):
     implied_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Option that is true or false -> the options that it sets where it is true.
 
-    An option that is given too wins. Names and keys of runs spell the options out."""
+    With ``{"published": {"init": "xavier-normal"}}``, ``published=true`` sets ``init``,
+    unless a spec gives ``init``, too. Names and keys of runs spell ``init`` out."""
 
     def __init__(self, num_layers: int, hidden_size: int) -> None:
         super().__init__()

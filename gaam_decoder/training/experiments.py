@@ -463,12 +463,12 @@ def _check_task(config: TrainConfig, task: Task) -> None:
     if config.loss is not None and config.has_head_trained_in_steps:
         parts.append(("loss", config.loss))
     for kind, spec in parts:
-        package, option = KINDS[kind]
         if task.name in plugin_tasks(spec, kind):
             continue
+        option = KINDS[kind].option
         fitting = [
             name
-            for name in plugins.names(package)
+            for name in plugins.names(KINDS[kind].package)
             if task.name in plugin_tasks(Spec(name), kind)
         ]
         raise ConfigError(

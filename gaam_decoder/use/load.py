@@ -243,7 +243,7 @@ def _check_code(config: DecoderConfig, kind: str, text: str, where: str) -> None
     _check_registered(own_name, kind, recorded_code.get(f"{kind} {own_name}"), where)
 
     name = parse_spec(text, kind).name
-    code = plugins.code_hash(KINDS[kind][0], name, kind=kind)
+    code = plugins.code_hash(KINDS[kind].package, name, kind=kind)
     recorded = recorded_code.get(f"{kind} {name}")
     # a run records foreign code alone, which is named with its digest
     foreign_code = code if " " in code else None
@@ -267,9 +267,10 @@ def _check_registered(name: str, kind: str, recorded: str | None, where: str) ->
         recorded: the origin of its code as the run records it; None: gaam's own.
         where: the folder, for messages.
     """
-    package, option = KINDS[kind]
     if recorded is None:
         return
+    package = KINDS[kind].package
+    option = KINDS[kind].option
     is_registered = name in plugins.names(package) or plugins.origin(package, name)
     if is_registered:
         return
