@@ -80,8 +80,8 @@ class Forward(ABC):
     their parameters.
 
     Attributes:
-        loaded: the model as it was loaded, which never reads a batch if copies do.
-        model: the model that reads batches.
+        loaded_model: the model as it was loaded. It never reads a batch.
+        running_model: the copy of ``loaded_model`` that reads batches.
         argument_names: names of the arguments that the model accepts.
         takes_mask: whether the model takes an attention mask.
         poolings: name -> pooling.
@@ -91,12 +91,12 @@ class Forward(ABC):
     """Whether a row that is longer than all rows of the probe is read alone."""
     mask: Mask = "always"
     """With which batches the model gets a mask; with all of them before a probe."""
-    stack: str | None = None
-    """Name of the stack of layers that gets hooks.
+    stack_name: str | None = None
+    """Name of the module list in the model whose layers get hooks.
 
     None stands for the other way: the model returns its hidden states.
     """
-    last_from_output = False
+    last_layer_from_output = False
     """Whether the last layer's state is the model's output, not the stack's.
 
     It is for Llama, which normalises the output of its stack.
@@ -106,23 +106,30 @@ class Forward(ABC):
 
     Entry 0 is the input of the first layer.
     """
-    has_changed = False
-    """Whether reading a row was seen to change a copy of the model."""
+    reading_changes_model = False
+    """Whether a copy of the model was seen to change while it read a row."""
     uses_fresh_copies = True
     """Whether each batch is read by a fresh copy of the loaded model."""
-    longest: int | None = 0
-    """Most positions of a batch that is read as such.
+    longest_batch: int | None = 0
+    """Most positions of a batch that runs as a whole.
 
-    A longer batch is read row by row, by ``reference_states``. The number is that of
-    the longest row of the probe; 0 before a probe, and None if length does not matter.
+    The rows of a longer batch run one by one, by ``reference_states``. The limit is the
+    length of the longest row of the probe; 0 before a probe, and None if there is none.
     """
-    longest_shared: int | None = None
-    """The same limit for batches of several rows."""
+    longest_shared_batch: int | None = None
+    """The same limit for batches of two or more rows; None if there is none."""
 
     def __init__(
         self, model: nn.Module, *, device: torch.device, pooling: Sequence[str]
     ) -> None:
-        self.loaded = model
+        """Prepare to run a model.
+
+        Args:
+            model: the part of a loaded model that turns rows into states.
+            device: where the model reads its input.
+            pooling: names of the poolings.
+        """
+        self.loaded_model = model
         self.device = device
         self.dtype = _float_dtype(model)
         self.poolings = load_poolings(pooling)
@@ -141,26 +148,41 @@ class Forward(ABC):
             if hasattr(config, setting):
                 setattr(config, setting, value)
 
-        self.model = self._copy_loaded()
-        self._unchanged_copy: nn.Module | None = None
-        """A copy that has read rows, and still equals the loaded model."""
+        # Reading may change a model. So copies read all rows, and the loaded model
+        # shows whether a copy has changed. Copies are cheap: they share its weights.
+        self.running_model = self._copy_loaded_model()
+        self._reusable_copy: nn.Module | None = None
+        """A copy that has read single rows, and still equals the loaded model.
 
-    def _copy_loaded(self) -> nn.Module:
+        None if there is none.
+        """
+
+    def _copy_loaded_model(self) -> nn.Module:
         """Copy the loaded model; the copy shares its weights and has its own buffers.
 
         Reading a row may change buffers and settings, but no weights.
         """
-        shared = (*self.loaded.parameters(), *offloaded_weights(self.loaded))
+        shared = (
+            *self.loaded_model.parameters(),
+            *offloaded_weights(self.loaded_model),
+        )
         # deepcopy takes what is in this table for copies that it has made before, and
         # so puts the original weights into the copy.
-        return copy.deepcopy(self.loaded, {id(weight): weight for weight in shared})
+        return copy.deepcopy(
+            self.loaded_model, {id(weight): weight for weight in shared}
+        )
 
     def use_model(self, model: nn.Module, dtype: torch.dtype) -> None:
-        """From now on, run another model, which computes in ``dtype``."""
-        self.loaded = model
+        """From now on, run a copy of another model, which computes in ``dtype``.
+
+        What was measured on the model before, such as ``reading_changes_model``, must
+        hold for this one too.
+        """
+        self.loaded_model = model
         self.dtype = dtype
-        self.model = self._copy_loaded()
-        self._unchanged_copy = None
+        self.running_model = self._copy_loaded_model()
+        # this was a copy of the model before
+        self._reusable_copy = None
 
     @abstractmethod
     def batch(self, items: Sequence[Any]) -> Batch:
@@ -183,13 +205,13 @@ class Forward(ABC):
     def __call__(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Run the model on a batch; return its states, (B, L, D) float32 by pooling.
 
-        States are pooled in hooks on the layers in ``stack``. Without a stack they
-        are pooled from the hidden states that the model returns.
+        Hooks on the layers in ``stack_name`` pool the states. If this is None, they are
+        pooled from the hidden states that the model returns.
         """
         batch = self.batch(items)
         # Nothing has shown that so long a batch gives rows their right states.
         if self._is_longer_than_probed(batch):
-            return self._read_row_by_row(items)
+            return self._run_row_by_row(items)
 
         # Faster kernels for plain attention are available only without a mask.
         needs_no_mask = self.mask == "where padded" and not batch.padded
@@ -197,29 +219,29 @@ class Forward(ABC):
             batch = batch._replace(mask=None)
         # Some models change while they run: each batch then gets a fresh copy.
         if self.uses_fresh_copies:
-            self.model = self._copy_loaded()
-        if self.stack is None:
+            self.running_model = self._copy_loaded_model()
+        if self.stack_name is None:
             layers = self._pool_hidden_states(batch)
         else:
-            layers = self._pool_by_hooks(self.stack, batch)
+            layers = self._pool_by_hooks(self.stack_name, batch)
         return self._stack_layers(layers)
 
     def _is_longer_than_probed(self, batch: Batch) -> bool:
         """Whether the batch has more positions than the probe has tried.
 
         The probe tried the model on rows of some lengths when it was loaded, alone and
-        together. ``longest`` and ``longest_shared`` are the greatest lengths that it
-        found to be right; None allows any length.
+        together. ``longest_batch`` and ``longest_shared_batch`` are the greatest
+        lengths that it found to be right; None allows any length.
         """
         # A batch whose number of positions is unknown counts as longer than any limit.
         positions = batch.positions or math.inf
         # Batches of several rows have a second limit.
-        limits = [self.longest]
+        limits = [self.longest_batch]
         if len(batch.length_B) != 1:
-            limits.append(self.longest_shared)
+            limits.append(self.longest_shared_batch)
         return any(limit is not None and positions > limit for limit in limits)
 
-    def _read_row_by_row(self, items: Sequence[Any]) -> dict[str, Tensor]:
+    def _run_row_by_row(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Pooled states of a batch, (B, L, D), whose rows are run one by one.
 
         Each row has the states that transformers itself returns for it alone.
@@ -234,49 +256,46 @@ class Forward(ABC):
         """Pool the hidden states that transformers itself returns for one row alone.
 
         These are the right states of the row, with which its states in a batch are
-        compared. A separate copy of the model reads the row, so that batches cannot
-        influence it.
+        compared. No batch has been read by the model that computes them.
 
         Returns:
             The pooled states, (1, L, D) for every pooling.
         """
         batch = self.batch([item])
-        # ``_pool_hidden_states`` runs ``self.model``, so the copy takes that place for
-        # a moment. Even if it fails, batches must get the model that they had.
-        model_of_batches = self.model
-        self.model = self._unchanged_model()
+        # ``_pool_hidden_states`` runs ``running_model``: another model takes its place
+        # for a moment. Even if that fails, batches must get the model that they had.
+        model_of_batches = self.running_model
+        self.running_model = self._model_without_batches()
         try:
             layers = self._pool_hidden_states(batch)
-            # otherwise the loaded model itself has read the row, and stays
             if self.uses_fresh_copies:
-                self._keep_copy_if_unchanged()
+                self._reuse_copy_if_unchanged(self.running_model)
         finally:
-            self.model = model_of_batches
+            self.running_model = model_of_batches
         return self._stack_layers(layers)
 
-    def _unchanged_model(self) -> nn.Module:
-        """A model that no row has changed, for ``reference_states`` to run.
+    def _model_without_batches(self) -> nn.Module:
+        """A model that has read no batch, and that single rows have not changed.
 
-        It is a copy of the loaded model; or the loaded model itself, if the probe has
-        found that reading does not change the model.
+        It is the loaded model itself, if the probe has found that reading does not
+        change the model. Otherwise it is a copy.
         """
         if not self.uses_fresh_copies:
-            return self.loaded
-        if self._unchanged_copy is not None:
-            return self._unchanged_copy
-        return self._copy_loaded()
+            return self.loaded_model
+        if self._reusable_copy is not None:
+            return self._reusable_copy
+        return self._copy_loaded_model()
 
-    def _keep_copy_if_unchanged(self) -> None:
-        """Keep the copy that has just read a row, if it still equals the loaded model.
+    def _reuse_copy_if_unchanged(self, model_copy: nn.Module) -> None:
+        """Keep a copy that has read a row for the next row, if it has not changed.
 
-        It then reads the next row too. Otherwise it is dropped, and ``has_changed``
-        says from now on that reading changes the model.
+        Otherwise the copy is dropped, and ``reading_changes_model`` becomes True.
         """
-        if _is_same(self.model, self.loaded, compared=set()):
-            self._unchanged_copy = self.model
+        if _is_same(model_copy, self.loaded_model):
+            self._reusable_copy = model_copy
         else:
-            self._unchanged_copy = None
-            self.has_changed = True
+            self._reusable_copy = None
+            self.reading_changes_model = True
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
         """Copy an array to the device from which the model reads its input."""
@@ -312,7 +331,7 @@ class Forward(ABC):
         Returns:
             For every layer the pooled states, (B, D) for every pooling.
         """
-        stack = cast(nn.ModuleList, self.model.get_submodule(stack_name))
+        stack = cast(nn.ModuleList, self.running_model.get_submodule(stack_name))
         states: dict[int, dict[str, Tensor]] = {}
 
         def pool(layer: int, x_BTD: Any) -> None:
@@ -320,9 +339,9 @@ class Forward(ABC):
 
         with layer_hooks(stack, pool, first_layer=self.first_layer):
             output = self.run(batch)
-        # If a final norm follows the stack, transformers' last hidden state is behind
-        # the norm. It replaces what the hook of the last layer has pooled.
-        if self.last_from_output:
+        # If a final norm follows the stack, transformers' last hidden state is the
+        # output of the norm. It replaces what the hook of the last layer has pooled.
+        if self.last_layer_from_output:
             pool(len(stack), output.last_hidden_state)
 
         expected_layers = range(self.first_layer, len(stack) + 1)
@@ -371,7 +390,9 @@ class Forward(ABC):
             options["attention_mask"] = batch.mask
         try:
             # A hook may raise ``Unusable`` while the model runs.
-            return self.model(**batch.inputs, **self._extra_arguments, **options)
+            return self.running_model(
+                **batch.inputs, **self._extra_arguments, **options
+            )
         except Unusable:
             raise
         except Exception as error:
@@ -433,7 +454,9 @@ def error_summary(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0]:.200}"
 
 
-def _is_same(now: Any, before: Any, compared: set[tuple[int, int]]) -> bool:
+def _is_same(
+    now: Any, before: Any, compared: set[tuple[int, int]] | None = None
+) -> bool:
     """Whether two copies of an object hold equal values, apart from hooks.
 
     Values that cannot be compared count as different.
@@ -442,8 +465,11 @@ def _is_same(now: Any, before: Any, compared: set[tuple[int, int]]) -> bool:
         now: the copy that has read rows.
         before: the object as it was.
         compared: ids of the pairs whose comparison has begun. They are not compared
-            again, because objects may refer to one another in circles.
+            again, because objects may refer to one another in circles. None for the
+            outermost pair.
     """
+    if compared is None:
+        compared = set()
     # Copies share their weights, so that most comparisons end here.
     pair = (id(now), id(before))
     if now is before or pair in compared:
@@ -498,7 +524,12 @@ def _contents(value: Any) -> Any:
 
 
 def _is_equal(now: object, before: object) -> bool:
-    """Whether two values print alike or are equal; False if comparing them fails."""
+    """Whether two small values, such as numbers and settings, are equal.
+
+    Tensors, arrays and containers are compared elsewhere. Values that print alike count
+    as equal too: objects without a comparison of their own, and NaN. A comparison that
+    fails counts as a difference.
+    """
     try:
         return repr(now) == repr(before) or bool(now == before)
     except Exception:  # noqa: BLE001 other projects' objects may raise anything

@@ -436,8 +436,9 @@ class ModelEncoder(Encoder):
         sorted by length. The row is the first one of the first set that the model can
         read.
         """
-        # 1: the length of the longest row, which is not read here
-        *earlier_sets, last_set = self._make_probe_rows(self._part, 1).candidates
+        # Only the shortest row is read: the length of the longest does not matter.
+        probe_rows = self._make_probe_rows(self._part, probe_length=1)
+        *earlier_sets, last_set = probe_rows.sets
         for rows in earlier_sets:
             with suppress(Unusable):
                 return self._forward.reference_states(rows[0])
@@ -466,7 +467,7 @@ class ModelEncoder(Encoder):
             measured = self._probe(probe_length)
             # Memory was too small if the result covers shorter rows only. The next
             # start may have more memory, and measures anew.
-            if measured.longest in (None, probe_length):
+            if measured.longest_batch in (None, probe_length):
                 write_probe_result(conditions, measured)
 
         logger.debug(
@@ -481,23 +482,23 @@ class ModelEncoder(Encoder):
 
     @torch.inference_mode()
     def _probe(self, probe_length: int) -> ProbeResult:
-        """Measure how the model must run, with shorter rows if memory is too small.
+        """Measure whether rows may share a batch, and how the model must run.
 
-        Some models (``reads_long_rows_alone``) read a row alone if it is longer than
-        all rows of the probe. For these the probe may halve the length of its rows. For
-        all other models, a lack of memory is an error.
+        If memory is too small, the probe halves the length of its rows. Only a model
+        that ``reads_long_rows_alone`` allows this: it reads every row that is longer
+        than those of the probe in a batch of its own. For other models, a lack of
+        memory is an error.
 
         Args:
-            probe_length: most tokens of a row of the probe.
+            probe_length: length of the longest row of the probe.
         """
         while True:
             probe_rows = self._make_probe_rows(self._part, probe_length)
             try:
                 return probe(
                     self._forward,
-                    probe_rows.candidates,
+                    probe_rows,
                     dtype=self.dtype,
-                    short_length=probe_rows.short_length,
                     longest_shared=self._longest_shared_length(probe_length),
                 )
             except Exception as error:
@@ -513,13 +514,20 @@ class ModelEncoder(Encoder):
             probe_length = max(probe_rows.short_length, probe_length // 2)
 
     def _choose_probe_length(self, longest: int) -> int:  # noqa: ARG002
-        """Choose the length of the longest probe row; it is at least ``longest``."""
+        """Choose the length of the longest row that the probe tries.
+
+        It is at least ``longest``, the length of the longest row of the extraction.
+        """
         return self.max_length
 
     def _longest_shared_length(self, probe_length: int) -> int | None:  # noqa: ARG002
         """Length up to which a row may share a batch; None if every row may.
 
-        ``probe_length`` is the length of the longest probe row.
+        A subclass overrides this method if some rows fill a batch by themselves. The
+        probe then tries no batches of such rows.
+
+        Args:
+            probe_length: length of the longest row that the probe tries.
         """
         return None
 

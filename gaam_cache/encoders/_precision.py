@@ -40,11 +40,13 @@ class HigherPrecisionModel:
         self.dtype = HIGHER_DTYPES[forward.dtype]
         self._check_can_copy(forward)
         self._forward = copy.copy(forward)
-        self._forward.use_model(copy_in_dtype(forward.loaded, self.dtype), self.dtype)
+        self._forward.use_model(
+            copy_in_dtype(forward.loaded_model, self.dtype), self.dtype
+        )
 
     def _check_can_copy(self, forward: Forward) -> None:
         """Raise a ``RuntimeError`` if the model cannot be copied."""
-        model: nn.Module = forward.loaded
+        model: nn.Module = forward.loaded_model
         devices = {parameter.device for parameter in model.parameters()}
         has_offloaded_weights = next(offloaded_weights(model), None) is not None
         if has_offloaded_weights or len(devices) > 1:

@@ -58,10 +58,13 @@ It checks those with the largest deviations.
 class ProbeRows(NamedTuple):
     """Rows on which the probe tries a model."""
 
-    candidates: Sequence[Items]
-    """Sets of rows; the probe uses the first set that the model can read."""
+    sets: Sequence[Items]
+    """Sets of rows, each sorted from the shortest to the longest row.
+
+    The probe uses the first set that the model can read.
+    """
     short_length: int
-    """Length up to which all rows of a set share one batch."""
+    """Length up to which the rows of a set are short: they share one batch."""
 
 
 def _is_mask(value: object) -> TypeGuard[Mask]:
@@ -76,34 +79,43 @@ MASK = JsonType("a kind of mask", _is_mask)
 class ProbeResult:
     """The result of a probe: how to run a model, and which rows may share a batch.
 
-    JSON values. The fields from ``mask`` to ``longest_shared`` are those of
-    ``Forward``.
+    All values are JSON values. The fields from ``mask`` to ``longest_shared_batch`` are
+    those of ``Forward``.
     """
 
     batching: Batching  # which rows may share a batch
     num_layers: int  # number of layers that the model runs
     hidden_size: int
     mask: Mask  # with which batches the model gets a mask
-    stack: str | None
-    """Name of the module list of layers that get hooks; None if the model returns its
-    hidden states instead."""
-    last_from_output: bool
-    """Whether the last layer's state is the output of the model, not of the stack."""
-    uses_fresh_copies: bool  # whether a fresh copy of the model reads every batch
-    longest: int | None
-    """Most positions of a batch that is read as such; None if any length is right."""
-    longest_shared: int | None  # the same limit for batches of several rows
+    stack_name: str | None
+    """Name of the module list whose layers get hooks.
+
+    None if the model returns its hidden states instead.
+    """
+    last_layer_from_output: bool
+    """Whether the last layer's state is the output of the model, not of its last layer.
+
+    The model then applies a norm after its last layer.
+    """
+    uses_fresh_copies: bool
+    """Whether a fresh copy of the model reads every batch, since reading changes it."""
+    longest_batch: int | None
+    """Most positions of a batch that runs as a whole; None if there is no limit.
+
+    The rows of a longer batch run one by one.
+    """
+    longest_shared_batch: int | None  # the same limit for batches of two or more rows
     acts_causal: bool | None
     """Whether later tokens leave earlier states unchanged; None if not measured."""
 
     def apply(self, forward: Forward) -> None:
         """Set the fields of a forward, so that it runs its model as was measured."""
         forward.mask = self.mask
-        forward.stack = self.stack
-        forward.last_from_output = self.last_from_output
+        forward.stack_name = self.stack_name
+        forward.last_layer_from_output = self.last_layer_from_output
         forward.uses_fresh_copies = self.uses_fresh_copies
-        forward.longest = self.longest
-        forward.longest_shared = self.longest_shared
+        forward.longest_batch = self.longest_batch
+        forward.longest_shared_batch = self.longest_shared_batch
 
     def fits(self, forward: Forward) -> bool:
         """Whether the model of a forward has the stack of layers that was measured.
@@ -111,17 +123,15 @@ class ProbeResult:
         A kept result may be that of another model of the same files.
         """
         # Without hooks, no stack is needed.
-        if self.stack is None:
+        if self.stack_name is None:
             return True
-        stack = dict(forward.model.named_modules()).get(self.stack)
+        stack = dict(forward.running_model.named_modules()).get(self.stack_name)
         expected_length = self.num_layers + forward.first_layer - 1
         return isinstance(stack, nn.ModuleList) and len(stack) == expected_length
 
     def to_dict(self) -> dict[str, object]:
-        """JSON values; ``renews`` is the key of ``uses_fresh_copies``."""
-        content = asdict(self)
-        content["renews"] = content.pop("uses_fresh_copies")
-        return content
+        """The fields as JSON values, by their names."""
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, content: object) -> Self:
@@ -132,11 +142,11 @@ class ProbeResult:
             num_layers=fields.take("num_layers", COUNT),
             hidden_size=fields.take("hidden_size", COUNT),
             mask=fields.take("mask", MASK),
-            stack=fields.take("stack", TEXT_OR_NULL),
-            last_from_output=fields.take("last_from_output", TRUTH_VALUE),
-            uses_fresh_copies=fields.take("renews", TRUTH_VALUE),
-            longest=fields.take("longest", COUNT_OR_NULL),
-            longest_shared=fields.take("longest_shared", COUNT_OR_NULL),
+            stack_name=fields.take("stack_name", TEXT_OR_NULL),
+            last_layer_from_output=fields.take("last_layer_from_output", TRUTH_VALUE),
+            uses_fresh_copies=fields.take("uses_fresh_copies", TRUTH_VALUE),
+            longest_batch=fields.take("longest_batch", COUNT_OR_NULL),
+            longest_shared_batch=fields.take("longest_shared_batch", COUNT_OR_NULL),
             acts_causal=fields.take("acts_causal", TRUTH_VALUE_OR_NULL),
         )
         if fields.rest():
@@ -146,36 +156,36 @@ class ProbeResult:
 
 def probe(
     forward: Forward,
-    candidates: Sequence[Items],
+    rows: ProbeRows,
     *,
     dtype: str,
-    short_length: int,
     longest_shared: int | None = None,
 ) -> ProbeResult:
     """Measure how ``forward`` must run so that every row has the states of a row alone.
 
     Args:
         forward: the model.
-        candidates: sets of rows, each sorted from the shortest to the longest row. If
-            the model fails on one set, the probe takes the next.
+        rows: the rows to try. If the model fails on one set of them, the probe takes
+            the next. Short rows are tried in one batch; each longer row shares its
+            batch with two others.
         dtype: arithmetic of the model.
-        short_length: length up to which all rows are tried in one batch. A longer row
-            shares its batch with two others.
         longest_shared: length above which a row is tried alone; None to try rows of
             every length in batches.
 
     Raises:
         Unusable: no way of running the model gives every row the states of a row alone.
     """
-    # ``Forward`` reads a batch that is too long row by row. During the probe it must
-    # read every batch as such, so that no length counts as too long.
-    forward.longest = None
-    forward.longest_shared = None
-    for number, rows in enumerate(candidates, start=1):
+    # ``Forward`` runs the rows of a very long batch one by one. During the probe it
+    # must run every batch as a whole: there is no limit.
+    forward.longest_batch = None
+    forward.longest_shared_batch = None
+    for number, row_set in enumerate(rows.sets, start=1):
         try:
-            return _Probe(forward, rows, dtype, short_length, longest_shared).measure()
+            return _Probe(
+                forward, row_set, dtype, rows.short_length, longest_shared
+            ).measure()
         except Unusable:
-            if number == len(candidates):
+            if number == len(rows.sets):
                 raise
     raise Unusable("there is no row to try it on")
 
@@ -183,25 +193,26 @@ def probe(
 class _BatchRow(NamedTuple):
     """A row in a batch of the probe."""
 
-    item: Any
-    row: int | None
+    item: Any  # the row as ``Forward`` takes it
+    index_in_probe: int | None
     """Its index among the rows of the probe; None for a reversed row.
 
-    The states alone of a reversed row are unknown.
+    A reversed row fills a batch up. The probe does not know its states alone.
     """
 
 
 _Batch = list[_BatchRow]
 
 
-class _Shift(NamedTuple):
-    """A batch in which some rows shift: their states differ from those alone."""
+class _ShiftedBatch(NamedTuple):
+    """A batch in which the states of some rows differ from those of the rows alone."""
 
-    batch: _Batch
+    rows: _Batch
     deviations: dict[int, float]
-    """Index of a row in the batch (slot) -> relative deviation from its states alone.
+    """Index of a row in the batch -> relative deviation from its states alone.
 
-    Only deviations beyond ``ROUNDING`` are listed.
+    Only deviations beyond ``ROUNDING`` are listed. It is empty if the model failed on
+    the batch.
     """
 
 
@@ -223,9 +234,10 @@ class _Probe:
     ) -> None:
         """Prepare to measure; see ``probe`` for the arguments.
 
-        Rows of up to ``short_length`` make one batch. A row that is longer than
-        ``longest_shared`` is tried alone, because an extraction never puts another row
-        beside it; None stands for no such length.
+        ``rows`` are sorted from the shortest to the longest. Those of up to
+        ``short_length`` make one batch. A row that is longer than ``longest_shared`` is
+        tried alone, because an extraction never puts another row beside it; with None,
+        no row is so long.
         """
         self._forward = forward
         self._rows = rows
@@ -236,6 +248,7 @@ class _Probe:
             self._short_rows = [rows[0]]
         self._longest_shared = longest_shared
         self._states_alone: list[dict[str, Tensor]] = []
+        """States of every row run alone, (1, L, D) by pooling; ``measure`` fills it."""
 
     def measure(self) -> ProbeResult:
         """Return the first way of running the model that gives rows their states alone.
@@ -249,27 +262,27 @@ class _Probe:
         # Fresh copies of the model read every row, until it is known whether reading
         # changes a copy.
         forward.uses_fresh_copies = True
-        forward.stack = None
+        forward.stack_name = None
         self._states_alone = self._compute_states_alone()
-        forward.uses_fresh_copies = forward.has_changed
+        forward.uses_fresh_copies = forward.reading_changes_model
         self._check_states_repeat()
 
         num_layers = next(iter(self._states_alone[0].values())).shape[1]
-        stack = self._find_stack(num_layers)
+        found_stack = self._find_stack(num_layers)
         acts_causal = forward.is_causal(self._short_rows)
 
         # Hooks need less memory than all hidden states at once: they are tried first.
         # None stands for all hidden states, and is the only way if no stack was found.
-        stacks = dict.fromkeys((stack, None))
+        stack_names = dict.fromkeys((found_stack, None))
         masks = self._possible_masks(acts_causal)
         smallest_deviation = math.inf
-        for stack_name, batching, mask in product(stacks, BATCHINGS, masks):
-            forward.stack = stack_name
+        for stack_name, batching, mask in product(stack_names, BATCHINGS, masks):
+            forward.stack_name = stack_name
             forward.mask = mask
-            largest_deviation, shifts = self._try_batching(batching)
+            largest_deviation, shifted = self._try_batching(batching)
             # This way is right if no row shifts, or if only rounding shifts rows.
             may_be_rounding = largest_deviation <= deviation_limit(self._dtype)
-            if not shifts or (may_be_rounding and self._rounding_explains(shifts)):
+            if not shifted or (may_be_rounding and self._rounding_explains(shifted)):
                 return self._result(batching, acts_causal)
             smallest_deviation = min(smallest_deviation, largest_deviation)
         raise Unusable(
@@ -288,17 +301,21 @@ class _Probe:
         forward = self._forward
         # all rows and poolings have states of one shape, (1, L, D)
         num_layers, hidden_size = next(iter(self._states_alone[0].values())).shape[1:]
+        # The probe vouches for no row that is longer than its own. But the length
+        # changes nothing for most models, which then have no limit.
+        longest_batch = None
+        if forward.reads_long_rows_alone:
+            longest_batch = len(self._rows[-1])
         return ProbeResult(
             batching=batching,
             num_layers=num_layers,
             hidden_size=hidden_size,
             mask=forward.mask,
-            stack=forward.stack,
-            last_from_output=forward.last_from_output,
+            stack_name=forward.stack_name,
+            last_layer_from_output=forward.last_layer_from_output,
             uses_fresh_copies=forward.uses_fresh_copies,
-            # without such a limit, no row is too long
-            longest=len(self._rows[-1]) if forward.reads_long_rows_alone else None,
-            longest_shared=self._longest_shared,
+            longest_batch=longest_batch,
+            longest_shared_batch=self._longest_shared,
             acts_causal=acts_causal,
         )
 
@@ -345,17 +362,17 @@ class _Probe:
     def _check_states_repeat(self) -> None:
         """Refuse a model that gives a row other states when it reads the row again.
 
-        Other rows were read in between. If copies of the model were seen to change, a
-        fresh copy reads every row.
+        Other rows were read in between. If reading changes the model, a fresh copy
+        reads the row: then the check finds random numbers only.
         """
         # Three short rows are cheap and enough: the shortest, a middle and the longest
         # of them. The short rows are the first ones of all rows.
         last = len(self._short_rows) - 1
         for index in sorted({0, last // 2, last}):
-            for name, states in self._forward.reference_states(
-                self._rows[index]
-            ).items():
-                deviation = _deviation(self._states_alone[index][name], states)
+            states_again = self._forward.reference_states(self._rows[index])
+            for pooling, again_1LD in states_again.items():
+                before_1LD = self._states_alone[index][pooling]
+                deviation = _deviation(before_1LD, again_1LD)
                 if deviation > ROUNDING[self._dtype]:
                     raise Unusable(
                         f"the same row gives other states twice ({deviation:.1e}): it "
@@ -367,7 +384,7 @@ class _Probe:
         """Find the module list of the model whose outputs are its hidden states.
 
         Hooks on its modules can then pool the layers. This also sets
-        ``last_from_output`` of the forward, which runs the model.
+        ``last_layer_from_output`` of the forward, which runs the model.
 
         Args:
             num_layers: number of the hidden states, counted from the first layer that
@@ -400,7 +417,7 @@ class _Probe:
             last_output = getattr(output, "last_hidden_state", None)
             has_last_state = is_state[-1] or _is_hidden_state(last_output, expected[-1])
             if all(is_state[:-1]) and has_last_state:
-                forward.last_from_output = not is_state[-1]
+                forward.last_layer_from_output = not is_state[-1]
                 return name
         return None
 
@@ -414,18 +431,18 @@ class _Probe:
         length = num_layers + self._forward.first_layer - 1
         module_lists = {
             name: module
-            for name, module in self._forward.model.named_modules()
+            for name, module in self._forward.running_model.named_modules()
             if isinstance(module, nn.ModuleList)
         }
         return {
             name: stack for name, stack in module_lists.items() if len(stack) == length
         }
 
-    def _try_batching(self, batching: Batching) -> tuple[float, list[_Shift]]:
+    def _try_batching(self, batching: Batching) -> tuple[float, list[_ShiftedBatch]]:
         """Compare the states of rows in batches with their states alone.
 
-        The forward runs the batches in the way to which it is set. The comparison stops
-        at a deviation that is too large for rounding.
+        The forward pools and masks the batches as its fields say. The comparison stops
+        at the first deviation that is too large for rounding.
 
         Args:
             batching: the kind of batches.
@@ -435,41 +452,46 @@ class _Probe:
             batches with deviations beyond ``ROUNDING``.
         """
         largest_deviation = 0.0
-        shifts: list[_Shift] = []
+        shifted: list[_ShiftedBatch] = []
         for batch in self._batches(batching):
             # A model that fails on a batch is as bad as one that shifts its states.
             try:
                 states = self._forward([batch_row.item for batch_row in batch])
             except Unusable:
-                return math.inf, [_Shift(batch, {})]
+                return math.inf, [_ShiftedBatch(batch, deviations={})]
 
-            # Up to ROUNDING, a deviation is that of any row in another batch. Above it,
-            # it has to be explained; above five times as much, nothing explains it.
+            # Any two batches give a row deviations of up to ROUNDING. Larger ones are
+            # kept, and must be explained. Nothing explains those beyond the limit.
             deviations = self._deviations(batch, states)
             largest_deviation = max([largest_deviation, *deviations.values()])
-            large = {
-                slot: deviation
-                for slot, deviation in deviations.items()
+            large_deviations = {
+                index: deviation
+                for index, deviation in deviations.items()
                 if deviation > ROUNDING[self._dtype]
             }
-            if large:
-                shifts.append(_Shift(batch, large))
+            if large_deviations:
+                shifted.append(_ShiftedBatch(batch, large_deviations))
             if largest_deviation > deviation_limit(self._dtype):
                 break
-        return largest_deviation, shifts
+        return largest_deviation, shifted
 
     def _deviations(self, batch: _Batch, states: dict[str, Tensor]) -> dict[int, float]:
-        """Slot in the batch -> largest deviation of its row from its states alone.
+        """How far the states of the rows of a batch deviate from their states alone.
 
-        A reversed row has no slot here, since nothing is known of it alone. ``states``
-        are those of the batch: (B, L, D) for every pooling.
+        Args:
+            batch: the rows.
+            states: their states in the batch: (B, L, D) for every pooling.
+
+        Returns:
+            Index of a row in the batch -> its largest deviation over layers and
+            poolings. A reversed row is left out, because its states alone are unknown.
         """
         deviations = {}
-        for slot, batch_row in enumerate(batch):
-            if batch_row.row is not None:
-                states_alone = self._states_alone[batch_row.row]
-                deviations[slot] = max(
-                    _deviation(states[pooling][slot], alone_1LD[0])
+        for index, batch_row in enumerate(batch):
+            if batch_row.index_in_probe is not None:
+                states_alone = self._states_alone[batch_row.index_in_probe]
+                deviations[index] = max(
+                    _deviation(states[pooling][index], alone_1LD[0])
                     for pooling, alone_1LD in states_alone.items()
                 )
         return deviations
@@ -477,10 +499,12 @@ class _Probe:
     def _batches(self, batching: Batching) -> Iterator[_Batch]:
         """Make batches of the probe's rows, as an extraction would make them.
 
-        "padded" gives batches of mixed lengths, and then those of equal lengths;
-        "alone" gives batches of one row.
+        Args:
+            batching: "alone" makes batches of one row, and "equal lengths" batches of
+                rows of equal length. "padded" makes batches of mixed lengths, and then
+                those of equal lengths too.
         """
-        batch_rows = [_BatchRow(item, row) for row, item in enumerate(self._rows)]
+        batch_rows = [_BatchRow(item, index) for index, item in enumerate(self._rows)]
         if batching == "alone":
             for batch_row in batch_rows:
                 yield [batch_row]
@@ -492,23 +516,26 @@ class _Probe:
                 tried_batches.add(tuple(indices))
                 yield [batch_rows[index] for index in indices]
 
-        # Both kinds of batching that are left allow batches of rows of equal length.
+        # "padded" and "equal lengths" both allow batches of rows of equal length.
         for length in sorted({len(row) for row in self._rows}):
             batch = [
                 batch_row for batch_row in batch_rows if len(batch_row.item) == length
             ]
-            # If only one row has this length, its reverse shares the batch with it.
+            # If only one row has this length, a second one is made for its batch: the
+            # same row in reverse order.
             if len(batch) == 1 and not self._is_always_alone(length):
-                batch.append(_BatchRow(batch[0].item[::-1], None))
+                reversed_item = batch[0].item[::-1]
+                batch.append(_BatchRow(reversed_item, index_in_probe=None))
             # A padded batch may have had the same rows.
-            if tuple(batch_row.row for batch_row in batch) not in tried_batches:
+            indices_in_probe = tuple(batch_row.index_in_probe for batch_row in batch)
+            if indices_in_probe not in tried_batches:
                 yield batch
 
     def _padded_batches(self) -> Iterator[list[int]]:
         """Yield the rows of every padded batch, as indices.
 
-        All short rows make one batch. Every longer row makes a batch with two others:
-        the longest of the short rows, and the row before it.
+        All short rows make one batch. Every longer row makes a batch with shorter
+        ones, which get padding: the longest of the short rows, and the row before it.
         """
         num_short = len(self._short_rows)
         yield list(range(num_short))
@@ -516,96 +543,100 @@ class _Probe:
             if self._is_always_alone(len(self._rows[index])):
                 yield [index]
             else:
-                # The longest short row is taken, and not the shortest: a row of one
-                # token would not show that its positions are counted wrongly.
-                yield sorted({num_short - 1, index - 1, index})
+                # The longest short row is taken, and not the shortest, which may have
+                # a single token: if padding makes a model count positions wrongly, one
+                # token would not show it.
+                longest_short = num_short - 1
+                yield sorted({longest_short, index - 1, index})
 
     def _is_always_alone(self, length: int) -> bool:
         """Whether an extraction never puts another row beside one of this length."""
         return self._longest_shared is not None and length > self._longest_shared
 
-    def _rounding_explains(self, shifts: Sequence[_Shift]) -> bool:
+    def _rounding_explains(self, shifted: Sequence[_ShiftedBatch]) -> bool:
         """Whether rounding explains why rows have other states in batches than alone.
 
-        It does if the same padding shifts no state in higher precision. If this machine
-        cannot compute that, copies of the shifted row make a batch without padding. If
-        the row shifts as far in it, rounding explains the shift: a batch is computed by
-        other kernels than a single row, which round in another way.
+        It does if no row has other states in the same batches in higher precision. If
+        this machine cannot compute that, a row is compared with itself in a batch of
+        its own copies. This batch has no padding. If the states of the row differ there
+        as much, padding is not the cause: other kernels compute a batch than a single
+        row, and they round in another way.
 
         Args:
-            shifts: batches in which rows have other states than alone.
+            shifted: the batches in which rows have other states than alone.
         """
         precise_model = higher_precision_or_none(self._forward)
         if precise_model is None:
-            return all(map(self._copies_shift_alike, shifts))
+            return all(map(self._copies_shift_alike, shifted))
         try:
             return all(
-                self._stays_in_higher_precision(precise_model, shift)
-                for shift in shifts
+                self._stays_in_higher_precision(precise_model, batch)
+                for batch in shifted
             )
         # The copy of the model exists, but cannot run: use the second way here too.
         except Exception as error:
             if not isinstance(error, Unusable) and not out_of_memory(error):
                 raise
-            return all(map(self._copies_shift_alike, shifts))
+            return all(map(self._copies_shift_alike, shifted))
 
     def _stays_in_higher_precision(
-        self, precise_model: HigherPrecisionModel, shift: _Shift
+        self, precise_model: HigherPrecisionModel, shifted: _ShiftedBatch
     ) -> bool:
-        """Whether the same batch shifts no row in higher precision.
+        """Whether no row has other states in the batch than alone in higher precision.
 
         Args:
             precise_model: a copy of the model in higher precision.
-            shift: a batch, and its shifted rows.
+            shifted: the batch, and the deviations of its rows in usual precision.
         """
-        batch = shift.batch
+        rows = shifted.rows
         # Higher precision takes time: only the rows with the largest deviations are
         # checked.
         by_deviation = sorted(
-            shift.deviations, key=lambda slot: -shift.deviations[slot]
+            shifted.deviations, key=lambda index: -shifted.deviations[index]
         )
-        checked_slots = by_deviation[:MAX_ROWS_CHECKED_AGAIN]
+        checked = by_deviation[:MAX_ROWS_CHECKED_AGAIN]
 
         # A smaller batch is enough: the checked rows, and the first and last one. With
         # the longest row in it, every other row has as much padding as before.
-        longest_slot = max(range(len(batch)), key=lambda slot: len(batch[slot].item))
-        slots = sorted({*checked_slots, longest_slot, 0, len(batch) - 1})
-        states = precise_model.states_in_batch([batch[slot].item for slot in slots])
-        for index, slot in enumerate(slots):
-            if slot not in checked_slots:
+        longest = max(range(len(rows)), key=lambda index: len(rows[index].item))
+        kept = sorted({*checked, longest, 0, len(rows) - 1})
+        states = precise_model.states_in_batch([rows[index].item for index in kept])
+        for index_in_smaller, index in enumerate(kept):
+            if index not in checked:
                 continue
-            states_alone = precise_model.states_alone(batch[slot].item)
+            states_alone = precise_model.states_alone(rows[index].item)
             for pooling, alone_1LD in states_alone.items():
-                deviation = _deviation(states[pooling][index], alone_1LD[0])
+                in_batch_LD = states[pooling][index_in_smaller]
+                deviation = _deviation(in_batch_LD, alone_1LD[0])
                 if deviation > PRECISE_SHIFT_LIMIT[self._dtype]:
                     return False
         return True
 
-    def _copies_shift_alike(self, shift: _Shift) -> bool:
-        """Whether each shifted row shifts about as far in a batch of its own copies.
+    def _copies_shift_alike(self, shifted: _ShiftedBatch) -> bool:
+        """Whether the rows deviate as much in batches of their own copies.
 
-        Its copies have its length, so that this batch has no padding. The row must
-        shift half as far in it as in the first batch, or farther.
+        A batch of copies of one row has no padding. A deviation in the first batch may
+        be twice as large as the one among the copies, which is rounding.
 
         Returns:
-            False for a shift without deviations: then the model failed on the batch.
+            False also if the model failed on the first batch: no deviation is known.
         """
-        for slot, deviation in shift.deviations.items():
-            batch_row = shift.batch[slot]
-            assert batch_row.row is not None  # a reversed row has no deviation
-            states_alone = self._states_alone[batch_row.row]
+        for index, deviation in shifted.deviations.items():
+            batch_row = shifted.rows[index]
+            assert batch_row.index_in_probe is not None  # others have no deviation
+            states_alone = self._states_alone[batch_row.index_in_probe]
             # The size of a batch decides its kernels: try two copies, and as many as
             # the batch has rows.
             largest_of_copies = 0.0
-            for count in {2, len(shift.batch)}:
-                states = self._forward([batch_row.item] * count)
+            for num_copies in {2, len(shifted.rows)}:
+                states = self._forward([batch_row.item] * num_copies)
                 for pooling, alone_1LD in states_alone.items():
                     for copy_LD in states[pooling]:
                         copy_deviation = _deviation(copy_LD, alone_1LD[0])
                         largest_of_copies = max(largest_of_copies, copy_deviation)
             if deviation > max(ROUNDING[self._dtype], 2 * largest_of_copies):
                 return False
-        return bool(shift.deviations)
+        return bool(shifted.deviations)
 
 
 def _deviation(states: Tensor, alone: Tensor) -> float:

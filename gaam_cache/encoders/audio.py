@@ -201,7 +201,7 @@ class AudioEncoder(ModelEncoder):
                 tone = _tone(number, num_samples, front_end.rate)
                 clips.append(front_end.make_clip(tone, num_samples))
                 short_num_samples = num_samples
-        return ProbeRows(candidates=[clips], short_length=short_num_samples)
+        return ProbeRows(sets=[clips], short_length=short_num_samples)
 
     def _probe_lengths(self) -> tuple[list[int], int]:
         """Choose the lengths of the probe's sounds in positions.

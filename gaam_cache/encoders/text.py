@@ -321,7 +321,7 @@ class TextEncoder(ModelEncoder):
         )
         texts_without_markers = make_probe_texts(lengths, vocab_size, special_ids, [])
         return ProbeRows(
-            candidates=[texts_with_markers, texts_without_markers],
+            sets=[texts_with_markers, texts_without_markers],
             short_length=SHORT_LENGTHS[-1],
         )
 

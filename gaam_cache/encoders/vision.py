@@ -180,9 +180,9 @@ class VisionEncoder(ModelEncoder):
         """Make pictures of noise, in the shape that the image processor returns."""
         shape = (NUM_PROBE_PICTURES, *self._processor.shape)
         pictures = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
-        # All pictures have the same length, which for the probe is that of their first
-        # axis. So all of them count as short, and share one batch.
-        return ProbeRows(candidates=[list(pictures)], short_length=len(pictures[0]))
+        # The probe takes ``len`` as the length of a row. Of a picture it is the number
+        # of channels: all pictures are equally long, and share one batch.
+        return ProbeRows(sets=[list(pictures)], short_length=len(pictures[0]))
 
 
 def _patch_sides(model_config: Any) -> tuple[int, int]:

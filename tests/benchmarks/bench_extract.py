@@ -52,7 +52,7 @@ class Bench:
         encoder = TextEncoder.open(config)
         encoder.load()
         self.tokenizer = encoder._tokens.tokenizer.pretrained
-        self.model = encoder._forward.model
+        self.model = encoder._forward.running_model
         # most tokenizers of causal models have no padding token; what is padded is masked
         self.tokenizer.pad_token = self.tokenizer.pad_token or self.tokenizer.eos_token
         self.in_bfloat16 = copy.deepcopy(self.model).to(torch.bfloat16)

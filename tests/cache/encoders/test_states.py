@@ -120,7 +120,7 @@ def test_all_hidden_states_are_there_and_the_others_keep_their_bits(
         gaam_cache.extract(replace(some, layers="3-4", out=tmp_path / "none"))
     encoder = TextEncoder.open(zero)
     encoder.load()
-    assert encoder._forward.stack is not None, "hooks were not taken"
+    assert encoder._forward.stack_name is not None, "hooks were not taken"
     assert (encoder._forward.mask == "never") is (architecture != "bert")
     assert encoder.acts_causal is (architecture != "bert")
     outline = TextEncoder.open_outline(zero)

@@ -32,7 +32,7 @@ def test_split_weights_are_loaded_and_hashed_and_no_others(folder: Path) -> None
     assert {INDEX, *weight_map.values()} <= set(files)
     assert "model-other.safetensors" not in files
     encoder.load()
-    loaded = encoder._forward.model.state_dict()
+    loaded = encoder._forward.running_model.state_dict()
     assert loaded.keys() == whole.keys()
     assert all(torch.equal(loaded[key], whole[key]) for key in whole)
 
