@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
@@ -53,12 +53,12 @@ class Checkpoint:
     def __init__(self, path: Path, work: Mapping[str, object]) -> None:
         self.path = path
         self.work = dict(work)
-        self._next = time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
+        self._next_save = time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
 
     @property
     def is_due(self) -> bool:
         """Whether it is time to save: so seldom that saving takes little time."""
-        return time.monotonic() >= self._next
+        return time.monotonic() >= self._next_save
 
     @property
     def is_done(self) -> bool:
@@ -87,7 +87,7 @@ class Checkpoint:
         # a slow disk gets fewer checkpoints
         end = time.monotonic()
         pause = max(SECONDS_BETWEEN_CHECKPOINTS, (end - start) / CHECKPOINT_SHARE)
-        self._next = end + pause
+        self._next_save = end + pause
 
     def finish(self, results: Sequence[SeedResult]) -> None:
         """Replace the content of the file by the results of the seeds."""
@@ -111,6 +111,16 @@ class Checkpoint:
         with suppress(OSError, *DAMAGED):
             return _read(self.path)
         return {}, {}
+
+
+class SavedBatch(NamedTuple):
+    """A seed batch with a file of unfinished work."""
+
+    seeds: list[int]
+    engine: Engine  # how its seeds are run (device, type, compiled or not)
+    is_begun: bool
+    """Whether some of its epochs are trained. It is not begun where it is only planned,
+    or done."""
 
 
 class NamedExperiment(Protocol):
@@ -153,16 +163,17 @@ class UnfinishedWork:
         path = self.folder / f"group-{digest}.safetensors"
         return Checkpoint(path, {**self._work, "engine": engine.to_dict()})
 
-    def load(self) -> tuple[dict[int, SeedResult], list[dict[str, Any]]]:
+    def load(self) -> tuple[dict[int, SeedResult], list[SavedBatch]]:
         """Read all files, and remove the damaged ones.
 
         Returns:
-            The results of the finished seeds, by seed; and the descriptions of all
-            files, those with trained epochs first. A description has the keys seeds,
-            engine, done, epochs_done (unless it is done) and results (if it is done).
+            The results of the finished seeds, by seed; and the seed batches of all
+            files, the begun ones first.
         """
+        from gaam_decoder.training.arithmetic.engine import Engine
+
         results: dict[int, SeedResult] = {}
-        descriptions: list[dict[str, Any]] = []
+        saved_batches: list[SavedBatch] = []
         for path in sorted(self.folder.glob(FILE_PATTERN)):
             try:
                 tensors, description = self._read_own(path)
@@ -177,14 +188,23 @@ class UnfinishedWork:
                 )
                 warnings.warn(visible(text), GaamWarning, stacklevel=2)
                 continue
-            descriptions.append(description)
+            saved_batch = SavedBatch(
+                seeds=description["seeds"],
+                engine=Engine(**description["engine"]),
+                is_begun=bool(description.get("epochs_done")),
+            )
+            saved_batches.append(saved_batch)
             for entry in description.get("results", ()):
                 results[entry["seed"]] = _seed_result(entry, tensors)
-        descriptions.sort(key=lambda description: not description.get("epochs_done"))
-        return results, descriptions
+        # False comes before True
+        saved_batches.sort(key=lambda saved_batch: not saved_batch.is_begun)
+        return results, saved_batches
 
     def _read_own(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The tensors and the description of a file of this experiment.
+
+        The description has the keys of ``Checkpoint.work``, seeds, done, epochs_done
+        (unless it is done) and results (if it is done).
 
         Raises:
             ValueError: its digest is wrong, or it belongs to other runs.
@@ -195,23 +215,30 @@ class UnfinishedWork:
                 raise ValueError("it belongs to other runs")
         return tensors, description
 
-    def remove(self, published: Set[int], *, others: bool) -> None:
-        """Remove the files of published seeds; begun work on other seeds stays.
+    def remove(self, published: Set[int], *, others_train: bool) -> None:
+        """Remove the files of published seeds, and unreadable files.
+
+        Trained epochs and results of other seeds stay.
 
         Args:
             published: seeds that runs hold.
-            others: whether another trainer is at work. If none is, files without a
-                trained epoch are removed, too, and with the last file the folder.
+            others_train: whether another trainer is at work on a seed batch. If none
+                is, files of batches that are only planned are removed, too, and with
+                the last file the folder.
         """
         for path in self.folder.glob(FILE_PATTERN):
             description = _read_description(path)
-            is_published = set(description.get("seeds", ())) <= published
-            is_begun = description.get("done") or description.get("epochs_done")
-            if is_published or not (is_begun or others):
+            # an unreadable file names no seed, and so none that is not published
+            seeds = set(description.get("seeds", ()))
+            is_published = seeds <= published
+            is_planned_only = not (
+                description.get("done") or description.get("epochs_done")
+            )
+            if is_published or (is_planned_only and not others_train):
                 path.unlink(missing_ok=True)
 
         # the rest of an interrupted write goes with the folder
-        if not others and not any(self.folder.glob(FILE_PATTERN)):
+        if not others_train and not any(self.folder.glob(FILE_PATTERN)):
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -264,7 +291,7 @@ def _digest(
 def _read_description(path: Path) -> dict[str, Any]:
     """The description in a file, without a check of its SHA-256; empty if unreadable.
 
-    It has the keys that ``UnfinishedWork.load`` names.
+    It has the keys that ``UnfinishedWork._read_own`` names.
     """
     with suppress(OSError, *DAMAGED), safe_open(path, "np") as file:
         description: dict[str, object] = json.loads(file.metadata()["about"])

@@ -26,7 +26,7 @@ from gaam_decoder.training.data import Subset, TrainData, labels_by_seed
 from gaam_decoder.training.seed_result import add_attention_maps, result_of
 from gaam_decoder.training.seed_state import Plateau, SeedState
 
-SEED = 0  # of every fit: a fit draws no random numbers
+FIT_SEED = 0  # of every fit: it draws no random numbers, and so needs one seed alone
 
 
 def fit_experiment(
@@ -48,8 +48,8 @@ def fit_experiment(
     """
     start = time.perf_counter()
     device = data.train.label_N.device
-    decoder = build_decoder(spec, SEED).to(device).eval()
-    with explained_memory_errors(recipe, (), str(device)):
+    decoder = build_decoder(spec, FIT_SEED).to(device).eval()
+    with explained_memory_errors(recipe, seeds=(), device=str(device)):
         fit = _fit(decoder, spec.task, data, recipe, on_value)
     if fit.unconverged:
         warnings.warn(
@@ -68,11 +68,13 @@ def fit_experiment(
     validation_logits_VC: Tensor | None = None
     if validation is not None:
         validation_logits_VC = _apply_to_rows(decoder, validation)
+    # a fit is recorded as a seed is: it has no learning rate, and in the place of the
+    # best epoch stands the number of the tried value that validation chose
     seed_state = SeedState(
-        seed=SEED,
+        seed=FIT_SEED,
         schedule=Plateau(rate=0.0),
         best_epoch=fit.kept,
-        log=[{"seed": SEED, **entry} for entry in fit.log],
+        log=[{"seed": FIT_SEED, **entry} for entry in fit.log],
     )
     result = result_of(decoder, seed_state, logits_NC, validation_logits_VC)
     if test is not None and result.failed is None:
@@ -96,7 +98,7 @@ def _fit(
     assert isinstance(head, FittedHead)
     assert data.selection is not None
     label_SN, validation_label_SV = labels_by_seed(
-        data, [SEED], shuffle=recipe.shuffle_labels
+        data, [FIT_SEED], shuffle=recipe.shuffle_labels
     )
     assert validation_label_SV is not None
     fit_device = with_float64(data.train.label_N.device)

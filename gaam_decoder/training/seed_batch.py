@@ -1,7 +1,7 @@
 """Train the seeds of one decoder together, from initialisation to results.
 
 S seeds, N training rows, V validation rows, B batch, L layers, D hidden size, C
-classes, K noise per sample.
+classes, K random numbers per row.
 """
 
 import copy
@@ -87,7 +87,9 @@ class SeedBatch:
         self.loss_function: Loss = loss_function or build(recipe.loss, "loss")
         self.epochs_done = 0
         self.seconds = 0.0
-        self._rate_factor = 1.0  # of the schedule, at the last step
+        # the cosine schedule multiplies all learning rates by this factor and changes
+        # it at every step; the other schedules leave it at 1
+        self._rate_factor = 1.0
         self.seed_states = [
             SeedState(
                 seed=seed, schedule=Plateau(rate=recipe.lr), best_epoch=recipe.epochs
@@ -101,6 +103,7 @@ class SeedBatch:
         self._label_SN, self._validation_label_SV = labels_by_seed(
             data, seeds, shuffle=recipe.shuffle_labels
         )
+        # the weight of every class, or of every label of label sets, in the loss
         self._class_weight_SC: Tensor | None = None
         if recipe.class_weights == "balanced" and self.task.has_classes:
             self._class_weight_SC = balanced(self._label_SN, spec.num_classes, dtype)
@@ -110,7 +113,10 @@ class SeedBatch:
         # one module computes for all seeds, whose parameters are stacked
         device = data.train.label_N.device
         decoders = [build_decoder(spec, seed).to(dtype) for seed in seeds]
-        self._learned_target_SN = self._set_target_scales(decoders)
+        self._target_scales: list[TargetScale] = []
+        if self.task.standardises:
+            self._target_scales = self._add_target_scales(decoders)
+        self._learned_target_SN = self._learned_targets(self._label_SN)
         self.decoder = copy.deepcopy(decoders[0]).to(device)
         self.step = (steps or StepCache()).get(
             spec, recipe, engine, self.decoder, self.loss_function, len(seeds)
@@ -126,30 +132,35 @@ class SeedBatch:
             _cloned(self.state.parameters), _cloned(self.state.buffers)
         )
 
-    def _set_target_scales(self, decoders: Sequence[Decoder]) -> Tensor:
-        """Give every decoder the mean and deviation of its targets, if it needs them.
+    def _add_target_scales(self, decoders: Sequence[Decoder]) -> list[TargetScale]:
+        """Add the mean and deviation of its training targets to the decoder of a seed.
 
-        Decoders of numbers learn standardised targets.
+        A decoder of numbers learns targets of mean 0 and deviation 1. In evaluation it
+        returns numbers in the unit of the data.
 
         Returns:
-            The targets that each seed learns, (S, N, ...).
+            The scale of each seed: seeds may learn from different rows, or from
+            shuffled targets.
         """
-        learned_target_SN = self.task.learned_targets(self._label_SN)
-        self._target_scales: list[TargetScale] = []
-        if not self.task.standardises:
-            return learned_target_SN
-        # seeds may learn from other rows, or from shuffled targets
-        for decoder, target_NK in zip(decoders, self._label_SN, strict=True):
-            scale = TargetScale.from_targets(target_NK)
-            decoder.targets = scale.to(target_NK.device, decoder.dtype)
-            self._target_scales.append(decoder.targets)
-        return self._standardised(self._label_SN)
+        scales: list[TargetScale] = []
+        for decoder, target_NC in zip(decoders, self._label_SN, strict=True):
+            scale = TargetScale.from_targets(target_NC)
+            scale = scale.to(target_NC.device, decoder.dtype)
+            decoder.targets = scale
+            scales.append(scale)
+        return scales
 
-    def _standardised(self, number_SNK: Tensor) -> Tensor:
-        """Numbers in the unit of the data as each seed learns them."""
+    def _learned_targets(self, label_SN: Tensor) -> Tensor:
+        """The targets of rows in the form in which each seed learns them."""
+        if self.task.standardises:
+            return self._standardised(label_SN)
+        return self.task.learned_targets(label_SN)
+
+    def _standardised(self, number_SNC: Tensor) -> Tensor:
+        """Numbers in the unit of the data, scaled by each seed's mean and deviation."""
         standardised = [
-            scale.standardised(number_NK)
-            for scale, number_NK in zip(self._target_scales, number_SNK, strict=True)
+            scale.standardised(number_NC)
+            for scale, number_NC in zip(self._target_scales, number_SNC, strict=True)
         ]
         return torch.stack(standardised)
 
@@ -194,11 +205,11 @@ class SeedBatch:
 
         # evaluate on the validation rows, unless all seeds have failed
         losses, training_scores = self._training_scores()
-        scalings = self._epoch_scalings()
+        loss_scalings = self._epoch_scalings()
         finite_losses = [loss for loss in losses if np.isfinite(loss)]
-        scores: list[Score] | list[None] = [None] * len(losses)
+        scores: list[Score] | None = None
         if finite_losses:
-            scores = self._validation_scores() or scores
+            scores = self._validation_scores()
         self.seconds += time.perf_counter() - start
 
         # log the epoch of every seed
@@ -210,14 +221,16 @@ class SeedBatch:
                 epoch,
                 losses[index],
                 training_scores[index],
-                scores[index],
-                scalings[index],
+                None if scores is None else scores[index],
+                loss_scalings[index],
                 self.task,
             )
             if is_kept:
                 self._keep_weights(index)
+            # the seed may have failed in this epoch
             if seed_state.failed is None:
                 entry = seed_state.log[-1]
+                # the rate of the last step: the factor is that of the cosine schedule
                 entry["lr"] *= self._rate_factor
                 entry["seconds"] = round(self.seconds / len(self.seed_states), 4)
         self.epochs_done = epoch
@@ -254,10 +267,9 @@ class SeedBatch:
         score_S = self.task.selection_score(logits_SVC, label_SV)
 
         # the loss gets outputs and targets in the same form as in training
-        learned_target_SV = self.task.learned_targets(label_SV)
+        learned_target_SV = self._learned_targets(label_SV)
         if self.task.standardises:
             logits_SVC = self._standardised(logits_SVC)
-            learned_target_SV = self._standardised(label_SV)
         losses = [
             float(self.loss_function(logits_VC, label_V))
             for logits_VC, label_V in zip(logits_SVC, learned_target_SV, strict=True)
@@ -279,15 +291,16 @@ class SeedBatch:
             for seed in self.seeds
         ]
 
-        # the learning rates and the numbers of the optimizer, as tensors
+        # the learning rates, and the optimizer's constants of each of T steps (such as
+        # corrections of a bias), as tensors
         lr_S = self.state.loss_S.new_tensor(
             [seed_state.schedule.rate for seed_state in self.seed_states]
         )
         # rows through batch size, rounded up
         num_steps = -(-len(train) // self.recipe.batch_size)
         step_numbers = range((epoch - 1) * num_steps + 1, epoch * num_steps + 1)
-        numbers_TK = self.state.loss_S.new_tensor(
-            [self.step.optimizer.numbers(number) for number in step_numbers]
+        constants_TK = self.state.loss_S.new_tensor(
+            [self.step.optimizer.numbers(step) for step in step_numbers]
         )
 
         self._reset_sums()
@@ -302,12 +315,12 @@ class SeedBatch:
             if self._rate_factor != 1:
                 scheduled_lr_S = lr_S * self._rate_factor
             batch = Batch(
-                x_SBLD,
-                label_SB,
-                self._draw_noise(generators, x_SBLD.shape[1]),
-                scheduled_lr_S,
-                numbers_TK[index],
-                self._row_weights(label_SB),
+                x_SBLD=x_SBLD,
+                label_SB=label_SB,
+                noise_SBK=self._draw_noise(generators, num_rows=x_SBLD.shape[1]),
+                lr_S=scheduled_lr_S,
+                step_constants=constants_TK[index],
+                weight_SB=self._loss_weights(label_SB),
             )
             self.step(self.state, batch)
 
@@ -319,27 +332,34 @@ class SeedBatch:
             self.state.scaling.skipped_steps_S.zero_()
             self.state.scaling.lost_rows_S.zero_()
 
-    def _row_weights(self, label_SB: Tensor) -> Tensor | None:
-        """The weight of every row in the loss; None where all weigh the same.
+    def _loss_weights(self, label_SB: Tensor) -> Tensor | None:
+        """The weights of a batch in the loss; None where all weigh the same.
 
-        Of label sets the weight of every label, (S, K), see ``weighted_label_mean``.
+        With classes, the weight of every row (S, B). With label sets, the weight of
+        every label (S, C), see ``weighted_label_mean``.
         """
-        if self._class_weight_SC is None or not self.task.has_classes:
-            return self._class_weight_SC
-        return self._class_weight_SC.gather(1, label_SB)
+        if self._class_weight_SC is None:
+            return None
+        if self.task.has_classes:
+            return self._class_weight_SC.gather(1, label_SB)
+        return self._class_weight_SC
 
     def _draw_noise(
-        self, generators: Sequence[torch.Generator], rows: int
+        self, generators: Sequence[torch.Generator], num_rows: int
     ) -> Tensor | None:
         """Uniform random numbers for the rows of every seed, such as for dropout.
 
-        None if the head needs none.
+        Returns:
+            (S, B, K), or None if the head needs none.
         """
         width = self.decoder.head.num_noise
         if not width:
             return None
         noise_SBK = torch.stack(
-            [torch.rand((rows, width), generator=generator) for generator in generators]
+            [
+                torch.rand((num_rows, width), generator=generator)
+                for generator in generators
+            ]
         )
         return copy_to_device(noise_SBK, self.data.train.label_N.device)
 
@@ -350,7 +370,8 @@ class SeedBatch:
         if not self.decoder.attention.depends_on_batch:
             # repeat the first row until all batches have one shape: another shape
             # would be compiled again
-            rows = np.concatenate([rows, np.repeat(rows[:1], -len(rows) % size)])
+            num_repeats = -len(rows) % size
+            rows = np.concatenate([rows, np.repeat(rows[:1], num_repeats)])
         parts = [
             self.step.logits(weights, x_BLD)
             for x_BLD in subset.features.batches(rows, size)
@@ -396,7 +417,7 @@ class SeedBatch:
         saved_tensors, progress = checkpoint.load()
         tensors = self._tensors()
 
-        # a file that is absent or only planned has no tensors
+        # a file that is absent or only planned has no tensors, and so no equal shapes
         shapes = {name: value.shape for name, value in tensors.items()}
         saved_shapes = {name: value.shape for name, value in saved_tensors.items()}
         if shapes != saved_shapes:
@@ -455,4 +476,5 @@ class SeedBatch:
 
 
 def _cloned(tensors: Stacked) -> Stacked:
+    """Copies of tensors, by the same names."""
     return {name: value.clone() for name, value in tensors.items()}

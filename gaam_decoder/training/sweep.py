@@ -49,7 +49,12 @@ from gaam_decoder.training.arithmetic.engine import (
     explained_memory_errors,
 )
 from gaam_decoder.training.arithmetic.step import StepCache
-from gaam_decoder.training.checkpoint import Checkpoint, UnfinishedWork, lease_name
+from gaam_decoder.training.checkpoint import (
+    Checkpoint,
+    SavedBatch,
+    UnfinishedWork,
+    lease_name,
+)
 from gaam_decoder.training.data import LoadedFeatures, TrainData, prepare_data
 from gaam_decoder.training.experiments import (
     Experiment,
@@ -73,6 +78,8 @@ ProgressOfProcess = Callable[[int, int, str, int], None]
 # each look at the work of other trainers reads the existing runs
 PAUSE_SECONDS = 0.5
 FEW_ROWS = 1000  # with fewer training rows, a cross-validation is suggested
+SUGGESTED_BLOCKS = 8  # parts of the training rows that a warning suggests to read by
+UNCHOSEN = ""  # in the place of the key of an experiment that tuning has yet to choose
 
 
 def train(
@@ -120,26 +127,31 @@ def train(
         if on_run is not None:
             on_run(read_run(path))
 
-    def report_progress(done: int, total: int, text: str, new: int) -> None:
+    # one process does all the work here: what it did itself is what is done
+    def report_progress(done: int, total: int, text: str, done_here: int) -> None:
         report(done, total, text)
 
     # refuse before anything is read
     check_tracker(config.track)
     check_writable(config.runs, option="--runs")
     rank = find_rank(config.rank)
-    workers = rank.total if rank else 1
+    num_ranks = rank.total if rank else 1
     if not config.has_single_local_worker:
-        return Runs(_train_by_engine(config, workers, report, report_run))
+        return Runs(_train_in_workers(config, num_ranks, report, report_run))
 
     # ranks of one machine share its cores and devices
     if rank is not None:
         devices.set_workers_here(rank.workers_on_machine)
         config = replace(config, device=device_of(rank, config.device))
-    return Runs(_Sweep(config, report_progress, report_run, workers).run())
+    sweep = _Sweep(config, report_progress, report_run, num_workers=num_ranks)
+    return Runs(sweep.run())
 
 
-def _train_by_engine(
-    config: TrainConfig, ranks: int, report: Progress, on_run: Callable[[Path], None]
+def _train_in_workers(
+    config: TrainConfig,
+    num_ranks: int,
+    report: Progress,
+    on_run: Callable[[Path], None],
 ) -> list[RunResult]:
     """Train in workers that ``config.engine`` starts, and read the runs they publish.
 
@@ -147,7 +159,8 @@ def _train_by_engine(
 
     Args:
         config: of the training.
-        ranks: processes that somebody else started, each with workers of its own.
+        num_ranks: processes like this one that share the training, each with workers
+            of its own; 1 if it is the only one.
         report: called with the progress of all workers together.
         on_run: called with the folder of every new run.
     """
@@ -157,8 +170,8 @@ def _train_by_engine(
     def on_message(worker: int, kind: str, value: Any) -> None:
         nonlocal done
         if kind == "progress":
-            new, total, text = value
-            done = min(done + new, total)
+            done_by_worker, total, text = value
+            done = min(done + done_by_worker, total)
             report(done, total, f"worker {worker + 1}: {text}")
         elif kind == "waiting":
             report(0, 0, value)
@@ -166,15 +179,16 @@ def _train_by_engine(
             on_run(Path(value))
 
     task = base.Task(
-        _run_worker,
-        (without_workers(config), ranks),
-        config.runs,
-        config.device,
-        (config.cache / PLAN_FILE,),
+        work=_run_worker,
+        argument=(without_workers(config), num_ranks),
+        folder=config.runs,
+        device=config.device,
+        other_paths=(config.cache / PLAN_FILE,),
     )
     engine = base.load_engine(config)
-    # every worker returns the paths of all runs: the list of the first is enough
-    paths, *_ = engine.run(task, config, base.warning_once(on_message))
+    paths_by_worker = engine.run(task, config, base.warning_once(on_message))
+    # every worker returns the paths of all runs
+    paths = paths_by_worker[0]
     return [read_run(Path(path)) for path in paths]
 
 
@@ -191,16 +205,19 @@ def _run_worker(
     Returns:
         The folders of all runs of the training, whoever made them.
     """
-    config, ranks = argument
+    config, num_ranks = argument
 
-    def report(done: int, total: int, text: str, new: int) -> None:
-        send("progress", (new, total, text))
+    # the receiver adds up what the workers did
+    def report(done: int, total: int, text: str, done_here: int) -> None:
+        send("progress", (done_here, total, text))
 
     def report_run(path: Path) -> None:
         send("run", str(path))
 
     config = replace(config, device=worker.device)
-    sweep = _Sweep(config, report, report_run, ranks * worker.total)
+    # every rank starts as many workers
+    num_workers = num_ranks * worker.total
+    sweep = _Sweep(config, report, report_run, num_workers)
     return [str(run.path) for run in sweep.run()]
 
 
@@ -215,7 +232,7 @@ class _Sweep:
         config: of the training.
         report: called with the progress.
         on_run: called with the folder of every run that this process publishes.
-        workers: number of processes that share the training.
+        num_workers: processes that share the training, on all machines.
     """
 
     def __init__(
@@ -223,11 +240,11 @@ class _Sweep:
         config: TrainConfig,
         report: ProgressOfProcess,
         on_run: Callable[[Path], None],
-        workers: int,
+        num_workers: int,
     ) -> None:
         self._config = config
         self._runs = config.runs
-        self._workers = workers
+        self._num_workers = num_workers
         self._report = report
         self._on_run = on_run
         self._device = devices.resolve_device(config.device)
@@ -237,8 +254,7 @@ class _Sweep:
         self._steps = StepCache()
         # seed-epochs of the whole training
         self._all_seed_epochs = 0
-        # unfinished seed-epochs by the key of an experiment; the key "" stands for
-        # experiments that tuning has not chosen yet
+        # unfinished seed-epochs by the key of an experiment, or by ``UNCHOSEN``
         self._remaining_seed_epochs: dict[str, int] = {}
 
     def run(self) -> list[RunResult]:
@@ -260,7 +276,7 @@ class _Sweep:
         # progress counts the reporting seeds of each decoder from the start
         tuned_grids = [grid for grid in candidate_grids(experiments) if len(grid) > 1]
         self._all_seed_epochs = len(tuned_grids) * len(config.seeds) * config.epochs
-        self._remaining_seed_epochs[""] = self._all_seed_epochs
+        self._remaining_seed_epochs[UNCHOSEN] = self._all_seed_epochs
 
         # tune on validation rows
         tuning_runs = self._train_experiments([*candidates.values()], tuning_seeds)
@@ -272,7 +288,8 @@ class _Sweep:
         reporting = reporting_experiments(
             experiments, config, candidates, tuning_runs, choice
         )
-        self._all_seed_epochs -= self._remaining_seed_epochs.pop("")
+        # the seed-epochs of chosen experiments take the place of the expected ones
+        self._all_seed_epochs -= self._remaining_seed_epochs.pop(UNCHOSEN)
         reporting_runs = self._train_experiments(reporting, config.seeds)
         tuning_paths = {run.path for run in tuning_runs}
         new_runs = [run for run in reporting_runs if run.path not in tuning_paths]
@@ -305,7 +322,9 @@ class _Sweep:
         ]
         if open_experiments:
             make_folder(self._runs)
-        self._train_until_published(open_experiments, seeds, experiments)
+        self._train_until_published(
+            open_experiments, seeds, all_experiments=experiments
+        )
         self._leases.remove_stale_leases()
 
         # return what is published now
@@ -322,19 +341,25 @@ class _Sweep:
         self,
         open_experiments: Sequence[Experiment],
         seeds: Sequence[int],
-        experiments: Sequence[Experiment],
+        all_experiments: Sequence[Experiment],
     ) -> None:
-        """Train experiments in turn, and wait for those that other trainers train."""
-        waiting = list(open_experiments)
-        while waiting:
-            at_work: list[tuple[Experiment, Holder]] = []
-            for experiment in waiting:
-                holder = self._train_experiment(experiment, seeds, experiments)
+        """Train experiments in turn, and wait for those that other trainers train.
+
+        Args:
+            open_experiments: to train, or with unfinished work to remove.
+            seeds: that the config requests.
+            all_experiments: these and the published ones, which share the workers.
+        """
+        unpublished = list(open_experiments)
+        while unpublished:
+            trained_by_others: list[tuple[Experiment, Holder]] = []
+            for experiment in unpublished:
+                holder = self._train_experiment(experiment, seeds, all_experiments)
                 if holder is not None:
-                    at_work.append((experiment, holder))
-            waiting = [experiment for experiment, _ in at_work]
-            if at_work:
-                experiment, holder = at_work[0]
+                    trained_by_others.append((experiment, holder))
+            unpublished = [experiment for experiment, _ in trained_by_others]
+            if trained_by_others:
+                experiment, holder = trained_by_others[0]
                 self._report_work(experiment, f": waiting for {holder.in_words()}")
                 time.sleep(PAUSE_SECONDS)
 
@@ -361,17 +386,18 @@ class _Sweep:
         self,
         experiment: Experiment,
         seeds: Sequence[int],
-        experiments: Sequence[Experiment],
+        all_experiments: Sequence[Experiment],
     ) -> Holder | None:
         """Train the seeds of an experiment that no other trainer is at work on.
 
         Args:
             experiment: to train.
             seeds: that the config requests.
-            experiments: all experiments of the config, which share the workers.
+            all_experiments: of the config, which share the workers.
 
         Returns:
-            A trainer that is at work on the rest, or None if all seeds are published.
+            Another trainer that is at work on the rest. None if all seeds are
+            published and the files of unfinished work are removed.
         """
         data: TrainData | None = None
         while experiment.missing_seeds(seeds, self._runs_of(experiment)):
@@ -393,7 +419,7 @@ class _Sweep:
                     self._fit_experiment(experiment, data)
                     continue
                 engine, seed_batches = self._plan_or_publish(
-                    experiment, missing_seeds, data, experiments
+                    experiment, missing_seeds, data, all_experiments
                 )
             finally:
                 lease.release()
@@ -403,8 +429,9 @@ class _Sweep:
                 self._train_seed_batch(experiment, batch, data, engine)
                 for batch in seed_batches
             ]
-            if holders and all(holders):
-                return holders[0]
+            others = [holder for holder in holders if holder is not None]
+            if others and len(others) == len(seed_batches):
+                return others[0]
         return self._remove_unfinished_work(experiment)
 
     def _read_data(self, experiment: Experiment, seed: int) -> TrainData:
@@ -416,7 +443,7 @@ class _Sweep:
             and not experiment.recipe.is_fitted_at_once
         )
         if draws_any_row and data.train.features.location == "disk":
-            window = max(1, len(data.train) // 8)
+            window = max(1, len(data.train) // SUGGESTED_BLOCKS)
             warnings.warn(
                 "training rows are read from disk, in any order: slow; "
                 f"--set shuffle=window:{window} reads by parts",
@@ -453,16 +480,19 @@ class _Sweep:
         """Remove the files of seed batches of a published experiment.
 
         Returns:
-            The trainer that holds the lease of the experiment, so that nothing was
-            removed; else None.
+            None after the removal. Where another trainer holds the lease of the
+            experiment, nothing is removed, and that trainer is returned.
         """
         unfinished = UnfinishedWork(self._runs, experiment)
         if unfinished.folder.exists():
             lease = self._leases.take(experiment.name)
             if isinstance(lease, Holder):
                 return lease
-            other_leases = self._leases.is_other_worker_at(f"{experiment.name}-")
-            unfinished.remove(self._published_seeds(experiment), others=other_leases)
+            # the names of the leases on its seed batches begin so, see ``lease_name``
+            others_train = self._leases.is_other_worker_at(f"{experiment.name}-")
+            unfinished.remove(
+                self._published_seeds(experiment), others_train=others_train
+            )
             lease.release()
         self._remaining_seed_epochs[experiment.key] = 0
         return None
@@ -472,38 +502,46 @@ class _Sweep:
         experiment: Experiment,
         missing_seeds: Sequence[int],
         data: TrainData,
-        experiments: Sequence[Experiment],
+        all_experiments: Sequence[Experiment],
     ) -> tuple[Engine, list[list[int]]]:
         """Divide the missing seeds into seed batches, or publish if all are finished.
 
         The seed batches of begun work stay as they are.
 
+        Args:
+            experiment: to train.
+            missing_seeds: requested seeds that no run holds.
+            data: of the experiment.
+            all_experiments: of the config, which share the workers.
+
         Returns:
             How seeds are run (device, type, compiled or not), and the seeds of each
-            seed batch; none after publishing.
+            seed batch; no batch after publishing.
         """
-        chosen = self._choose_engine(experiment, missing_seeds, data, experiments)
+        chosen = self._choose_engine(experiment, missing_seeds, data, all_experiments)
         unfinished = UnfinishedWork(self._runs, experiment)
-        results, descriptions = unfinished.load()
-        engine = _engine_of_begun_work(chosen, descriptions)
+        results, saved_batches = unfinished.load()
+        engine = _engine_of_begun_work(chosen, saved_batches)
+        unfinished_seeds = set(missing_seeds) - results.keys()
 
-        # publish where no seed is left to train
-        remaining = set(missing_seeds) - results.keys()
+        # other trainers may have finished seeds: progress counts them as done
         self._remaining_seed_epochs[experiment.key] = min(
             self._remaining_seed_epochs[experiment.key],
-            len(remaining) * experiment.epochs,
+            len(unfinished_seeds) * experiment.epochs,
         )
-        if not remaining:
+        if not unfinished_seeds:
             self._publish(experiment, results, data, engine)
             return engine, []
 
-        # write the planned seed batches down for other trainers, too
+        # a new batch is within the limit of the begun work, and within that of today
         most_seeds = min(chosen.seed_batch, engine.seed_batch)
-        seed_batches = self._seed_batches(remaining, descriptions, most_seeds)
+        seed_batches = self._seed_batches(unfinished_seeds, saved_batches, most_seeds)
+        # write the planned seed batches down for other trainers, too
         for batch in seed_batches:
             planned = unfinished.checkpoint(batch, engine)
             if not planned.path.exists():
-                planned.save({}, {"seeds": batch, "epochs_done": 0, "seconds": 0.0})
+                progress = {"seeds": batch, "epochs_done": 0, "seconds": 0.0}
+                planned.save(tensors={}, progress=progress)
         return engine, seed_batches
 
     def _publish(
@@ -524,70 +562,71 @@ class _Sweep:
         experiment: Experiment,
         missing_seeds: Sequence[int],
         data: TrainData,
-        experiments: Sequence[Experiment],
+        all_experiments: Sequence[Experiment],
     ) -> Engine:
         """The engine that suits the missing seeds of an experiment."""
-        # with validation rows of their own, tuning seeds train one at a time, and the
-        # candidates of a decoder share the compiled step
-        num_sharing = 1
-        if experiment.recipe.val_folds:
-            num_sharing = sum(
-                other_experiment.spec == experiment.spec
-                for other_experiment in experiments
-            )
+        # Compiling must pay off over all seeds that use the compiled step. With
+        # ``val_folds`` every batch has one seed, so that a single compiled step serves
+        # all seeds of all candidates of the decoder.
+        num_candidates = 1
+        if experiment.recipe.val_folds is not None:
+            same_decoder = [
+                other for other in all_experiments if other.spec == experiment.spec
+            ]
+            num_candidates = len(same_decoder)
         return choose_engine(
             experiment.spec,
             experiment.recipe,
             self._device,
-            len(missing_seeds) * max(1, num_sharing),
-            len(data.train),
-            self._config.seed_batch,
-            self._config.compile,
-            most_seeds=self._most_seeds(experiment, missing_seeds, experiments),
+            num_seeds=len(missing_seeds) * num_candidates,
+            num_rows=len(data.train),
+            seed_batch=self._config.seed_batch,
+            compile=self._config.compile,
+            most_seeds=self._most_seeds(experiment, missing_seeds, all_experiments),
         )
 
     def _most_seeds(
         self,
         experiment: Experiment,
         missing_seeds: Sequence[int],
-        experiments: Sequence[Experiment],
+        all_experiments: Sequence[Experiment],
     ) -> int | None:
-        """The limit of a seed batch that other reasons than memory set, or None."""
+        """The most seeds to train together, whatever the memory; None: no limit."""
         # each seed has validation rows of its own
         if experiment.recipe.val_folds is not None:
             return 1
-        if self._workers > 1 and self._config.seed_batch is None:
-            # large seed batches would leave workers without work
-            workers_per_experiment = -(-self._workers // len(experiments))
+        if self._num_workers > 1 and self._config.seed_batch is None:
+            # larger seed batches would leave workers without work; rounded up
+            workers_per_experiment = -(-self._num_workers // len(all_experiments))
             return -(-len(missing_seeds) // workers_per_experiment)
         return None
 
     def _seed_batches(
         self,
-        seeds_to_train: set[int],
-        descriptions: Sequence[dict[str, Any]],
+        unfinished_seeds: set[int],
+        saved_batches: Sequence[SavedBatch],
         most_seeds: int,
     ) -> list[list[int]]:
         """The seed batches of begun work, and new ones for the other seeds.
 
         Args:
-            seeds_to_train: seeds without a result.
-            descriptions: of the files of begun work, as ``UnfinishedWork.load`` reads
-                them: their seeds and finished epochs.
+            unfinished_seeds: seeds without a result.
+            saved_batches: the seed batches with files, the begun ones first.
             most_seeds: the largest size of a new batch.
         """
-        remaining = set(seeds_to_train)
+        remaining = set(unfinished_seeds)
         seed_batches: list[list[int]] = []
-        for description in descriptions:
-            batch: list[int] = description["seeds"]
-            is_begun = bool(description.get("epochs_done"))
-            if is_begun:
+        for saved_batch in saved_batches:
+            batch = saved_batch.seeds
+            if saved_batch.is_begun:
                 is_wanted = bool(remaining & set(batch))
             else:
                 # a batch that is only planned is worth it if all its seeds are missing
                 is_wanted = remaining >= set(batch)
-            limit = self._config.seed_batch or len(batch)
-            if is_wanted and len(batch) <= limit:
+            # the user may request smaller batches than before
+            requested_size = self._config.seed_batch
+            is_small_enough = requested_size is None or len(batch) <= requested_size
+            if is_wanted and is_small_enough:
                 seed_batches.append(batch)
                 remaining -= set(batch)
         return seed_batches + divide_seeds(sorted(remaining), most_seeds)
@@ -621,8 +660,10 @@ class _Sweep:
         checkpoint: Checkpoint,
     ) -> None:
         """Train a seed batch, and write its results into the file of its checkpoint."""
+        # with ``val_folds`` a batch has one seed, with validation rows of its own
         if experiment.recipe.val_folds is not None:
-            data = self._prepare_data(experiment, batch[0])
+            [seed] = batch
+            data = self._prepare_data(experiment, seed)
         with explained_memory_errors(experiment.recipe, batch, engine.device):
             training = SeedBatch(
                 experiment.spec,
@@ -635,7 +676,8 @@ class _Sweep:
             on_epoch = self._epoch_reporter(experiment, batch)
             results = training.train(checkpoint, on_epoch)
 
-        # later seed batches go on as this one ended
+        # the file records that the compiler failed: later seed batches of the
+        # experiment are not compiled either, also after an interruption
         if engine.compiled and not training.compiler.works:
             eager = replace(engine, compiled=False, why="the compiler failed")
             checkpoint.work["engine"] = eager.to_dict()
@@ -698,35 +740,42 @@ def _warn_of_other_code(experiment: Experiment, runs: Sequence[RunResult]) -> No
 
 
 def _engine_of_begun_work(
-    chosen: Engine, descriptions: Sequence[dict[str, Any]]
+    chosen: Engine, saved_batches: Sequence[SavedBatch]
 ) -> Engine:
-    """The engine of begun work, which gives the same bits, or else ``chosen``.
+    """The engine to go on with: that of begun work if it can be used, else ``chosen``.
 
-    The compiler may have failed for a seed batch; then the work goes on without it.
+    With the same engine, the seeds that are left get the same bits as without an
+    interruption. Where the compiler failed for a batch, the work goes on without it.
 
     Args:
         chosen: the engine (device, type, compiled or not) for new work.
-        descriptions: of the files of begun work, each with its engine as JSON values.
+        saved_batches: the seed batches with files.
     """
-    engines = [Engine(**description["engine"]) for description in descriptions]
     usable = [
-        engine
-        for engine in engines
-        if (engine.kind, engine.dtype) == (chosen.kind, chosen.dtype)
+        saved_batch.engine
+        for saved_batch in saved_batches
+        if saved_batch.engine.kind == chosen.kind
+        and saved_batch.engine.dtype == chosen.dtype
     ]
     if not usable:
         return chosen
-    # engines without a compiler come first
+    # engines without a compiler come first, as False comes before True
     begun = min(usable, key=lambda engine: engine.compiled)
+    # another worker has a device of its own
     return replace(begun, device=chosen.device)
 
 
 def is_candidate(config: TrainConfig, run: RunResult) -> bool:
     """Whether a run has one of several rates or decays that validation chooses from."""
     has_candidates = len(config.rates) * len(config.weight_decay) > 1
-    if run.fit or config.select != "val" or not has_candidates:
+    if config.select != "val" or not has_candidates:
         return False
-    return run.tuning_only or config.resolved_tune_seeds is None
+    # a head that is fitted at once has neither rate nor decay
+    if run.fit:
+        return False
+    # without tuning seeds, the reporting seeds train all candidates
+    has_tuning_seeds = config.resolved_tune_seeds is not None
+    return run.tuning_only or not has_tuning_seeds
 
 
 def training_summary(

@@ -32,15 +32,17 @@ class Compiler:
         # torch would check hundreds of facts at every call: as slow as a small step
         if hasattr(torch.compiler, "skip_all_guards_unsafe"):
             self._options["guard_filter_fn"] = torch.compiler.skip_all_guards_unsafe
-        # without timing no choice of a kernel varies: an interruption must not change
-        # the order of sums. Torch resets its configuration after every compilation, but
-        # not an option
+        # torch would time several kernels and take the fastest. After an interruption
+        # it may take another, which sums in another order: other results. So it shall
+        # choose without timing. An option holds for all compilations, a change of
+        # torch's configuration for the next one alone
         if device_type != "cpu" and hasattr(inductor, "deterministic"):
             self._options["deterministic"] = True
         # no trial program for every vector extension of the CPU, which takes seconds
         if hasattr(inductor.cpp, "vec_isa_ok") and inductor.cpp.vec_isa_ok is None:
             inductor.cpp.vec_isa_ok = True
-        # both are expected: float16 states meet bfloat16, and float32 means float32
+        # torch warns of float16 states that meet bfloat16 products, and recommends
+        # TensorFloat32 where float32 was requested: both are meant
         for message in ("bf16 and fp16 are mixed", "TensorFloat32 tensor cores"):
             warnings.filterwarnings("ignore", message=message)
 

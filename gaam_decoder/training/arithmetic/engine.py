@@ -28,8 +28,9 @@ LEAST_STACKED = 6  # fewer seeds train faster one by one without a compiler, mea
 AUTOCAST_TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 MOST_SEEDS = {"cpu": 32, "cuda": 256, "mps": 32}
 MEMORY_SHARE = 0.4  # share of the free memory that a seed batch may take
-# a decoder whose batch has more numbers is built without memory to measure it: for that
-# torch imports its compiler, which takes 1.4 seconds
+# To measure a decoder, a batch runs through it. If the batch has more numbers than
+# this, the decoder is built without memory (on torch's meta device). A smaller one is
+# built in memory: the meta device imports torch's compiler, which takes 1.4 seconds.
 MOST_NUMBERS_IN_MEMORY = 2**20
 EVAL_BATCH_SIZE = 512
 EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
@@ -60,16 +61,19 @@ class Engine:
 def divide_seeds(seeds: Sequence[int], largest: int) -> list[list[int]]:
     """Divide seeds in order into batches of at most ``largest``, of nearly equal sizes.
 
-    Without the seeds of the first batches, the others are divided as before.
+    Where the first batches are trained already, the other seeds are divided into the
+    same batches as before.
     """
     # the quotient rounded up
-    count = -(-len(seeds) // largest)
-    small_size, num_larger = divmod(len(seeds), count) if count else (0, 0)
+    num_batches = -(-len(seeds) // largest)
+    if num_batches == 0:
+        return []
+    small_size, num_larger = divmod(len(seeds), num_batches)
     batches: list[list[int]] = []
     start = 0
-    for number in range(count):
+    for index in range(num_batches):
         # the first batches take one seed more
-        end = start + small_size + (1 if number < num_larger else 0)
+        end = start + small_size + (1 if index < num_larger else 0)
         batches.append(list(seeds[start:end]))
         start = end
     return batches
@@ -104,20 +108,19 @@ def choose_engine(
         num_rows: training rows.
         seed_batch: number of seeds to train together, if the user decides it.
         compile: whether to compile the steps.
-        most_seeds: a limit of the seeds together, where others have validation rows
-            or workers of their own.
+        most_seeds: a further limit of the seeds together, where each seed has
+            validation rows of its own or other workers train some of the seeds; None
+            without one.
     """
-    is_small = (
-        recipe.batch_size * spec.num_layers * spec.hidden_size <= MOST_NUMBERS_IN_MEMORY
-    )
+    numbers_per_row = spec.num_layers * spec.hidden_size
+    is_small = recipe.batch_size * numbers_per_row <= MOST_NUMBERS_IN_MEMORY
     with torch.device("cpu" if is_small else "meta"):
         decoder = build_decoder(spec, seed=0)
-    row_numbers = spec.num_layers * spec.hidden_size
-    all_numbers = recipe.epochs * num_rows * num_seeds * row_numbers
+    all_numbers = recipe.epochs * num_rows * num_seeds * numbers_per_row
     compiled, why_compiled = _choose_compiler(all_numbers, device, compile)
 
-    # the mechanism, the user, the memory or other workers limit the seeds together
-    # torch.func cannot run some parts over stacked parameters of several seeds
+    # The mechanism, the user, the memory or other workers limit the seeds together.
+    # torch.func cannot run some parts over stacked parameters of several seeds.
     parts = (decoder.attention, spec.attention.name), (decoder.head, spec.head.name)
     unstackable = [name for part, name in parts if not part.stackable]
     if unstackable:
@@ -194,7 +197,8 @@ def _choose_seed_batch(
     seeds_in_caches = WORKING_SET * torch.get_num_threads() // bytes_of_step
     if device.type == "cpu" and seeds_in_caches < seeds_in_memory:
         stacking_pays = compiled or seeds_in_caches >= LEAST_STACKED
-        return max(1, seeds_in_caches if stacking_pays else 1), "as caches allow"
+        seed_batch_size = max(1, seeds_in_caches) if stacking_pays else 1
+        return seed_batch_size, "as caches allow"
     return max(1, seeds_in_memory), "as memory allows"
 
 
@@ -204,7 +208,7 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
 
     # Autograd calls this for every tensor that it keeps. It returns nothing: a tensor
     # that is kept by the result of its own step would never be freed.
-    def count(tensor: Tensor) -> None:
+    def add_bytes(tensor: Tensor) -> None:
         nonlocal num_bytes
         num_bytes += tensor.numel() * tensor.element_size()
 
@@ -213,7 +217,7 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
     noise = torch.zeros(batch_size, width, device=device) if width else None
     x_BLD = torch.zeros(batch_size, spec.num_layers, spec.hidden_size, device=device)
     decoder.train()
-    with torch.autograd.graph.saved_tensors_hooks(count, lambda nothing: nothing):
+    with torch.autograd.graph.saved_tensors_hooks(add_bytes, lambda nothing: nothing):
         decoder(x_BLD, noise)
     return max(num_bytes, x_BLD.numel() * x_BLD.element_size())
 

@@ -1,6 +1,7 @@
 """The tensors that a training step reads and changes.
 
-S seeds, P parameters, B batch, L layers, D hidden size, K noise per sample.
+S seeds, P parameters, B batch, L layers, D hidden size, C classes,
+K random numbers per row or constants of a step.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from gaam_decoder.tasks import Task
 START = 65536.0
 GROWTH = 2.0
 BACKOFF = 0.5
-INTERVAL = 2000  # good steps in a row before the scale grows
+INTERVAL = 2000  # steps with finite gradients in a row before the scale grows
 
 
 class Scaling(NamedTuple):
@@ -39,7 +40,8 @@ class Scaling(NamedTuple):
     """
 
     scale_S: Tensor  # float32, whatever the parameters are
-    good_steps_S: Tensor  # good steps in a row since the scale changed
+    # steps with finite gradients in a row since the scale changed
+    good_steps_S: Tensor
     steps_S: Tensor  # all steps that changed the parameters
     skipped_steps_S: Tensor  # skipped steps of the epoch: a gradient was not finite
     lost_rows_S: Tensor  # rows of the epoch in batches whose loss was not finite
@@ -58,7 +60,10 @@ class Scaling(NamedTuple):
         )
 
     def update(self, is_finite_S: Tensor) -> None:
-        """Raise a scale after enough steps with finite gradients; else lower it.
+        """Lower the scale of a seed after a step with gradients that are not finite.
+
+        After ``INTERVAL`` steps in a row with finite gradients it rises, unless it
+        would become infinite.
 
         Args:
             is_finite_S: whether all gradients of a seed are finite in this step.
@@ -167,9 +172,10 @@ class Batch(NamedTuple):
     label_SB: Tensor
     noise_SBK: Tensor | None  # uniform numbers, or None where the decoder needs none
     lr_S: Tensor
-    numbers: Tensor  # of the optimizer at this step, (K,)
+    step_constants: Tensor  # ``Optimizer.numbers`` of this step, (K,)
     weight_SB: Tensor | None = None
-    """Of rows in the loss, of label sets of labels (S, K); None weighs all alike."""
+    """Weights of the rows in the loss. With label sets (S, C): weights of the labels.
+    None: all weigh the same."""
 
 
 def unscaled(gradients: Stacked, scale_S: Tensor) -> tuple[Stacked, Tensor]:
@@ -177,7 +183,7 @@ def unscaled(gradients: Stacked, scale_S: Tensor) -> tuple[Stacked, Tensor]:
 
     Returns:
         The gradients of the unscaled loss, and whether all gradients of a seed were
-        finite before the division, as torch asks, (S,).
+        finite before the division, as torch.amp asks, (S,).
     """
     is_finite_PS = [
         gradient.isfinite().flatten(1).all(1) for gradient in gradients.values()

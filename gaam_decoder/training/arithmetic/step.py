@@ -1,6 +1,6 @@
 """A training step of several seeds at once, and their logits.
 
-S seeds, B batch, L layers, D hidden size, C classes, K noise per sample.
+S seeds, B batch, L layers, D hidden size, C classes, K random numbers per row.
 """
 
 from collections.abc import Callable
@@ -81,8 +81,8 @@ class Step:
         self.optimizer: Optimizer = build(recipe.optimizer, "optimizer")
         self._weight_decay = recipe.weight_decay
         self._clip_grad_norm = recipe.clip_grad_norm
-        # as published: clip the gradient of the scaled loss, before it is unscaled
-        self._clip_first = recipe.clip_order == "clip-first"
+        # as in the published code, which clips the gradient of the scaled loss
+        self._clips_before_unscaling = recipe.clip_order == "clip-first"
         # the type of matrix products, if it is not that of the parameters
         self._autocast = AUTOCAST_TYPES.get(engine.dtype)
         self._eval_autocast = self._autocast if recipe.eval_dtype == "same" else None
@@ -97,20 +97,23 @@ class Step:
         """
         self._decoder.train()
         shapes = batch.x_SBLD.shape
-        # a view would be compiled for the size of its tensor, in which folds differ
+        # the labels are a view of the labels of all training rows. A view is compiled
+        # for the size of the whole tensor, in which folds differ: every fold would be
+        # compiled again
         batch = batch._replace(label_SB=batch.label_SB.contiguous())
         if self._clip_grad_norm is None and state.scaling is None:
             self._run(self._step, shapes, state, batch)
             return
-        # in parts: torch 2.13 cannot compile norms beside some gradients
+        # in parts: torch 2.13 cannot compile norms and gradients of some decoders
+        # together
         gradients: Gradients = self._run(self._differentiate, shapes, state, batch)
-        if state.scaling is not None and not self._clip_first:
+        if state.scaling is not None and not self._clips_before_unscaling:
             gradients = self._run(self._unscale, shapes, state, gradients)
         if self._clip_grad_norm is not None:
             gradients = gradients._replace(
                 gradients=clipped(gradients.gradients, self._clip_grad_norm)
             )
-        if state.scaling is not None and self._clip_first:
+        if state.scaling is not None and self._clips_before_unscaling:
             gradients = self._run(self._unscale, shapes, state, gradients)
         self._run(self._update, shapes, state, batch, gradients)
 
@@ -128,13 +131,14 @@ class Step:
     def _differentiate(self, state: State, batch: Batch) -> Gradients:
         """The gradients of the (scaled) loss of every seed."""
         x_SBLD = batch.x_SBLD.to(self._dtype)
-        # ``torch.func`` imports the compiler, so that a single seed does without it
-        gradients_of_seed: Callable[..., Any] = self._gradients_of_seed
+        # A single seed that is not compiled does without ``torch.func``, which imports
+        # the compiler. Compiled code and several seeds need it.
+        gradients_and_loss: Callable[..., Any] = self._gradients_and_loss
         if torch.compiler.is_compiling() or len(x_SBLD) > 1:
-            gradients_of_seed = grad_and_value(self._loss, has_aux=True)
+            gradients_and_loss = grad_and_value(self._loss, has_aux=True)
         scale_S = None if state.scaling is None else state.scaling.scale_S
         gradients, (_, outputs) = _map_over_seeds(
-            gradients_of_seed,
+            gradients_and_loss,
             state.parameters,
             state.buffers,
             x_SBLD,
@@ -143,23 +147,23 @@ class Step:
             batch.weight_SB,
             scale_S,
         )
-        return Gradients(gradients, *outputs)
+        loss_S, logits_SBC, new_buffers = outputs
+        return Gradients(gradients, loss_S, logits_SBC, new_buffers)
 
     @torch.enable_grad()
-    def _gradients_of_seed(
+    def _gradients_and_loss(
         self, parameters: Stacked, *others: Any
-    ) -> tuple[Stacked, Any]:
-        """The gradients of one seed, as ``grad_and_value`` of ``torch.func`` does it.
+    ) -> tuple[Stacked, tuple[Tensor, Any]]:
+        """Differentiate the loss of one seed, as ``torch.func.grad_and_value`` does.
 
-        But that imports the compiler of torch, which takes 1.4 seconds.
+        That function imports the compiler of torch, which takes 1.4 seconds.
 
         Args:
             parameters: of the seed.
             others: the other arguments of ``_loss``.
 
         Returns:
-            The gradients by parameter; and the scaled loss with the other outputs of
-            ``_loss``.
+            The gradients by parameter; and both results of ``_loss``.
         """
         leaves = {
             name: value.detach().requires_grad_() for name, value in parameters.items()
@@ -180,36 +184,38 @@ class Step:
 
     def _update(self, state: State, batch: Batch, gradients: Gradients) -> None:
         """Update parameters, buffers, optimizer, loss scale and sums of the epoch."""
-        # as in torch, skipped steps change buffers, too
+        # as in torch, steps that leave the parameters as they are change buffers, too
         for name, value in gradients.buffers.items():
             state.buffers[name].copy_(value)
-        rows = batch.label_SB.shape[1]
+        num_rows = batch.label_SB.shape[1]
         loss_S = gradients.loss_S
-        numbers = batch.numbers
+        step_constants = batch.step_constants
         score_S = self._task.batch_sums(gradients.logits_SBC, batch.label_SB)
         if state.scaling is not None and gradients.is_finite_S is not None:
-            # seeds skipped other steps, so that each has a step number of its own;
-            # float32 would change Adam's corrections of its moments by 1e-5
+            # skipped steps do not count, and each seed skipped steps of its own: each
+            # has a step number of its own. In float32, Adam's corrections of its
+            # moments would change by 1e-5
             step_S = float64(state.scaling.steps_S + 1)
-            numbers_by_seed = self.optimizer.numbers(step_S)
-            if numbers_by_seed:
-                numbers = torch.stack(numbers_by_seed).to(loss_S)
+            constants_by_seed = self.optimizer.numbers(step_S)
+            has_step_constants = len(constants_by_seed) > 0
+            if has_step_constants:
+                step_constants = torch.stack(constants_by_seed).to(loss_S)
             state.scaling.update(gradients.is_finite_S)
             # batches with a loss that is not finite are in no mean
             has_finite_loss_S = loss_S.isfinite()
             loss_S = torch.where(has_finite_loss_S, loss_S, 0)
             score_S = _where_finite(score_S, has_finite_loss_S)
-            state.scaling.lost_rows_S.add_(~has_finite_loss_S, alpha=rows)
+            state.scaling.lost_rows_S.add_(~has_finite_loss_S, alpha=num_rows)
         self.optimizer.step(
             state.parameters,
             gradients.gradients,
             state.optimizer,
             batch.lr_S,
-            numbers,
+            step_constants,
             self._weight_decay,
             gradients.is_finite_S,
         )
-        state.loss_S.add_(loss_S, alpha=rows)
+        state.loss_S.add_(loss_S, alpha=num_rows)
         state.score_S.add_(score_S)
 
     def _loss(
@@ -224,6 +230,8 @@ class Step:
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Stacked]]:
         """The loss of one seed on a batch.
 
+        The arguments are those of a batch and a state, without the axis of seeds.
+
         Returns:
             The scaled loss, which is differentiated; and a tuple of the loss, the
             logits and the new buffers.
@@ -232,18 +240,27 @@ class Step:
         logits_BC = self._forward(
             parameters, new_buffers, x_BLD, noise_BK, self._autocast
         )
-        # of label sets a label has a weight, not a row
-        mean_of = weighted_mean if label_B.ndim == 1 else weighted_label_mean
-        loss = mean_of(self.loss_function, logits_BC, label_B, weight_B)
+        # with label sets the labels have weights, else the rows
+        mean_loss = weighted_mean if label_B.ndim == 1 else weighted_label_mean
+        loss = mean_loss(self.loss_function, logits_BC, label_B, weight_B)
         scaled_loss = loss if scale is None else loss * scale
         return scaled_loss, (loss.detach(), logits_BC.detach(), new_buffers)
 
     def _logits(self, weights: Weights, x_BLD: Tensor) -> Tensor:
-        """Logits of the same rows under every seed, (S, B, C), not compiled."""
+        """Logits of the same rows under every seed, (S, B, C).
+
+        ``logits`` runs it, compiled where that works.
+        """
         x_BLD = x_BLD.to(self._dtype)
 
         def logits_of_seed(parameters: Stacked, buffers: Stacked) -> Tensor:
-            return self._forward(parameters, buffers, x_BLD, None, self._eval_autocast)
+            return self._forward(
+                parameters,
+                buffers,
+                x_BLD,
+                noise_BK=None,
+                product_dtype=self._eval_autocast,
+            )
 
         logits_SBC: Tensor = _map_over_seeds(logits_of_seed, *weights)
         return logits_SBC
@@ -258,7 +275,13 @@ class Step:
     ) -> Tensor:
         """Logits of one seed, in the type of its parameters.
 
-        Matrix products use ``product_dtype``, or None for the type of the parameters.
+        Args:
+            parameters: of the seed.
+            buffers: of the seed; training changes them in place.
+            x_BLD: states of the rows.
+            noise_BK: uniform random numbers for each row, such as for dropout; None
+                where the decoder draws none.
+            product_dtype: of matrix products; None: that of the parameters.
         """
         has_autocast = product_dtype is not None
         with torch.autocast(x_BLD.device.type, product_dtype, enabled=has_autocast):
@@ -312,7 +335,7 @@ class StepCache:
     """
 
     def __init__(self) -> None:
-        self._key: Any = None
+        self._key: tuple[object, ...] | None = None
         self._by_size: dict[int, Step] = {}
 
     def get(
@@ -336,8 +359,9 @@ class StepCache:
         if key != self._key:
             self._key = key
             self._by_size = {}
+            # a setting of the process, made once, before the first step
             keep_freed_memory()
-            # give back the memory of all earlier compilations
+            # drop the compiled code of earlier decoders, which torch would keep
             if engine.compiled:
                 torch._dynamo.reset()
         if num_seeds not in self._by_size:
