@@ -46,8 +46,8 @@ class EstimatedRun(NamedTuple):
     recipe: dict[str, Any]
     candidates: int  # number of recipes of which tuning chooses one
     epochs: int | None  # None where a head is fitted without epochs
-    seeds: tuple[int, ...]  # to train
-    done: int  # number of seeds that existing runs hold
+    seeds: tuple[int, ...]  # missing seeds, which the training would train
+    done: int  # number of requested seeds that existing runs hold
     seconds: float
 
 
@@ -71,7 +71,7 @@ class TrainEstimate(NamedTuple):
         for run in self.runs:
             line = f"  {run.title}"
             if run.candidates > 1:
-                line += f" or what else is best of {run.candidates}"
+                line += f" (tuning chooses among {run.candidates} candidates)"
             line += f": seeds {spell_numbers(run.seeds) or 'are all there'}"
             if run.seeds:
                 line += f", {duration(run.seconds)}"
@@ -115,7 +115,10 @@ def estimate(config: TrainConfig) -> TrainEstimate:
 def _estimate_run(
     grid: Sequence[Experiment], seeds: Sequence[int], config: TrainConfig, timer: _Timer
 ) -> EstimatedRun:
-    """Estimate the candidate of a decoder that lacks the fewest seeds.
+    """Estimate the run of a decoder.
+
+    Of several candidates, tuning will choose one. The estimate is that of the candidate
+    with the fewest missing seeds: it may be the one that an earlier training chose.
 
     Args:
         grid: the candidates.
@@ -123,13 +126,14 @@ def _estimate_run(
         config: of the training.
         timer: times steps.
     """
-    candidates: list[tuple[Experiment, list[int]]] = []
+    missing_seeds_by_key: dict[str, list[int]] = {}
     for candidate in grid:
         runs = runs_of_key(config.runs, candidate.key)
-        candidates.append((candidate, candidate.missing_seeds(seeds, runs)))
-    experiment, missing_seeds = min(
-        candidates, key=lambda candidate_and_seeds: len(candidate_and_seeds[1])
+        missing_seeds_by_key[candidate.key] = candidate.missing_seeds(seeds, runs)
+    experiment = min(
+        grid, key=lambda candidate: len(missing_seeds_by_key[candidate.key])
     )
+    missing_seeds = missing_seeds_by_key[experiment.key]
     return EstimatedRun(
         title=str(experiment),
         recipe=experiment.recipe.to_dict(),
@@ -139,6 +143,14 @@ def _estimate_run(
         done=len(experiment.seeds_to_train(seeds)) - len(missing_seeds),
         seconds=timer.seconds(experiment, missing_seeds) if missing_seeds else 0.0,
     )
+
+
+class _TimedBatch(NamedTuple):
+    """A seed batch that is timed once: others of its kind take as long."""
+
+    spec: DecoderSpec
+    num_seeds: int
+    num_rows: int  # training rows that are timed
 
 
 class _Timer:
@@ -152,7 +164,7 @@ class _Timer:
         self._device = device
         # no share of the memory: the few rows that are timed are read from disk
         self._loaded = LoadedFeatures(0.0)
-        self._seconds_per_row: dict[tuple[DecoderSpec, int, int], float] = {}
+        self._seconds_per_row: dict[_TimedBatch, float] = {}
 
     def seconds(self, experiment: Experiment, missing_seeds: Sequence[int]) -> float:
         """Seconds that the missing seeds of an experiment may take."""
@@ -166,22 +178,24 @@ class _Timer:
             experiment.spec,
             experiment.recipe,
             self._device,
-            len(missing_seeds),
-            rows,
-            self._config.seed_batch,
-            self._config.compile,
+            num_seeds=len(missing_seeds),
+            num_rows=rows,
+            seed_batch=self._config.seed_batch,
+            compile=self._config.compile,
         )
         seed_batches = divide_seeds(missing_seeds, engine.seed_batch)
 
         # each decoder is timed once for a number of seeds
         timed_rows = min(rows, experiment.recipe.batch_size * TIMED_STEPS)
-        timing_key = (experiment.spec, len(seed_batches[0]), timed_rows)
-        if timing_key not in self._seconds_per_row:
-            self._seconds_per_row[timing_key] = _time_row(
-                experiment, data, timed_rows, seed_batches[0], engine
+        first_batch = seed_batches[0]
+        timed_batch = _TimedBatch(experiment.spec, len(first_batch), timed_rows)
+        if timed_batch not in self._seconds_per_row:
+            self._seconds_per_row[timed_batch] = _time_row(
+                experiment, data, timed_rows, first_batch, engine
             )
-        seconds_per_row = self._seconds_per_row[timing_key]
+        seconds_per_row = self._seconds_per_row[timed_batch]
         seconds = seconds_per_row * rows * experiment.epochs * len(seed_batches)
+        # the timed steps are not compiled
         if engine.compiled:
             seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
         return seconds

@@ -31,7 +31,7 @@ from gaam_decoder.runs.tuning import Choice, decoder_family, mean_validation
 from gaam_decoder.specs import KINDS, Spec, head_class, plugin_tasks
 from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
-from gaam_decoder.training.probe import ATTENTION, check_decoder, probe_fits
+from gaam_decoder.training.probe import PROBE_ATTENTION, check_decoder, probe_fits
 from gaam_decoder.training.splits import check_rows, read_groups
 
 
@@ -177,12 +177,14 @@ def _probe_experiments(
     """
     head = Spec(task_of(cache.task).probe_head)
     is_requested = any(spec.name == head.name for spec in config.head)
-    # without an evaluation a probe says nothing
-    is_evaluated = config.select != "last" and config.test_split != NO_TEST
-    if not config.probe or not is_evaluated or is_requested:
+    if not config.probe or is_requested:
+        return []
+    # validation rows choose the penalty of a fit, and it knows no weights of classes;
+    # without test rows a probe shows nothing
+    if config.select == "last" or config.test_split == NO_TEST:
         return []
     probe_config = replace(
-        config, attn=(ATTENTION,), head=(head,), class_weights="none"
+        config, attn=(PROBE_ATTENTION,), head=(head,), class_weights="none"
     )
     probes = [
         _experiment(recipe, cache) for recipe in recipes(probe_config, dtype, groups)
@@ -202,13 +204,15 @@ def _probe_experiments(
 
 def _experiment(recipe: Recipe, cache: EmbeddingCache) -> Experiment:
     """The experiment of a recipe, keyed by the canonical spec of its mechanism."""
+    # a window reads whole shards, so that their size decides the order of rows
     if recipe.window_rows is not None:
         recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
-    num_layers = len(recipe.layers or range(cache.num_layers))
+    num_layers = cache.num_layers if recipe.layers is None else len(recipe.layers)
     size = cache.hidden_size
 
-    # Several spellings of a mechanism have one canonical spec, which makes the key.
-    # A mechanism that cannot be built has none; ``check_decoder`` reports it later.
+    # Several spellings of a mechanism have one canonical spec, the shortest: it makes
+    # the key. The recipe spells derived options out, such as the number of heads.
+    # A mechanism that cannot be built has neither; ``check_decoder`` reports it later.
     canonical_recipe = recipe
     with suppress(ConfigError):
         canonical_recipe = replace(
@@ -273,10 +277,12 @@ def recipes(
 def _shared_settings(
     config: TrainConfig, dtype: Dtype, groups: Groups | None
 ) -> dict[str, Any]:
-    """The settings of a recipe that have one value in a config."""
+    """The settings that all recipes of a config share."""
+    # the values of equal names; ``recipes`` replaces those that may be several
     config_names = {field.name for field in fields(config)}
     recipe_names = {field.name for field in fields(Recipe)}
     settings = {name: getattr(config, name) for name in config_names & recipe_names}
+    # a config that was checked against a cache has the loss of its task
     settings["loss"] = config.loss or Spec(CLASSIFICATION.default_loss)
     settings["dtype"] = dtype
     settings["groups"] = groups
@@ -286,8 +292,12 @@ def _shared_settings(
     if config.loss_scale == "auto":
         is_scaled = dtype == "float16"
     settings["loss_scale"] = "dynamic" if is_scaled else "none"
-    settings["eval_dtype"] = config.eval_dtype if dtype != "float32" else "same"
-    settings["val_folds"] = config.val_folds if config.val_folds != 1 else None
+    # spellings of one meaning become one: an evaluation in float32 is in the same type
+    # as a training in float32, and with one part all seeds share the validation rows
+    if dtype == "float32":
+        settings["eval_dtype"] = "same"
+    if config.val_folds == 1:
+        settings["val_folds"] = None
     return settings
 
 
@@ -301,7 +311,10 @@ def candidate_grids(experiments: Sequence[Experiment]) -> list[list[Experiment]]
     for experiment in experiments:
         recipe = experiment.recipe
         name = decoder_family(
-            recipe.to_dict(), str(recipe.attention), str(recipe.head), ""
+            recipe.to_dict(),
+            str(recipe.attention),
+            str(recipe.head),
+            states="",  # all experiments of a training read the same cache
         )
         grids.setdefault(name, []).append(experiment)
     return list(grids.values())
@@ -312,22 +325,34 @@ def candidates_of(
 ) -> dict[str, Experiment]:
     """The experiments that the tuning seeds train, by the key of their candidate.
 
-    If each tuning seed holds out another part of the training rows, they train a
-    candidate's recipe with this setting added: another experiment. A decoder with a
-    single candidate is not tuned.
+    Each of several tuning seeds validates on another part of the training rows. Then
+    the tuning experiment of a candidate is another experiment than the candidate: its
+    recipe has ``val_folds``, the number of parts. A decoder with a single candidate is
+    not tuned.
     """
+    # a part for every tuning seed, unless the config says how many
     num_parts = config.val_folds or len(config.resolved_tune_seeds or ())
-    candidates: dict[str, Experiment] = {}
+    tuning_experiments: dict[str, Experiment] = {}
     for grid in candidate_grids(experiments):
-        is_final = config.final and grid[0].recipe.final
-        if len(grid) == 1 or is_final:
+        # the tuning runs of tested experiments decide for the final model, too
+        if len(grid) == 1 or _is_added_final_model(grid[0], config):
             continue
-        for experiment in grid:
-            candidates[experiment.key] = experiment
+        for candidate in grid:
+            tuning_experiment = candidate
             if num_parts > 1:
-                recipe = replace(experiment.recipe, val_folds=num_parts)
-                candidates[experiment.key] = _experiment(recipe, cache)
-    return candidates
+                recipe = replace(candidate.recipe, val_folds=num_parts)
+                tuning_experiment = _experiment(recipe, cache)
+            tuning_experiments[candidate.key] = tuning_experiment
+    return tuning_experiments
+
+
+def _is_added_final_model(experiment: Experiment, config: TrainConfig) -> bool:
+    """Whether ``--final`` added an experiment: a model of all rows, which no row tests.
+
+    With ``--test-split none`` and without ``--final``, no experiment has test rows and
+    none is added.
+    """
+    return config.final and experiment.recipe.final
 
 
 def reporting_experiments(
@@ -339,82 +364,130 @@ def reporting_experiments(
 ) -> list[Experiment]:
     """The experiments to train with the reporting seeds: the chosen and untuned ones.
 
-    Of the candidates of a final model, the one with the highest mean validation
-    accuracy over tuning seeds and folds is trained; of equals the one with the lower
-    validation loss, then the one with the smaller values.
-
     Args:
         experiments: all experiments of the config.
         config: of the training.
         tuning_experiments: the experiments that the tuning seeds trained, by the key
             of their candidate.
         tuning_runs: the runs of these experiments.
-        choice: of one candidate for each decoder with test rows.
+        choice: of one candidate for each decoder with test rows; its tunings have the
+            keys of the tuning experiments.
     """
-    seeds = config.resolved_tune_seeds or ()
+    reporting_keys: set[str] = set()
+    # a decoder with a single candidate needs no tuning
+    for grid in candidate_grids(experiments):
+        if len(grid) == 1:
+            reporting_keys.add(grid[0].key)
+
+    # tuning chose among the candidates of decoders with test rows
+    for candidate_key, tuning_experiment in tuning_experiments.items():
+        if tuning_experiment.key in choice.tunings:
+            reporting_keys.add(candidate_key)
+
+    # final models, which ``choice`` leaves out: they have no test rows
+    tested: list[Experiment] = []
     finals: list[Experiment] = []
-    evaluated: list[Experiment] = []
     for experiment in experiments:
-        is_final = config.final and experiment.recipe.final
-        if is_final:
+        if _is_added_final_model(experiment, config):
             finals.append(experiment)
         else:
-            evaluated.append(experiment)
-    reporting = {grid[0].key for grid in candidate_grids(experiments) if len(grid) == 1}
-    reporting |= {
-        key
-        for key, experiment in tuning_experiments.items()
-        if experiment.key in choice.tunings
-    }
-
-    # final models have no test rows: ``choice`` leaves them out
+            tested.append(experiment)
     for grid in candidate_grids(finals):
         if len(grid) == 1:
             continue
-        scores = {
-            experiment.key: _final_score(
-                experiment, evaluated, tuning_experiments, tuning_runs, seeds
-            )
-            for experiment in grid
-        }
-        if any(scores.values()):
-            reporting.add(max(scores, key=lambda key: scores[key]))
+        chosen = _chosen_final_model(
+            grid,
+            tested,
+            tuning_experiments,
+            tuning_runs,
+            config.resolved_tune_seeds or (),
+        )
+        if chosen is not None:
+            reporting_keys.add(chosen.key)
         else:
             text = f"left out: {grid[0]}: no rate was finished by all of --tune-seeds"
             warnings.warn(text, GaamWarning, stacklevel=2)
-    return [experiment for experiment in experiments if experiment.key in reporting]
+    return [
+        experiment for experiment in experiments if experiment.key in reporting_keys
+    ]
 
 
-def _final_score(
-    final: Experiment,
-    evaluated: Sequence[Experiment],
+def _chosen_final_model(
+    grid: Sequence[Experiment],
+    tested: Sequence[Experiment],
     tuning_experiments: Mapping[str, Experiment],
     tuning_runs: Sequence[RunResult],
     seeds: Sequence[int],
-) -> tuple[float, ...]:
-    """The rank of a candidate of a final model, or () if a tuning seed failed.
+) -> Experiment | None:
+    """The best candidate of a final model, or None if all lack a finished tuning seed.
+
+    It has the highest mean validation accuracy over tuning seeds and folds; of equals
+    the lower validation loss, then the smaller learning rate and weight decay.
+
+    Args:
+        grid: the candidates.
+        tested: the experiments with test rows.
+        tuning_experiments: by the key of their candidate among ``tested``.
+        tuning_runs: of these experiments.
+        seeds: the tuning seeds.
+    """
+    best: Experiment | None = None
+    best_rank: tuple[float, ...] = ()
+    for candidate in grid:
+        tuning_keys = [
+            tuning_experiments[experiment.key].key
+            for experiment in _tested_like(candidate, tested)
+        ]
+        rank = _final_rank(candidate, tuning_keys, tuning_runs, seeds)
+        if rank is not None and (best is None or rank > best_rank):
+            best = candidate
+            best_rank = rank
+    return best
+
+
+def _tested_like(final: Experiment, tested: Sequence[Experiment]) -> list[Experiment]:
+    """The experiments with the settings of a final model, for every fold and repeat."""
+    # the repeats of a cross-validation, each with a split seed of its own, share the
+    # final model of the first repeat
+    split_seed = final.recipe.split_seed
+    return [
+        experiment
+        for experiment in tested
+        if replace(experiment.recipe, split_seed=split_seed).without_test_rows()
+        == final.recipe
+    ]
+
+
+def _final_rank(
+    final: Experiment,
+    tuning_keys: Sequence[str],
+    tuning_runs: Sequence[RunResult],
+    seeds: Sequence[int],
+) -> tuple[float, ...] | None:
+    """The rank of a candidate of a final model, or None if a tuning seed failed.
+
+    Args:
+        final: the candidate.
+        tuning_keys: of the experiments that tuned its settings, one for each fold and
+            repeat.
+        tuning_runs: of all tuning experiments.
+        seeds: the tuning seeds.
 
     Returns:
-        Mean validation accuracy, then the negative validation loss, learning rate and
-        weight decay: the largest tuple is best.
+        Mean validation accuracy, then the negative sum of the validation losses, the
+        negative learning rate and weight decay: the largest tuple is best.
     """
-    # the final model of the first repeat of a cross-validation is that of all
-    split_seed = final.recipe.split_seed
     accuracies: list[float] = []
     losses: list[float] = []
-    for experiment in evaluated:
-        recipe = replace(experiment.recipe, split_seed=split_seed).without_test_rows()
-        if recipe != final.recipe:
-            continue
-        tuning_key = tuning_experiments[experiment.key].key
+    for tuning_key in tuning_keys:
         runs = [run for run in tuning_runs if run.key == tuning_key]
         accuracy, loss = mean_validation(runs, seeds)
         if accuracy is None:
-            return ()
+            return None
         accuracies.append(accuracy)
         losses.append(loss)
 
-    # rounding of the sums must not decide between equals
+    # exact sums: rounding must not decide between equals
     mean_accuracy = math.fsum(accuracies) / len(accuracies)
     loss_sum = math.fsum(losses)
     return mean_accuracy, -loss_sum, -final.recipe.lr, -final.recipe.weight_decay
@@ -444,12 +517,14 @@ def _resolve_config(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
                 "--folds 5, or --set allow-train-as-test=true, which every report marks"
             ),
         )
+    _check_folds(config, num_rows=len(cache[config.train_split]))
+    first_pooling = cache.plan.pooling[:1]
     return replace(
         config,
         allow_train_as_test=tests_training_rows,
-        pool=config.pool or cache.plan.pooling[:1],
+        pool=config.pool or first_pooling,
         layers=tuple(_layer_sets(config, cache)),
-        train_rows=_train_rows(config, cache),
+        train_rows=_budgets(config, num_rows=len(cache[config.train_split])),
     )
 
 
@@ -477,15 +552,15 @@ def _check_task(config: TrainConfig, task: Task) -> None:
             found=f"{option} {spec}, and a cache whose task is {task.name}",
             hint=f"leave {option} out" if kind == "loss" else f"{option} {fitting[0]}",
         )
-    # a label weighs like a class, and has rows of its own
+    # classes and labels can be weighted and have rows of their own; numbers cannot
     if task.has_balance:
         return
     by_class = [size for size in config.train_rows if isinstance(size, str)]
-    of_classes = {
+    is_set_by_setting = {
         "--set class-weights=balanced": config.class_weights != "none",
         f"--train-rows {by_class[0] if by_class else ''}": bool(by_class),
     }
-    for setting, is_set in of_classes.items():
+    for setting, is_set in is_set_by_setting.items():
         if is_set:
             raise ConfigError(
                 f"{setting} needs classes or labels: numbers have no rows of a class",
@@ -495,16 +570,19 @@ def _check_task(config: TrainConfig, task: Task) -> None:
             )
 
 
-def _train_rows(config: TrainConfig, cache: EmbeddingCache) -> Sizes:
-    """The budgets of a config, where None stands for all rows."""
-    num_rows = len(cache[config.train_split])
+def _check_folds(config: TrainConfig, num_rows: int) -> None:
+    """Check that there are not more folds than training rows."""
     if (config.folds or 0) > num_rows:
         raise ConfigError(
             "too many parts of train",
             expected=f"--folds of at most {num_rows}, the number of rows",
             found=str(config.folds),
         )
-    # the training rows of a fold are fewer
+
+
+def _budgets(config: TrainConfig, num_rows: int) -> Sizes:
+    """The budgets of a config, where None stands for all rows of the train split."""
+    # a fold never trains on all rows of the split: no budget is all of them
     if config.folds is not None:
         return config.train_rows
     return tuple(None if size == num_rows else size for size in config.train_rows)

@@ -14,7 +14,7 @@ from gaam_decoder.specs import Spec, head_class
 from gaam_decoder.training.arithmetic.engine import free_bytes
 from gaam_decoder.training.splits import num_rows
 
-ATTENTION = Spec("none")
+PROBE_ATTENTION = Spec("none")  # the mechanism of a linear probe
 MOST_SECONDS = 60.0  # estimated, of a probe that nobody asked for
 MEMORY_SHARE = 0.5  # of the free memory, for such a probe
 OPERATIONS_PER_SECOND = {"cpu": 8e9, "cuda": 4e11}
@@ -71,8 +71,8 @@ def probe_fits(
         return True
     warnings.warn(
         f"left out: the linear probe {recipe}: about {seconds / 60:,.0f} minutes and "
-        f"{memory / 1e9:,.1f} GB of memory; --attn {ATTENTION} --head {spec.head} asks "
-        "for it",
+        f"{memory / 1e9:,.1f} GB of memory; "
+        f"--attn {PROBE_ATTENTION} --head {spec.head} asks for it",
         GaamWarning,
         stacklevel=3,
     )
