@@ -250,7 +250,7 @@ def records_of_cell(cell: Cell, tables: Mapping[str, Table], cost: CellCost) -> 
 
 def _seed_rows(cell: Cell, entry: Entry) -> list[SeedRow]:
     """A line for every seed of an entry, in the order of the seeds."""
-    values = entry.accuracy.scored.values.tolist()
+    values = entry.default_score.scored.values.tolist()
     accuracy_by_seed = dict(zip(entry.finished, values, strict=True))
     return [
         SeedRow(
@@ -292,8 +292,8 @@ def _row_of_entry(
         seeds=len(entry.seeds),
         failed=len(entry.failed),
         undertrained=entry.is_undertrained,
-        accuracy=entry.accuracy.mean,
-        sd=entry.accuracy.std,
+        accuracy=entry.default_score.mean,
+        sd=entry.default_score.std,
         baseline=baseline,
         difference=None if claim is None else claim.difference,
         std_error=None if tested is None else math.sqrt(tested.variance),

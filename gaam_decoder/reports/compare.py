@@ -134,7 +134,7 @@ def _scores_to_claim(entry: Entry, positions: list[int]) -> Scored:
     """
     # The score is a mean over P parts. In each part validation chose the settings, and
     # that choice adds a variance.
-    variance = sum(choice.variance for choice in entry.choices)
+    variance = sum(choice.variance for choice in entry.simulated_choices)
     choice_variance = variance / entry.score_SP.shape[1] ** 2
     return replace(
         entry.compared_score.scored.subset_of_seeds(positions),
@@ -531,7 +531,7 @@ def _correct_groups(groups: Sequence[PairGroup], num_testable: int) -> None:
 def _is_testable(entry: Entry, other: Entry) -> bool:
     """Whether two entries have enough common seeds and test rows for a claim."""
     seeds = {*entry.finished} & {*other.finished}
-    num_rows: int = entry.accuracy.scored.by_row.shape[1]  # type: ignore[union-attr]
+    num_rows: int = entry.default_score.scored.by_row.shape[1]  # type: ignore[union-attr]
     return len(seeds) >= stats.LEAST_SEEDS and num_rows > 1
 
 

@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 BY_FOLD = "by fold"
 DEFAULT_SCORE = "accuracy"
 MACRO_F1 = "macro-f1"
-# Share of draws of other validation rows that select the same candidate.
+# A choice is sure if this share of simulated validation sets makes the same one.
 SURE_SHARE = 0.95
 # Stands behind the name of a score if its probabilities were scaled.
 SCALED_SUFFIX = ", temperature fitted"
@@ -63,6 +63,11 @@ class Comparison:
     """Whether the two entries were tuned over different candidates."""
 
     def to_dict(self) -> dict[str, object]:
+        """JSON values.
+
+        ``other_training_sets`` is the test over folds, which says what other training
+        sets would give; ``other_grid`` says that the tuning candidates differ.
+        """
         fold_test = self.fold_test
         return {
             "baseline": self.baseline,
@@ -117,7 +122,7 @@ def _std_error(claim: stats.Claim) -> float | None:
     limits = claim.limits
     if limits is None:
         return None
-    # the second variance is that of kinds of rows which the test set may lack
+    # the test set may lack rare rows, which the unseen variance stands for
     return math.sqrt(limits.effects.variance + limits.unseen_variance)
 
 
@@ -127,19 +132,19 @@ class EntryScores:
 
     finished: tuple[int, ...]  # seeds that finished in every fold: the S below
     task: Task
-    accuracy: MeasuredScore  # of another task than classification, its default score
+    default_score: MeasuredScore  # of its task: of classes, the accuracy
     compared_score: MeasuredScore  # the score that the table compares
-    right_SN: NDArray[Any]
-    """Whether a seed is right on a test row, (S, N); of other tasks what the row
-    contributes to the default score."""
+    contribution_SN: NDArray[Any]
+    """What each test row contributes to the default score of a seed, (S, N): of
+    classes, whether the seed is right."""
     score_SP: Floats  # the compared score of every seed on every part; NaN: undefined
     values_by_score: dict[str, Floats]  # name of a score -> values, (S,), or NaN
     confusion: NDArray[np.int64]
     """True class by predicted class, summed over seeds, (C, C); else (0, 0)."""
     vote_accuracy: float | None  # of the class that most seeds predict
-    majority_accuracy: float
-    """Of the most frequent class of the training rows; of other tasks the default score
-    of what ``Task.baseline_in_words`` says."""
+    trivial_score: float
+    """Default score of the prediction that looks at no row: of classes, the accuracy of
+    the most frequent class of the training rows; see ``Task.baseline_in_words``."""
     labels_per_class: NDArray[np.int64]  # test rows, (C,); else (0,)
     temperatures: Floats | None
     """Divisors of the logits in scores of probabilities, (S, P)."""
@@ -157,11 +162,11 @@ class Entry(EntryScores):
     recipe: Settings
     """Of folds without the fold; a setting tuned in each fold is ``BY_FOLD``."""
     code: str
-    """File and digest of a mechanism from a plugin, or empty."""
+    """File of a mechanism from a plugin and digest of this file; else empty."""
     tunings: tuple[Tuning, ...]
     """Tuning of every fold; empty if nothing was tuned."""
-    choices: tuple[SimulatedChoices, ...]
-    """How sure each of these choices is, if the runs record it."""
+    simulated_choices: tuple[SimulatedChoices, ...]
+    """What each tuning would choose on other validation rows, if the runs record it."""
     parameters: dict[str, int]
     folds: int  # their test rows stand one after the other; or 1
     repeats: int  # cross-validations with other folds each, one after the other
@@ -202,7 +207,7 @@ class Entry(EntryScores):
 
         Entries with the same key have the same numbers.
         """
-        return self.runs, self.seeds, self.choices
+        return self.runs, self.seeds, self.simulated_choices
 
     @property
     def is_optimistic(self) -> bool:
@@ -211,31 +216,38 @@ class Entry(EntryScores):
 
     @property
     def train_rows(self) -> float:
-        """Number of training and validation rows; infinite for a cross-validation.
+        """Number of training and validation rows, as a claim counts them.
 
-        If groups of rows are the unit, it is at most the number of training groups
-        times the mean size of a group of test rows.
+        A claim is no more precise than with as many test rows as training rows. It
+        knows no such limit for a cross-validation, whose rows are all learned from in
+        turn: infinite. If groups are the unit, few training groups limit it too. Each
+        then counts as many rows as a group of test rows has on average, because runs
+        do not record the sizes of training groups.
         """
-        # the folds learn from all rows in turn
         if self.folds > 1:
             return math.inf
         first = self.runs[0]
-        rows: int = self.num_drawn_rows or first.cache.rows[first.recipe.train_split]
-        groups = self.accuracy.scored.groups
+        num_rows: int = (
+            self.num_drawn_rows or first.cache.rows[first.recipe.train_split]
+        )
+        groups = self.default_score.scored.groups
         if groups is None:
-            return rows
+            return num_rows
 
-        rows_each = len(groups.group_N) / len(groups)
-        limits: list[float] = []
+        rows_per_group = len(groups.group_N) / len(groups)
+        limits: list[float] = [num_rows]
         for run in self.runs:
-            names = [name for name in self.grouped_by if name in run.learned_groups]
-            limits += [rows_each * run.learned_groups[name] for name in names]
-        return min([rows, *limits])
+            for name in self.grouped_by:
+                # number of training groups by this relation
+                num_groups = run.learned_groups.get(name)
+                if num_groups is not None:
+                    limits.append(rows_per_group * num_groups)
+        return min(limits)
 
     @property
     def has_unsure_choice(self) -> bool:
         """Whether other validation rows might have selected another candidate."""
-        return any(choice.share < SURE_SHARE for choice in self.choices)
+        return any(is_unsure(choices) for choices in self.simulated_choices)
 
     @property
     def is_probe(self) -> bool:
@@ -313,26 +325,28 @@ class Entry(EntryScores):
 
     def _score_values(self) -> dict[str, object]:
         """The scores of the entry as JSON values; their keys depend on the task."""
-        accuracy_S = self.accuracy.scored.values
+        default_score = self.default_score
+        value_S = default_score.scored.values
         scores = {
-            name: self._summary(value_S)
-            for name, value_S in self.values_by_score.items()
+            name: self._summary(values) for name, values in self.values_by_score.items()
         }
         if not self.task.has_classes:
             return {
                 "task": self.task.name,
-                "score": self._summary(accuracy_S)
-                | {"ci95": self.accuracy.seeds_interval},
-                "score_ci95_seeds_and_rows": self.accuracy.seeds_rows_interval,
+                "score": {
+                    **self._summary(value_S),
+                    "ci95": default_score.seeds_interval,
+                },
+                "score_ci95_seeds_and_rows": default_score.seeds_rows_interval,
                 "scores": scores,
             }
         return {
             "accuracy": {
-                **_mean_and_std(accuracy_S),
-                "ci95": self.accuracy.seeds_interval,
-                "per_seed": self._per_seed(accuracy_S),
+                **_mean_and_std(value_S),
+                "ci95": default_score.seeds_interval,
+                "per_seed": self._per_seed(value_S),
             },
-            "accuracy_ci95_seeds_and_rows": self.accuracy.seeds_rows_interval,
+            "accuracy_ci95_seeds_and_rows": default_score.seeds_rows_interval,
             "macro_f1": self._summary(self.values_by_score[MACRO_F1]),
             "scores": scores,
             "majority_vote_accuracy": self.vote_accuracy,
@@ -349,7 +363,7 @@ class Entry(EntryScores):
             "seconds": [self.seconds[seed] for seed in self.seeds],
             "best_epoch_is_last": list(self.seeds_still_learning),
             "tuning": [tuning.to_dict() for tuning in self.tunings],
-            "choice": [choice._asdict() for choice in self.choices],
+            "choice": [choices._asdict() for choices in self.simulated_choices],
             "failed_seeds": [
                 {"seed": seed, "reason": reason} for seed, reason in failed
             ],
@@ -362,6 +376,7 @@ class Entry(EntryScores):
         }
 
     def _summary(self, value_S: Floats) -> dict[str, object]:
+        """Mean, standard deviation and values of a score as JSON values."""
         return _mean_and_std(value_S) | {"per_seed": self._per_seed(value_S)}
 
     def _per_seed(self, value_S: Floats) -> list[float | None]:
@@ -383,6 +398,11 @@ def _mean_and_std(value_S: Floats) -> dict[str, object]:
         "mean": float(value_S.mean()) if len(value_S) else None,
         "std": stats.standard_deviation(value_S),
     }
+
+
+def is_unsure(choices: SimulatedChoices) -> bool:
+    """Whether other validation rows might well have chosen another candidate."""
+    return choices.share < SURE_SHARE
 
 
 def _run_values(run: RunResult) -> dict[str, object]:

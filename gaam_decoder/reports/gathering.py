@@ -18,9 +18,9 @@ from gaam_cache.store.files import digest_of
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.class_order import class_places
-from gaam_decoder.reports.entries import BY_FOLD, SURE_SHARE, Entry, split_seed_of
+from gaam_decoder.reports.entries import BY_FOLD, Entry, is_unsure, split_seed_of
 from gaam_decoder.reports.groups import TableGroups, table_groups
-from gaam_decoder.reports.scoring import Part, score_entry, score_of
+from gaam_decoder.reports.scoring import PartRuns, RunsByPart, score_entry, score_of
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import (
     TUNED_SETTINGS,
@@ -33,11 +33,34 @@ from gaam_decoder.stats.choice import SimulatedChoices, simulate_choices
 from gaam_decoder.stats.groups import joined, row_groups
 from gaam_decoder.stats.scores.base import Answers, Score
 
-SeedFold = tuple[int, int]  # split seed, number of the fold
-FoldRuns = dict[SeedFold, list[RunResult]]  # the runs on every fold
-# The states, number of folds, training split and groups of one cross-validation, and of
-# its repeats with other split seeds.
-Partition = tuple[str, ...]
+USUAL_SPLIT_SEED = 0
+
+
+class CrossValidation(NamedTuple):
+    """What the repeats of one cross-validation share: all but their split seed."""
+
+    states: str  # name of the states, as ``RunResult.states``
+    num_folds: int
+    train_split: str  # the split that is divided into folds
+    groups_digest: str | None  # of the groups that the folds keep together; None: none
+
+
+class Repeat(NamedTuple):
+    """A cross-validation under one split seed, which divides the rows into folds."""
+
+    cross_validation: CrossValidation
+    split_seed: int
+
+
+class SeedFold(NamedTuple):
+    """A fold of a repeat of a known cross-validation."""
+
+    split_seed: int
+    number: int  # of the fold, from 1
+
+
+FoldRuns = dict[SeedFold, list[RunResult]]
+"""The runs of one decoder on each fold; those on one fold differ in their seeds."""
 
 
 class TestedEntries(NamedTuple):
@@ -54,7 +77,8 @@ class TestedEntries(NamedTuple):
 def entries_by_test(
     runs: Sequence[RunResult],
     tunings: Mapping[str, Tuning],
-    score: str,
+    *,
+    score_name: str,
     temperature: bool,
     grouped_by: str | None = None,
     left_out_runs: Sequence[RunResult] = (),
@@ -62,15 +86,15 @@ def entries_by_test(
 ) -> Iterator[TestedEntries]:
     """Group all runs into entries, and the entries by their test rows.
 
-    The rows of different folds are different test rows. If a mechanism has all folds,
-    its test rows are put one after the other: every row of the split is tested once, by
-    decoders that did not learn from it. Repeats of a cross-validation are one table
-    too. Any other fold is a table of its own.
+    If a decoder has a run of every fold of a cross-validation, all folds share one
+    table: every row of the split is tested once, by a decoder that did not learn from
+    it. Repeats with other split seeds stand in the same table. Any other fold has other
+    test rows, and is a table of its own.
 
     Args:
         runs: the runs to report.
         tunings: key of a run -> the tuning that chose its settings.
-        score: name of the score that tables compare.
+        score_name: of the score that tables compare.
         temperature: whether to fit temperatures to the probabilities.
         grouped_by: kept column whose values are the groups of the test rows, if any.
         left_out_runs: runs that filters left out; only the groups of rows that they
@@ -79,100 +103,122 @@ def entries_by_test(
             score needs no order.
     """
     maker = _TableMaker(
-        runs, tunings, score, temperature, grouped_by, left_out_runs, class_order
+        runs, tunings, score_name, temperature, grouped_by, left_out_runs, class_order
     )
 
-    # cross-validations of which an entry has every fold, each with its split seed
-    whole_splits: set[tuple[Partition, int]] = set()
-    for partition, folds_by_name in _folds_by_partition(runs, tunings).items():
-        num_folds = int(partition[1])
-        numbers = range(1, num_folds + 1)
-        split_seeds = _whole_split_seeds(folds_by_name.values(), numbers)
+    complete_repeats: set[Repeat] = set()
+    folds_by_cross_validation = _folds_by_cross_validation(runs, tunings)
+    for cross_validation, runs_by_decoder in folds_by_cross_validation.items():
+        decoders = list(runs_by_decoder.values())
+        split_seeds = _complete_split_seeds(decoders, cross_validation.num_folds)
         if split_seeds:
-            whole_splits |= {(partition, seed) for seed in split_seeds}
-            folds = list(folds_by_name.values())
-            yield maker.cross_validation(partition, folds, split_seeds, numbers)
+            complete_repeats |= {Repeat(cross_validation, seed) for seed in split_seeds}
+            yield maker.cross_validation(cross_validation, decoders, split_seeds)
 
-    for key, runs_by_recipe in _runs_by_single_test(runs, whole_splits).items():
+    for key, runs_by_recipe in _runs_by_single_test(runs, complete_repeats).items():
         yield maker.single_test(key, list(runs_by_recipe.values()))
 
 
-def _folds_by_partition(
+def _folds_by_cross_validation(
     runs: Sequence[RunResult], tunings: Mapping[str, Tuning]
-) -> dict[Partition, dict[str, FoldRuns]]:
+) -> dict[CrossValidation, dict[str, FoldRuns]]:
     """Runs of folds by cross-validation, then by decoder, then by fold.
 
     Runs of one decoder have the same mechanism, head and settings. Runs without folds
     are left out.
     """
-    by_partition: dict[Partition, dict[str, FoldRuns]] = {}
+    by_cross_validation: dict[CrossValidation, dict[str, FoldRuns]] = {}
     for run in runs:
         fold = run.recipe.fold
-        if fold is None:
+        cross_validation = _cross_validation_of(run)
+        if fold is None or cross_validation is None:
             continue
 
-        # Folds of one entry may differ in their split seed and in tuned settings.
+        # Folds of one decoder may differ in their split seed and in tuned settings.
         ignored = {"fold", "split_seed"}
         if run.key in tunings:
             ignored.update(TUNED_SETTINGS)
-        shared = [
+        shared_settings = [
             (name, str(value))
             for name, value in run.settings.items()
             if name not in ignored
         ]
-        name = repr((run.attention, run.head, sorted(shared)))
+        decoder = repr((run.attention, run.head, sorted(shared_settings)))
 
-        by_name = by_partition.setdefault(_partition(run), {})
-        seed_fold = (split_seed_of(run), fold.number)
-        by_name.setdefault(name, {}).setdefault(seed_fold, []).append(run)
-    return by_partition
+        runs_by_decoder = by_cross_validation.setdefault(cross_validation, {})
+        runs_by_fold = runs_by_decoder.setdefault(decoder, {})
+        seed_fold = SeedFold(split_seed_of(run), fold.number)
+        runs_by_fold.setdefault(seed_fold, []).append(run)
+    return by_cross_validation
 
 
-def _whole_split_seeds(folds: Iterable[FoldRuns], numbers: range) -> list[int]:
+def _complete_split_seeds(decoders: Iterable[FoldRuns], num_folds: int) -> list[int]:
     """The split seeds for which the most complete decoder has a run of every fold.
 
     A split seed divides the rows into folds: one seed is one cross-validation. The most
     complete decoder has every fold of more split seeds than any other.
 
     Args:
-        folds: for each decoder, its runs by split seed and fold.
-        numbers: the numbers of all folds, from 1.
+        decoders: for each decoder, its runs by split seed and fold.
+        num_folds: of the cross-validation.
 
     Returns:
         Sorted; empty if no decoder has every fold of any split seed.
     """
     complete_seeds_of_decoders: list[set[int]] = []
-    for runs_by_fold in folds:
-        split_seeds = {split_seed for split_seed, _ in runs_by_fold}
+    for runs_by_fold in decoders:
         complete_seeds: set[int] = set()
-        for split_seed in split_seeds:
-            if all((split_seed, number) in runs_by_fold for number in numbers):
+        for split_seed in {seed_fold.split_seed for seed_fold in runs_by_fold}:
+            folds = _folds_of([split_seed], num_folds)
+            if all(seed_fold in runs_by_fold for seed_fold in folds):
                 complete_seeds.add(split_seed)
         complete_seeds_of_decoders.append(complete_seeds)
     most_complete: set[int] = max(complete_seeds_of_decoders, key=len)
     return sorted(most_complete)
 
 
+def _folds_of(split_seeds: Iterable[int], num_folds: int) -> list[SeedFold]:
+    """All folds of a cross-validation with these split seeds, in their order."""
+    return [
+        SeedFold(split_seed, number)
+        for split_seed in split_seeds
+        for number in range(1, num_folds + 1)
+    ]
+
+
 def _runs_by_single_test(
-    runs: Sequence[RunResult], whole_splits: set[tuple[Partition, int]]
+    runs: Sequence[RunResult], complete_repeats: set[Repeat]
 ) -> dict[tuple[object, ...], dict[str, list[RunResult]]]:
     """Runs by the rows that test them, and then by the key of their recipe.
 
-    The key of the test rows begins with the test split and the fold. ``whole_splits``
-    are cross-validations, each with its split seed, of which a decoder has every fold.
-    Runs of their folds are left out: one table has all their test rows.
+    The key of the test rows begins with the test split and the fold, which is None for
+    a run without folds.
+
+    Args:
+        runs: the runs to report.
+        complete_repeats: repeats of which a decoder has every fold. Runs of their folds
+            are left out: one table has all their test rows.
     """
     by_test: dict[tuple[object, ...], dict[str, list[RunResult]]] = {}
     for run in runs:
-        fold = run.recipe.fold
-        partition = _partition(run)
-        seed = split_seed_of(run)
-        if fold is not None and (partition, seed) in whole_splits:
-            continue
+        cross_validation = _cross_validation_of(run)
+        # without folds, the split seed does not change the test rows
+        split_seed = 0
+        if cross_validation is not None:
+            split_seed = split_seed_of(run)
+            if Repeat(cross_validation, split_seed) in complete_repeats:
+                continue
 
-        # Labels alone may agree by accident, so the split is part of the key.
-        split = (run.recipe.test_split, fold, partition, seed if fold else 0)
-        key = (*split, run.majority_accuracy, digest_of(run.labels.tobytes()))
+        key = (
+            run.recipe.test_split,
+            run.recipe.fold,
+            run.states,
+            cross_validation,
+            split_seed,
+            # a table has one trivial score, which the training rows decide
+            run.majority_accuracy,
+            digest_of(run.labels.tobytes()),
+        )
         by_test.setdefault(key, {}).setdefault(run.key, []).append(run)
     return by_test
 
@@ -191,110 +237,145 @@ class _TableMaker:
 
     def cross_validation(
         self,
-        partition: Partition,
-        folds: Sequence[FoldRuns],
+        cross_validation: CrossValidation,
+        decoders: Sequence[FoldRuns],
         split_seeds: list[int],
-        numbers: range,
     ) -> TestedEntries:
-        """The table of all entries that have every fold of these split seeds.
+        """The table of all decoders that have every fold of these split seeds.
 
         Args:
-            partition: identity of the cross-validation: its states, number of folds,
-                training split and groups.
-            folds: for each decoder, its runs by split seed and fold.
+            cross_validation: the cross-validation, without its split seeds.
+            decoders: for each decoder, its runs by split seed and fold; one of them at
+                least has every fold.
             split_seeds: of the repeats of the cross-validation.
-            numbers: the numbers of all folds.
         """
-        required = [(seed, number) for seed in split_seeds for number in numbers]
-        complete = []
-        lacking: set[str] = set()
-        for runs_by_fold in folds:
-            num_present = len(runs_by_fold.keys() & set(required))
-            if num_present == len(required):
-                complete.append(runs_by_fold)
+        num_folds = cross_validation.num_folds
+        required_folds = _folds_of(split_seeds, num_folds)
+        complete_decoders: list[RunsByPart] = []
+        names_of_incomplete: set[str] = set()
+        for runs_by_fold in decoders:
+            num_present = len(runs_by_fold.keys() & set(required_folds))
+            if num_present == len(required_folds):
+                runs_by_part = [runs_by_fold[fold] for fold in required_folds]
+                complete_decoders.append(runs_by_part)
             elif num_present > 0:
-                lacking |= _decoder_names(runs_by_fold)
+                names_of_incomplete |= _decoder_names(runs_by_fold)
 
         times = f"{len(split_seeds)} times" if len(split_seeds) > 1 else "all"
-        split = _split_in_words(complete[0][required[0]][0], split_seeds)
-        where = f"{times} {len(numbers)} folds{split}"
-        decoders: list[list[Part]] = [
-            [runs_by_fold[seed_fold] for seed_fold in required]
-            for runs_by_fold in complete
-        ]
-        return self._tested(where, ("folds", *partition), decoders, sorted(lacking))
+        # every run says the same of the split and its groups
+        any_run = complete_decoders[0][0][0]
+        split = _split_in_words(any_run, split_seeds)
+        return self._tested(
+            tested_on=f"{times} {num_folds} folds{split}",
+            key=("folds", *cross_validation),
+            decoders=complete_decoders,
+            incomplete=sorted(names_of_incomplete),
+        )
 
-    def single_test(self, key: tuple[Any, ...], parts: Sequence[Part]) -> TestedEntries:
+    def single_test(
+        self, key: tuple[Any, ...], runs_of_entries: Sequence[PartRuns]
+    ) -> TestedEntries:
         """The table of all entries on one test split, or on one fold.
 
         Args:
             key: of the test rows; it begins with the test split and the fold.
-            parts: the runs of each entry.
+            runs_of_entries: the runs of each entry.
         """
         test_split, fold, *_ = key
-        where = f"test split '{test_split}'"
-        if fold:
-            first = parts[0][0]
-            split = _split_in_words(first, [split_seed_of(first)])
-            where = f"fold {fold.number} of {fold.total}{split}"
-        return self._tested(where, key, [[part] for part in parts], [])
+        tested_on = f"test split '{test_split}'"
+        if fold is not None:
+            any_run = runs_of_entries[0][0]
+            split = _split_in_words(any_run, [split_seed_of(any_run)])
+            tested_on = f"fold {fold.number} of {fold.total}{split}"
+        # one test is a single part of test rows
+        decoders = [[runs] for runs in runs_of_entries]
+        return self._tested(
+            tested_on=tested_on, key=key, decoders=decoders, incomplete=[]
+        )
 
     def _tested(
         self,
-        where: str,
+        *,
+        tested_on: str,
         key: tuple[object, ...],
-        decoders: Sequence[Sequence[Part]],
+        decoders: Sequence[RunsByPart],
         incomplete: list[str],
     ) -> TestedEntries:
         """The sorted entries on one set of test rows, with the groups of these rows.
 
         Args:
-            where: the test rows in words.
+            tested_on: the test rows in words.
             key: identity of the test rows.
             decoders: for each entry, its runs on every part of the test rows.
             incomplete: names of decoders that lack folds.
         """
         first_decoder = decoders[0]
-        repeats = len({split_seed_of(part[0]) for part in first_decoder})
-
-        # Every part of the test rows, with the runs of all decoders on it.
-        tests = [
-            [run for part in parts for run in part]
-            for parts in zip(*decoders, strict=True)
+        repeats = len({split_seed_of(runs[0]) for runs in first_decoder})
+        groups = self._groups_of_test_rows(decoders, repeats)
+        entries = [
+            _make_entry(
+                runs_by_part,
+                self.tunings,
+                self._score_for(runs_by_part),
+                self.temperature,
+                groups,
+            )
+            for runs_by_part in decoders
         ]
-        fingerprint = first_decoder[0][0].cache.fingerprint
+        entries.sort(key=_rank)
+        return TestedEntries(
+            tested_on=tested_on,
+            key=key,
+            entries=entries,
+            incomplete=incomplete,
+            groups=groups,
+            labels=_labels_without_repeats(first_decoder, repeats),
+        )
+
+    def _groups_of_test_rows(
+        self, decoders: Sequence[RunsByPart], repeats: int
+    ) -> TableGroups:
+        """The groups of the test rows, by what all runs on their cache recorded.
+
+        Args:
+            decoders: for each entry, its runs on every part of the test rows.
+            repeats: how often every row is among the test rows.
+        """
+        # for each part of the test rows, the runs of all decoders on it
+        tests = [
+            [run for runs in runs_on_part for run in runs]
+            for runs_on_part in zip(*decoders, strict=True)
+        ]
+        fingerprint = tests[0][0].cache.fingerprint
         runs_of_cache = [
             run
             for run in (*self.runs, *self.left_out_runs)
             if run.cache.fingerprint == fingerprint
         ]
-        groups = table_groups(tests, runs_of_cache, repeats, self.grouped_by)
-        entries = [
-            _make_entry(
-                parts,
-                self.tunings,
-                self._score_of_classes(parts),
-                self.temperature,
-                groups,
-            )
-            for parts in decoders
-        ]
+        return table_groups(tests, runs_of_cache, repeats, self.grouped_by)
 
-        # A repeated cross-validation tests every row several times, but its label is
-        # listed once: sort by row number, and take one of its repeats.
-        label_N = np.concatenate([part[0].targets for part in first_decoder])
-        if repeats > 1:
-            row_N = np.concatenate([part[0].test_rows for part in first_decoder])
-            label_N = label_N[np.argsort(row_N, kind="stable")[::repeats]]
-        entries.sort(key=_rank)
-        return TestedEntries(where, key, entries, incomplete, groups, label_N)
-
-    def _score_of_classes(self, parts: Sequence[Part]) -> Score:
-        """The score, with the order of the classes where it needs one."""
+    def _score_for(self, runs_by_part: RunsByPart) -> Score:
+        """The compared score, with the order of an entry's classes if it needs one."""
         score = score_of(self.score_name)
         if score.needs_class_order:
-            score.class_places = class_places(parts[0][0].cache.names, self.class_order)
+            class_names = runs_by_part[0][0].cache.names
+            score.class_places = class_places(class_names, self.class_order)
         return score
+
+
+def _labels_without_repeats(runs_by_part: RunsByPart, repeats: int) -> NDArray[Any]:
+    """The label of every test row, each row once, as ``RunResult.targets``.
+
+    Args:
+        runs_by_part: the runs of a decoder on every part of the test rows.
+        repeats: how often every row is among the test rows.
+    """
+    label_N = np.concatenate([runs[0].targets for runs in runs_by_part])
+    if repeats == 1:
+        return label_N
+    # sorted by row number, the repeats of a row stand side by side: take the first
+    row_N = np.concatenate([runs[0].test_rows for runs in runs_by_part])
+    return label_N[np.argsort(row_N, kind="stable")[::repeats]]
 
 
 def _rank(entry: Entry) -> tuple[object, ...]:
@@ -305,10 +386,17 @@ def _rank(entry: Entry) -> tuple[object, ...]:
     mean = math.inf if entry.compared_score.mean is None else entry.compared_score.mean
     if math.isfinite(mean) and entry.compared_score.score.larger_is_better:
         mean = -mean
-    some_layers = entry.recipe.get("layers") is not None
-    size = entry.num_drawn_rows or math.inf
-    recipe = str(entry.recipe)
-    return mean, some_layers, entry.attention, entry.head, entry.select, size, recipe
+    reads_some_layers = entry.recipe.get("layers") is not None
+    num_rows = entry.num_drawn_rows or math.inf
+    return (
+        mean,
+        reads_some_layers,
+        entry.attention,
+        entry.head,
+        entry.select,
+        num_rows,
+        str(entry.recipe),
+    )
 
 
 def _decoder_names(runs_by_fold: FoldRuns) -> set[str]:
@@ -319,24 +407,29 @@ def _decoder_names(runs_by_fold: FoldRuns) -> set[str]:
     }
 
 
-def _partition(run: RunResult) -> Partition:
-    """States, number of folds, training split and groups of a run's cross-validation.
-
-    Of a run without folds, its states and an empty text.
-    """
+def _cross_validation_of(run: RunResult) -> CrossValidation | None:
+    """The cross-validation that a run is a fold of; None for a run without folds."""
     fold = run.recipe.fold
     if fold is None:
-        return run.states, ""
+        return None
     groups = run.recipe.groups
-    digest = str(groups.digest if groups else None)
-    return run.states, str(fold.total), run.recipe.train_split, digest
+    return CrossValidation(
+        states=run.states,
+        num_folds=fold.total,
+        train_split=run.recipe.train_split,
+        groups_digest=groups.digest if groups else None,
+    )
 
 
-def _split_in_words(run: RunResult, seeds: list[int]) -> str:
-    """The split that folds divide, the split seeds and the groups, for a title."""
+def _split_in_words(run: RunResult, split_seeds: list[int]) -> str:
+    """The words of a title on the folds of a run, to stand behind their number.
+
+    Such as `` of the 'train' split, split seed 1-2``: the split that folds divide, the
+    split seeds unless they are the usual one, and the groups, if any.
+    """
     text = f" of the '{run.recipe.train_split}' split"
-    if seeds != [0]:
-        text += f", split seed {spell_numbers(seeds)}"
+    if split_seeds != [USUAL_SPLIT_SEED]:
+        text += f", split seed {spell_numbers(split_seeds)}"
     if run.recipe.groups:
         text += f", {groups_kept(run)}"
     return text
@@ -358,7 +451,7 @@ def groups_kept(run: RunResult) -> str:
 
 
 def _make_entry(
-    parts: Sequence[Part],
+    runs_by_part: RunsByPart,
     tunings: Mapping[str, Tuning],
     score: Score,
     temperature: bool,
@@ -367,48 +460,52 @@ def _make_entry(
     """Make one entry from its runs on each part of the test rows (1, or the folds).
 
     Args:
-        parts: its runs on each part.
+        runs_by_part: the runs of the entry.
         tunings: key of a run -> the tuning that chose its settings.
         score: the score that the table compares.
         temperature: whether to fit temperatures to the probabilities.
         groups: the groups of the test rows.
     """
-    first = parts[0][0]
-    runs_by_seed = [_reported_runs(part, tunings) for part in parts]
-    seeds = set.intersection(*map(set, runs_by_seed))
-    recipe, code = _shared_recipe(parts)
-    num_repeats = len({split_seed_of(part[0]) for part in parts})
-    counted = _counted_runs(parts, seeds)
+    first_run = runs_by_part[0][0]
+    run_by_seed_of_parts = [_reported_runs(runs, tunings) for runs in runs_by_part]
+    seeds = set.intersection(*map(set, run_by_seed_of_parts))
+    counted_runs = _counted_runs(runs_by_part, seeds)
+    recipe, plugin_code = _shared_recipe(runs_by_part)
+    num_repeats = len({split_seed_of(runs[0]) for runs in runs_by_part})
 
-    tuned_parts = [part for part in parts if part[0].key in tunings]
-    entry_tunings = tuple(tunings[part[0].key] for part in tuned_parts)
-    choices = _choices(tuned_parts, entry_tunings, score, groups.relations)
-    scores = score_entry(parts, sorted(seeds), num_repeats, score, temperature, groups)
-    late_seeds = _late_seeds(counted, scores.finished)
+    tuned_parts = [runs for runs in runs_by_part if runs[0].key in tunings]
+    tuning_of_parts = tuple(tunings[runs[0].key] for runs in tuned_parts)
+    simulated_choices = _simulate_tunings(
+        tuned_parts, tuning_of_parts, score, groups.relations
+    )
+    scores = score_entry(
+        runs_by_part, sorted(seeds), num_repeats, score, temperature, groups
+    )
+    late_seeds = _late_seeds(counted_runs, scores.finished)
     return Entry(
-        attention=first.attention,
-        head=first.head,
-        select=first.select,
-        parameters=first.parameters,
-        labels_shuffled=first.shuffled,
+        attention=first_run.attention,
+        head=first_run.head,
+        select=first_run.select,
+        parameters=first_run.parameters,
+        labels_shuffled=first_run.shuffled,
         recipe=recipe,
-        code=code,
-        tunings=entry_tunings,
-        choices=choices,
-        folds=len(parts) // num_repeats,
+        code=plugin_code,
+        tunings=tuning_of_parts,
+        simulated_choices=simulated_choices,
+        folds=len(runs_by_part) // num_repeats,
         repeats=num_repeats,
         seeds=tuple(sorted(seeds)),
-        seconds=_seconds(runs_by_seed, seeds),
-        failed=_failed_seeds(runs_by_seed, seeds),
-        fitted_at_once=bool(first.fit),
-        on_training_rows=first.recipe.on_training_rows,
-        num_drawn_rows=_fewest_drawn(counted),
+        seconds=_seconds(run_by_seed_of_parts, seeds),
+        failed=_failed_seeds(run_by_seed_of_parts, seeds),
+        fitted_at_once=bool(first_run.fit),
+        on_training_rows=first_run.recipe.on_training_rows,
+        num_drawn_rows=_fewest_drawn(counted_runs),
         seeds_still_learning=late_seeds,
         training_too_short=_is_too_short(
-            late_seeds, scores.finished, recipe, len(parts)
+            late_seeds, scores.finished, recipe, len(runs_by_part)
         ),
-        settings_at_edge=_settings_at_edge(entry_tunings, choices),
-        runs=counted,
+        settings_at_edge=_settings_at_edge(tuning_of_parts, simulated_choices),
+        runs=counted_runs,
         grouped_by=groups.relations,
         **vars(scores),
     )
@@ -423,25 +520,39 @@ def _late_seeds(runs: Sequence[RunResult], finished: Sequence[int]) -> tuple[int
 def _is_too_short(
     late_seeds: Sequence[int],
     finished: Sequence[int],
-    recipe: Mapping[str, Any],
-    num_parts: int,
+    recipe: Settings,
+    num_folds: int,
 ) -> bool:
-    """Whether more seeds had their best epoch last than chance explains.
+    """Whether so many seeds had their best epoch last that more epochs may be better.
 
-    Then a longer training may be better. Chance means that the accuracy no longer
-    changes, so that any epoch may be best.
+    If the accuracy no longer changes, every epoch is the best by the same chance. A
+    training is too short if more seeds were late than this chance explains.
+
+    Args:
+        late_seeds: finished seeds whose best epoch is the last one, in any fold.
+        finished: the finished seeds.
+        recipe: has the number of epochs, unless the head is fitted at once.
+        num_folds: how often each seed was trained; each time it may be late by chance.
     """
-    return bool(late_seeds) and stats.later_than_chance(
-        len(late_seeds), len(finished), recipe["epochs"], num_parts
+    if not late_seeds:
+        return False
+    return stats.later_than_chance(
+        len(late_seeds), len(finished), recipe["epochs"], num_folds
     )
 
 
 def _seconds(
-    runs_by_seed: Sequence[Mapping[int, RunResult]], seeds: set[int]
+    run_by_seed_of_parts: Sequence[Mapping[int, RunResult]], seeds: set[int]
 ) -> dict[int, float]:
-    """Seconds of training of each seed, in all folds together."""
+    """Seconds of training of each seed, in all folds together.
+
+    ``run_by_seed_of_parts`` has, for each fold, the run that counts for a seed.
+    """
     return {
-        seed: sum(runs[seed].seconds[seed] for runs in runs_by_seed) for seed in seeds
+        seed: sum(
+            run_by_seed[seed].seconds[seed] for run_by_seed in run_by_seed_of_parts
+        )
+        for seed in seeds
     }
 
 
@@ -451,137 +562,158 @@ def _fewest_drawn(runs: Sequence[RunResult]) -> int | None:
     return min(drawn, default=None)
 
 
-def _reported_runs(part: Part, tunings: Mapping[str, Tuning]) -> dict[int, RunResult]:
+def _reported_runs(
+    runs: PartRuns, tunings: Mapping[str, Tuning]
+) -> dict[int, RunResult]:
     """Seed -> the run that counts for it, without seeds that only tune settings.
 
     Args:
-        part: the runs of an entry on one part of the test rows.
+        runs: the runs of an entry on one part of the test rows.
         tunings: key of a run -> the tuning that chose its settings.
     """
-    runs = first_run_by_seed(part)
-    seeds = reporting_seeds_of(tuple(runs), tunings.get(part[0].key))
-    return {seed: runs[seed] for seed in seeds}
+    run_by_seed = first_run_by_seed(runs)
+    seeds = reporting_seeds_of(tuple(run_by_seed), tunings.get(runs[0].key))
+    return {seed: run_by_seed[seed] for seed in seeds}
 
 
 def _failed_seeds(
-    runs_by_seed: Sequence[Mapping[int, RunResult]], seeds: set[int]
+    run_by_seed_of_parts: Sequence[Mapping[int, RunResult]], seeds: set[int]
 ) -> dict[int, str]:
     """Failed seed -> the reason, in its first fold that failed.
 
     Args:
-        runs_by_seed: for each fold, the run that counts for a seed.
+        run_by_seed_of_parts: for each fold, the run that counts for a seed.
         seeds: of the entry.
     """
     reasons: dict[int, str] = {}
     for seed in seeds:
-        for runs in runs_by_seed:
-            run = runs[seed]
+        for run_by_seed in run_by_seed_of_parts:
+            run = run_by_seed[seed]
             if seed in run.failed:
                 reason = run.failed[seed]
-                if len(runs_by_seed) > 1:
+                if len(run_by_seed_of_parts) > 1:
                     reason = f"fold {run.recipe.fold}: {reason}"
                 reasons[seed] = reason
                 break
     return reasons
 
 
-def _shared_recipe(parts: Sequence[Part]) -> tuple[Settings, str]:
+def _shared_recipe(runs_by_part: RunsByPart) -> tuple[Settings, str]:
     """The settings of an entry, and the code of its mechanism if a plugin has it.
 
-    Settings in which its folds differ get one value in place of several.
+    A tuned setting in which the folds differ has the value ``BY_FOLD``.
     """
-    recipes = [dict(part[0].settings) for part in parts]
-    recipe = recipes[0]
+    settings_of_parts = [dict(runs[0].settings) for runs in runs_by_part]
+    recipe = settings_of_parts[0]
 
-    # The mechanism names its plugin; as a setting it would keep the entry from
-    # being compared with others.
-    code = ""
+    # The code of a mechanism is no setting: two mechanisms always differ in it, and
+    # would never be compared as decoders of the same recipe.
+    mechanism_code = ""
     other_plugins = {}
-    for name, plugin in recipe.pop("plugins", {}).items():
+    for name, plugin_code in recipe.pop("plugins", {}).items():
         if name.startswith("mechanism "):
-            code += plugin
+            mechanism_code += plugin_code
         else:
-            other_plugins[name] = plugin
+            other_plugins[name] = plugin_code
     if other_plugins:
         recipe["plugins"] = other_plugins
 
-    if len(parts) > 1:
+    if len(runs_by_part) > 1:
         for name in TUNED_SETTINGS:
-            if len({fold_recipe.get(name) for fold_recipe in recipes}) > 1:
+            if len({settings.get(name) for settings in settings_of_parts}) > 1:
                 recipe[name] = BY_FOLD
+        # the entry has every fold
         recipe["fold"] = None
-    split_seeds = sorted({split_seed_of(part[0]) for part in parts})
+    split_seeds = sorted({split_seed_of(runs[0]) for runs in runs_by_part})
     if len(split_seeds) > 1:
         recipe["split_seed"] = ", ".join(map(str, split_seeds))
-    return recipe, code
+    return recipe, mechanism_code
 
 
-def _counted_runs(parts: Sequence[Part], seeds: set[int]) -> tuple[RunResult, ...]:
+def _counted_runs(runs_by_part: RunsByPart, seeds: set[int]) -> tuple[RunResult, ...]:
     """The runs with a seed of the entry; where a part has none, all its runs."""
     counted: list[RunResult] = []
-    for part in parts:
-        counted += [run for run in part if set(run.seeds) & seeds] or part
+    for runs in runs_by_part:
+        counted += [run for run in runs if set(run.seeds) & seeds] or runs
     return tuple(counted)
 
 
-def _choices(
-    tuned_parts: Sequence[Part],
-    tunings: Sequence[Tuning],
+def _simulate_tunings(
+    tuned_parts: RunsByPart,
+    tuning_of_parts: Sequence[Tuning],
     score: Score,
     grouped_by: Sequence[str],
 ) -> tuple[SimulatedChoices, ...]:
-    """Simulate how other validation rows would have tuned, for each tuned part.
+    """Simulate, for each tuned part, what other validation rows would choose.
 
     Left out are tunings whose runs do not record their validation answers.
 
     Args:
         tuned_parts: the runs of each tuned part of the test rows.
-        tunings: the tuning of each of these parts.
+        tuning_of_parts: the tuning of each of these parts.
         score: the score that the table compares.
         grouped_by: relations that put validation rows together.
     """
-    choices = []
-    for part, tuning in zip(tuned_parts, tunings, strict=True):
-        choice = _choice(part[0].targets, tuning, score, grouped_by)
-        if choice is not None:
-            choices.append(choice)
-    return tuple(choices)
+    simulated_choices = []
+    for runs, tuning in zip(tuned_parts, tuning_of_parts, strict=True):
+        choices = _simulate_tuning(tuning, runs[0].targets, score, grouped_by)
+        if choices is not None:
+            simulated_choices.append(choices)
+    return tuple(simulated_choices)
 
 
-def _choice(
-    labels: NDArray[Any],
+def _simulate_tuning(
     tuning: Tuning,
+    test_labels: NDArray[Any],
     score: Score,
     grouped_by: Sequence[str],
 ) -> SimulatedChoices | None:
-    """Simulate which candidate other validation rows would have chosen.
+    """Simulate which candidates of a tuning other validation rows would choose.
 
     None without two candidates that have a score.
 
     Args:
-        labels: of the test rows.
         tuning: its candidates have answers to validation rows and test logits.
+        test_labels: of the test rows.
         score: of the test logits.
         grouped_by: relations that put validation rows together.
     """
-    # of every candidate: right validation rows, and test scores of its seeds
-    right: list[NDArray[Any]] = []
-    values: list[list[float | None]] = []
-    groups = None
-    for right_N, logits, group_numbers in tuning.validation_answers(grouped_by):
-        right.append(right_N)
-        if group_numbers and groups is None:
-            groups = row_groups(joined(group_numbers))
-        values.append([score.value(Answers(logits_NC, labels)) for logits_NC in logits])
-    if len(right) < 2 or any(None in candidate_values for candidate_values in values):
+    contribution_N_of_candidates: list[NDArray[Any]] = []
+    test_scores_of_candidates: list[list[float | None]] = []
+    validation_groups = None
+    for (
+        contribution_N,
+        test_logits_of_seeds,
+        relation_numbers,
+    ) in tuning.validation_answers(grouped_by):
+        contribution_N_of_candidates.append(contribution_N)
+        # all candidates share the validation rows, and so their groups
+        if relation_numbers and validation_groups is None:
+            validation_groups = row_groups(joined(relation_numbers))
+        test_scores = [
+            score.value(Answers(logits_NC, test_labels))
+            for logits_NC in test_logits_of_seeds
+        ]
+        test_scores_of_candidates.append(test_scores)
+
+    if len(test_scores_of_candidates) < 2:
         return None
-    return simulate_choices(np.stack(right), np.array(values, np.float64), groups)
+    if any(None in test_scores for test_scores in test_scores_of_candidates):
+        return None
+    return simulate_choices(
+        np.stack(contribution_N_of_candidates),
+        np.array(test_scores_of_candidates, np.float64),
+        validation_groups,
+    )
 
 
 def _settings_at_edge(
-    tunings: Sequence[Tuning], choices: Sequence[SimulatedChoices]
+    tunings: Sequence[Tuning], simulated_choices: Sequence[SimulatedChoices]
 ) -> frozenset[str]:
-    """Tuned settings whose smallest or largest value won; none if chance may be why."""
-    if any(choice.share < SURE_SHARE for choice in choices):
+    """Tuned settings whose smallest or largest value won.
+
+    Empty if other validation rows might well have chosen another value.
+    """
+    if any(is_unsure(choices) for choices in simulated_choices):
         return frozenset()
     return frozenset(name for tuning in tunings for name in tuning.at_edge)

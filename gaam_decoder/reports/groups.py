@@ -32,6 +32,7 @@ LEVEL = 0.01
 # relations between rows that are no kept columns
 RELATIONS_WITHOUT_COLUMN = {EQUAL_ROWS, GROUPS_FILE}
 Numbers = NDArray[np.int32]
+"""Of each test row, (N,), a number that rows share if a relation puts them together."""
 Tests = Sequence[Sequence[RunResult]]
 """For each part of the test rows (one part, or the folds), all runs that test on it."""
 
@@ -43,17 +44,17 @@ class TableGroups:
     # relations that put rows together; empty where rows are the unit
     relations: tuple[str, ...]
     # groups by all these relations; None where rows are the unit
-    groups: RowGroups | None
+    row_groups: RowGroups | None
     # relations that hold, but whose numbers neither run nor cache has
     unknown_relations: tuple[str, ...]
-    # the kept columns that runs recorded, each (N,)
+    # name of a kept column that every part records -> its values, as numbers
     columns: dict[str, Numbers]
 
     def in_words(self) -> str:
         """Such as ``12 groups of 'who'``; empty where rows are the unit."""
-        if self.groups is None:
+        if self.row_groups is None:
             return ""
-        count = len(self.groups)
+        count = len(self.row_groups)
         noun = "group" if count == 1 else "groups"
         names = " and ".join(relation_in_words(name) for name in self.relations)
         return f"{count:,} {noun} of {names}"
@@ -77,12 +78,13 @@ def table_groups(
 
     A relation puts rows together: a kept column by equal values, or equal texts, pieces
     of one sound, a file of groups. Rows that one relation puts together belong
-    together, whatever another says: a finer relation never makes a test of more groups.
+    together, whatever another says: each further relation makes groups larger, and
+    their number smaller.
 
     Args:
         tests: the runs of every part of the test rows, in order.
-        runs_of_cache: all runs on the same cache, those that filters left out too. A
-            relation of any of them holds, so no filter makes a test of more groups.
+        runs_of_cache: all runs on the same cache, those that filters left out too. The
+            relations of all of them count: filters do not change the groups.
         repeats: how often every row is among the test rows.
         requested_column: a kept column that the report was asked to group by.
 
@@ -92,68 +94,77 @@ def table_groups(
     relations = _relations(tests, runs_of_cache)
     if requested_column is not None:
         relations.add(requested_column)
-    recorded = set.intersection(
+    # names that a run on each part recorded: relations, and other kept columns
+    recorded_names = set.intersection(
         *({name for run in runs for name in run.relations} for runs in tests)
     )
+    recorded_columns = recorded_names - RELATIONS_WITHOUT_COLUMN
 
-    numbers, unknown = _numbers_by_name(
-        tests, relations | (recorded - RELATIONS_WITHOUT_COLUMN), repeats
+    numbers_by_name, unknown_names = _numbers_by_name(
+        tests, relations | recorded_columns, repeats
     )
-    if requested_column is not None and requested_column in unknown:
+    if requested_column is not None and requested_column in unknown_names:
         raise _unknown_column(requested_column, tests[0][0])
 
     # a relation that puts no two rows together groups nothing
-    grouping = {}
-    for name, number_N in numbers.items():
+    grouping_numbers = {}
+    for name, number_N in numbers_by_name.items():
         puts_rows_together = len(np.unique(number_N)) < len(number_N)
         if name in relations and puts_rows_together:
-            grouping[name] = number_N
+            grouping_numbers[name] = number_N
+
+    groups = None
+    if grouping_numbers:
+        groups = row_groups(joined(list(grouping_numbers.values())))
     return TableGroups(
-        relations=tuple(grouping),
-        groups=row_groups(joined(list(grouping.values()))) if grouping else None,
-        unknown_relations=tuple(sorted(unknown & relations)),
-        columns={name: numbers[name] for name in numbers if name in recorded},
+        relations=tuple(grouping_numbers),
+        row_groups=groups,
+        unknown_relations=tuple(sorted(unknown_names & relations)),
+        columns={
+            name: number_N
+            for name, number_N in numbers_by_name.items()
+            if name in recorded_names
+        },
     )
 
 
 def _numbers_by_name(
     tests: Tests, names: Iterable[str], repeats: int
 ) -> tuple[dict[str, Numbers], set[str]]:
-    """The group numbers of the test rows by each relation, the columns first.
-
-    A relation gives rows that belong together the same number.
+    """The numbers of the test rows by each relation or column, the columns first.
 
     Args:
         tests: the runs of every part of the test rows, in order.
-        names: of the relations.
+        names: of the relations and columns.
         repeats: how often every row is among the test rows.
 
     Returns:
-        Name of a relation -> group number of every test row, (N,); and the names of
-        relations whose numbers neither runs nor cache have.
+        Name -> the numbers of the test rows; and the names of which neither runs nor
+        cache have numbers.
     """
     order_N = _order_without_repeats(tests, repeats)
-    numbers = {}
-    unknown = set()
-    for name in sorted(
+    numbers_by_name = {}
+    unknown_names = set()
+    columns_first = sorted(
         names, key=lambda name: (name in RELATIONS_WITHOUT_COLUMN, name)
-    ):
+    )
+    for name in columns_first:
         number_N = _numbers(tests, name, order_N)
         if number_N is None:
-            unknown.add(name)
+            unknown_names.add(name)
         else:
-            numbers[name] = number_N
-    return numbers, unknown
+            numbers_by_name[name] = number_N
+    return numbers_by_name, unknown_names
 
 
 def _relations(tests: Tests, runs_of_cache: Sequence[RunResult]) -> set[str]:
     """Names of the relations that say which test rows belong together.
 
-    Those of any run on the same cache hold, so that no choice of runs makes a test of
-    more groups.
+    The relations of all runs on the cache count. Else a person could choose runs that
+    recorded fewer relations, and get more and smaller groups.
     """
     relations = {name for run in runs_of_cache for name in relations_in_force(run)}
-    # the file of another run may name other rows
+    # a file of groups counts for the runs that it was given to: see below
     relations.discard(GROUPS_FILE)
     for runs in tests:
         for run in runs:
@@ -175,20 +186,26 @@ def _order_without_repeats(tests: Tests, repeats: int) -> NDArray[np.int64] | No
 def _numbers(
     tests: Tests, name: str, order_N: NDArray[np.int64] | None
 ) -> Numbers | None:
-    """The group number of every test row by the relation ``name``, (N,).
+    """The numbers of the test rows by one relation or column.
 
-    ``order_N`` are the indices that take each row once, if rows are repeated. None
-    where neither runs nor cache have the numbers.
+    Args:
+        tests: the runs of every part of the test rows, in order.
+        name: of the relation or column.
+        order_N: indices that take each row once; None where no row is repeated.
+
+    Returns:
+        None where neither runs nor cache have the numbers.
     """
-    parts = []
-    for runs in tests:
+    numbers_of_parts = []
+    for runs_on_part in tests:
         # a run that recorded the numbers saves a look into the cache
-        run = next((run for run in runs if name in run.relations), runs[0])
-        part_N = relation_of_test_rows(run, name)
-        if part_N is None:
+        recording_runs = [run for run in runs_on_part if name in run.relations]
+        run = (recording_runs or runs_on_part)[0]
+        numbers = relation_of_test_rows(run, name)
+        if numbers is None:
             return None
-        parts.append(part_N)
-    number_N = np.concatenate(parts)
+        numbers_of_parts.append(numbers)
+    number_N = np.concatenate(numbers_of_parts)
     return number_N if order_N is None else number_N[order_N]
 
 
@@ -223,8 +240,7 @@ def find_group_like_columns(
     Such a column has few values, with many rows each, and accuracy varies more between
     its values than within them: an F test of a one-way analysis of variance, at 1%. The
     mean of each class is taken out before, so that a column that repeats the class does
-    not look like groups. Where groups are the unit, their means are what varies, and a
-    column that splits a group cannot be a coarser group.
+    not look like groups.
 
     Args:
         table_groups: groups and kept columns of the test rows.
@@ -234,25 +250,36 @@ def find_group_like_columns(
     rows_C = np.maximum(1, np.bincount(label_N))
     residual_N = right_N - (np.bincount(label_N, right_N) / rows_C)[label_N]
     num_classes = len(np.unique(label_N))
-    groups = table_groups.groups
+    groups = table_groups.row_groups
+    # of each unit: a row, or a group with the mean of its rows
+    residual_U = residual_N
+    if groups is not None:
+        residual_U = groups.totals(residual_N[None])[0] / groups.rows_G
 
-    values_by_column = {}
-    for name, number_N in table_groups.columns.items():
+    num_values_by_column = {}
+    for name, column_N in table_groups.columns.items():
         if name in table_groups.relations:
             continue
-        residual_U = residual_N
-        number_U = number_N
-        if groups is not None:
-            first_row_G = np.unique(groups.group_N, return_index=True)[1]
-            residual_U = groups.totals(residual_N[None])[0] / groups.rows_G
-            number_U = number_N[first_row_G]
-            splits_a_group = (number_U[groups.group_N] != number_N).any()
-            if splits_a_group:
-                continue
-        value_U = np.unique(number_U, return_inverse=True)[1]
+        column_U = _column_of_units(column_N, groups)
+        if column_U is None:
+            continue
+        distinct_values, value_U = np.unique(column_U, return_inverse=True)
         if _varies(residual_U, value_U, num_classes):
-            values_by_column[name] = len(np.unique(number_U))
-    return values_by_column
+            num_values_by_column[name] = len(distinct_values)
+    return num_values_by_column
+
+
+def _column_of_units(column_N: Numbers, groups: RowGroups | None) -> Numbers | None:
+    """The value of a column for every unit, (U,): the rows, or groups of them.
+
+    None for a column with several values in a group: it puts no whole groups together.
+    """
+    if groups is None:
+        return column_N
+    first_row_G = np.unique(groups.group_N, return_index=True)[1]
+    value_G = column_N[first_row_G]
+    splits_a_group = (value_G[groups.group_N] != column_N).any()
+    return None if splits_a_group else value_G
 
 
 def _varies(

@@ -419,7 +419,7 @@ def _above_chance(entry: Entry) -> bool:
     # one seed is one permutation of the labels, which shows nothing
     if not entry.labels_shuffled or len(entry.finished) < 2:
         return False
-    interval = entry.accuracy.seeds_rows_interval
+    interval = entry.default_score.seeds_rows_interval
     return interval is not None and interval[0] > chance(entry)
 
 

@@ -24,7 +24,7 @@ from gaam_decoder.reports.groups import TableGroups, find_group_like_columns
 from gaam_decoder.reports.names import name_entries
 from gaam_decoder.reports.scoring import SCORES, score_of
 from gaam_decoder.reports.titles import distinguishing_words
-from gaam_decoder.runs.loading import Selection
+from gaam_decoder.runs.loading import Runs, Selection
 from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import (
@@ -152,9 +152,9 @@ class Table:
     @property
     def num_groups(self) -> int | None:
         """How many groups the test rows form; None where rows are the unit."""
-        if self.groups is None or self.groups.groups is None:
+        if self.groups is None or self.groups.row_groups is None:
             return None
-        return len(self.groups.groups)
+        return len(self.groups.row_groups)
 
     @property
     def unit_noun(self) -> str:
@@ -188,13 +188,14 @@ class Table:
 
     def _task_values(self) -> dict[str, Any]:
         """The trivial prediction and the names of the outputs, as JSON values."""
-        baseline = self.entries[0].majority_accuracy if self.entries else None
+        # all entries have the same test rows, and so the same trivial score
+        trivial_score = self.entries[0].trivial_score if self.entries else None
         names = list(self.cache.names)
         if self.task.has_classes:
-            return {"majority_accuracy": baseline, "class_names": names}
+            return {"majority_accuracy": trivial_score, "class_names": names}
         return {
             "task": self.task.name,
-            "baseline_score": baseline,
+            "baseline_score": trivial_score,
             "target_names": names,
         }
 
@@ -304,10 +305,11 @@ def check_options(options: TableOptions) -> None:
 def build_tables(
     runs: Sequence[RunResult], **options: Unpack[TableOptions]
 ) -> list[Table]:
-    """Make a table for each cache and test rows, an entry for runs of other seeds.
+    """Make a table for each cache and set of test rows.
 
-    Runs that filters left out count for Holm alone: a person who filters after a look
-    at the results gets no smaller p.
+    Runs that differ in their seeds alone are one entry. Runs that filters left out
+    still count in the number of comparisons that Holm corrects for: a person who
+    filters after a look at the results gets no smaller p.
 
     Raises:
         ConfigError: as for ``report``.
@@ -316,28 +318,24 @@ def build_tables(
 
 
 class _TableBuilder:
-    """Makes the tables of a report, stage by stage.
+    """Makes the tables of a report, stage by stage: each stage reads those before it.
 
-    ``choice`` has the runs of the chosen candidates, ``tested`` the entries of each
-    table, and ``all_entries`` those with the entries that filters left out. A margin is
-    the largest difference that does not matter.
+    A margin is the largest difference that does not matter.
     """
 
     def __init__(self, runs: Sequence[RunResult], options: TableOptions) -> None:
         self.options = options
+        self.shows_every_candidate = options.get("every_candidate", False)
         self.score_name = _score_for_runs(runs, options)
         self.class_order = _class_order_for_score(runs, self.score_name, options)
         self.margin = _margin_of_score(score_of(self.score_name), options.get("margin"))
-        self.selection: Selection | None = getattr(runs, "selection", None)
-        self.left_out_runs: Sequence[RunResult] = getattr(runs, "others", ())
-        if score_of(self.score_name).needs_class_order:
-            # an order of these classes says nothing of others
-            names = {run.cache.names for run in runs}
-            self.left_out_runs = [
-                run for run in self.left_out_runs if run.cache.names in names
-            ]
+        # runs that ``load_runs`` returned know what its filters left out
+        self.selection = runs.selection if isinstance(runs, Runs) else None
+        self.left_out_runs = self._left_out_runs(runs)
+
+        # the runs that tuning chose, and the entries of each table
         self.choice, self.tested = self._choose_and_group(runs)
-        # for Holm, the entries that filters left out of each table too
+        # of each table, the entries with those that filters left out, for Holm
         self.all_entries = self._entries_with_left_out(runs)
         self.baseline = compare.choose_baseline(
             [entry for test in self.tested for entry in test.entries],
@@ -361,6 +359,18 @@ class _TableBuilder:
         ]
         return _tell_caches_apart(self._add_final_models(tables))
 
+    def _left_out_runs(self, runs: Sequence[RunResult]) -> list[RunResult]:
+        """The runs that filters left out, as far as the compared score is for them.
+
+        A score of ordered classes is for runs on the same classes alone: the order of
+        their classes does not order other classes.
+        """
+        left_out_runs = list(runs.others) if isinstance(runs, Runs) else []
+        if not score_of(self.score_name).needs_class_order:
+            return left_out_runs
+        class_names = {run.cache.names for run in runs}
+        return [run for run in left_out_runs if run.cache.names in class_names]
+
     def _choose_and_group(
         self, runs: Sequence[RunResult]
     ) -> tuple[Choice, list[TestedEntries]]:
@@ -369,16 +379,18 @@ class _TableBuilder:
         Runs that differ in learning rate or weight decay alone are candidates; their
         validation score chooses one, unless a person wants to see every candidate.
         """
-        keep_all = self.options.get("every_candidate", False)
-        choice = Choice(list(runs), {}, ()) if keep_all else choose_candidates(runs)
+        if self.shows_every_candidate:
+            choice = Choice(runs=list(runs), tunings={}, undecided_keys=())
+        else:
+            choice = choose_candidates(runs)
         tested = entries_by_test(
             [run for run in choice.runs if run.evaluated],
             choice.tunings,
-            self.score_name,
-            self.options.get("temperature", False),
-            self.options.get("groups"),
-            self.left_out_runs,
-            self.class_order,
+            score_name=self.score_name,
+            temperature=self.options.get("temperature", False),
+            grouped_by=self.options.get("groups"),
+            left_out_runs=self.left_out_runs,
+            class_order=self.class_order,
         )
         return choice, list(tested)
 
@@ -418,14 +430,19 @@ class _TableBuilder:
 
         Args:
             test: the entries, with the labels and groups of their test rows.
-            all_entries: the entries, with those that filters left out.
-            pairs: the pairs of the table.
+            all_entries: the entries, and those that filters left out of the table.
+            pairs: compared pairs of entries that differ in one setting.
         """
         entries = test.entries
         compared = compare.compare_with_counterparts(
             entries, all_entries, self.margin, self._find_baseline
         )
+        # columns by which the share of right decoders varies may be groups
         share_right_N = _share_right(entries)
+        stratum_N = entries[0].task.strata(test.labels)
+        group_like_columns = find_group_like_columns(
+            test.groups, share_right_N, stratum_N
+        )
         has_baseline = any(
             compare.is_baseline(entry, self.baseline) for entry in entries
         )
@@ -439,9 +456,7 @@ class _TableBuilder:
             pairs=pairs,
             num_unread_runs=self._num_unread_runs(),
             groups=test.groups,
-            group_like_columns=find_group_like_columns(
-                test.groups, share_right_N, entries[0].task.strata(test.labels)
-            ),
+            group_like_columns=group_like_columns,
             runs=tuple(run for entry in entries for run in entry.runs),
         )
 
@@ -455,19 +470,23 @@ class _TableBuilder:
         all_entries: Sequence[Entry],
         compared: Mapping[object, Comparison],
     ) -> tuple[Entry, ...]:
-        """The entries with their comparisons and names.
+        """The entries with their comparisons and names, and how they were tuned.
+
+        Each also says whether it is shown, whether its tuning failed, and whether it
+        stands beside other candidates of its tuning.
 
         Args:
             entries: of the table, the best first.
-            all_entries: these, with those that filters left out.
+            all_entries: these, and those that filters left out of the table.
             compared: key of an entry -> its comparison with the baseline.
         """
         # comparisons with the linear probe on the same states
-        probed = compare.compare_with_counterparts(
+        compared_with_probe = compare.compare_with_counterparts(
             entries, all_entries, self.margin, compare.find_probe
         )
         # the baseline of an entry that is shown stays beside it
-        best_entries = entries[: self.options.get("top")]
+        num_shown = self.options.get("top")  # None: all
+        best_entries = entries[:num_shown]
         baselines = [self._find_baseline(entry, entries) for entry in best_entries]
         shown = [*best_entries, *baselines]
 
@@ -475,10 +494,9 @@ class _TableBuilder:
             replace(
                 entry,
                 comparison=compared.get(entry.key),
-                probe_comparison=probed.get(entry.key),
+                probe_comparison=compared_with_probe.get(entry.key),
                 tuning_failed=entry.runs[0].key in self.choice.undecided_keys,
-                is_candidate=self.options.get("every_candidate", False)
-                and len(entries) > 1,
+                is_candidate=self.shows_every_candidate and len(entries) > 1,
                 is_shown=any(entry is shown_entry for shown_entry in shown),
             )
             for entry in entries
@@ -504,10 +522,10 @@ class _TableBuilder:
         result = list(tables)
         for states, runs in runs_by_states.items():
             index = _index_of_states(result, states)
-            is_without_table = index == len(result)
-            if is_without_table:
+            if index is None:
                 where = "final models, which are not evaluated"
                 result.append(self._empty_table(runs[0].cache, where))
+                index = len(result) - 1
             models = [
                 _final_model(run, self.choice.tunings.get(run.key)) for run in runs
             ]
@@ -601,15 +619,15 @@ def _margin_of_score(score: Score, margin: float | None) -> float:
     return value
 
 
-def _index_of_states(tables: Sequence[Table], states: str) -> int:
-    """The index of the first table of the cache with these states; else their number.
+def _index_of_states(tables: Sequence[Table], states: str) -> int | None:
+    """The index of the first table of the cache with these states; None: no table.
 
     ``states`` is the name of the states, as ``RunResult.states``.
     """
     for index, table in enumerate(tables):
         if table.runs and table.runs[0].states == states:
             return index
-    return len(tables)
+    return None
 
 
 def _tell_caches_apart(tables: Sequence[Table]) -> list[Table]:
@@ -640,7 +658,7 @@ def _share_right(entries: Sequence[Entry]) -> NDArray[np.float64]:
         entry for entry in entries if entry.finished and not entry.labels_shuffled
     ]
     right_by_decoder = [
-        np.asarray(entry.accuracy.scored.by_row) for entry in trained or entries
+        np.asarray(entry.default_score.scored.by_row) for entry in trained or entries
     ]
     share_N: NDArray[np.float64] = np.mean(
         [right_SN.mean(0) for right_SN in right_by_decoder], axis=0

@@ -58,7 +58,7 @@ def compared(
     for baseline in baselines:
         (table,) = build_tables(load_runs(runs), baseline=baseline)
         for row in table.entries:
-            accuracy[row.attention] = row.accuracy.mean or 0.0
+            accuracy[row.attention] = row.default_score.mean or 0.0
             if row.comparison is not None:
                 found[baseline, row.attention] = row.comparison
     return found, accuracy

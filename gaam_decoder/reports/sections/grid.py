@@ -80,7 +80,7 @@ def _cells(table: Table) -> tuple[str, Cells]:
     for entry, settings in zip(entries, settings_of_entries, strict=True):
         if axis in settings:
             line = cells.setdefault(_line_name(entry, settings, other_names), {})
-            line[settings[axis]] = entry.accuracy.mean or 0.0
+            line[settings[axis]] = entry.default_score.mean or 0.0
     # A line with one value shows nothing along the axis.
     return axis, {name: line for name, line in cells.items() if len(line) > 1}
 

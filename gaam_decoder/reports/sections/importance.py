@@ -144,7 +144,7 @@ def _correlate(
     right_of_singles = []
     for single in singles:
         positions = [single.finished.index(seed) for seed in seeds]
-        right_of_singles.append(single.right_SN[positions])
+        right_of_singles.append(single.contribution_SN[positions])
     right_LSN = np.stack(right_of_singles)
     # Accuracies of the same rows differ by 1/N or not at all; less is rounding.
     accuracy_L = right_LSN.mean(2).mean(1).round(9)

@@ -130,7 +130,9 @@ def test_mean_ranks_are_those_of_scipy() -> None:
     section = whole_report().sections_over_sets[0]
     ranks = []
     for table in whole_report().tables:
-        mean = {entry.attention: entry.accuracy.mean or 0.0 for entry in table.entries}
+        mean = {
+            entry.attention: entry.default_score.mean or 0.0 for entry in table.entries
+        }
         names = ("laplace", "gaam", "none")
         ranks.append(rankdata([-round(mean[name], 12) for name in names]))
     laplace, gaam, none = np.mean(ranks, axis=0)

@@ -185,8 +185,8 @@ def test_entries_are_compared_with_the_baseline_of_their_size() -> None:
         [baseline] = [
             other for other in baselines if same_recipe(other.recipe, entry.recipe)
         ]
-        accuracy = entry.accuracy.scored.values.mean()
-        expected = accuracy - baseline.accuracy.scored.values.mean()
+        accuracy = entry.default_score.scored.values.mean()
+        expected = accuracy - baseline.default_score.scored.values.mean()
         assert comparison.claim.difference == pytest.approx(expected)
 
 
@@ -402,7 +402,9 @@ def test_every_pair_is_corrected_for_all_pairs(count: int, score: str) -> None:
 def test_every_pair_is_the_claim_of_the_two(count: int) -> None:
     [table] = build_tables(runs_of_mechanisms(count))
     for pair in pairs_of(table):
-        right, other_right = (entry.accuracy.scored.by_row for entry in pair.entries)
+        right, other_right = (
+            entry.default_score.scored.by_row for entry in pair.entries
+        )
         assert right is not None
         assert other_right is not None
         assert pair.comparison.claim.p == stats.claim(right, other_right).p

@@ -91,9 +91,9 @@ def test_all_folds_are_one_entry_whose_test_rows_stand_one_after_the_other() -> 
     finished = [0, 1, 2, 3, 5, 6]
     gaam, none = table.entries
     assert gaam.folds == 3
-    np.testing.assert_array_equal(gaam.right_SN, all_right)
+    np.testing.assert_array_equal(gaam.contribution_SN, all_right)
     expected = all_of_baseline[finished].mean(1)
-    np.testing.assert_allclose(none.accuracy.scored.values, expected)
+    np.testing.assert_allclose(none.default_score.scored.values, expected)
     assert none.failed == {4: "fold 2/3: nan"}
     assert gaam.seconds == dict.fromkeys(range(7), 1.5)
     assert gaam.comparison is not None

@@ -171,7 +171,7 @@ def test_the_columns_of_csv_stand_in_the_order_of_their_names() -> None:
         "verdict",
     ]
     for line, entry in zip(lines, table.shown_entries, strict=True):
-        assert float(line["accuracy"]) == entry.accuracy.mean
+        assert float(line["accuracy"]) == entry.default_score.mean
         difference = ""
         verdict = ""
         if entry.comparison:
@@ -236,7 +236,7 @@ def sweep() -> list[RunResult]:
 def test_the_first_entries_are_kept_beside_their_baseline(top: int) -> None:
     report = gaam_decoder.report(sweep(), top=top)
     [table] = report.tables
-    means = [entry.accuracy.mean or 0 for entry in table.entries]
+    means = [entry.default_score.mean or 0 for entry in table.entries]
     assert means == sorted(means, reverse=True)
     shown = table.shown_entries
     assert shown[:top] == list(table.entries[:top])

@@ -273,7 +273,7 @@ def test_the_picture_of_importance_shows_the_numbers_of_the_table() -> None:
 
 def test_the_picture_of_accuracies_shows_the_numbers_of_the_table() -> None:
     table = table_of_two_runs()
-    accuracy = table.entries[0].accuracy
+    accuracy = table.entries[0].default_score
     picture = pictures_of(table)["accuracy"]
     dots, mean, seeds_rows_interval, over_seeds = picture.draw().axes[0].lines
     values = sorted(100 * accuracy.scored.values)

@@ -50,8 +50,8 @@ def means_by_line_and_value(table: Table, axis: str) -> dict[tuple[str, Any], fl
     means: dict[tuple[str, Any], float] = {}
     for entry in table.entries:
         line = f"{entry.attention} + linear, epochs={entry.recipe['epochs']}"
-        assert entry.accuracy.mean is not None
-        means[line, entry.recipe[axis]] = entry.accuracy.mean
+        assert entry.default_score.mean is not None
+        means[line, entry.recipe[axis]] = entry.default_score.mean
     return means
 
 

@@ -64,7 +64,7 @@ def test_tuning_seeds_choose_and_the_others_report() -> None:
     [entry] = table.entries
     assert entry.recipe["lr"] == 1e-3
     assert entry.seeds == (0, 1, 2, 3, 4, 5)
-    np.testing.assert_array_equal(entry.right_SN, right)
+    np.testing.assert_array_equal(entry.contribution_SN, right)
     [tuning] = entry.tunings
     assert tuning.seeds == (7, 8)
     assert tuning.has_separate_seeds
