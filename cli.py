@@ -31,7 +31,7 @@ from gaam_cache.common.command_line import (
 )
 from gaam_cache.common.errors import ConfigError, NotFoundError
 from gaam_cache.common.messages import tell
-from gaam_cache.common.paths import absolute_path, shown_path
+from gaam_cache.common.paths import absolute_path, shown_path, suggest_folder
 from gaam_cache.common.settings import data_path
 from gaam_cache.common.terminal import show_progress
 from gaam_cache.config import ExtractConfig, ImportConfig
@@ -355,10 +355,12 @@ def extract(
     _show(summary, as_json)
     if as_json or summary.missing:
         return
-    # a density over layers needs layers that differ
-    attn = "laplace" if summary.num_layers > 1 else "none"
-    cache = shlex.quote(shown_path(summary.path))
-    tell(f"next: gaam train --attn {attn} --cache {cache}")
+    # the comparison of the README; the mechanisms differ where there are layers to read
+    mechanisms = ["none"]
+    if summary.num_layers > 1:
+        mechanisms = ["last-layer", "layer-mean", "none", "gaam"]
+    options = " ".join(f"--attn {name}" for name in mechanisms)
+    tell(f"next: gaam train --cache {shlex.quote(shown_path(summary.path))} {options}")
 
 
 @app.command(cls=HelpCommand, rich_help_panel=THREE)
@@ -735,7 +737,15 @@ def inspect(
 
     folder = absolute_path(path)
     if not os.path.lexists(folder):
-        raise NotFoundError(f"nothing at '{path}'", where=str(folder))
+        hint = suggest_folder(
+            folder,
+            lambda beside: (
+                gaam_cache.inspect.is_cache(beside)
+                or gaam_decoder.inspect.has_runs(beside)
+            ),
+            "gaam extract",
+        )
+        raise NotFoundError(f"nothing at '{path}'", where=str(folder), hint=hint)
     while True:
         # a folder may become a cache while somebody watches it
         is_cache = gaam_cache.inspect.is_cache(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from gaam_cache.common import settings
+from gaam_cache.common.errors import ConfigError
 
 Config = TypeVar("Config")
 Entries = dict[str, list[tuple[str, str]]]
@@ -80,7 +82,24 @@ def read_options(config: type[Config], context: typer.Context) -> Config:
 
 
 class HelpCommand(TyperCommand):
-    """A command whose help has its options under their headings, in plain text."""
+    """A command whose help has its options under their headings, in plain text.
+
+    It refuses an option of one value that is given twice, where Typer takes the last.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = list(args)  # the parser consumes its argument
+        _, _, given = self.make_parser(ctx).parse_args(words)
+        counts = Counter(given)
+        for parameter, count in counts.items():
+            takes_one = parameter.nargs == 1 and not parameter.multiple
+            if count > 1 and takes_one and not getattr(parameter, "is_flag", False):
+                name = max(parameter.opts, key=len)
+                raise ConfigError(
+                    f"{name} is given {count} times, and takes one value",
+                    expected=f"{name} once",
+                )
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: object, formatter: object) -> None:
         _write_entries(_parameters_by_heading(self, ctx), formatter)

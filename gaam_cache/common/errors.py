@@ -129,6 +129,10 @@ class GaamWarning(UserWarning):
     """Something that a person should know while the work goes on: a leak, cut texts."""
 
 
+class GaamNote(GaamWarning):
+    """What gaam chose where a person left the choice to it: nothing is wrong."""
+
+
 @contextmanager
 def reading_file(where: str) -> Iterator[None]:
     """Turn every error that a library raises inside the block into one DataError.

@@ -121,9 +121,11 @@ def nearest(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | N
     names |= {_simplified(name): name for name in valid}
     target = _simplified(word[:LONGEST_WORD])
 
-    # one wrong letter changes much of a short word: 'best' is not 'test'
-    cutoff = 0.6 if len(target) > 4 else 0.8
-    candidates = difflib.get_close_matches(target, names, 1, cutoff)
+    # words that begin alike may differ more: 'gamm' is 'gaam', but 'best' is not 'test'
+    alike = [name for name in names if name[:1] == target[:1]]
+    cutoff = 0.6 if len(target) > 4 else 0.7
+    candidates = difflib.get_close_matches(target, alike, 1, cutoff)
+    candidates += difflib.get_close_matches(target, names, 1, 0.8)
     # letters in another order: 'mah' is 'mha'
     candidates += [name for name in names if sorted(name) == sorted(target)]
     # one is the beginning of the other; an empty word would begin every name

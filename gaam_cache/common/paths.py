@@ -1,9 +1,13 @@
 """Paths: made absolute when they come in, and short when people see them."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from gaam_cache.common.errors import NotFoundError
+from gaam_cache.common.messages import nearest
+
+MOST_SUGGESTED = 3  # folders that a hint lists
 
 
 def absolute_path(path: str | Path) -> Path:
@@ -40,3 +44,30 @@ def shown_path(path: str | Path) -> str:
         return str(Path(path).relative_to(working_folder))
     except (ValueError, FileNotFoundError):
         return str(path)
+
+
+def suggest_folder(path: Path, is_wanted: Callable[[Path], bool], command: str) -> str:
+    """A hint for a path that is not the wanted folder, such as a cache.
+
+    It asks whether the folder of the most similar name was meant, lists the wanted
+    folders beside the path and in it, or names the command that makes one.
+
+    Args:
+        path: that a person named.
+        is_wanted: whether a folder is of the wanted kind.
+        command: that makes such a folder.
+    """
+    path = absolute_path(path)
+    folders = {
+        str(folder): folder.name
+        for folder in sorted([*path.parent.glob("[!.]*"), *path.glob("[!.]*")])
+        if folder != path and os.path.isdir(folder) and is_wanted(folder)  # noqa: PTH112 no error
+    }
+    similar = nearest(path.name, folders.values())
+    if similar is not None:
+        shown = [shown_path(path) for path, name in folders.items() if name == similar]
+        return f"did you mean '{shown[0]}'?"
+    if not folders:
+        return f"make one with '{command}'"
+    names = ", ".join(f"'{shown_path(path)}'" for path in [*folders][:MOST_SUGGESTED])
+    return f"name {names}, or make another with '{command}'"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from gaam_cache.common.devices import error_for_user as error_for_user
-from gaam_cache.common.errors import ConfigError, GaamError, GaamWarning
+from gaam_cache.common.errors import ConfigError, GaamError, GaamNote, GaamWarning
 from gaam_cache.common.log import show_log_lines
 from gaam_cache.common.messages import duration, nearest, tell, visible
 from gaam_cache.common.paths import absolute_path
@@ -76,7 +76,7 @@ def show_progress(
         title: the name of the work.
         unit: what is counted.
         quiet: show nothing.
-        say: a line before the work.
+        say: a line to print when the work begins, which an error may prevent.
 
     Yields:
         The function to call with (done, total, current work); a total of 0 is unknown.
@@ -89,7 +89,10 @@ def show_progress(
 
     def show(done: int, total: int, text: str) -> None:
         """Show the state of the work; ``text`` says what is going on."""
-        nonlocal last_line_time
+        nonlocal last_line_time, say
+        if say and not quiet:
+            tell(say, to=sys.stderr)
+        say = ""
         # a new total begins a new phase, whose speed must be measured anew
         if total != (task.total or 0):
             bar.reset(task.id)
@@ -110,8 +113,6 @@ def show_progress(
         with suppress(OSError):
             show(done, total, text)
 
-    if say and not quiet:
-        tell(say, to=sys.stderr)
     # ``run`` has slowed the garbage collector down during the imports, which are done
     gc.set_threshold(*USUAL_GC_THRESHOLD)
     with bar if is_live else nullcontext():
@@ -142,8 +143,8 @@ def _new_bar(title: str, unit: str) -> "Progress":
 
 
 @contextmanager
-def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
-    """Pass every warning of gaam inside the block to ``say``, as text.
+def warnings_to(say: Callable[[str, type[GaamWarning]], None]) -> Iterator[None]:
+    """Pass every warning of gaam inside the block to ``say``: its text and its class.
 
     Warnings of other libraries are shown as usual.
     """
@@ -154,7 +155,7 @@ def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
             message: Any, category: type[Warning], *position: Any, **options: Any
         ) -> None:
             if issubclass(category, GaamWarning):
-                say(str(message))
+                say(str(message), category)
             else:
                 show_as_usual(message, category, *position, **options)
 
@@ -200,8 +201,9 @@ def run(app: Callable[..., Any], settings: Mapping[str, type]) -> NoReturn:
         with suppress(AttributeError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
-    def warn(message: str) -> None:
-        tell(f"warning: {' '.join(message.split())}", to=sys.stderr)
+    def warn(message: str, category: type[GaamWarning]) -> None:
+        label = "note" if issubclass(category, GaamNote) else "warning"
+        tell(f"{label}: {' '.join(message.split())}", to=sys.stderr)
 
     try:
         with warnings_to(warn):

@@ -5,6 +5,7 @@ the same fingerprint are the same: it covers everything that changes the numbers
 """
 
 import json
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -19,7 +20,7 @@ from gaam_cache.common.errors import (
     OutOfReachError,
 )
 from gaam_cache.common.messages import brief
-from gaam_cache.common.paths import shown_path
+from gaam_cache.common.paths import shown_path, suggest_folder
 from gaam_cache.config import IMPORTED, NAME_PATTERN
 from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import (
@@ -488,11 +489,16 @@ def _unusable_plan_error(root: Path, error: Exception) -> NotFoundError | CacheE
             f"no cache at '{shown_path(root)}'",
             found=_describe_other_content(root),
             where=str(root.absolute()),
-            hint="build one with 'gaam extract', or name another folder",
+            hint=suggest_folder(root, _has_plan, "gaam extract"),
         )
     return CacheError(
         "the plan of the cache is unusable", found=reason, where=str(path), hint=hint
     )
+
+
+def _has_plan(folder: Path) -> bool:
+    """Whether a folder has a plan, which may be a broken link."""
+    return os.path.lexists(folder / PLAN_FILE)
 
 
 def _describe_other_content(root: Path) -> str:

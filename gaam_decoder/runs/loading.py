@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache.common.errors import CacheError, ConfigError, GaamWarning, NotFoundError
-from gaam_cache.common.messages import brief, did_you_mean
-from gaam_cache.common.paths import absolute_path, shown_path
+from gaam_cache.common.messages import brief
+from gaam_cache.common.paths import absolute_path, shown_path, suggest_folder
 from gaam_cache.store.files import ElsewhereError
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_cache.workers.leases import holdings
@@ -419,19 +419,22 @@ def read_one_run(path: Path) -> RunResult:
     return read_run(path)
 
 
+def _holds_runs(folder: Path) -> bool:
+    """Whether a folder is a run, or has finished runs."""
+    return is_run(folder) or bool(run_folders(folder))
+
+
 def _no_run_error(path: Path) -> NotFoundError:
-    """The error for a path without a run; it suggests a name that is similar."""
+    """The error for a path without a run; it suggests folders that have runs."""
     if path.is_symlink() and not path.exists():
         reason = str(ElsewhereError.from_link(path))
     elif path.is_dir():
         reason = "no run in it"
     else:
         reason = "no such folder"
-    folders = [item for item in path.absolute().parent.glob("*") if item.is_dir()]
-    neighbours = {folder.name for folder in folders} - {path.name}
     return NotFoundError(
         f"no finished run at '{shown_path(path)}'",
         expected="a run",
         found=reason,
-        hint=did_you_mean(path.name, neighbours) or "make one with 'gaam train'",
+        hint=suggest_folder(path, _holds_runs, "gaam train"),
     )

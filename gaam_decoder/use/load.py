@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from gaam_cache.common import devices, plugins
-from gaam_cache.common.errors import CacheError, ConfigError, GaamWarning
+from gaam_cache.common.errors import CacheError, ConfigError, GaamNote, GaamWarning
 from gaam_cache.common.messages import visible
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.version import __version__
@@ -66,7 +66,7 @@ def load(
 
     Args:
         path: folder of the run, an exported folder, or a folder of runs. Of several
-            runs the one that their report recommends is used, and a warning names it.
+            runs the one that their report recommends is used, and a note names it.
         seed: use the decoder of this seed; default: average all finished seeds.
         temperature: divide the logits of every seed by the temperature that fits its
             validation rows best, before the seeds are averaged; as ``report`` does.
@@ -309,7 +309,8 @@ def _recommended_run(folder: Path) -> Path:
         raise _no_single_run_error(candidates)
     [run] = candidates
     final = " (its final model, which learned from all training rows)" if finals else ""
-    _warn(f"{choice.advice}{final}: {shown_path(run.path)}")
+    text = f"{choice.advice}{final}: {shown_path(run.path)}"
+    warnings.warn(text, GaamNote, stacklevel=4)
     return run.path
 
 

@@ -34,8 +34,8 @@ MISTAKES = """
 extrct                                           | 2 | extract
 E texts --poool mean                             | 2 | --poool; --pool'
 E texts --pool meen                              | 2 | meen; mean
-E texts --text-column txt                        | 2 | txt; label, text
-E texts --label-column lable                     | 2 | lable; label
+E texts --text-column txt                        | 2 | txt; label, text; did you mean 'text'
+E texts --label-column lable                     | 2 | lable; did you mean 'label'
 E unnamed.csv --test-fraction 0.5                | 2 | kind; --label-column
 E ./nowhere                                      | 2 | nowhere
 E nowhere/                                       | 2 | nowhere
@@ -62,6 +62,7 @@ extract --encoder ./nowhere --dataset texts      | 2 | nowhere
 extract --encoder encoder --dataset texts --out three.csv | 2 | three.csv; --out
 extract --encoder other --dataset texts --out cache | 2 | config.json; --out
 T cache --attn gam                               | 2 | gam; did you mean 'gaam'
+T cache --attn gamm                              | 2 | gamm; did you mean 'gaam'
 T cache gaam                                     | 2 | gaam
 T cache --attn broken.py:Gate                    | 2 | broken.py; SyntaxError
 T cache --attn gaam:head=3                       | 2 | head; heads
@@ -79,7 +80,8 @@ T cache --folds 2 --groups speaker               | 2 | speaker; --keep-column
 T cache --select best                            | 2 | best; val
 T cache --train-rows 999                         | 2 | 999; 60
 T cache --config type.toml                       | 2 | epochs; many
-T nowhere                                        | 2 | nowhere; gaam extract
+T nowhere                                        | 2 | nowhere; 'cache'; gaam extract
+T cach                                           | 2 | no such folder; did you mean 'cache'
 T texts                                          | 2 | texts; cache.json
 T cache/cache.json                               | 2 | cache.json; a file
 T away                                           | 3 | away; /mnt/not-mounted
@@ -90,7 +92,9 @@ report away                                      | 2 | away; /mnt/not-mounted
 T unfinished                                     | 3 | test; gaam extract
 T unlabelled                                     | 2 | label
 train --cache cache --runs three.csv             | 2 | three.csv; --runs
-report empty                                     | 2 | empty; gaam train
+report empty                                     | 2 | empty; name 'run', 'runs'; gaam train
+report rums                                      | 2 | no such folder; did you mean 'runs'
+report runs --section pairs --section scores     | 2 | --section; 2 times
 report runs --format pdf                         | 2 | pdf; markdown
 report runs --baseline perceiver                 | 2 | perceiver; gaam train
 report runs --attn perceiver                     | 2 | perceiver
@@ -114,6 +118,7 @@ I short/train.npz                                | 3 | 2; 6
 I flat/train.npz                                 | 3 | train.npz
 I good/train.npz wide/test.npz                   | 3 | 4; 3
 inspect nowhere                                  | 2 | nowhere
+inspect cach                                     | 2 | did you mean 'cache'
 export run runs                                  | 2 | runs; another folder
 export run new --seed 77                         | 2 | 77; 0, 1
 ablate run --num-layers 99                       | 2 | 99; 1 to 3
@@ -219,6 +224,7 @@ def test_a_mistake_is_one_message(mistake: str, place: Path) -> None:
     assert (outcome.code, outcome.out) == (int(code), ""), outcome.err
     assert outcome.err.count("error:") == 1
     assert "Traceback" not in outcome.err
+    assert "tuning:" not in outcome.err, "work that an error prevents is not announced"
     missing_words = [word for word in word_list.split("; ") if word not in outcome.err]
     assert missing_words == [], outcome.err
     assert read_files(place) == files_before, "nothing is written"

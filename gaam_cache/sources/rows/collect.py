@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common.cells import is_blank
 from gaam_cache.common.errors import ConfigError, DataError, GaamWarning
-from gaam_cache.common.messages import excerpt
+from gaam_cache.common.messages import did_you_mean, excerpt
 from gaam_cache.common.terminal import ReportProgress, no_progress, with_progress
 from gaam_cache.config import CLIP_OF, ExtractConfig
 from gaam_cache.sources.base import FEWEST_ROWS, Record, Rows, Texts
@@ -121,11 +121,14 @@ def _find_file_column(table: Table, config: ExtractConfig) -> str | None:
 
 
 def _missing_column_error(column: str, table: Table, origin: str) -> ConfigError:
-    """The error for a column that a table lacks; it lists the columns that exist."""
+    """The error for a column that a table lacks; it lists and suggests columns."""
     hint = (
         "--text-column, --file-column (of sounds or pictures) and --label-column name "
         "columns; --set unlabelled=SPLIT is for a split without labels"
     )
+    suggestion = did_you_mean(column, table.names)
+    if suggestion:
+        hint = f"{suggestion} {hint}"
     # a wrong delimiter leaves the whole header as the name of a single column
     if len(table.names) == 1 and any(mark in table.names[0] for mark in ";\t| "):
         hint = "no commas between fields: --set delimiter=semicolon (or tab, pipe)"

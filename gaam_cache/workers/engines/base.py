@@ -149,7 +149,7 @@ def do_task(task: Task, worker: Worker, send: Send) -> Any:
     """
     show_log_lines()
     devices.set_workers_here(worker.workers_on_machine)
-    with terminal.warnings_to(lambda message: send("warning", message)):
+    with terminal.warnings_to(lambda message, category: send("warning", message)):
         try:
             return task.work(task.argument, worker, send)
         except (GaamError, OSError, MemoryError):

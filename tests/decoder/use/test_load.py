@@ -22,6 +22,7 @@ from gaam_cache.common.errors import (
     CacheError,
     ConfigError,
     DataError,
+    GaamNote,
     GaamWarning,
     NotFoundError,
 )
@@ -334,7 +335,7 @@ def test_of_a_folder_of_runs_the_one_that_its_report_recommends_is_taken(
     config: TrainConfig,
 ) -> None:
     run = train(config)
-    with pytest.warns(GaamWarning, match=f"gaam:heads=1.*{re.escape(str(run.path))}"):
+    with pytest.warns(GaamNote, match=f"gaam:heads=1.*{re.escape(str(run.path))}"):
         assert gaam_decoder.load(config.runs).seeds == run.finished
     train(change(config, attn=("laplace",)))
     with pytest.raises(ConfigError, match=r"gaam_.*, laplace_"):
