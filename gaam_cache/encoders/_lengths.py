@@ -6,7 +6,7 @@ configuration is not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gaam_cache.encoders._forward import Unusable
@@ -35,7 +35,12 @@ class Downsampling:
     least_output: int = 1  # the smallest output length other than 0
 
     def __call__(self, n: int) -> int:
-        """Number of outputs of n inputs; 0 if the inputs are too few."""
+        """Number of outputs of n inputs; 0 if the inputs are too few.
+
+        Formula: ``floor((n + offset) / stride)``. Each convolution of a chain has this
+        form, and so has the whole chain: ``stride`` is the product of their strides.
+        The layers cannot read inputs that would give fewer than ``least_output``.
+        """
         outputs = (n + self.offset) // self.stride
         if n <= 0 or outputs < self.least_output:
             return 0
@@ -55,9 +60,10 @@ def fit_downsampling(
 ) -> Downsampling:
     """Find the ``Downsampling`` of some layers by counting their outputs.
 
-    The numbers of outputs at ``low`` and ``high`` limit the stride. An edge is a number
-    of inputs at which an output is added. One edge gives the offset that belongs to
-    each possible stride. The first stride whose rule holds at other edges too is the
+    The rule is ``outputs = floor((n + offset) / stride)`` for n inputs. The counts at
+    ``low`` and ``high`` leave a few strides possible. An edge is a number of inputs at
+    which an output is added; at the first edge above ``low``, each stride has one
+    offset that fits. The first of these rules that also fits at other edges is the
     right one.
 
     Args:
@@ -76,7 +82,8 @@ def fit_downsampling(
     if growth <= 1:
         raise Unusable(f"{output} grows by {growth} from {low:,} to {high:,} inputs")
 
-    # The growth takes at least growth - 1 whole strides, and fewer than growth + 1.
+    # Edges are one stride apart, and ``growth`` of them lie between low and high. So
+    # high - low is at least growth - 1 strides, and less than growth + 1.
     shortest_stride = max(1, (high - low) // (growth + 1))
     longest_stride = (high - low) // (growth - 1)
     # The next output comes after one stride at most.
@@ -88,22 +95,34 @@ def fit_downsampling(
         if rule(low) != outputs_at_low or rule(high) != outputs_at_high:
             continue
 
-        # A rule with a wrong stride has its other edges at wrong lengths: outputs are
-        # counted at two edges, and one input before each.
         middle_outputs = (outputs_at_low + outputs_at_high) // 2
-        other_edges = [
-            rule.fewest_inputs(outputs_at_high),
-            rule.fewest_inputs(middle_outputs),
-        ]
-        lengths = [
-            n for other_edge in other_edges for n in (other_edge, other_edge - 1)
-        ]
-        if all(count(n) == rule(n) for n in lengths):
+        if _has_edges(count, rule, (outputs_at_high, middle_outputs)):
             return replace(rule, least_output=_find_least_output(count, rule, output))
     raise Unusable(
         f"{output} does not grow evenly: {outputs_at_low} for {low:,} inputs, "
         f"{outputs_at_high} for {high:,}"
     )
+
+
+def _has_edges(
+    count: Callable[[int], int], rule: Downsampling, numbers_of_outputs: Sequence[int]
+) -> bool:
+    """Whether layers reach some numbers of outputs at the inputs that a rule predicts.
+
+    A rule with a wrong stride predicts wrong inputs. The outputs of each predicted
+    number of inputs are counted, and those of one input fewer.
+
+    Args:
+        count: counts the outputs of a number of inputs.
+        rule: the rule to check.
+        numbers_of_outputs: the numbers of outputs.
+    """
+    for outputs in numbers_of_outputs:
+        edge = rule.fewest_inputs(outputs)
+        for n in (edge, edge - 1):
+            if count(n) != rule(n):
+                return False
+    return True
 
 
 def _find_edge(count: Callable[[int], int], outputs: int, low: int, high: int) -> int:
@@ -130,17 +149,22 @@ def _find_edge(count: Callable[[int], int], outputs: int, low: int, high: int) -
 def _find_least_output(
     count: Callable[[int], int], rule: Downsampling, output: str
 ) -> int:
-    """Find the smallest output length other than 0 that the layers yield.
+    """Find the smallest number of outputs, other than 0, that layers yield.
 
-    Layers may fail on inputs that are too short. The shortest input on which they do
-    not fail must follow the rule; otherwise ``Unusable`` is raised.
+    Layers may fail on inputs that are too short: a convolution with a kernel of 5
+    cannot read 4 inputs. The shortest input on which they do not fail must follow the
+    rule.
 
     Args:
-        count: counts the outputs of a number of inputs.
-        rule: the rule of longer inputs.
+        count: counts the outputs of a number of inputs; it raises an exception if the
+            layers fail.
+        rule: number of inputs -> number of outputs, as measured on longer inputs.
         output: the name of the output, for messages.
+
+    Raises:
+        Unusable: the shortest input does not follow the rule, or is not found.
     """
-    # The shortest possible input has one position, and no input has fewer outputs.
+    # By the rule, no input has fewer outputs than an input of length 1.
     smallest = max(1, rule(1))
     for least_output in range(smallest, smallest + MAX_LEAST_TRIED):
         try:

@@ -53,7 +53,6 @@ from gaam_cache.encoders.base import Encoder, PreciseStates, RowStates
 from gaam_cache.encoders.poolings.base import load_poolings
 from gaam_cache.store.files import hash_file
 from gaam_cache.store.plan import CONVENTIONS
-from gaam_cache.store.records import Batching
 
 logger = logging.getLogger(__name__)
 
@@ -95,19 +94,22 @@ class ModelEncoder(Encoder):
         self.revision = located.revision
         self.device = resolve_device(config.device)
         self.dtype = choose_dtype(config.dtype, self.device)
+        # Both stay None without an adapter, and with trained weights.
         if located.adapter is not None:
             self.adapter_of = located.adapter.base
         if config.untrained_encoder:
             self.untrained_seed = config.encoder_seed or 0
 
+        # Layer 0, the input of the first layer, is pooled if the user asks for it by
+        # either of two options.
         self._requested_layers = _parse_layers(config.layers)
-        reads_layer_zero = config.layer_zero
+        pools_layer_zero = config.layer_zero
         if self._requested_layers is not None and self._requested_layers[0] == 0:
-            reads_layer_zero = True
-        self._first_layer: Literal[0, 1] = 0 if reads_layer_zero else 1
+            pools_layer_zero = True
+        self._first_layer: Literal[0, 1] = 0 if pools_layer_zero else 1
 
-        self._has_weights = False
-        self._probed_length = 0  # length of the longest row that the probe covered
+        self._has_weights = False  # whether ``load`` has loaded or drawn the weights
+        self._probed_length = 0  # length of the longest row of the last probe
         self._identity: dict[str, Any] | None = None
 
     @classmethod
@@ -196,7 +198,7 @@ class ModelEncoder(Encoder):
     def _select_part(self, model: nn.Module) -> Any:
         """Select the part of a model that is run.
 
-        It is the encoder of an encoder-decoder model, or any other model as a whole.
+        It is the encoder of an encoder-decoder model; any other model runs as a whole.
         """
         return encoder_part(model)
 
@@ -261,9 +263,10 @@ class ModelEncoder(Encoder):
         return identity
 
     def _layer_convention(self) -> str:
-        """Text for the fingerprint: the pooled layers, as a slice of hidden states.
+        """Text for the fingerprint: the stored layers, as a slice of hidden states.
 
         The count is that of transformers, where 0 is the input of the first layer.
+        Without ``--layers``, the slice is that of all layers, with or without layer 0.
         """
         if self._requested_layers is None:
             return CONVENTIONS[self._first_layer]
@@ -282,11 +285,15 @@ class ModelEncoder(Encoder):
         with library_errors_as(f"cannot build '{self.name}'", self._located.path):
             # a skeleton is the model without weights
             part = self._select_part(skeleton(self._model_config))
-            # A model of several kinds of rows keeps these numbers in a nested part.
             config = getattr(part, "config", None) or self._model_config
+            # The configuration of a model for texts and pictures holds one for its
+            # texts, with these numbers. Any other configuration returns itself here.
             settings = config.get_text_config()
-            # Layer 0, the input of the first layer, counts too if it is pooled.
-            self._select_layers(settings.num_hidden_layers + 1 - self._first_layer)
+            num_pooled_layers = settings.num_hidden_layers
+            # Layer 0 is the input of the first layer, and no layer of the model.
+            if self._first_layer == 0:
+                num_pooled_layers += 1
+            self._select_layers(num_pooled_layers)
             self.hidden_size = settings.hidden_size
 
     def load(self) -> None:
@@ -297,7 +304,7 @@ class ModelEncoder(Encoder):
         self,
         longest: int | None = None,
         *,
-        batching: Batching | None = None,
+        encodes_alone: bool = False,
         tell: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Load the weights, or draw random ones, and probe the model.
@@ -305,24 +312,23 @@ class ModelEncoder(Encoder):
         Args:
             longest: length of the longest row to be encoded, in tokens or positions;
                 None if it is not known.
-            batching: how the rows will share batches; None if the probe is to decide
-                it.
-            tell: called with a line about what is going on.
+            encodes_alone: whether the caller will encode every row alone. The probe
+                measures what batches do to rows, and is left out then.
+            tell: receives a message before the probe.
         """
         with self._explaining_failures():
             if not self._has_weights:
                 self._load_weights()
 
-            # Rows of unknown length may have the maximum length. A caller that encodes
-            # its rows alone is an exception, and needs no check of the memory: its rows
-            # are few, and an existing cache has them already.
-            if longest is None and batching != "alone":
+            # Rows of unknown length may have the maximum length. But a caller that
+            # encodes its rows alone takes them from a finished cache: they have been
+            # encoded before, and their memory is not checked again.
+            if longest is None and not encodes_alone:
                 longest = self.max_length
             if longest is not None:
                 self._check_memory(min(longest, self.max_length))
 
-            # Rows that are encoded alone need no probe of what batches do to them.
-            if batching == "alone":
+            if encodes_alone:
                 self._measure_shape()
             else:
                 # If the longest row has the length 0, all rows are empty, and the probe
@@ -370,11 +376,13 @@ class ModelEncoder(Encoder):
         This also sets ``device`` if several devices share the model.
         """
         model = self._load_model()
+        # The part is the encoder of an encoder-decoder model, or the whole model.
         self._part = self._select_part(model.eval()).requires_grad_(False)
         if self._config.device_map is None:
             self._part.to(self.device)
         else:
             # accelerate has spread the layers: rows go to the device of the first one.
+            # The type was chosen for another device, and may not suit this one.
             self.device = entry_device(self._part)
             check_arithmetic(self.dtype, self.device)
 
@@ -560,16 +568,18 @@ class ModelEncoder(Encoder):
             "source": [_source_digest(cls) for cls in classes],
         }
 
-    def _select_layers(self, num_run_layers: int) -> None:
-        """Set which of the layers that the model runs are stored; set ``num_layers``.
+    def _select_layers(self, num_pooled_layers: int) -> None:
+        """Set which of the pooled layers are stored, and ``num_layers``, their number.
 
-        ``num_run_layers`` is the number of layers that the model runs; layer 0, the
-        input of the first layer, counts too if it is pooled. Layers that the model does
-        not have are refused.
+        The user may request a few layers; those that the model lacks are refused.
+
+        Args:
+            num_pooled_layers: number of the layers whose states are pooled, with layer
+                0, the input of the first layer, if it is pooled.
         """
         # Layers count as transformers' hidden states do: 0 is the first layer's input.
         first_layer = self._first_layer
-        last_layer = first_layer + num_run_layers - 1
+        last_layer = first_layer + num_pooled_layers - 1
         first_kept, last_kept = self._requested_layers or (first_layer, last_layer)
         if last_kept > last_layer:
             raise ConfigError(
@@ -577,7 +587,7 @@ class ModelEncoder(Encoder):
                 f"{last_kept}",
                 expected=f"layers from 0 to {last_layer}",
             )
-        # which of the layers that the model runs are stored
+        # indices of the stored layers among the pooled ones
         self._stored_layers = slice(
             first_kept - first_layer, last_kept + 1 - first_layer
         )

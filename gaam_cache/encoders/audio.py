@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import soxr
@@ -85,9 +85,11 @@ class AudioEncoder(ModelEncoder):
             self._located.path,
             encoder_part(skeleton(self._model_config).eval()),
             seconds=self._config.clip_seconds,
-            published=self._config.published_audio,
+            as_published=self._config.published_audio,
         )
-        self.max_length = self._front_end.positions(self._front_end.max_samples)
+        self.max_length = self._front_end.positions_of_samples(
+            self._front_end.max_samples
+        )
 
     def _settings(self) -> dict[str, Any]:
         """How sounds are cut, resampled and turned into features, as JSON values."""
@@ -99,7 +101,8 @@ class AudioEncoder(ModelEncoder):
             "resampling": f"soxr {RESAMPLING_QUALITY}",
             "versions": {"soxr": soxr.__version__, "libsoxr": soxr.__libsoxr_version__},
         }
-        if front_end.published:
+        # As the code of the GAAM paper prepares sounds; other extractions have no key.
+        if front_end.as_published:
             settings["published"] = (
                 "filled with zeros to 5 s, not normalised, all pooled"
             )
@@ -117,17 +120,16 @@ class AudioEncoder(ModelEncoder):
         """
         front_end = self._front_end
         # samples after resampling; they follow from the length and rate of the file
-        all_num_samples = [front_end.num_samples(sound) for sound in rows]
+        sample_counts = [front_end.num_samples(sound) for sound in rows]
+        position_counts = list(map(front_end.positions_of_samples, sample_counts))
         return Inputs(
             items=LazyItems(rows, front_end.read_clip),
-            lengths=[
-                front_end.positions(num_samples) for num_samples in all_num_samples
-            ],
+            lengths=position_counts,
             # a frame is a sample at the rate of the file
             truncated=[
                 sound.frames > front_end.max_frames(sound.rate) for sound in rows
             ],
-            extents=all_num_samples,
+            extents=sample_counts,
             fixed_positions=front_end.fixed_positions,
         )
 
@@ -144,7 +146,8 @@ class AudioEncoder(ModelEncoder):
         """
         for split_rows in rows.values():
             for number, sound in enumerate(split_rows.inputs, start=1):
-                if not self._front_end.positions(self._front_end.num_samples(sound)):
+                num_samples = self._front_end.num_samples(sound)
+                if not self._front_end.positions_of_samples(num_samples):
                     raise self.refuse_empty(sound, f"{split_rows.origin}, row {number}")
 
     def refuse_empty(self, row: Any, where: str) -> DataError:
@@ -171,8 +174,8 @@ class AudioEncoder(ModelEncoder):
         """Build the forward of the model, which asks the front end for lengths."""
         forward = _SoundForward(part, device=self.device, pooling=self._config.pool)
         forward.front_end = self._front_end
-        # The published protocol has no mask: its encoder reads the zeros too.
-        if self._front_end.published:
+        # The code of the GAAM paper fills sounds with zeros, and passes no mask.
+        if self._front_end.as_published:
             forward.takes_mask = False
         return forward
 
@@ -181,42 +184,42 @@ class AudioEncoder(ModelEncoder):
         part: nn.Module,  # noqa: ARG002
         probe_length: int,  # noqa: ARG002
     ) -> ProbeRows:
-        """Make sounds for the probe, from the shortest to the longest.
+        """Make one set of sounds for the probe, from the shortest to the longest.
 
-        There is noise of every length, and a tone beside it of the short lengths.
+        Every length has a sound of noise. A short length also has a tone, so that two
+        different sounds of one length can share a batch.
         """
         front_end = self._front_end
-        lengths, longest_pair = self._probe_lengths()
+        lengths, longest_short = self._probe_lengths()
         clips: list[_Clip] = []
-        short_num_samples = 0
+        most_short_samples = 0
         for number, length in enumerate(lengths):
-            # Alternate between the fewest and the most samples of a length. Both must
-            # be possible for a sound.
-            num_samples = front_end.sample_range(length)[number % 2]
+            # Sounds of a range of samples have the same number of positions. Every
+            # second sound has the most samples, to try both ends of the range.
+            fewest, most = front_end.sample_range(length)
+            num_samples = fewest if number % 2 == 0 else most
             num_samples = max(
                 front_end.least_samples, min(num_samples, front_end.max_samples)
             )
             clips.append(front_end.make_clip(noise(num_samples, number), num_samples))
-            if length <= longest_pair:
+            if length <= longest_short:
                 tone = _tone(number, num_samples, front_end.rate)
                 clips.append(front_end.make_clip(tone, num_samples))
-                short_num_samples = num_samples
-        return ProbeRows(sets=[clips], short_length=short_num_samples)
+                most_short_samples = num_samples
+        # The probe takes ``len`` as the length of a row: of a clip, its samples.
+        return ProbeRows(sets=[clips], short_length=most_short_samples)
 
-    def _probe_lengths(self) -> tuple[list[int], int]:
-        """Choose the lengths of the probe's sounds in positions.
-
-        Returns:
-            The lengths; and the length up to which there are two sounds of each.
-        """
+    def _probe_lengths(self) -> _ProbeLengths:
+        """Choose the lengths of the probe's sounds in positions."""
         front_end = self._front_end
-        shortest = front_end.positions(front_end.least_samples)
-        longest = front_end.positions(front_end.max_samples)
+        shortest = front_end.positions_of_samples(front_end.least_samples)
+        longest = front_end.positions_of_samples(front_end.max_samples)
 
         # If every sound is filled to one length, each costs as much as the longest, and
-        # two lengths are enough.
+        # two lengths are enough: any shorter one, and the longest.
         if front_end.fixed_positions is not None:
-            return [max(1, longest // 3), longest], longest // 3
+            third = longest // 3
+            return _ProbeLengths([max(1, third), longest], longest_short=third)
 
         usual_lengths = (*PAIR_LENGTHS, LONGEST_PROBE)
         possible_lengths = [n for n in usual_lengths if shortest < n < longest]
@@ -224,7 +227,14 @@ class AudioEncoder(ModelEncoder):
         # A probe of longer sounds would take too long. If even the shortest sound is
         # longer, the probe needs a length nevertheless.
         probe_lengths = [n for n in lengths if n <= LONGEST_PROBE] or [longest]
-        return probe_lengths, PAIR_LENGTHS[-1]
+        return _ProbeLengths(probe_lengths, longest_short=PAIR_LENGTHS[-1])
+
+
+class _ProbeLengths(NamedTuple):
+    """Lengths of the probe's sounds in positions."""
+
+    lengths: list[int]  # in ascending order
+    longest_short: int  # up to this length, two sounds of each length are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,20 +242,27 @@ class _Clip:
     """A sound as an encoder takes it."""
 
     x: NDArray[np.float32]  # features, time first: (S,) or (T, ...)
-    num_from_sound: int  # rows of ``x`` that come from the sound and not from filling
+    num_visible: int  # rows of ``x`` that the mask does not hide from the model
     num_samples: int  # samples of the sound
 
     def __len__(self) -> int:
         """The length by which sounds count as equally long."""
         return self.num_samples
 
-    def __getitem__(self, backwards: slice) -> _Clip:
+    def __getitem__(self, order: slice) -> _Clip:
         """Another sound of the same length: the features in the order of a slice.
 
         The probe asks for ``[::-1]``, which is the sound backwards.
         """
-        x = np.ascontiguousarray(self.x[backwards])
-        return _Clip(x, self.num_from_sound, self.num_samples)
+        x = np.ascontiguousarray(self.x[order])
+        return _Clip(x, self.num_visible, self.num_samples)
+
+
+class _Features(NamedTuple):
+    """What a feature extractor makes of a sound."""
+
+    x: NDArray[np.float32]  # features, time first: (T, ...)
+    num_from_sound: int  # rows of ``x`` that come from the sound and not from filling
 
 
 class _FrontEnd:
@@ -256,16 +273,29 @@ class _FrontEnd:
     some lengths, and a copy of the model runs without weights.
 
     Attributes:
-        published: whether the published protocol holds. Sounds are then filled with
-            zeros to 5 s and not normalised, and all positions are pooled.
+        as_published: whether sounds are prepared as the code of the GAAM paper does.
+            They are filled with zeros to 5 s and not normalised, and all positions are
+            pooled.
         rate: samples a second that the encoder takes.
+        input_name: the model's argument for the features.
+        is_waveform: whether the features are the samples, normalised at most.
+        features_of_samples: number of samples -> number of rows of features that come
+            from the sound, and not from filling.
         seconds: length of the longest sound that is encoded whole.
         max_samples: samples of this sound.
-        input_name: the model's argument for the features.
+        positions_of_features: number of rows of features -> number of positions.
+        fixed_positions: positions of every sound, if all sounds are filled to one
+            length; otherwise None.
+        least_samples: samples of the shortest sound with a position.
     """
 
     def __init__(
-        self, folder: Path, part: nn.Module, *, seconds: float | None, published: bool
+        self,
+        folder: Path,
+        part: nn.Module,
+        *,
+        seconds: float | None,
+        as_published: bool,
     ) -> None:
         """Load the feature extractor of an encoder, and measure both numbers.
 
@@ -273,24 +303,27 @@ class _FrontEnd:
             folder: folder of the feature extractor's configuration.
             part: the part of the model that is run, on the device "meta".
             seconds: length of the longest sound; None for the default.
-            published: whether the published protocol holds.
+            as_published: whether sounds are prepared as the code of the GAAM paper
+                does.
 
         Raises:
             Unusable: the numbers of features or positions follow no simple rule.
-            ConfigError: the encoder does not allow ``seconds`` or ``published``.
+            ConfigError: the encoder does not allow ``seconds`` or ``as_published``.
         """
         auto_extractor: Any = transformers.AutoFeatureExtractor
         self._extractor = auto_extractor.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
         self._name = type(self._extractor).__name__
-        self.published = published
+        self.as_published = as_published
         self.rate: int = getattr(self._extractor, "sampling_rate", 0)
         if type(self.rate) is not int or self.rate < 1:
             raise Unusable(f"its feature extractor has the sampling rate {self.rate!r}")
 
-        self._measure_features(frozenset(inspect.signature(part.forward).parameters))
-        if published and not self.is_waveform:
+        argument_names = frozenset(inspect.signature(part.forward).parameters)
+        self._read_feature_layout(argument_names)
+        self.features_of_samples = self._measure_features()
+        if as_published and not self.is_waveform:
             raise ConfigError(
                 "published-audio is for encoders of samples",
                 expected="such as WavLM, HuBERT or wav2vec 2.0",
@@ -299,27 +332,26 @@ class _FrontEnd:
 
         self.seconds = self._choose_seconds(seconds)
         self.max_samples = math.ceil(self.seconds * self.rate)
-        self._measure_positions(part)
+        self.positions_of_features = self._measure_positions(part)
+        self.fixed_positions = self._find_fixed_positions()
 
         # The model needs some rows of features for a position, and the feature
         # extractor yields no fewer rows than its least output.
-        fewest_features = self.to_positions.fewest_inputs(
-            self.to_positions.least_output
+        fewest_features = self.positions_of_features.fewest_inputs(
+            self.positions_of_features.least_output
         )
-        self.least_samples = self.to_features.fewest_inputs(
-            max(fewest_features, self.to_features.least_output)
+        self.least_samples = self.features_of_samples.fewest_inputs(
+            max(fewest_features, self.features_of_samples.least_output)
         )
-        """Samples of the shortest sound with a position."""
 
-    def _measure_features(self, arguments: Set[str]) -> None:
-        """Learn the shape of the features and their number from three sounds.
+    def _read_feature_layout(self, argument_names: Set[str]) -> None:
+        """Learn the name and the axes of the features from three sounds.
 
         The third sound is the first one again, to find out whether the feature
-        extractor draws random numbers. This sets ``input_name``, ``is_waveform``,
-        ``to_features`` and what ``_compute_features`` needs.
+        extractor draws random numbers.
 
         Args:
-            arguments: names of the model's arguments.
+            argument_names: names of the model's arguments.
         """
         short = noise(round(SHORT_NOISE_SECONDS * self.rate))
         long = noise(round(LONG_NOISE_SECONDS * self.rate))
@@ -327,9 +359,10 @@ class _FrontEnd:
 
         # The extractor must give one output beside a mask, and the model must take it.
         names = [name for name in outputs[0] if name != MASK]
-        if len(names) != 1 or names[0] not in arguments:
+        if len(names) != 1 or names[0] not in argument_names:
             raise Unusable(
-                f"its {self._name} makes {names}; the model takes {sorted(arguments)}"
+                f"its {self._name} makes {names}; "
+                f"the model takes {sorted(argument_names)}"
             )
         self.input_name = names[0]
 
@@ -344,23 +377,35 @@ class _FrontEnd:
         self._time_axis = self._find_time_axis(
             features.shape, long_features.shape, mask_shape
         )
+        """Axis of time in the features of one sound, without the axis of a batch."""
         self._fixed_length: int | None = None
         """T of every sound, if the extractor fills all sounds to one length."""
         if has_fixed_length:
             self._fixed_length = features.shape[self._time_axis]
         self._row_shape = np.moveaxis(features, self._time_axis, 0).shape[1:]
+        """Shape of one row of features, which is all axes but that of time."""
         self.is_waveform = features.shape == short.shape and not has_fixed_length
-        """Whether the features are the samples, normalised at most."""
 
-        # The extractor would cut noise that is longer than its fixed length.
-        seconds = LONG_NOISE_SECONDS if has_fixed_length else 10 * LONG_NOISE_SECONDS
-        self.to_features = fit_downsampling(
-            lambda samples: self._compute_features(noise(samples))[1],
-            len(short),
-            round(seconds * self.rate),
-            f"the output of its {self._name}",
+    def _measure_features(self) -> Downsampling:
+        """Measure the number of rows of features as a function of the samples.
+
+        Only rows that come from the sound count, and not those that fill it up.
+        """
+
+        def count_features(num_samples: int) -> int:
+            return self._compute_features(noise(num_samples)).num_from_sound
+
+        # Longer noise measures the stride more sharply. But an extractor that fills all
+        # sounds to one length would cut it.
+        longest_seconds = LONG_NOISE_SECONDS
+        if self._fixed_length is None:
+            longest_seconds *= 10
+        return fit_downsampling(
+            count_features,
+            low=round(SHORT_NOISE_SECONDS * self.rate),
+            high=round(longest_seconds * self.rate),
+            output=f"the output of its {self._name}",
         )
-        """Samples -> rows of features that come from the sound."""
 
     def _find_time_axis(
         self,
@@ -403,10 +448,12 @@ class _FrontEnd:
 
         ``seconds`` is the user's choice; None without one.
         """
-        # An extractor that fills every sound to one length would cut a longer sound.
+        # An extractor that fills every sound to one length would cut a longer sound:
+        # one with more samples than this length of features stands for.
         limit = math.inf
         if self._fixed_length:
-            limit = self.to_features.most_inputs(self._fixed_length) / self.rate
+            max_samples = self.features_of_samples.most_inputs(self._fixed_length)
+            limit = max_samples / self.rate
         if seconds is not None and seconds > limit:
             raise ConfigError(
                 "clip-seconds is more than the encoder takes at once",
@@ -415,59 +462,56 @@ class _FrontEnd:
             )
         if seconds:
             return seconds
-        if self.published:
+        if self.as_published:
             return min(PUBLISHED_SECONDS, limit)
         return min(DEFAULT_MAX_SECONDS, limit)
 
-    def _measure_positions(self, part: nn.Module) -> None:
+    def _measure_positions(self, part: nn.Module) -> Downsampling:
         """Measure the number of positions as a function of the rows of features.
 
-        This sets ``to_positions`` and ``fixed_positions``. ``part`` is the part of the
-        model that is run, without weights.
+        ``part`` is the part of the model that is run, without weights.
         """
-        self.fixed_positions: int | None = None
-        """P of every sound, if all sounds are filled to one length."""
         if self._fixed_length is not None:
-            self.fixed_positions = self._count_positions(part, self._fixed_length)
-            if self._fixed_length % self.fixed_positions:
+            num_positions = self._count_positions(part, self._fixed_length)
+            if self._fixed_length % num_positions:
                 raise Unusable(
                     f"{self._fixed_length:,} {self.input_name} give "
-                    f"{self.fixed_positions:,} states"
+                    f"{num_positions:,} states"
                 )
             # A position stands for ``stride`` rows of features. The last position of a
-            # sound may hold fewer of its rows, and counts too.
-            stride = self._fixed_length // self.fixed_positions
-            self.to_positions = Downsampling(offset=stride - 1, stride=stride)
-            return
+            # sound may hold fewer of its rows, and counts too: n rows have
+            # floor((n + stride - 1) / stride) positions.
+            stride = self._fixed_length // num_positions
+            return Downsampling(offset=stride - 1, stride=stride)
 
-        # Count the positions of about one second, and of the longest sound;
-        # ``to_features`` turns a number of samples into that of its rows of features.
-        high = self.to_features(self.max_samples)
-        low = max(1, min(self.to_features(self.rate), high // 3))
-        self.to_positions = fit_downsampling(
-            lambda features: self._count_positions(part, features),
-            low,
-            high,
-            "the output of the model",
+        # Compare the positions of about one second with those of the longest sound. If
+        # the longest sound is short, one third of it is compared.
+        high = self.features_of_samples(self.max_samples)
+        features_of_a_second = self.features_of_samples(self.rate)
+        low = max(1, min(features_of_a_second, high // 3))
+        return fit_downsampling(
+            lambda num_features: self._count_positions(part, num_features),
+            low=low,
+            high=high,
+            output="the output of the model",
         )
-        """Rows of features -> positions."""
-        if self.published:
-            self.fixed_positions = self.to_positions(self.max_samples)
 
-    def _compute_features(
-        self, samples_S: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], int]:
-        """Compute the features of a sound.
+    def _find_fixed_positions(self) -> int | None:
+        """Number of positions of every sound, if all are filled to one length."""
+        if self._fixed_length is not None:
+            return self.positions_of_features(self._fixed_length)
+        # gaam itself fills sounds here, and their features are their samples.
+        if self.as_published:
+            return self.positions_of_features(self.max_samples)
+        return None
 
-        Returns:
-            The features with the axis of time first; and the number of rows that come
-            from the sound and not from filling.
-        """
+    def _compute_features(self, samples_S: NDArray[np.float32]) -> _Features:
+        """Compute the features of a sound."""
         output = self._extract(samples_S)
         x = np.moveaxis(output[self.input_name], self._time_axis, 0)
         x = np.ascontiguousarray(x).astype(np.float32, copy=False)
         num_from_sound = int(output[MASK].sum()) if MASK in output else len(x)
-        return x, num_from_sound
+        return _Features(x, num_from_sound)
 
     def _extract(self, samples_S: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
         """Run the feature extractor on one sound.
@@ -531,7 +575,8 @@ class _FrontEnd:
         ``x_BT`` are the features of a batch, with time as the second axis, and maybe
         more axes behind it.
         """
-        return x_BT.movedim(1, self._time_axis + 1).contiguous()
+        # ``_time_axis`` does not count the axis of the batch, which comes first.
+        return x_BT.movedim(1, 1 + self._time_axis).contiguous()
 
     def max_frames(self, rate: int) -> int:
         """Samples of the longest sound in a file that has ``rate`` samples a second."""
@@ -548,70 +593,88 @@ class _FrontEnd:
         num_samples = (2 * frames * self.rate + rate) // (2 * rate)
         return min(num_samples, self.max_samples)
 
-    def positions(self, num_samples: int) -> int:
+    def positions_of_samples(self, num_samples: int) -> int:
         """Number of pooled positions of a sound with ``num_samples`` samples.
 
         It is 0 for a sound that is too short. Positions behind the sound do not count,
-        except in the published protocol.
+        except where sounds are prepared as the code of the GAAM paper does.
         """
-        if self.published:
+        if self.as_published:
             return self.fixed_positions or 0
-        return self.to_positions(self.to_features(num_samples))
+        return self.positions_of_features(self.features_of_samples(num_samples))
 
     def sample_range(self, positions: int) -> tuple[int, int]:
         """The fewest and the most samples of a sound with this number of positions."""
-        fewest_features = self.to_positions.fewest_inputs(positions)
-        most_features = self.to_positions.most_inputs(positions)
-        fewest = self.to_features.fewest_inputs(fewest_features)
-        return fewest, self.to_features.most_inputs(most_features)
+        fewest_features = self.positions_of_features.fewest_inputs(positions)
+        most_features = self.positions_of_features.most_inputs(positions)
+        fewest_samples = self.features_of_samples.fewest_inputs(fewest_features)
+        most_samples = self.features_of_samples.most_inputs(most_features)
+        return fewest_samples, most_samples
 
     def read_clip(self, sound: Any) -> _Clip:
         """Decode a sound, cut it, resample it and compute its features."""
-        # Samples that are cut off need no resampling.
+        # A frame is a sample at the rate of the file. Frames that are cut off need no
+        # resampling.
         samples = sound.samples()[: self.max_frames(sound.rate)]
         if sound.rate != self.rate:
             samples = soxr.resample(
                 samples, sound.rate, self.rate, quality=RESAMPLING_QUALITY
             )
-        return self.make_clip(samples[: self.max_samples], self.num_samples(sound))
+        return self.make_clip(
+            samples[: self.max_samples],
+            promised_samples=self.num_samples(sound),
+        )
 
-    def make_clip(self, samples_S: NDArray[np.float32], num_samples: int) -> _Clip:
-        """Compute the features of samples at the encoder's rate.
+    def make_clip(self, samples_S: NDArray[np.float32], promised_samples: int) -> _Clip:
+        """Compute the features of a sound at the encoder's rate.
 
         Args:
-            samples_S: the samples.
-            num_samples: number of samples that the file promises.
+            samples_S: the samples, cut at ``max_samples``.
+            promised_samples: how many they should be by the length in the file.
 
         Raises:
             DataError: the number of samples or of features is another one, or the
                 feature extractor fails.
         """
-        # In the published protocol, the features are the samples with zeros behind.
-        if self.published:
-            x = np.pad(samples_S, (0, self.max_samples - len(samples_S)))
-            num_from_sound = len(x)
-            expected = len(x)
+        if self.as_published:
+            features = self._fill_with_zeros(samples_S)
+            promised_features = self.max_samples
         else:
             try:
-                x, num_from_sound = self._compute_features(samples_S)
+                features = self._compute_features(samples_S)
             except Unusable as reason:
                 raise DataError(
                     "the encoder's feature extractor cannot read a sound",
                     found=str(reason),
                 ) from reason
-            expected = self.to_features(num_samples)
+            promised_features = self.features_of_samples(promised_samples)
 
-        if len(samples_S) != num_samples or num_from_sound != expected:
+        has_promised_samples = len(samples_S) == promised_samples
+        has_promised_features = features.num_from_sound == promised_features
+        if not has_promised_samples or not has_promised_features:
             raise DataError(
                 "a sound is not as long as its file says",
-                expected=f"{num_samples:,} samples, {expected:,} {self.input_name}",
-                found=f"{len(samples_S):,} and {num_from_sound:,}",
+                expected=f"{promised_samples:,} samples, "
+                f"{promised_features:,} {self.input_name}",
+                found=f"{len(samples_S):,} and {features.num_from_sound:,}",
             )
         # If all sounds are filled to one length, the encoder reads the filling too, and
         # the mask must not hide it.
+        num_visible = features.num_from_sound
         if self.fixed_positions is not None:
-            num_from_sound = len(x)
-        return _Clip(x=x, num_from_sound=num_from_sound, num_samples=num_samples)
+            num_visible = len(features.x)
+        return _Clip(
+            x=features.x, num_visible=num_visible, num_samples=promised_samples
+        )
+
+    def _fill_with_zeros(self, samples_S: NDArray[np.float32]) -> _Features:
+        """Fill a sound with zeros to the maximum length, as the GAAM paper's code does.
+
+        The samples are the features. The zeros count as a part of the sound.
+        """
+        num_zeros = self.max_samples - len(samples_S)
+        x = np.pad(samples_S, (0, num_zeros))
+        return _Features(x, num_from_sound=len(x))
 
 
 class _SoundForward(Forward):
@@ -627,27 +690,33 @@ class _SoundForward(Forward):
         for row, clip in enumerate(items):
             x_BT[row, : len(clip.x)] = clip.x
 
-        # The mask counts rows of features, while pooling counts positions.
-        num_from_sound_B = np.array([clip.num_from_sound for clip in items])
+        # The mask counts rows of features. Pooling counts positions, which are the
+        # steps in time of the model's states: there are fewer of them.
+        front_end = self.front_end
+        num_visible_B = np.array([clip.num_visible for clip in items])
         num_pooled_B = np.array(
-            [self.front_end.positions(clip.num_samples) for clip in items]
+            [front_end.positions_of_samples(clip.num_samples) for clip in items]
         )
-        mask_BT = (np.arange(longest) < num_from_sound_B[:, None]).astype(np.int64)
-        features = self.front_end.move_time_axis(self.to_device(x_BT)).to(self.dtype)
-        # ``fixed_positions`` is set if all sounds are filled to one length
+        mask_BT = (np.arange(longest) < num_visible_B[:, None]).astype(np.int64)
+        features = front_end.move_time_axis(self.to_device(x_BT)).to(self.dtype)
+        # All sounds may be filled to one length; else the longest decides the number.
+        positions = front_end.fixed_positions
+        if not positions:
+            positions = front_end.positions_of_features(longest)
         return Batch(
-            inputs={self.front_end.input_name: features},
+            inputs={front_end.input_name: features},
             length_B=self.to_device(num_pooled_B),
-            padded=int(num_from_sound_B.min()) < longest,
-            positions=self.front_end.fixed_positions
-            or self.front_end.to_positions(longest),
+            padded=int(num_visible_B.min()) < longest,
+            positions=positions,
             mask=self.to_device(mask_BT),
         )
 
     def _pool_layer(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
         """Pool the states of one layer; refuse a layer that lacks some positions."""
-        # A layer with fewer states shortens the sequence once more.
-        if batch.positions is None or x_BTD.shape[1] < batch.positions:
+        # ``batch`` has counted the positions of the last layer. A layer with fewer
+        # states cannot be pooled.
+        assert batch.positions is not None
+        if x_BTD.shape[1] < batch.positions:
             raise Unusable(
                 f"a layer has {x_BTD.shape[1]} states, not {batch.positions}"
             )

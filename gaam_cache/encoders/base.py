@@ -153,12 +153,12 @@ class Encoder(ABC):
     ``open`` finds the encoder, and ``load`` reads its weights.
     """
 
-    called: ClassVar[str | None] = None
-    """The kind of rows that this encoder reads, such as "text".
+    kind_when_named: ClassVar[str | None] = None
+    """The kind of rows, such as "text", of an encoder that ``--encoder`` names.
 
-    A class that sets it is named by ``--encoder`` with the name of its file, and
-    options after a colon. None marks the class that opens all other encoders of its
-    kind of rows.
+    Its name there is that of its file, with options after a colon, as in
+    ``tfidf:features=1000``. None marks a class that ``--encoder`` cannot name: it opens
+    all models for one kind of rows, and its file has the name of this kind.
     """
     noun: ClassVar[str] = "text"  # word for a row in messages
     unit: ClassVar[str] = "tokens"  # what the length of a row counts
@@ -270,21 +270,21 @@ class Encoder(ABC):
         self,
         longest: int | None = None,
         *,
-        batching: Batching | None = None,
+        encodes_alone: bool = False,
         tell: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Load the weights, as ``load`` does, and measure no more than these rows need.
+        """Load the weights, and measure how the model must run for some rows.
 
-        This method only loads them; a subclass that measures something overrides it. A
-        second call keeps the weights, and measures only what is missing for its rows.
+        Here this method only calls ``load``, once. A subclass may measure which rows
+        share a batch; a second call then measures only what its rows need beyond the
+        first.
 
         Args:
             longest: length of the longest row; None stands for the maximum length. A
                 longer row is encoded alone.
-            batching: "alone" if the caller will encode every row alone. Nothing is
-                measured then, and ``acts_causal`` stays None; this suits a few rows of
-                a cache that has a plan already. With any other value the batching is
-                measured, and may differ from the value.
+            encodes_alone: whether the caller will encode every row alone. Then nothing
+                about batches is measured, and ``acts_causal`` stays None. This suits a
+                few rows of a cache that has a plan already.
             tell: receives a message before each slow step.
 
         Raises:
@@ -313,9 +313,13 @@ class Encoder(ABC):
         """
 
     def encode_alone(self, item: Any) -> dict[str, Tensor]:
-        """Pooled states of one row, computed with as little code of gaam as possible.
+        """Pooled states of one row, with which proofs compare its states in a batch.
 
-        Proofs compare the states of batches with them.
+        Here they come from ``encode``. A subclass should compute them with as little
+        code of gaam as possible, so that they show faults of ``encode``.
+
+        Returns:
+            For every pooling a float32 tensor of shape (1, num_layers, hidden_size).
         """
         return self.encode([item])
 
@@ -390,16 +394,16 @@ def _find_class(kind: str, config: ExtractConfig) -> type[Encoder]:
     name = config.encoder.partition(":")[0]
     if name in plugins.names(PACKAGE):
         encoder_class = plugins.load(PACKAGE, name, kind="kind of encoder")
-        # ``called`` is the kind of rows that a class with a name reads, such as "text"
-        if encoder_class.called == kind:
+        if encoder_class.kind_when_named == kind:
             return encoder_class
-        if encoder_class.called is not None:
+        if encoder_class.kind_when_named is not None:
             raise ConfigError(
                 f"the encoder '{name}' does not read rows of this kind",
-                expected=f"rows of {encoder_class.called}",
+                expected=f"rows of {encoder_class.kind_when_named}",
                 found=f"rows of {kind}: --dataset {config.dataset}",
             )
+        # No encoder has this name, but a file of this package, such as text.py. So
+        # ``--encoder text`` is a path.
 
-    # A class without ``called`` cannot be named by ``--encoder``: "text" is a path.
     encoder_class = plugins.load(PACKAGE, kind, kind="kind of encoder")
     return encoder_class

@@ -55,7 +55,7 @@ class TfidfEncoder(Encoder):
     Source: the weights of scikit-learn's TfidfVectorizer with sublinear_tf.
     """
 
-    called: ClassVar[str | None] = "text"
+    kind_when_named: ClassVar[str | None] = "text"
 
     def __init__(self, config: ExtractConfig) -> None:
         """Read the options of ``--encoder``, such as ``tfidf:features=1000``."""

@@ -317,7 +317,7 @@ def make_plan(job: Job) -> Plan:
     config = job.config
     encoder = job.encoder
     # 'tfidf' is the name of an encoder, even if a folder here is called so too
-    has_own_name = encoder.called is not None
+    has_own_name = encoder.kind_when_named is not None
     encoder_path = None
     if not has_own_name:
         encoder_path = _local_path(config.encoder)

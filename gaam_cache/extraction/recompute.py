@@ -114,7 +114,7 @@ def recompute(
 
     # 'alone': which rows may share a batch need not be measured
     report(0, 0, "loading the encoder")
-    job.encoder.load_for(batching="alone")
+    job.encoder.load_for(encodes_alone=True)
     check_behaviour(job.encoder, plan)
 
     comparison = _Comparison(root, plan, job)

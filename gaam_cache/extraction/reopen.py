@@ -187,7 +187,7 @@ def reopen(
 
     # 'alone' measures nothing: a caller with many rows measures later which of them may
     # share a batch
-    opened.load_for(batching="alone")
+    opened.load_for(encodes_alone=True)
     check_behaviour(opened, plan)
     _check_shape(plan, config, opened)
     return config, opened

@@ -130,10 +130,9 @@ class StateExtractor:
         # may bring longer rows than those for which the batching was measured
         if self._outside_cache:
             longest = int(np.max(prepared.inputs.lengths))
-            batching: Batching | None = (
-                "alone" if self._encodes_each_alone(prepared) else None
+            self._encoder.load_for(
+                longest, encodes_alone=self._encodes_each_alone(prepared)
             )
-            self._encoder.load_for(longest, batching=batching)
 
         first_batch_tokens = self._batch_tokens
         encoded: Encoded | None = None

@@ -213,7 +213,7 @@ def test_a_folder_that_cannot_be_made_costs_time_and_nothing_else(
 def test_several_may_keep_the_same_at_once(encoders: dict[str, Path]) -> None:
     equal_encoders = [open_encoder(encoders["bert"]) for _ in range(4)]
     for encoder in equal_encoders:
-        encoder.load_for(batching="alone")
+        encoder.load_for(encodes_alone=True)
         assert (encoder.batching, encoder.acts_causal) == ("alone", None)
     assert not kept_files()
     with ThreadPoolExecutor(4) as pool:
@@ -292,9 +292,9 @@ def test_a_short_row_needs_no_memory_that_is_not_there(
     encoder, _ = load(folder, 500, max_length=8192)
     assert encoder.batching == "padded"
     encoder = open_encoder(folder, max_length=8192)
-    encoder.load_for(batching="alone")
+    encoder.load_for(encodes_alone=True)
     with pytest.raises(ShortOfMemoryError):
-        encoder.load_for(3000, batching="alone")
+        encoder.load_for(3000, encodes_alone=True)
 
 
 def test_a_few_rows_of_a_plan_are_encoded_without_measuring(
