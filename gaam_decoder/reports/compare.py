@@ -157,8 +157,7 @@ def _correct_by_holm(
         comparisons: key -> a comparison to correct.
         whole_family: key -> a comparison of the family. Those whose keys
             ``comparisons`` lacks count in the correction too, but are not returned.
-        num_untested: number of further comparisons, which count as if they had shown
-            nothing.
+        num_untested: number of further comparisons, which count with p=1.
 
     Returns:
         The keys of ``comparisons`` -> the corrected comparison.
@@ -357,16 +356,19 @@ def find_probe(entry: Entry, entries: Sequence[Entry]) -> Entry | None:
         or len(entry.finished) < stats.LEAST_SEEDS
     ):
         return None
-    for probe in entries:
-        # The recipe of a probe says only which rows and layers it read. Settings that
-        # draw a part of the rows must agree also where the probe has none (None).
-        required = dict.fromkeys(DRAWN_BY) | probe.recipe
-        has_same_input = all(
-            entry.recipe.get(name) == value for name, value in required.items()
-        )
-        if probe.is_probe and not probe.labels_shuffled and has_same_input:
-            return probe
+    for other in entries:
+        is_usual_probe = other.is_probe and not other.labels_shuffled
+        if is_usual_probe and _has_input_of_probe(entry, other):
+            return other
     return None
+
+
+def _has_input_of_probe(entry: Entry, probe: Entry) -> bool:
+    """Whether an entry learned from the rows and layers that a probe was fitted to."""
+    # The recipe of a probe has nothing but its rows and layers. A probe without a
+    # setting that draws rows uses all rows, and so must the entry.
+    names = {*probe.recipe, *DRAWN_BY}
+    return all(entry.recipe.get(name) == probe.recipe.get(name) for name in names)
 
 
 class PairGroup(NamedTuple):
@@ -382,7 +384,7 @@ class PairGroup(NamedTuple):
     def references(self) -> tuple[int, ...]:
         """Positions in ``entries`` of those that are compared with every other entry.
 
-        These are the best entry, and the one that uses all layers or all training rows.
+        These are the best entry, and each that uses all layers or all training rows.
         """
         return _reference_positions(self.labels)
 
@@ -392,59 +394,75 @@ class Pairs(NamedTuple):
 
     axis: str  # the setting in which the two entries of a pair differ
     num_tests: dict[str, int]
-    """Pairs in Holm's correction, those with enough seeds, by head or of all heads."""
+    """Head, or ``ALL_HEADS`` -> number of its pairs that Holm corrects for: those with
+    enough seeds for a claim."""
     groups: list[PairGroup]
     is_requested: bool  # whether the user named this axis
 
 
 def _reference_positions(labels: Sequence[str]) -> tuple[int, ...]:
-    """Position 0, of the best entry, and the positions of the label ``all``."""
+    """Position 0, of the best entry, and the positions of the label ``all``.
+
+    ``labels`` have the value of the axis for each entry of a group, the best first.
+    """
     positions = {position for position, label in enumerate(labels) if label == ALL}
     return tuple(sorted({0} | positions))
 
 
+class TableEntries(NamedTuple):
+    """The entries of one table."""
+
+    entries: Sequence[Entry]
+    all_entries: Sequence[Entry]
+    """These, and those that filters left out of the table. The latter count in the
+    correction for many comparisons alone. Empty if filters left nothing out."""
+
+
 def compare_pairs(
-    tables: Sequence[tuple[Sequence[Entry], Sequence[Entry]]],
-    axis: str | None,
-    margin: float,
+    tables: Sequence[TableEntries], axis: str | None, margin: float
 ) -> list[Pairs]:
     """Compare all pairs of entries of every table that differ in one setting alone.
 
     Of many entries, the best are compared each with each; all others are compared with
     the best entry and with the entry of all layers, if there is one. Holm corrects for
-    all possible pairs of a table and head, as if the omitted pairs had shown nothing.
+    all possible pairs of a table and head: a pair that is not compared counts with p=1.
 
     Args:
-        tables: the entries of each table, and all its entries with those that filters
-            left out.
-        axis: the setting; None: the mechanism.
+        tables: the entries of each table.
+        axis: the setting that a person named; None: the mechanism.
         margin: largest difference that does not matter.
 
     Raises:
         ConfigError: no two entries differ in the setting alone.
     """
     setting = (axis or "attn").strip().lower().replace("-", "_")
-    shown_sets = [_group_by_settings(entries, setting) for entries, _ in tables]
-    if axis is not None and not any(shown_sets):
+    groups_of_tables = [_group_by_settings(table.entries, setting) for table in tables]
+    if axis is not None and not any(groups_of_tables):
         raise ConfigError(
             f"no two decoders differ in '{axis}' alone",
             expected="attn, head, layers, lr or another setting in which some do",
             hint="--all shows every candidate of what validation chose",
         )
 
-    pairs = []
-    for shown, (_, all_entries) in zip(shown_sets, tables, strict=True):
-        all_sets = _group_by_settings(all_entries, setting)
-        table_pairs = _compare_table(shown, all_sets, setting, margin, axis is not None)
-        pairs.append(table_pairs)
-    return pairs
+    pairs_of_tables = []
+    for table, entries_by_settings in zip(tables, groups_of_tables, strict=True):
+        pairs = _compare_table(
+            entries_by_settings,
+            _group_by_settings(table.all_entries, setting),
+            setting,
+            margin,
+            is_requested=axis is not None,
+        )
+        pairs_of_tables.append(pairs)
+    return pairs_of_tables
 
 
 def _compare_table(
-    shown: EntriesBySettings,
-    all_sets: EntriesBySettings,
+    entries_by_settings: EntriesBySettings,
+    all_by_settings: EntriesBySettings,
     axis: str,
     margin: float,
+    *,
     is_requested: bool,
 ) -> Pairs:
     """Compare the pairs of one table, and correct them by Holm for all its pairs.
@@ -453,15 +471,19 @@ def _compare_table(
     one family of all heads.
 
     Args:
-        shown: the entries of the table, grouped by all settings but the axis.
-        all_sets: the same with the entries that filters left out; they count in the
-            correction alone.
+        entries_by_settings: the entries of the table, grouped by all settings but the
+            axis.
+        all_by_settings: these and those that filters left out, grouped alike; empty if
+            filters left nothing out.
         axis: the setting in which the entries of a pair differ.
         margin: largest difference that does not matter.
         is_requested: whether the user named the axis.
     """
-    testable = _testable_pairs([*shown.values(), *all_sets.values()], axis)
-    groups = _compare_groups(shown, axis, margin)
+    # a pair of both mappings counts once
+    testable = _testable_pairs(
+        [*entries_by_settings.values(), *all_by_settings.values()], axis
+    )
+    groups = _compare_groups(entries_by_settings, axis, margin)
 
     # Holm's correction of each family replaces the comparisons in its groups
     num_tests: dict[str, int] = {}
@@ -483,12 +505,12 @@ def _family(entries: Sequence[Entry], axis: str) -> str:
 
 
 def _testable_pairs(
-    sets: Iterable[Sequence[Entry]], axis: str
+    groups: Iterable[Sequence[Entry]], axis: str
 ) -> dict[str, set[frozenset[Any]]]:
-    """The pairs with enough seeds and test rows for a claim, by family.
+    """The distinct pairs with enough seeds and test rows for a claim, by family.
 
     Args:
-        sets: groups of entries that differ in the axis alone.
+        groups: groups of entries that differ in the axis alone.
         axis: name of the setting in which the entries of a pair differ.
 
     Returns:
@@ -496,7 +518,7 @@ def _testable_pairs(
         the keys of two entries.
     """
     testable: dict[str, set[frozenset[Any]]] = {}
-    for entries in sets:
+    for entries in groups:
         pairs = {
             frozenset({first.key, second.key})
             for first, second in combinations(entries, 2)
@@ -519,7 +541,7 @@ def _correct_groups(groups: Sequence[PairGroup], num_testable: int) -> None:
         for group_index, group in enumerate(groups)
         for positions, comparison in group.pairs.items()
     }
-    # pairs of the family that were not compared count as if they had shown nothing
+    # pairs of the family that were not compared count with p=1
     claims = [comparison.claim for comparison in comparisons.values()]
     num_tested = sum(claim.testable or claim.refused_by_data for claim in claims)
     num_untested = max(0, num_testable - num_tested)
@@ -531,42 +553,47 @@ def _correct_groups(groups: Sequence[PairGroup], num_testable: int) -> None:
 def _is_testable(entry: Entry, other: Entry) -> bool:
     """Whether two entries have enough common seeds and test rows for a claim."""
     seeds = {*entry.finished} & {*other.finished}
-    num_rows: int = entry.default_score.scored.by_row.shape[1]  # type: ignore[union-attr]
+    by_row_SN = entry.default_score.scored.by_row
+    assert by_row_SN is not None, "the default score of every task is one of rows"
+    num_rows: int = by_row_SN.shape[1]
     return len(seeds) >= stats.LEAST_SEEDS and num_rows > 1
 
 
 def _compare_groups(
-    sets: EntriesBySettings, axis: str, margin: float
+    entries_by_settings: EntriesBySettings, axis: str, margin: float
 ) -> list[PairGroup]:
     """Compare the entries of the largest groups, and name each group.
 
     Args:
-        sets: shared settings -> the entries that differ in the axis alone.
+        entries_by_settings: shared settings -> the entries that differ in the axis
+            alone.
         axis: name of the setting in which they differ.
         margin: largest difference that does not matter.
     """
-    if not sets:
+    if not entries_by_settings:
         return []
     # settings that all groups have do not tell them apart
-    shared_settings = set.intersection(*map(set, sets))
-    largest_first = sorted(sets.items(), key=lambda item: -len(item[1]))
+    settings_of_all = set.intersection(*map(set, entries_by_settings))
+    largest_first = sorted(entries_by_settings.items(), key=lambda item: -len(item[1]))
     groups = []
     for settings, entries in largest_first[:MOST_GROUPS]:
         values = [brief(_axis_value(entry, axis), 60) for entry in entries]
         labels = tuple(number_repeated(values))
-        pairs = _compare_entries(entries, _reference_positions(labels), margin)
-        name = _group_name(settings, shared_settings)
+        # entries that every other entry of the group is compared with
+        references = _reference_positions(labels)
+        pairs = _compare_entries(entries, references, margin)
+        name = _group_name(settings, settings_of_all)
         groups.append(PairGroup(name, labels, tuple(entries), pairs))
     return groups
 
 
-def _group_name(settings: SettingPairs, shared: set[tuple[str, str]]) -> str:
-    """The mechanism of a group, and its settings that are not in ``shared``."""
+def _group_name(settings: SettingPairs, settings_of_all: set[tuple[str, str]]) -> str:
+    """The mechanism of a group, and its settings that not all groups have."""
     parts = []
     for name, value in settings:
         if name == "attn":
             parts.append(brief(value))
-        elif (name, value) not in shared:
+        elif (name, value) not in settings_of_all:
             parts.append(brief(f"{name}={value}"))
     return ", ".join(parts)
 
@@ -583,7 +610,7 @@ def _compare_entries(
     """
     pairs: dict[PairPositions, Comparison] = {}
     for first, second in combinations(range(len(entries)), 2):
-        # ``second`` is the larger position
+        # the position is the rank, and ``second`` the lower rank of the two
         are_among_best = second < MOST_VALUES
         if are_among_best or first in references or second in references:
             comparison = paired_difference(entries[first], entries[second], margin)
@@ -593,7 +620,7 @@ def _compare_entries(
 
 
 def number_repeated(names: list[str]) -> list[str]:
-    """Add its position, from 1, to each name that occurs several times."""
+    """Add its position, such as `` #2``, to each name that occurs several times."""
     numbered_names = []
     for position, name in enumerate(names, 1):
         is_repeated = names.count(name) > 1
@@ -616,11 +643,12 @@ def _axis_value(entry: Entry, axis: str) -> str:
 def _group_by_settings(entries: Sequence[Entry], axis: str) -> EntriesBySettings:
     """Group entries that agree in all settings but ``axis`` and the tuned settings.
 
-    A group without two values of the axis is left out. So are probes, entries with
-    shuffled labels and entries without the score, and, where the axis is a setting that
-    tuning chose, the tuned entries: their values were chosen, not compared.
+    A group without two values of the axis is left out. So are heads that are fitted at
+    once, entries with shuffled labels and entries without the score, and, where the
+    axis is a setting that tuning chose, the tuned entries: their values were chosen,
+    not compared.
     """
-    sets: EntriesBySettings = {}
+    entries_by_settings: EntriesBySettings = {}
     for entry in entries:
         if (
             entry.fitted_at_once
@@ -630,11 +658,12 @@ def _group_by_settings(entries: Sequence[Entry], axis: str) -> EntriesBySettings
             continue
         if entry.tunings and axis in TUNED_SETTINGS:
             continue
-        sets.setdefault(_shared_settings(entry, axis), []).append(entry)
+        settings = _shared_settings(entry, axis)
+        entries_by_settings.setdefault(settings, []).append(entry)
     return {
-        settings: members
-        for settings, members in sets.items()
-        if len({_axis_value(entry, axis) for entry in members}) > 1
+        settings: group
+        for settings, group in entries_by_settings.items()
+        if len({_axis_value(entry, axis) for entry in group}) > 1
     }
 
 

@@ -1,6 +1,7 @@
 """The conclusion of a report: the main result of a table, and what to use."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
@@ -15,6 +16,13 @@ from gaam_decoder.reports.wording import with_verb
 NOT_TUNED = "not tuned: validation chose no learning rate"
 
 
+class _Clauses(NamedTuple):
+    """The clauses of a conclusion."""
+
+    texts: list[str]
+    advised: bool = False  # whether they name the decoder to use
+
+
 def conclusion(table: Table, *, advice: bool = True) -> str:
     """The main result and what to use, without a full stop.
 
@@ -26,22 +34,21 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
         advice: whether it names the decoder to use.
     """
     if not table.entries:
-        values = "accuracies" if table.task.has_classes else "scores"
-        return f"There are no {values}, because nothing was evaluated"
+        noun = "accuracies" if table.task.has_classes else "scores"
+        return f"There are no {noun}, because nothing was evaluated"
 
-    # the clauses may name the decoder to use already: then no clause of its own does
-    choice = recommended(table) if advice else None
-    advised = False
+    recommendation = recommended(table) if advice else None
     if table.compared_entries:
-        parts, advised = _clauses_on_mechanisms(table, choice)
+        clauses = _clauses_on_mechanisms(table, recommendation)
     elif any(entry.probe_comparison for entry in table.entries):
-        parts, advised = _clauses_on_decoders(table, choice)
+        clauses = _clauses_on_decoders(table, recommendation)
     else:
-        parts = [_clause_without_comparison(table)]
-    if choice and not advised:
-        parts.append(choice.advice)
+        clauses = _Clauses([_clause_without_comparison(table)])
+    texts = list(clauses.texts)
+    if recommendation and not clauses.advised:
+        texts.append(recommendation.advice)
 
-    text = "; ".join(parts) + _conditions(table)
+    text = "; ".join(texts) + _conditions(table)
     if table.score_name != table.task.default_score:
         text = f"by {table.score.title}, {text}"
 
@@ -52,114 +59,118 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
 
 
 def _clauses_on_mechanisms(
-    table: Table, choice: Recommendation | None
-) -> tuple[list[str], bool]:
+    table: Table, recommendation: Recommendation | None
+) -> _Clauses:
     """Clauses on the mechanisms that are compared with the baseline.
 
     They also say which are worse than the linear probe on the same states.
 
     Args:
         table: the table.
-        choice: the decoder to use, if the table allows a recommendation.
-
-    Returns:
-        The clauses, and whether they name the decoder to use.
+        recommendation: the decoder to use, if the table allows one.
     """
-    claims = {
+    claim_by_label = {
         entry.label: comparison.claim for entry, comparison in table.compared_entries
     }
-    # mechanisms that are shown to be worse than the linear probe
-    behind = [
+    claims = claim_by_label.values()
+    verdicts = {claim.verdict for claim in claims}
+
+    # Too few seeds allow no verdict. Where the rows or the score are why there is none,
+    # the clauses give that reason: more seeds would not help.
+    most_seeds = max(claim.num_seeds for claim in claims)
+    if most_seeds < stats.LEAST_SEEDS and stats.NO_CLAIM not in verdicts:
+        seeds = f"seeds: {most_seeds}, and a claim needs {stats.LEAST_SEEDS}"
+        return _Clauses([f"There is no verdict on differences yet ({seeds})"])
+
+    baseline = f"'{brief(str(table.baseline))}'"
+    texts = _verdict_clauses(table, claim_by_label, baseline, "mechanism")
+    behind_probe = [
         entry.label for entry, _ in table.compared_entries if is_behind_probe(entry)
     ]
-    all_behind = len(behind) == len(claims)
-    # where all are worse than the probe, the clause on that names the probe to use
-    advised = bool(choice and choice.entry.is_probe and behind and all_behind)
+    if not behind_probe:
+        return _Clauses(texts)
     worse_than_probe = f"worse than {table.task.probe}"
-    if advised:
+    if len(behind_probe) < len(claims):
+        return _Clauses([*texts, f"{with_verb(behind_probe)} {worse_than_probe}"])
+
+    # all are worse than the probe: this clause names the probe as the one to use
+    advises_probe = recommendation is not None and recommendation.entry.is_probe
+    if advises_probe:
         worse_than_probe += ", which is the one to use"
-
-    # too few seeds allow no verdict
-    most_seeds = max(claim.num_seeds for claim in claims.values())
-    makes_no_claim = any(claim.verdict == stats.NO_CLAIM for claim in claims.values())
-    if most_seeds < stats.LEAST_SEEDS and not makes_no_claim:
-        seeds = f"seeds: {most_seeds}, and a claim needs {stats.LEAST_SEEDS}"
-        return [f"There is no verdict on differences yet ({seeds})"], False
-
-    parts = _clauses(table, claims, f"'{brief(str(table.baseline))}'", "mechanism")
-    if not all_behind:
-        if behind:
-            parts.append(f"{with_verb(behind)} {worse_than_probe}")
-        return parts, advised
-
-    # one clause about all mechanisms can say both
-    verdicts = {claim.verdict for claim in claims.values()}
     if verdicts in ({"better"}, {"worse"}):
-        return [f"{parts[0]}, and {worse_than_probe}"], advised
-    subject = f"{behind[0]} is" if len(behind) == 1 else "every mechanism is"
-    return [f"{subject} {worse_than_probe}", *parts], advised
+        # the only clause is on all mechanisms, and can say this too
+        texts = [f"{texts[0]}, and {worse_than_probe}"]
+    else:
+        subject = "every mechanism is"
+        if len(behind_probe) == 1:
+            subject = f"{behind_probe[0]} is"
+        texts = [f"{subject} {worse_than_probe}", *texts]
+    return _Clauses(texts, advises_probe)
 
 
 def _clauses_on_decoders(
-    table: Table, choice: Recommendation | None
-) -> tuple[list[str], bool]:
-    """Clauses on the decoders that are compared with the linear probe alone.
+    table: Table, recommendation: Recommendation | None
+) -> _Clauses:
+    """Clauses on the decoders of a table without a baseline, against the linear probe.
 
-    For a table without a baseline.
-
-    Returns:
-        The clauses, and whether they name the decoder to use (the probe).
+    Args:
+        table: the table.
+        recommendation: the decoder to use, if the table allows one.
     """
-    claims = {
+    claim_by_label = {
         entry.label: entry.probe_comparison.claim
         for entry in table.entries
         if entry.probe_comparison
     }
-    parts = _clauses(table, claims, table.task.probe, "decoder")
-    # a single clause that says so
-    all_worse = len(parts) == 1 and " worse than " in parts[0]
-    if choice and choice.entry.is_probe and all_worse:
-        return [f"{parts[0]}, which is the one to use"], True
-    return parts, False
+    texts = _verdict_clauses(table, claim_by_label, table.task.probe, "decoder")
+    all_worse = all(claim.verdict == "worse" for claim in claim_by_label.values())
+    advises_probe = recommendation is not None and recommendation.entry.is_probe
+    if advises_probe and all_worse:
+        # the only clause ends with the name of the probe
+        return _Clauses([f"{texts[0]}, which is the one to use"], advised=True)
+    return _Clauses(texts)
 
 
-def _clauses(
-    table: Table, claims: Mapping[str, stats.Claim], rival: str, noun: str
+def _verdict_clauses(
+    table: Table, claim_by_label: Mapping[str, stats.Claim], rival: str, noun: str
 ) -> list[str]:
     """Clauses on decoders against one other decoder, a clause for each verdict.
 
     Args:
         table: the table.
-        claims: label of a decoder -> the claim on it and the other decoder.
+        claim_by_label: label of a decoder -> the claim on it and the other decoder.
         rival: the other decoder in words.
         noun: what messages call the decoders.
     """
-    # verdict -> labels of the decoders
-    labels: dict[str, list[str]] = {}
-    for label, claim in claims.items():
-        labels.setdefault(claim.verdict, []).append(label)
+    labels_by_verdict: dict[str, list[str]] = {}
+    for label, claim in claim_by_label.items():
+        labels_by_verdict.setdefault(claim.verdict, []).append(label)
+    equivalent = labels_by_verdict.get("equivalent", [])
+    undecided = labels_by_verdict.get("undecided", [])
+    without_claim = labels_by_verdict.get(stats.NO_CLAIM, [])
 
-    parts = [
-        f"{with_verb(labels[verdict])} {verdict} than {rival}"
+    texts = [
+        f"{with_verb(labels_by_verdict[verdict])} {verdict} than {rival}"
         for verdict in ("better", "worse")
-        if verdict in labels
+        if verdict in labels_by_verdict
     ]
-    if not parts and ("equivalent" in labels or "undecided" in labels):
-        spread = _spread(table, claims.values())
-        parts.append(f"no {noun} is shown to differ from {rival}: {spread}")
-    if "equivalent" in labels:
-        subject = with_verb(labels["equivalent"])
+    if not texts and (equivalent or undecided):
+        spread = _spread(table, claim_by_label.values())
+        texts.append(f"no {noun} is shown to differ from {rival}: {spread}")
+    if equivalent:
         margin = table.score.size(table.margin)
-        parts.append(f"{subject} equivalent to {rival} within {margin}")
-    if 0 < len(labels.get("undecided", ())) < len(claims):
-        parts.append(f"{with_verb(labels['undecided'])} undecided")
-    if stats.NO_CLAIM in labels:
+        texts.append(f"{with_verb(equivalent)} equivalent to {rival} within {margin}")
+    if 0 < len(undecided) < len(claim_by_label):
+        texts.append(f"{with_verb(undecided)} undecided")
+    if without_claim:
         reason = next(
-            claim.no_claim_reason for claim in claims.values() if claim.no_claim_reason
+            claim.no_claim_reason
+            for claim in claim_by_label.values()
+            if claim.no_claim_reason
         )
-        names = ", ".join(labels[stats.NO_CLAIM])
-        parts.append(f"no claim is made about {names}: {reason}")
-    return parts
+        names = ", ".join(without_claim)
+        texts.append(f"no claim is made about {names}: {reason}")
+    return texts
 
 
 def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
@@ -225,11 +236,13 @@ def _conditions(table: Table) -> str:
         if not (entry.fitted_at_once or entry.labels_shuffled)
     ]
     conditions = []
+    # the epoch was selected on test rows, or the test rows were training rows
     if any(entry.is_optimistic for entry in trained):
         conditions.append("some numbers are optimistic")
 
     untuned = [entry for entry in trained if not entry.tunings]
     if any(entry.is_candidate for entry in untuned):
+        # a person asked for every learning rate: each is an entry of its own
         conditions.append("not tuned: every candidate stands for itself")
     elif untuned and len(untuned) == len(trained):
         conditions.append(NOT_TUNED)

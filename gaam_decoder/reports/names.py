@@ -16,24 +16,25 @@ SPELLED_IN_NAME = {"select", "allow_train_as_test", "shuffle_labels"}
 def name_entries(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     """Set ``name``, ``settings`` and ``label`` of every entry.
 
-    The name is the mechanism, and more where entries differ in it. The settings are
-    those that were tuned or that differ. The label is unique: the name, with the
-    settings where several entries have the same name.
+    The name is the mechanism, with the head where heads differ. The settings are those
+    that were tuned or that differ. The label is unique: the name, with the settings
+    where several entries have the same name.
     """
-    has_several_heads = (
-        len({entry.head for entry in entries if not entry.fitted_at_once}) > 1
-    )
+    # a head that is fitted at once is always named
+    trained_heads = {entry.head for entry in entries if not entry.fitted_at_once}
+    has_several_heads = len(trained_heads) > 1
     settings = _settings_to_show(entries)
     names = [
-        _name_of(entry, has_several_heads or entry.fitted_at_once) for entry in entries
+        _name_of(entry, with_head=has_several_heads or entry.fitted_at_once)
+        for entry in entries
     ]
 
     named_entries = []
     labels = []
     for entry, name in zip(entries, names, strict=True):
-        texts = _spell_settings(entry, settings, entries)
+        text_by_setting = _spell_settings(entry, settings, entries)
         marked_texts = []
-        for setting, text in texts.items():
+        for setting, text in text_by_setting.items():
             mark = AT_EDGE if setting in entry.settings_at_edge else ""
             marked_texts.append(f"{text}{mark}")
         settings_text = ", ".join(marked_texts)
@@ -42,13 +43,14 @@ def name_entries(entries: Sequence[Entry]) -> tuple[Entry, ...]:
         # a name that several entries have needs the settings behind it
         label = name
         if names.count(name) > 1:
-            label = f"{name} {', '.join(texts.values())}".strip()
+            label = f"{name} {', '.join(text_by_setting.values())}".strip()
         labels.append(label)
+
+    # entries with the same name and settings get a number
+    unique_labels = compare.number_repeated(labels)
     return tuple(
         replace(entry, label=label)
-        for entry, label in zip(
-            named_entries, compare.number_repeated(labels), strict=True
-        )
+        for entry, label in zip(named_entries, unique_labels, strict=True)
     )
 
 
@@ -74,7 +76,7 @@ def _varies(setting: str, entries: Sequence[Entry]) -> bool:
     return len(values) > 1
 
 
-def _name_of(entry: Entry, with_head: bool) -> str:
+def _name_of(entry: Entry, *, with_head: bool) -> str:
     """The mechanism of an entry, with its head on request.
 
     Shuffled labels, and a selection of the epoch other than by validation, are named.
@@ -94,7 +96,13 @@ def _spell_settings(
 ) -> dict[str, str]:
     """The texts of an entry's settings, such as ``lr=0.001``, by name of the setting.
 
-    The code of a mechanism is among them where it differs between entries.
+    Mechanisms of one name may be different files of a plugin. Then a text names the
+    file and its digest.
+
+    Args:
+        entry: the entry.
+        settings: names of the settings to spell.
+        entries: all entries of the table.
     """
     texts = {}
     for name in settings:

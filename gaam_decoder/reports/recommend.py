@@ -21,12 +21,13 @@ class Recommendation(NamedTuple):
 def recommended(table: Table) -> Recommendation | None:
     """The decoder to use and why; None where the table does not allow an answer.
 
-    All decoders must read the same layers and learn from equally many rows. None may be
-    a candidate of a tuning that chose nothing, and no score may be optimistic: no epoch
-    is selected on test rows, and no decoder is tested on its training rows. The answer
-    is the best decoder if it is shown to be better than the baseline. Else it is the
-    one that nothing is shown to be better than: the linear probe where it is the best,
-    or the baseline.
+    The answer is the best decoder if it is shown to be better than the baseline. Else
+    it is the reference, if nothing is shown to be better than that: the linear probe if
+    it has the best mean, otherwise the baseline.
+
+    There is an answer only if the scores are comparable and sound. All decoders read
+    the same layers and learn from equally many rows. Every tuning chose a candidate. No
+    epoch is selected on test rows, and no decoder is tested on its training rows.
     """
     entries = [
         entry
@@ -47,11 +48,14 @@ def recommended(table: Table) -> Recommendation | None:
         reason = f"best mean, shown to be better than '{table.baseline}'"
         return _recommend(best, reason)
 
-    reference = _unbeaten_reference(table, entries)
+    compared_with_probe = [entry for entry in table.entries if entry.probe_comparison]
+    if best.fitted_at_once:
+        reference = _unbeaten_probe(best, compared_with_probe)
+    else:
+        reference = _unbeaten_baseline(table, entries)
     if reference is None:
         return None
-    probed = [entry for entry in table.entries if entry.probe_comparison]
-    if reference.is_probe and all(is_behind_probe(entry) for entry in probed):
+    if reference.is_probe and all(map(is_behind_probe, compared_with_probe)):
         return _recommend(reference, "shown to be better than every other decoder")
 
     reasons = []
@@ -60,6 +64,7 @@ def recommended(table: Table) -> Recommendation | None:
     fewest_parameters = min(entry.parameters["total"] for entry in entries)
     if reference.parameters["total"] == fewest_parameters:
         reasons.append("fewest parameters")
+    # a decoder that is neither the best nor the smallest has nothing for it
     if not reasons:
         return None
     reasons.append("nothing is shown to be better than it")
@@ -71,31 +76,40 @@ def _recommend(entry: Entry, reason: str) -> Recommendation:
     return Recommendation(entry, f"use {entry.label}: {reason}")
 
 
-def _unbeaten_reference(table: Table, entries: Sequence[Entry]) -> Entry | None:
-    """The reference that no entry is shown to be better than.
+def _unbeaten_probe(best: Entry, compared_with_probe: Sequence[Entry]) -> Entry | None:
+    """The best entry, if it is a linear probe that no decoder is shown to beat.
 
-    The reference is the linear probe where that has the best mean, else the only
-    entry of the baseline. None where an entry is better, or nothing was compared.
+    None for another head that is fitted at once, because nothing is compared with it,
+    and for a probe that nothing is compared with.
+
+    Args:
+        best: the entry with the best mean; its head is fitted at once.
+        compared_with_probe: the entries that are compared with the linear probe.
+    """
+    if not best.is_probe or not compared_with_probe:
+        return None
+    if any(_is_ahead_of_probe(entry) for entry in compared_with_probe):
+        return None
+    return best
+
+
+def _unbeaten_baseline(table: Table, entries: Sequence[Entry]) -> Entry | None:
+    """The entry of the baseline, if no entry is shown to be better than it.
+
+    None if nothing was compared, or if the baseline has several entries, such as one
+    for each head.
 
     Args:
         table: the table.
-        entries: its entries that have a score, the best first.
+        entries: its entries that have a score.
     """
-    probed = [entry for entry in table.entries if entry.probe_comparison]
-    best = entries[0]
-    if best.fitted_at_once:
-        # other heads that are fitted at once are compared with nothing
-        if not best.is_probe or not probed:
-            return None
-        if any(_is_ahead_of_probe(entry) for entry in probed):
-            return None
-        return best
-
-    if any(
+    is_any_compared = any(
+        entry.comparison or entry.probe_comparison for entry in table.entries
+    )
+    is_any_better = any(
         comparison.claim.verdict == "better" for _, comparison in table.compared_entries
-    ):
-        return None
-    if not table.compared_entries and not probed:
+    )
+    if is_any_better or not is_any_compared:
         return None
     baselines = [
         entry

@@ -344,12 +344,12 @@ class _TableBuilder:
 
     def tables(self) -> list[Table]:
         """Make the tables, and add the final models, which are not tested, to them."""
-        shown_and_all = [
-            (test.entries, all_entries)
+        entries_of_tables = [
+            compare.TableEntries(test.entries, all_entries)
             for test, all_entries in zip(self.tested, self.all_entries, strict=True)
         ]
         pairs_of_tables = compare.compare_pairs(
-            shown_and_all, self.options.get("pairs"), self.margin
+            entries_of_tables, self.options.get("pairs"), self.margin
         )
         tables = [
             self._table(test, all_entries, pairs)

@@ -13,12 +13,16 @@ from typing import Any
 from gaam_cache.common.messages import brief
 from gaam_cache.config import ExtractConfig
 from gaam_cache.store.files import digest_of, short_digest
-from gaam_cache.store.records import NOT_SETTINGS
+from gaam_cache.store.records import NOT_SETTINGS, PLANTED_KEY
 from gaam_decoder.runs.records import CacheRecord
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 # characters of a value that a title quotes; it shows a longer one by its digest
 LONGEST = 80
+# keys of a data set in a plan that say nothing of how its rows were read: every title
+# has the name, and ``PLANTED_KEY`` has figures of planted labels
+NOT_OF_READING = (*NOT_SETTINGS, "name", PLANTED_KEY)
+MAX_LENGTH = "encoder.max_length"  # its words need the kind of the encoder
 # name of a setting -> makes the words of a title from its value; settings without such
 # a function are called by the last part of their name
 WORDS: dict[str, Callable[[Any], str]] = {
@@ -44,7 +48,8 @@ WORDS: dict[str, Callable[[Any], str]] = {
     ),
 }
 DEFAULTS = {option.name: option.default for option in fields(ExtractConfig)}
-WordsByName = Mapping[str, Sequence[str]]  # of each setting, the words of every cache
+WordsByName = Mapping[str, Sequence[str]]
+"""Name of a setting in which caches differ -> its words for each cache."""
 
 
 def distinguishing_words(caches: Sequence[CacheRecord]) -> list[str]:
@@ -54,7 +59,7 @@ def distinguishing_words(caches: Sequence[CacheRecord]) -> list[str]:
     tells them apart, a digest of their states does.
     """
     settings = [dict(_settings(cache)) for cache in caches]
-    words_by_name = _differing_words(settings)
+    words_by_name = _without_idle_settings(_differing_words(settings))
 
     # digests of weights and long values tell caches apart, but say nothing to people
     opaque = [
@@ -92,26 +97,27 @@ def _differing_words(settings: Sequence[Mapping[str, object]]) -> dict[str, list
         words = [_in_words(name, values.get(name)) for values in settings]
         if len(set(words)) > 1:
             words_by_name[name] = words
-    return _without_needless(words_by_name)
+    return words_by_name
 
 
-def _without_needless(words_by_name: dict[str, list[str]]) -> dict[str, list[str]]:
-    """A copy without the settings that made no difference to the states here.
+def _without_idle_settings(words_by_name: WordsByName) -> dict[str, Sequence[str]]:
+    """The words without settings that differ, but made no difference to the states.
 
     How rows were read matters only where rows differ; a revision of the encoder only
     where its files differ.
     """
-    content = ("content.", "class_names", "columns")
-    rows_differ = any(name.startswith(content) for name in words_by_name)
+    # beginnings of the names of settings that say which rows there are
+    row_settings = ("content.", "class_names", "columns")
+    rows_differ = any(name.startswith(row_settings) for name in words_by_name)
     files_differ = any(name.startswith("encoder.files.") for name in words_by_name)
 
-    needed = dict(words_by_name)
+    kept = dict(words_by_name)
     for name in words_by_name:
-        needless_reading = name.startswith("dataset.") and not rows_differ
-        needless_revision = name == "revision" and not files_differ
-        if needless_reading or needless_revision:
-            del needed[name]
-    return needed
+        is_idle_reading = name.startswith("dataset.") and not rows_differ
+        is_idle_revision = name == "revision" and not files_differ
+        if is_idle_reading or is_idle_revision:
+            del kept[name]
+    return kept
 
 
 def _additions(
@@ -143,35 +149,35 @@ def _is_usual(words: str, words_of_caches: Sequence[str]) -> bool:
 def _settings(cache: CacheRecord) -> Iterator[tuple[str, Any]]:
     """Name and value of all settings that decide states and rows of a cache.
 
-    A setting of a nested table has a dotted name, such as ``encoder.dtype``.
+    A setting of a nested table has a dotted name, such as ``encoder.dtype``. The value
+    of ``MAX_LENGTH`` is in words already.
     """
     plan: Mapping[str, Any] = cache.plan or {}
     encoder = plan.get("encoder", {})
+    # the fingerprint covers files, not the revision that they are from
     yield "revision", encoder.get("revision")
     for name, value in plan.get("dataset", {}).items():
-        if name not in (*NOT_SETTINGS, "name", "planted"):
+        if name not in NOT_OF_READING:
             yield f"dataset.{name}", value
     fingerprint_fields = plan.get("fingerprint_fields", {})
-    yield "encoder.max_length", _truncation(encoder.get("kind"), fingerprint_fields)
+    yield MAX_LENGTH, _longest_input(encoder.get("kind"), fingerprint_fields)
     yield from _flatten(fingerprint_fields, "")
 
 
-def _truncation(kind: str | None, fingerprint_fields: Mapping[str, Any]) -> str:
+def _longest_input(kind: str | None, fingerprint_fields: Mapping[str, Any]) -> str:
     """How long an input may be, in words: texts have tokens, others frames."""
     length = fingerprint_fields.get("encoder", {}).get("max_length", 0)
     return f"cut at {length:,} tokens" if kind == "text" else f"at most {length:,} long"
 
 
 def _flatten(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Dotted name and value of every setting in nested mappings.
-
-    The maximum length is left out: its words need the kind of the encoder.
-    """
+    """Dotted name and value of every setting in nested mappings, but ``MAX_LENGTH``."""
     for key, value in values.items():
         name = f"{prefix}{key}"
+        # a mapping that has words of its own is spelled as a whole
         if isinstance(value, Mapping) and name not in WORDS:
             yield from _flatten(value, f"{name}.")
-        elif name != "encoder.max_length":
+        elif name != MAX_LENGTH:
             yield name, value
 
 
@@ -190,12 +196,14 @@ def _as_text(value: Any) -> str:
 
 def _in_words(name: str, value: object) -> str:
     """A setting and its value as a title spells them."""
+    # the value of this setting is in words already
+    if name == MAX_LENGTH:
+        return str(value)
+
     group, _, last_part = name.rpartition(".")
-    # a setting that a plan lacks had its default
+    # plans have no settings that were at their default
     if value is None:
         value = DEFAULTS.get(last_part)
-    if name == "encoder.max_length":
-        return str(value)
     if name in WORDS:
         return WORDS[name](value)
 
