@@ -54,21 +54,24 @@ class Chi2(DensityGate):
 
     @staticmethod
     def density(r: Tensor, excess: Tensor, xi: Tensor) -> Tensor:
-        """``(q / m)^(m/2) exp(-(q - m) / 2)``."""
+        """``(q / m)^(m/2) exp(-(q - m) / 2)``, which is 1 at its peak, ``q = m``.
+
+        ``q = r^2 / xi``, xi the squared scale, and m is the excess, ``k - 2``.
+        """
         q = r.square() * (1 / xi)
-        m = excess
-        log_ratio = torch.log(q + LOG_EPSILON) - torch.log(m + LOG_EPSILON)
-        return torch.exp(0.5 * (m * log_ratio - (q - m)))
+        log_ratio = torch.log(q + LOG_EPSILON) - torch.log(excess + LOG_EPSILON)
+        return torch.exp(0.5 * (excess * log_ratio - (q - excess)))
 
     @staticmethod
     def constant(excess: Tensor, xi: Tensor) -> Tensor:
-        """The factor that makes the gate integrate to 1 over r, not over q."""
-        m = excess
-        # the integral of (q/m)^(m/2) exp(-(q-m)/2) over r = +-sqrt(xi q)
+        """1 / the integral of ``density`` over r, where ``r = +-sqrt(xi q)``.
+
+        The integral is ``sqrt(2 xi) Gamma((m + 1) / 2) (2 e / m)^(m/2)``, m the excess.
+        """
         log_integral = (
             0.5 * torch.log(2 * xi)
-            + torch.lgamma((m + 1) / 2)
-            + 0.5 * m * (math.log(2) + 1 - torch.log(m + LOG_EPSILON))
+            + torch.lgamma((excess + 1) / 2)
+            + 0.5 * excess * (math.log(2) + 1 - torch.log(excess + LOG_EPSILON))
         )
         return torch.exp(-log_integral)
 
@@ -77,7 +80,7 @@ class Chi2(DensityGate):
         return cls.density(r, learned["k"] - 2, learned["xi"])
 
     def learned(self) -> dict[str, Tensor]:
-        """``offset``, ``k`` in place of the excess, and ``xi``, each (H, D)."""
+        """``offset``, ``k = 2 + excess`` and the squared scale ``xi``, each (H, D)."""
         values = super().learned()
         return {
             "offset": values["offset"],

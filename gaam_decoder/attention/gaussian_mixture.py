@@ -59,31 +59,37 @@ class GaussianMixture(Attention):
         check_option(components >= 1, "components", components, ">= 1")
         self.heads = heads_over_layers(num_layers, heads)
         shape = (self.heads, components)
+        # the centre of each Gaussian above the mean, and its standard deviation
         self.offset = nn.Parameter(torch.zeros(shape))
+        # a product of K Gaussians of variance 2 K is one of variance 2
         self.c = nn.Parameter(torch.full(shape, math.sqrt(2 * components)))
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         return x_BLD * self.attention_map(x_BLD).to(x_BLD.dtype)
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:
-        """The weights, (B, L, D); over the layers of a group they sum to 1."""
+        """The weights, (B, L, D); over the layers of a group they sum to 1.
+
+        ``w = p / max(sum p, 1e-8)`` over the G layers of a group, where
+        ``p = prod_k N(r_k; 0, c_k^2)`` is a product of K Gaussian densities.
+        """
         x_BHGD = split_into_groups(x_BLD, self.heads)
-        size = x_BHGD.shape[2]
+        group_size = x_BHGD.shape[2]
         centred_BHGD = x_BHGD - x_BHGD.mean(2, keepdim=True)
-        variance_BH1D = centred_BHGD.square().sum(2, keepdim=True) / (size - 1)
+        variance_BH1D = centred_BHGD.square().sum(2, keepdim=True) / (group_size - 1)
         deviation_BH1D = (variance_BH1D + VARIANCE_FLOOR).sqrt()
 
-        # log p without the constants of the densities, which a group's layers share
-        c2_HK = self._squared_width()
+        # log p without prod_k 1 / sqrt(2 pi c_k^2), which the layers of a group share
+        squared_c_HK = self._squared_width()
         log_p_BHGD = torch.zeros_like(x_BHGD)
-        components = zip(self.offset.unbind(1), c2_HK.unbind(1), strict=True)
-        for offset_H, c2_H in components:
+        components = zip(self.offset.unbind(1), squared_c_HK.unbind(1), strict=True)
+        for offset_H, squared_c_H in components:
             r_BHGD = (centred_BHGD - offset_H[:, None, None]) / deviation_BH1D
-            log_p_BHGD = log_p_BHGD - r_BHGD.square() / (2 * c2_H[:, None, None])
+            log_p_BHGD = log_p_BHGD - r_BHGD.square() / (2 * squared_c_H[:, None, None])
 
-        # so the floor of the sum is divided by these constants
-        log_constant_H = -0.5 * torch.log(2 * math.pi * c2_HK).sum(1)
-        log_floor_H = math.log(SUM_FLOOR) - log_constant_H
+        # sum p is left without this factor, so its floor is divided by the factor
+        log_factor_H = -0.5 * torch.log(2 * math.pi * squared_c_HK).sum(1)
+        log_floor_H = math.log(SUM_FLOOR) - log_factor_H
         log_sum_BH1D = torch.logsumexp(log_p_BHGD, dim=2, keepdim=True)
         log_sum_BH1D = torch.maximum(log_sum_BH1D, log_floor_H[:, None, None])
         return torch.exp(log_p_BHGD - log_sum_BH1D).flatten(1, 2)

@@ -52,7 +52,8 @@ class GCT(Attention):
     def attention_map(self, x_BLD: Tensor) -> Tensor:
         """The gate of every layer, (B, L, 1)."""
         wide_BLD = x_BLD.to(torch.promote_types(x_BLD.dtype, torch.float32))
-        # subtract what the layers share before their means are rounded
+        # small differences between layers would be lost in the rounding of large means;
+        # centring subtracts a constant anyway, so subtract the first layer before
         context_BL1 = (wide_BLD - wide_BLD[:, :1]).mean(2, keepdim=True)
         centred_BL1 = context_BL1 - context_BL1.mean(1, keepdim=True)
         variance_B11 = centred_BL1.square().mean(1, keepdim=True)

@@ -39,6 +39,7 @@ class GQGAAM(MappedGroupedQuery):
         normalize: Normalize = "peak",
         **more: Any,
     ) -> None:
+        # more: the options of gqa
         super().__init__(num_layers, hidden_size, **more)
         self.gaam = GAAM(
             num_layers, hidden_size, heads=heads, location=location, normalize=normalize

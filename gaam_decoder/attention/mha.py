@@ -49,6 +49,7 @@ class MHA(Projected):
     ) -> None:
         super().__init__(num_layers, hidden_size)
         self.heads = heads_over_features(hidden_size, heads)
+        # as published, attention runs across the rows of a batch
         self.depends_on_batch = published
         self.in_proj = nn.Linear(hidden_size, 3 * hidden_size)
         self.out_proj = nn.Linear(hidden_size, hidden_size)

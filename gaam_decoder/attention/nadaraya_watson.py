@@ -21,8 +21,9 @@ EDGE = 0.1
 class NadarayaWatson(LayerPooling):
     """Learned queries read the layers by a kernel of their distance.
 
-    Formula: ``y_h = sum_l K(|q_h - k_l| / h_h) x_l / sum_l K(|q_h - k_l| / h_h)``, k
-    the layers normalised over features, ``|.|`` the root mean square over features.
+    Formula: ``y_i = sum_l K(|q_i - k_l| / h_i) x_l / sum_l K(|q_i - k_l| / h_i)`` for
+    head i, k the layers normalised over features, ``|.|`` the root mean square over
+    features.
 
     The queries q (heads, hidden_size) start normal with standard deviation 0.1. The
     bandwidths ``h`` (heads,) start at 2, where every layer lies in the window, and are
@@ -55,14 +56,19 @@ class NadarayaWatson(LayerPooling):
         self.h = nn.Parameter(torch.full((self.heads,), FIRST_BANDWIDTH))
 
     def weights(self, key_BLD: Tensor) -> Tensor:
-        """``K(|q_h - k_l| / h_h)``, normalised over the layers, (B, H, L)."""
+        """``K(|q_i - k_l| / h_i)``, normalised over the layers, (B, H, L).
+
+        h_i is the bandwidth of head i, and ``|.|`` the root mean square over features.
+        """
         # |q - k|^2 = |q|^2 - 2 q.k + |k|^2, without a tensor of shape (B, H, L, D)
         cross_BHL = (key_BLD @ self.query.T).transpose(1, 2)
-        key_norm_B1L = key_BLD.square().sum(-1)[:, None]
-        query_norm_H1 = self.query.square().sum(-1)[:, None]
-        mean_BHL = (key_norm_B1L + query_norm_H1 - 2 * cross_BHL) / self.hidden_size
-        distance_BHL = mean_BHL.clamp_min(1e-12).sqrt()
-        return kernel_weights(distance_BHL / positive(self.h)[:, None], self.kernel)
+        key_square_B1L = key_BLD.square().sum(-1)[:, None]
+        query_square_H1 = self.query.square().sum(-1)[:, None]
+        square_BHL = key_square_B1L + query_square_H1 - 2 * cross_BHL
+        mean_square_BHL = square_BHL / self.hidden_size
+        distance_BHL = mean_square_BHL.clamp_min(1e-12).sqrt()
+        bandwidth_H1 = positive(self.h)[:, None]
+        return kernel_weights(distance_BHL / bandwidth_H1, self.kernel)
 
     def learned(self) -> dict[str, Tensor]:
         """Bandwidths ``h``, (H,)."""
@@ -90,20 +96,21 @@ def kernel_weights(u: Tensor, kernel: Kernel) -> Tensor:
     gaussian = torch.softmax(-0.5 * u.square(), dim=-1)
     if kernel == "gaussian":
         return gaussian
+    # K(u), and whether it is above 0
     if kernel == "boxcar":
-        inside = u <= 1
+        is_inside = u <= 1
         soft_edge = torch.sigmoid((1 - u) / EDGE)
         # soft_edge - soft_edge.detach() is 0, but has the gradient of the soft edge
-        k = inside.to(u.dtype) + (soft_edge - soft_edge.detach())
+        k = is_inside.to(u.dtype) + (soft_edge - soft_edge.detach())
     else:
-        inside = u < 1
-        k = torch.where(inside, 1 - u.square(), 0.0)
+        is_inside = u < 1
+        k = torch.where(is_inside, 1 - u.square(), 0.0)
 
     # an empty window: all weight on the nearest point
     nearest = torch.zeros_like(u).scatter(-1, u.argmin(-1, keepdim=True), 1.0)
     # the value of the nearest point's weights, with the gradient of a Gaussian
     nearest = nearest + (gaussian - gaussian.detach())
-    is_empty = ~inside.any(-1, keepdim=True)
+    is_empty = ~is_inside.any(-1, keepdim=True)
     # both branches of the last where have a gradient, so neither may divide by 0
     total = torch.where(is_empty, 1.0, k.sum(-1, keepdim=True))
     return torch.where(is_empty, nearest, k / total)

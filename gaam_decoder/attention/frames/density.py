@@ -76,13 +76,16 @@ def expand_over_rows(parameter_HD: Tensor, rows: int) -> Tensor:
 
 
 def centred(x_BHGD: Tensor, location: Location) -> tuple[Tensor, Tensor]:
-    """Distances from the location, (B, H, G, D), and squared spread, (B, H, 1, D)."""
+    """Distances from the location, (B, H, G, D), and squared spread, (B, H, 1, D).
+
+    Both are over the G layers of a group, whose location is their mean or median.
+    """
     if location == "median":
         return _centred_by_median(x_BHGD)
     # compiled gates spend their time on divisions, so multiply by the reciprocal
-    share = 1 / x_BHGD.shape[2]
-    centred_BHGD = x_BHGD - x_BHGD.sum(2, keepdim=True) * share
-    variance_BH1D = centred_BHGD.square().sum(2, keepdim=True) * share
+    inverse_size = 1 / x_BHGD.shape[2]
+    centred_BHGD = x_BHGD - x_BHGD.sum(2, keepdim=True) * inverse_size
+    variance_BH1D = centred_BHGD.square().sum(2, keepdim=True) * inverse_size
     return centred_BHGD, variance_BH1D + VARIANCE_FLOOR
 
 
@@ -153,7 +156,9 @@ class DensityGate(Attention):
         self.heads = heads_over_layers(num_layers, heads)
         self.location: Location = location
         self.normalize = normalize
+        # how far the peak of the density lies above the location
         self.offset = self._parameter(0.0)
+        # the parameters of the density, such as xi of a Gaussian
         for parameter in self.learns:
             setattr(self, parameter.name, self._parameter(parameter.start))
 
@@ -198,6 +203,8 @@ class DensityGate(Attention):
         """
         num_rows = len(r_BHGD)
         parameters_HD = self._clamped_parameters()
+        # a copy for every row makes the gradient fast, see ``expand_over_rows``; one
+        # copy is faster where the density computes much from the parameters alone
         num_copies = num_rows if self.expands_parameters else 1
         expanded = {
             name: expand_over_rows(parameter_HD, num_copies)
@@ -224,9 +231,15 @@ class DensityGate(Attention):
         return x_BLD * self.attention_map(x_BLD).to(x_BLD.dtype)
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:
-        """The gate of every layer and feature, (B, L, D)."""
+        """The gate of every layer and feature, (B, L, D).
+
+        Layers are standardised within their group: H groups of G layers.
+        """
         x_BHGD = split_into_groups(x_BLD, self.heads)
         centred_BHGD, variance_BH1D = centred(x_BHGD, self.location)
-        offset_BH1D = expand_over_rows(-self.offset, len(x_BLD))
-        r_BHGD = (centred_BHGD + offset_BH1D) * torch.rsqrt(variance_BH1D + EPSILON)
+        # x - (location + offset); a subtraction would negate a gradient of the size of
+        # x, this negates one of the size of the offset
+        minus_offset_BH1D = expand_over_rows(-self.offset, len(x_BLD))
+        from_peak_BHGD = centred_BHGD + minus_offset_BH1D
+        r_BHGD = from_peak_BHGD * torch.rsqrt(variance_BH1D + EPSILON)
         return self.gate(r_BHGD).flatten(1, 2)

@@ -1,7 +1,8 @@
 """Grouped-query attention over a sequence, in its standard and its published form.
 
 B batch, L layers, D hidden size, W width, Q query heads, H key-value heads, E = W / Q
-size of a head, A heads that attend: Q, or H in the published form.
+size of a head, A heads that attend: Q, or H in the published form; K = H E, width of
+keys and values; F = A E, width of all that the heads read.
 """
 
 from typing import ClassVar, Literal
@@ -70,25 +71,27 @@ class GroupedQueryAttention(nn.Module):
         self.kv_heads = kv_heads
         self.published = published
         kv_width = width // query_heads * kv_heads
+        # published: the queries of a group are summed to one, so H heads attend, not Q
+        attending_width = kv_width if published else width
         self.q_proj = nn.Linear(width, width)
         self.k_proj = nn.Linear(width, kv_width)
         self.v_proj = nn.Linear(width, kv_width)
-        self.norm = LayerNorm(kv_width) if published else nn.Identity()
-        self.out_proj = nn.Linear(kv_width if published else width, width)
+        self.norm = LayerNorm(attending_width) if published else nn.Identity()
+        self.out_proj = nn.Linear(attending_width, width)
         for module in (self.q_proj, self.k_proj, self.v_proj, self.out_proj):
             INITS[init](module.weight)
             nn.init.zeros_(module.bias)
 
     def forward(self, x_BLW: Tensor) -> Tensor:
-        """Attend, without the last map: (B, L, W) -> (B, L, A E).
+        """Attend, without the last map: (B, L, W) -> (B, L, F), F = A heads of size E.
 
         The map ``out_proj`` follows, which gives (B, L, W).
         """
         q_BALE, k_BALE = self._queries_and_keys(x_BLW)
-        v_BALE = self._for_attending_heads(self.v_proj(x_BLW))
+        v_BALE = self._split_and_repeat(self.v_proj(x_BLW))
         y_BALE = softmax_attention(q_BALE, k_BALE, v_BALE, self._scale(q_BALE))
-        normed_BLW: Tensor = self.norm(join_heads(y_BALE))
-        return normed_BLW
+        y_BLF: Tensor = self.norm(join_heads(y_BALE))
+        return y_BLF
 
     def attention_map(self, x_BLW: Tensor) -> Tensor:
         """Softmax weights, (B, Q, L, L); (B, H, L, L) in the published form."""
@@ -101,18 +104,19 @@ class GroupedQueryAttention(nn.Module):
         if self.published:
             # the queries of a group are summed
             q_BALE = torch.unflatten(q_BALE, 1, (self.kv_heads, -1)).sum(2)
-        return q_BALE, self._for_attending_heads(self.k_proj(x_BLW))
+        return q_BALE, self._split_and_repeat(self.k_proj(x_BLW))
 
-    def _for_attending_heads(self, projected_BLW: Tensor) -> Tensor:
-        """Keys or values of H heads for the A heads that attend, (B, A, L, E).
+    def _split_and_repeat(self, key_or_value_BLK: Tensor) -> Tensor:
+        """Keys or values of H heads, for each of the A heads that attend: (B, A, L, E).
 
-        In the standard form every key-value head serves a group of query heads; in the
-        published form A is H.
+        In the standard form the query heads of a group share a key-value head, which is
+        repeated for each of them; in the published form A is H.
         """
-        y_BHLE = split_heads(projected_BLW, self.kv_heads)
+        shared_BHLE = split_heads(key_or_value_BLK, self.kv_heads)
         if self.published:
-            return y_BHLE
-        return y_BHLE.repeat_interleave(self.query_heads // self.kv_heads, dim=1)
+            return shared_BHLE
+        group_size = self.query_heads // self.kv_heads
+        return shared_BHLE.repeat_interleave(group_size, dim=1)
 
     def _scale(self, q_BALE: Tensor) -> float:
         """``1 / sqrt(E)``, or its square in the published form."""
@@ -167,9 +171,9 @@ class MappedGroupedQuery(Projected):
         return x_BLD
 
     def before_final_map(self, x_BLD: Tensor) -> Tensor:
-        """Map, then attend over layers: (B, L, D) -> (B, L, A E)."""
-        y_BLW: Tensor = self.core(self.map(self.gate(x_BLD)))
-        return y_BLW
+        """Map, then attend over layers: (B, L, D) -> (B, L, F)."""
+        y_BLF: Tensor = self.core(self.map(self.gate(x_BLD)))
+        return y_BLF
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:
         """Softmax weights, (B, A, L, L): how much layer i (row) reads of j (column)."""
