@@ -122,8 +122,7 @@ def _std_error(claim: stats.Claim) -> float | None:
     limits = claim.limits
     if limits is None:
         return None
-    # the test set may lack rare rows, which the unseen variance stands for
-    return math.sqrt(limits.effects.variance + limits.unseen_variance)
+    return math.sqrt(limits.variance)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -110,9 +110,10 @@ def difference_of_claim(name: str, claim: Claim) -> SetDifference | None:
     if claim.limits is None:
         return None
     sign = 1 if claim.larger_is_better else -1
-    variance = claim.limits.effects.variance + claim.limits.unseen_variance
     return SetDifference(
-        name=name, difference=sign * claim.difference, variance=variance
+        name=name,
+        difference=sign * claim.difference,
+        variance=claim.limits.variance,
     )
 
 

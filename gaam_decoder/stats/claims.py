@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from gaam_decoder.stats.crossed import Crossed, crossed
 from gaam_decoder.stats.groups import LEAST_GROUPS, RowGroups, row_groups
-from gaam_decoder.stats.limits import ALPHA, Limits, MeanLimits, Side
+from gaam_decoder.stats.limits import ALPHA, Lead, Limits, MeanLimits
 from gaam_decoder.stats.paired import (
     LEAST_SEEDS,
     NO_CLAIM,
     OnTheseRows,
     Verdict,
+    compare_on_these_rows,
     holm,
-    on_these_rows,
     sign_flip_of_rows,
     verdict_of,
 )
@@ -34,6 +34,9 @@ MARGIN = 0.005
 MOST_SEEDS = 1000  # the largest number of seeds that is worth proposing
 MOST_TESTS = 64  # tests of one row, in repeated cross-validations
 Hits = NDArray[np.bool_] | NDArray[np.floating]
+Differences = NDArray[np.integer] | NDArray[np.floating]
+Groups = RowGroups | Sequence[object] | NDArray[np.generic]
+"""Groups of rows, or the name of the group of every row."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +51,7 @@ class Claim:
     p: float | None
     """Two-sided, over seeds and rows; None for fewer than two seeds or rows."""
     p_equivalent: float | None
-    """Larger of two one-sided p-values against the margin, over seeds and rows."""
+    """Of two one-sided tests against the margin, over seeds and rows; None like p."""
     on_these_rows: OnTheseRows
     p_holm: float | None = None
     """``p``, corrected for the comparisons of its family; None without a family."""
@@ -60,36 +63,41 @@ class Claim:
     limits: MeanLimits | None = field(default=None, repr=False)
     """Makes p-values and intervals; None for fewer than two seeds or rows."""
     larger_is_better: bool = True  # False for losses
-    no_claim_reason: str = (
-        ""  # why the score or the data allow no claim; empty: a claim
-    )
+    no_claim_reason: str = ""
+    """Why the score or the data allow no claim; empty if they allow one."""
     num_groups: int | None = None  # None: every row is a unit
 
     @property
     def verdict(self) -> Verdict:
-        """Better or worse if p is below 0.05, else equivalent if its p is.
+        """Better or worse if ``p`` is below 0.05; else equivalent, or undecided.
 
-        The corrected p-values count, if there are any. The verdict is undecided if
-        neither p is small, or with fewer than 6 seeds. It is "no claim" if the score or
-        the data allow none.
+        Equivalent if ``p_equivalent`` is below 0.05. In a family of claims the
+        corrected p-values decide. With fewer than 6 seeds the verdict is undecided. It
+        is "no claim" if the score or the data allow none.
         """
         if self.no_claim_reason:
             return NO_CLAIM
         improvement = self.difference if self.larger_is_better else -self.difference
         return verdict_of(
-            self.num_seeds, improvement, self.p_decisive, self.p_equivalent_decisive
+            self.num_seeds,
+            improvement,
+            self.p_of_verdict,
+            self.p_equivalent_of_verdict,
         )
 
     @property
-    def p_decisive(self) -> float | None:
-        """The corrected ``p``, or ``p`` without a correction."""
+    def p_of_verdict(self) -> float | None:
+        """The p that decides: ``p_holm`` in a family of claims, else ``p``."""
         if self.p_holm is None:
             return self.p
         return self.p_holm
 
     @property
-    def p_equivalent_decisive(self) -> float | None:
-        """The corrected ``p_equivalent``, or ``p_equivalent`` without a correction."""
+    def p_equivalent_of_verdict(self) -> float | None:
+        """The p of equivalence that decides.
+
+        It is ``p_equivalent_holm`` in a family of claims, else ``p_equivalent``.
+        """
         if self.p_equivalent_holm is None:
             return self.p_equivalent
         return self.p_equivalent_holm
@@ -101,12 +109,14 @@ class Claim:
 
     @property
     def negligible(self) -> bool:
-        """Whether the difference is significantly below the margin in size.
+        """Whether the difference is significantly smaller than the margin.
 
-        It may be significantly above or below 0 at the same time.
+        It may significantly differ from 0 at the same time.
         """
-        p = self.p_equivalent_decisive
-        return self.num_seeds >= LEAST_SEEDS and p is not None and p < ALPHA
+        p_equivalent = self.p_equivalent_of_verdict
+        if p_equivalent is None or self.num_seeds < LEAST_SEEDS:
+            return False
+        return p_equivalent < ALPHA
 
     @property
     def testable(self) -> bool:
@@ -122,8 +132,8 @@ class Claim:
     def interval_corrected(self) -> tuple[float, float] | None:
         """The interval at the level at which Holm's procedure decided this comparison.
 
-        It excludes 0 exactly if the verdict is a difference. None without a verdict:
-        with fewer than 6 seeds, or with no claim.
+        It excludes 0 exactly if the verdict is a difference. None for fewer than 6
+        seeds, and without a claim.
 
         Source: Strassburger and Bretz 2008, "Compatible simultaneous lower confidence
             bounds for the Holm procedure"; a significant difference has the level of
@@ -135,24 +145,26 @@ class Claim:
 
     @property
     def seeds_to_decide(self) -> int | None:
-        """Fewest seeds that would decide with these rows, if the estimates are true.
+        """Fewest seeds on these rows that would give a difference or equivalence.
 
-        They decide in about half of such experiments, since the difference varies by
-        chance. The level is that of Holm's first step. None if the comparison is
-        decided, or if 1,000 seeds would not decide it.
+        They would do so in about half of such experiments, if the estimates of this
+        claim are true. None if the claim is decided, or if 1,000 seeds would not decide
+        it.
         """
-        least = max(self.num_seeds, LEAST_SEEDS)
         num_units = self.num_groups or self.num_rows
-        return self._fewest_to_decide(
-            least, MOST_SEEDS, lambda seeds: (seeds, num_units)
-        )
+
+        def decides(num_seeds: int) -> bool:
+            return self._would_decide(num_seeds, num_units)
+
+        least = max(self.num_seeds, LEAST_SEEDS)
+        return self._fewest_to_decide(least, MOST_SEEDS, decides)
 
     @property
     def rows_to_decide(self) -> int | None:
         """About how many test rows would decide with these seeds, to two digits.
 
-        None if the comparison is decided, if a thousand times as many rows would not
-        decide it, if there are too few seeds for a claim, or if groups are the unit.
+        None if the claim is decided, if a thousand times as many rows would not decide
+        it, if there are too few seeds for a claim, or if groups are the unit.
         """
         if self.num_groups:
             return None
@@ -160,7 +172,10 @@ class Claim:
 
     @property
     def groups_to_decide(self) -> int | None:
-        """About how many groups of the same sizes would decide; None for rows."""
+        """About how many groups of the same sizes would decide, to two digits.
+
+        None where ``rows_to_decide`` would be None, and if rows are the unit.
+        """
         if not self.num_groups:
             return None
         return self._units_to_decide(self.num_groups)
@@ -173,42 +188,45 @@ class Claim:
         """
         if self.num_seeds < LEAST_SEEDS:
             return None
+
+        def decides(larger_num_units: int) -> bool:
+            return self._would_decide(self.num_seeds, larger_num_units)
+
         least = num_units + 1
-        most = 1000 * num_units
-        fewest = self._fewest_to_decide(
-            least, most, lambda units: (self.num_seeds, units)
-        )
+        fewest = self._fewest_to_decide(least, 1000 * num_units, decides)
         if fewest is None:
             return None
         num_digits = math.floor(math.log10(fewest)) + 1
         return max(least, int(round(fewest, 2 - num_digits)))
 
+    def _would_decide(self, num_seeds: int, num_units: int) -> bool:
+        """Whether so many seeds and units would decide about every second time."""
+        if self.limits is None:
+            return False
+        # the first step of Holm's procedure has the smallest level
+        level = ALPHA / self.num_tests
+        limits = self.limits.resized(num_seeds, num_units)
+        return limits.would_decide(self.margin, level)
+
     def _fewest_to_decide(
-        self, low: int, high: int, sample_size: Callable[[int], tuple[int, int]]
+        self, least: int, most: int, decides: Callable[[int], bool]
     ) -> int | None:
-        """The smallest number from ``low`` to ``high`` that would decide.
+        """The smallest number of seeds or units that would decide.
 
         Args:
-            low: the smallest candidate.
-            high: the largest candidate.
-            sample_size: number of seeds and number of units for a candidate.
+            least: the smallest number to try.
+            most: the largest number to try.
+            decides: whether a number of seeds or units would decide.
 
         Returns:
-            None if the comparison is decided already, or if no candidate decides it.
+            None if the claim is decided already, or if no number decides it.
         """
-        limits = self.limits
-        level = ALPHA / self.num_tests
-        if limits is None or self.verdict != "undecided" or low > high:
+        if self.limits is None or self.verdict != "undecided" or least > most:
             return None
-
-        def decides(number: int) -> bool:
-            num_seeds, num_units = sample_size(number)
-            return limits.resized(num_seeds, num_units).would_decide(self.margin, level)
-
+        if not decides(most):
+            return None
         # bisect: a larger sample decides what a smaller one does, except at the margin
-        if not decides(high):
-            return None
-        return low + bisect_left(range(low, high), True, key=decides)
+        return least + bisect_left(range(least, most), True, key=decides)
 
 
 def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
@@ -268,7 +286,7 @@ def claim(
     margin: float = MARGIN,
     tuning_variance: float = 0.0,
     train_rows: float = math.inf,
-    groups: RowGroups | Sequence[object] | NDArray[Any] | None = None,
+    groups: Groups | None = None,
 ) -> Claim:
     """Compare a mechanism with a baseline over S seeds and N test rows.
 
@@ -279,17 +297,17 @@ def claim(
     the margin and its negative. The interval holds all differences that the test does
     not reject.
 
-    The variance depends on the tested difference theta: a difference of theta may need
-    more rows to differ than did, and they count too. The sample may also lack a few
-    rows that count much for the other mechanism. A difference that such rows could
-    outweigh by chance is not significant.
+    The test rows may lack rare rows, and two corrections allow for them. A difference
+    of 0.1 is impossible if only 5 of 100 rows differ: a test of this difference adds
+    the variance of the rows that must differ then. A difference is not significant
+    either if a few unseen rows with large differences could outweigh it.
 
     Test rows are assumed independent of one another, and seeds too. Rows of one
     speaker, or duplicates, are not independent: with ``groups`` their group is the unit
     of the random effects and of the exact test. The degrees of freedom follow the
-    number of groups, and fewer than six groups allow no claim. A few seeds, or groups,
-    do not show rare events. If one seed in ten collapses, and none of six did, then p
-    is too small.
+    number of groups, and fewer than six groups allow no claim. No test covers an event
+    that no seed or group showed: if one seed in ten collapses, and none of six did,
+    then p is too small.
 
     >>> hits = np.ones((6, 100), bool)
     >>> gaam_decoder.stats.claim(hits, ~hits).verdict
@@ -324,9 +342,10 @@ def claim(
             "and the number of training rows is above 0"
         )
     units = _checked_groups(groups, difference_SN.shape[1])
-    untested = _untested_claim(difference_SN, units, margin)
-    if untested.no_claim_reason or min(difference_SN.shape) < 2:
-        return untested
+    without_test = _claim_without_test(difference_SN, units, margin)
+    # an analysis of variance needs two seeds and two rows
+    if without_test.no_claim_reason or min(difference_SN.shape) < 2:
+        return without_test
 
     effects = crossed(difference_SN, units)
     effects = effects._replace(
@@ -334,7 +353,7 @@ def claim(
     )
     limits = _limits_of(difference_SN, effects, units)
     return replace(
-        untested,
+        without_test,
         interval=limits.interval(),
         p=limits.p,
         p_equivalent=limits.p_equivalent(margin),
@@ -342,10 +361,10 @@ def claim(
     )
 
 
-def _untested_claim(
-    difference_SN: NDArray[Any], units: RowGroups | None, margin: float
+def _claim_without_test(
+    difference_SN: Differences, groups: RowGroups | None, margin: float
 ) -> Claim:
-    """A claim without a test, which holds the difference alone."""
+    """A claim with the difference and its test over seeds, but no test over rows."""
     num_seeds, num_rows = difference_SN.shape
     difference_S = difference_SN.mean(1, dtype=np.float64)
     return Claim(
@@ -356,14 +375,14 @@ def _untested_claim(
         interval=None,
         p=None,
         p_equivalent=None,
-        on_these_rows=on_these_rows(difference_S, margin),
-        num_groups=None if units is None else len(units),
-        no_claim_reason=too_few(units),
+        on_these_rows=compare_on_these_rows(difference_S, margin),
+        num_groups=None if groups is None else len(groups),
+        no_claim_reason=reason_of_few_groups(groups),
     )
 
 
-def too_few(groups: RowGroups | None) -> str:
-    """Why too few groups allow no claim; empty for enough groups, and for rows."""
+def reason_of_few_groups(groups: RowGroups | None) -> str:
+    """Why there are too few groups for a claim; "" for enough, and without groups."""
     if groups is None or len(groups) >= LEAST_GROUPS:
         return ""
     count = "1 group" if len(groups) == 1 else f"{len(groups)} groups"
@@ -372,7 +391,7 @@ def too_few(groups: RowGroups | None) -> str:
 
 def _differences_of_hits(
     hits_SN: NDArray[Any], baseline_SN: NDArray[Any]
-) -> NDArray[Any]:
+) -> Differences:
     """Hits of the mechanism minus hits of the baseline, both checked, (S, N).
 
     int8 (-1, 0 or 1) if all hits are true or false, else float64.
@@ -394,9 +413,7 @@ def _differences_of_hits(
     return hits_SN.astype(np.float64) - baseline_SN.astype(np.float64)
 
 
-def _checked_groups(
-    groups: RowGroups | Sequence[object] | NDArray[Any] | None, num_rows: int
-) -> RowGroups | None:
+def _checked_groups(groups: Groups | None, num_rows: int) -> RowGroups | None:
     """The groups of the rows; None if every row is a unit.
 
     Args:
@@ -420,9 +437,9 @@ def _checked_groups(
 
 
 def _limits_of(
-    difference_SN: NDArray[Any], effects: Crossed, groups: RowGroups | None
+    difference_SN: Differences, effects: Crossed, groups: RowGroups | None
 ) -> Limits:
-    """The tests of a difference of right and wrong rows, and their interval.
+    """The tests of differences of hits, from which p-values and intervals follow.
 
     Args:
         difference_SN: hits of the mechanism minus those of the baseline.
@@ -430,52 +447,56 @@ def _limits_of(
         groups: rows that belong together; None: every row is a unit.
     """
     difference_N = difference_SN.mean(0, dtype=np.float64)
-    # total of every unit: of a seed, and as a mean over the seeds
+    whole_difference_SN = _as_whole_numbers(difference_SN)
+
+    # a unit is a row, or a group: then its total takes the place of the difference
     if groups is None:
-        total_SU = _as_whole_numbers(difference_SN)
-        mean_total_U = difference_N
-        clustering = 1.0
+        whole_total_SU = whole_difference_SN
+        mean_total_U = difference_N  # mean over the seeds
+        design_effect = 1.0
     else:
-        total_SU = groups.totals(_as_whole_numbers(difference_SN))
+        whole_total_SU = groups.totals(whole_difference_SN)
         mean_total_U = groups.totals(difference_N[None])[0]
-        clustering = _clustering(difference_N, groups)
+        design_effect = _design_effect(difference_N, groups)
     return Limits(
         effects=effects,
-        better=float(np.maximum(difference_N, 0).mean()),
-        worse=float(np.maximum(-difference_N, 0).mean()),
-        better_units=_side_of_positive(mean_total_U),
-        worse_units=_side_of_positive(-mean_total_U),
-        p_rows=sign_flip_of_rows(total_SU.sum(0)),
-        clustering=clustering,
+        share_better=float(np.maximum(difference_N, 0).mean()),
+        share_worse=float(np.maximum(-difference_N, 0).mean()),
+        lead_of_mechanism=_lead(mean_total_U),
+        lead_of_baseline=_lead(-mean_total_U),
+        p_exact=sign_flip_of_rows(whole_total_SU.sum(0)),
+        design_effect=design_effect,
     )
 
 
-def _clustering(difference_N: NDArray[np.float64], groups: RowGroups) -> float:
-    """Variance of group totals, as a multiple of that of independent rows; at least 1.
+def _design_effect(difference_N: NDArray[np.float64], groups: RowGroups) -> float:
+    """Variance of the sum of all rows, as a multiple of that of independent rows.
 
-    One more row is added to both variances: without any variation their ratio would be
-    unknown.
+    It is at least 1, and estimated from the totals of groups.
     """
     num_rows = len(difference_N)
-    excess_G = num_rows * groups.excess(difference_N[None])[0]
-    variance_of_groups = float(np.sum(groups.correction_G * excess_G**2))
+    effect_on_sum_G = num_rows * groups.effects_on_mean(difference_N[None])[0]
+    variance_of_groups = float(np.sum(groups.variance_factor_G * effect_on_sum_G**2))
     variance_of_rows = num_rows * float(np.var(difference_N))
+    # The variance of one more row that differs, 1, is added to both: where no row
+    # differs, their ratio would be unknown.
     return max(1.0, (variance_of_groups + 1) / (variance_of_rows + 1))
 
 
-def _side_of_positive(difference_U: NDArray[np.float64]) -> Side:
-    """Mean and mean square of the positive differences of units; others count as 0."""
-    positive_U = np.maximum(difference_U, 0)
-    return Side(float(positive_U.mean()), float(np.square(positive_U).mean()))
+def _lead(difference_U: NDArray[np.float64]) -> Lead:
+    """The lead of a mechanism: of its differences of units, those above 0."""
+    lead_U = np.maximum(difference_U, 0)
+    return Lead(mean=float(lead_U.mean()), mean_square=float(np.square(lead_U).mean()))
 
 
-def _as_whole_numbers(difference_SN: NDArray[Any]) -> NDArray[Any]:
-    """Multiply shares by the number of tests of a row, which gives whole numbers.
+def _as_whole_numbers(difference_SN: Differences) -> Differences:
+    """Differences as whole numbers, for which an exact test over rows is fast.
 
     Where cross-validations are repeated, a row is tested several times, and its hits
-    are a share of these tests. Shares of more than ``MOST_TESTS`` tests come back
-    unchanged.
+    are a share of these tests. Differences of shares are multiplied by the number of
+    tests. Those of more than ``MOST_TESTS`` tests come back unchanged.
     """
+    # differences of true and false are whole already
     if difference_SN.dtype == np.int8:
         return difference_SN
     for num_tests in range(1, MOST_TESTS + 1):

@@ -34,13 +34,21 @@ def _t_quantile(freedom: float, tail: float) -> float:
     return float(stdtrit(freedom, tail))
 
 
+class _VarianceParts(NamedTuple):
+    """Parts of the variance of a mean, each with degrees of freedom of its own."""
+
+    from_seeds: float
+    from_rows: float  # from test rows, or groups of them
+    from_training_and_tuning: float
+
+
 class Crossed(NamedTuple):
     """Mean and mean squares of values with crossed seeds and rows.
 
     ``ms_seeds``, ``ms_rows`` and ``ms_rest`` are mean squares. They have the
     expectations ``N var_seeds + var_rest``, ``S var_rows + var_rest`` and ``var_rest``.
-    A unit is a row, or a group of rows. If groups are the unit, N counts groups, and
-    ``ms_rows`` is their mean square.
+    A unit is a row, or a group of rows. If groups are the unit, they take the place of
+    rows: N counts groups, and ``ms_rows`` is their mean square.
     """
 
     mean: float
@@ -48,18 +56,19 @@ class Crossed(NamedTuple):
     ms_rows: float
     ms_rest: float
     num_seeds: int
-    num_rows: int  # number of units
-    tuning_variance: float = 0.0  # part of it that tuning on validation rows adds
+    num_units: int  # N: number of rows, or of groups if they are the unit
+    tuning_variance: float = 0.0  # part of the mean's variance from tuning
     train_rows: float = math.inf  # number of training rows
     rows_per_unit: float = 1.0  # mean over the units
-    freedom: float | None = None  # degrees of freedom of ``ms_rows``; None: N - 1
+    freedom_of_groups: float | None = None
+    """Degrees of freedom of ``ms_rows`` if groups are the unit; None: rows are."""
 
     @property
-    def freedom_of_rows(self) -> float:
+    def freedom_of_units(self) -> float:
         """Degrees of freedom of the part of the variance from rows, or groups."""
-        if self.freedom is None:
-            return self.num_rows - 1
-        return self.freedom
+        if self.freedom_of_groups is None:
+            return self.num_units - 1
+        return self.freedom_of_groups
 
     @property
     def from_seeds(self) -> float:
@@ -69,25 +78,26 @@ class Crossed(NamedTuple):
         # Its expectation is never below that of the rest, but by chance it may be. With
         # two seeds, a mean square near zero would make any difference significant.
         mean_square = max(self.ms_seeds, self.ms_rest)
-        return mean_square / (self.num_seeds * self.num_rows)
+        return mean_square / (self.num_seeds * self.num_units)
 
     @property
     def from_rows(self) -> float:
-        """Part of the mean's variance from N rows."""
-        return max(self.ms_rows - self.ms_rest, 0.0) / (self.num_seeds * self.num_rows)
+        """Part of the mean's variance from the N rows, or groups, of the test."""
+        return max(self.ms_rows - self.ms_rest, 0.0) / (self.num_seeds * self.num_units)
 
     @property
     def from_training(self) -> float:
         """Part of the mean's variance from the sample of training rows.
 
-        It is above 0 if there are fewer training rows than test rows. The variance from
-        rows is then that of as many test rows as training rows.
+        It is 0 unless there are more test rows than training rows. Then ``from_rows +
+        from_training`` is the variance from as many test rows as training rows.
 
         Source: the order of size: Nadeau and Bengio 2003, "Inference for the
             generalization error".
         """
-        test_rows = self.num_rows * self.rows_per_unit
-        return self.from_rows * max(0.0, test_rows / self.train_rows - 1)
+        num_test_rows = self.num_units * self.rows_per_unit
+        test_per_training = num_test_rows / self.train_rows
+        return self.from_rows * max(0.0, test_per_training - 1)
 
     @property
     def variance(self) -> float:
@@ -98,15 +108,17 @@ class Crossed(NamedTuple):
             + (self.tuning_variance + self.from_training)
         )
 
-    def distance(self, p: float, unseen_variance: float = 0.0) -> float:
+    def critical_distance(
+        self, p: float, variance_from_unseen_rows: float = 0.0
+    ) -> float:
         """The distance of the mean from a hypothesis at which the one-sided p is ``p``.
 
         It is half the width of the confidence interval of level ``1 - 2 p``.
 
         Args:
             p: above 0, at most 0.5.
-            unseen_variance: additional variance of the mean, for rare rows that the
-                sample lacks.
+            variance_from_unseen_rows: additional variance of the mean, for rare rows
+                that the test rows lack.
 
         Source: Banerjee 1960, "Approximate confidence interval for linear functions of
             means of k populations": each part of the variance has the t quantile of its
@@ -114,73 +126,75 @@ class Crossed(NamedTuple):
             degrees of freedom for both parts (Satterthwaite) loses up to 14 points of
             coverage with two to five seeds.
         """
-        return self._distance_at(p, self._variance_parts(unseen_variance))
+        parts = self._variance_parts(variance_from_unseen_rows)
+        return self._distance_from_parts(p, parts)
 
-    def _variance_parts(self, unseen_variance: float) -> tuple[float, float, float]:
-        """Parts of the mean's variance: from seeds, rows, and training and tuning."""
-        return (
-            self.from_seeds,
-            self.from_rows + unseen_variance,
-            self.tuning_variance + self.from_training,
+    def _variance_parts(self, variance_from_unseen_rows: float) -> _VarianceParts:
+        """The variance of the mean in parts, with that of rows that the test lacks."""
+        return _VarianceParts(
+            from_seeds=self.from_seeds,
+            from_rows=self.from_rows + variance_from_unseen_rows,
+            from_training_and_tuning=self.tuning_variance + self.from_training,
         )
 
-    def _distance_at(self, p: float, parts: tuple[float, float, float]) -> float:
-        """``distance``, from the parts of the variance (``_variance_parts``).
+    def _distance_from_parts(self, p: float, parts: _VarianceParts) -> float:
+        """``critical_distance``, from parts that a search over p computes once.
 
-        Each part has the squared t quantile of its own degrees of freedom. A search
-        over p computes the parts once.
+        Each part of the variance is multiplied by the square of its own quantile.
         """
-        from_seeds, from_rows, from_training = parts
         t_of_seeds = _t_quantile(max(self.num_seeds - 1, 1), p)
-        t_of_rows = _t_quantile(self.freedom_of_rows, p)
+        t_of_rows = _t_quantile(self.freedom_of_units, p)
+        # training and tuning: a variance without known degrees of freedom
         normal_quantile = float(ndtri(p))
-        seeds = t_of_seeds**2 * from_seeds
-        rows = t_of_rows**2 * from_rows
-        training = normal_quantile**2 * from_training
+        seeds = t_of_seeds**2 * parts.from_seeds
+        rows = t_of_rows**2 * parts.from_rows
+        training = normal_quantile**2 * parts.from_training_and_tuning
         return math.sqrt(seeds + rows + training)
 
-    def one_sided_p(self, distance: float, unseen_variance: float = 0.0) -> float:
+    def one_sided_p(
+        self, distance: float, variance_from_unseen_rows: float = 0.0
+    ) -> float:
         """The one-sided p of a mean at this distance from a hypothesis.
 
-        It is the p for which ``distance`` returns this distance.
+        It is the p for which ``critical_distance`` returns this distance.
 
         Args:
             distance: below 0 where the mean contradicts the alternative; p is then
                 above 0.5.
-            unseen_variance: additional variance of the mean, for rare rows that the
-                sample lacks.
+            variance_from_unseen_rows: additional variance of the mean, for rare rows
+                that the test rows lack.
         """
         if distance < 0:
-            return 1 - self.one_sided_p(-distance, unseen_variance)
+            return 1 - self.one_sided_p(-distance, variance_from_unseen_rows)
         if distance == 0:
             return 0.5
-        parts = self._variance_parts(unseen_variance)
-        # distance() falls as p grows: bisect the logarithm of p
+        parts = self._variance_parts(variance_from_unseen_rows)
+        # the critical distance falls as p grows: bisect the logarithm of p
         low = math.log(SMALLEST)
         high = math.log(0.5)
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            if self._distance_at(math.exp(middle), parts) < distance:
+            if self._distance_from_parts(math.exp(middle), parts) < distance:
                 high = middle
             else:
                 low = middle
         return math.exp(high)
 
-    def resized(self, num_seeds: int, num_rows: int) -> Crossed:
+    def resized(self, num_seeds: int, num_units: int) -> Crossed:
         """The mean squares to expect from so many seeds and units of the same kinds."""
-        variance_of_seeds = max(self.ms_seeds - self.ms_rest, 0.0) / self.num_rows
+        variance_of_seeds = max(self.ms_seeds - self.ms_rest, 0.0) / self.num_units
         variance_of_rows = max(self.ms_rows - self.ms_rest, 0.0) / self.num_seeds
 
         # degrees of freedom of groups of the same sizes grow with their number
-        freedom = self.freedom
+        freedom = self.freedom_of_groups
         if freedom is not None:
-            freedom = max(1.0, (freedom + 1) * num_rows / self.num_rows - 1)
+            freedom = max(1.0, (freedom + 1) * num_units / self.num_units - 1)
         return self._replace(
-            ms_seeds=num_rows * variance_of_seeds + self.ms_rest,
+            ms_seeds=num_units * variance_of_seeds + self.ms_rest,
             ms_rows=num_seeds * variance_of_rows + self.ms_rest,
             num_seeds=num_seeds,
-            num_rows=num_rows,
-            freedom=freedom,
+            num_units=num_units,
+            freedom_of_groups=freedom,
         )
 
 
@@ -209,7 +223,7 @@ def crossed(value_SN: Values, groups: RowGroups | None = None) -> Crossed:
     value_N = value_SN.mean(0, dtype=np.float64)
     mean = float(value_S.mean())
 
-    # the squares of the rest are what is left of all squares
+    # sums of squares: the rest is what the mean, seeds and rows leave of all squares
     all_squares = float(np.einsum("sn,sn->", value_SN, value_SN, dtype=np.float64))
     squares_of_mean = num_seeds * num_rows * mean**2
     squares_of_seeds = num_rows * float(np.sum((value_S - mean) ** 2))
@@ -217,7 +231,7 @@ def crossed(value_SN: Values, groups: RowGroups | None = None) -> Crossed:
     squares_of_rest = max(
         all_squares - squares_of_mean - squares_of_seeds - squares_of_rows, 0.0
     )
-    # a rest that is only rounding is none
+    # if the rest is only rounding error, it is 0
     if squares_of_rest < ROUNDING * all_squares:
         squares_of_rest = 0.0
     return Crossed(
@@ -226,22 +240,23 @@ def crossed(value_SN: Values, groups: RowGroups | None = None) -> Crossed:
         ms_rows=squares_of_rows / (num_rows - 1),
         ms_rest=squares_of_rest / (max(num_seeds - 1, 1) * (num_rows - 1)),
         num_seeds=num_seeds,
-        num_rows=num_rows,
+        num_units=num_rows,
     )
 
 
 def _crossed_groups(value_SN: Values, groups: RowGroups) -> Crossed:
     """Analysis of variance of S seeds and G groups of rows, of any sizes.
 
-    The groups take the place of the rows in the result. With ``q_sg``, by how much
-    group g raises the mean of seed s (``RowGroups.excess``), and the factor ``c_g`` of
-    its square (``RowGroups.correction_G``, which counts the lost degree of freedom)::
+    The groups take the place of the rows in the result::
 
         mean square of seeds   G sum_s (mean_s - mean)^2 / (S - 1)
         mean square of groups  S G sum_g c_g mean_s(q_sg)^2
         mean square of rest    G sum_sg c_g (q_sg - mean_s(q_sg))^2 / (S - 1)
 
-    For groups of equal size it is the analysis of variance of the means of groups.
+    ``q_sg`` is by how much group g raises the mean of seed s
+    (``RowGroups.effects_on_mean``). ``c_g`` is the factor that makes the squares an
+    unbiased variance (``RowGroups.variance_factor_G``); for groups of equal size it is
+    ``G / (G - 1)``, and the result is the analysis of variance of the means of groups.
 
     Raises:
         ValueError: one group, or NaN or infinity.
@@ -253,13 +268,13 @@ def _crossed_groups(value_SN: Values, groups: RowGroups) -> Crossed:
     value_S = checked(value_SN.mean(1, dtype=np.float64))
     mean = float(value_S.mean())
 
-    excess_SG = groups.excess(value_SN)
-    mean_excess_G = excess_SG.mean(0)
-    factor_G = groups.correction_G
+    effect_SG = groups.effects_on_mean(value_SN)
+    mean_effect_G = effect_SG.mean(0)
+    factor_G = groups.variance_factor_G
     squares_of_seeds = num_groups * float(np.sum((value_S - mean) ** 2))
-    squares_of_groups = float(np.sum(factor_G * mean_excess_G**2))
-    squares_of_rest = float(np.sum(factor_G * (excess_SG - mean_excess_G) ** 2))
-    # a rest that is only rounding is none
+    squares_of_groups = float(np.sum(factor_G * mean_effect_G**2))
+    squares_of_rest = float(np.sum(factor_G * (effect_SG - mean_effect_G) ** 2))
+    # if the rest is only rounding error, it is 0
     if squares_of_rest < ROUNDING * (squares_of_groups + squares_of_rest):
         squares_of_rest = 0.0
     return Crossed(
@@ -268,9 +283,9 @@ def _crossed_groups(value_SN: Values, groups: RowGroups) -> Crossed:
         ms_rows=num_seeds * num_groups * squares_of_groups,
         ms_rest=num_groups * squares_of_rest / max(num_seeds - 1, 1),
         num_seeds=num_seeds,
-        num_rows=num_groups,
+        num_units=num_groups,
         rows_per_unit=value_SN.shape[1] / num_groups,
-        freedom=groups.freedom,
+        freedom_of_groups=groups.degrees_of_freedom,
     )
 
 
@@ -284,8 +299,8 @@ def two_level_interval(
     """Interval of an accuracy over seeds and test rows.
 
     None for fewer than two of either. It is Wilson's score interval with Student's t
-    quantiles, for the effective number of rows, at most N: the mean of so many
-    independent rows has the same variance. Both limits are from 0 to 1.
+    quantiles, for the effective number of rows: as many independent rows as give a mean
+    of the same variance, at most N. Both limits are from 0 to 1.
 
     In simulated experiments it covers the accuracy in at least 95 of 100 cases. If a
     few seeds are much worse than the others, it covers about 90, since a sample of
@@ -310,7 +325,7 @@ def two_level_interval(
         return None
     effects = crossed(right_SN, groups)
     accuracy = effects.mean
-    p = 1 - (1 + level) / 2
+    tail_probability = 1 - (1 + level) / 2
 
     # at most N rows: a small sample may lack the rows that vary most
     variance_of_one_row = accuracy * (1 - accuracy)
@@ -318,11 +333,13 @@ def two_level_interval(
     if effects.variance > 0 and variance_of_one_row:
         effective_rows = min(num_rows, variance_of_one_row / effects.variance)
 
-    # where nothing varies, only the rows have a known number of degrees of freedom
+    # half the width of an interval of the mean, in standard errors
     if effects.variance > 0:
-        quantile = effects.distance(p) / math.sqrt(effects.variance)
+        half_width_of_mean = effects.critical_distance(tail_probability)
+        quantile = half_width_of_mean / math.sqrt(effects.variance)
     else:
-        quantile = -float(stdtrit(effects.freedom_of_rows, p))
+        # where nothing varies, only the rows have known degrees of freedom
+        quantile = -float(stdtrit(effects.freedom_of_units, tail_probability))
 
     # Wilson's formula
     shrinkage = quantile**2 / effective_rows

@@ -53,35 +53,45 @@ class RowGroups:
         return np.bincount(self.group_N)
 
     @cached_property
-    def correction_G(self) -> NDArray[np.float64]:
-        """Factor ``1 / (1 - 2 p_g + Q)`` of ``q_g^2`` in the variance of the mean."""
+    def variance_factor_G(self) -> NDArray[np.float64]:
+        """Factor of each squared effect on the mean (``effects_on_mean``).
+
+        The sum of the products is the variance of the mean. The squares alone are too
+        small, because every group draws the mean towards itself. For G groups of one
+        size the factor is ``G / (G - 1)``; in general it is ``1 / (1 - 2 p_g + Q)``,
+        with ``p_g`` the share of group g in all rows, and ``Q = sum_g p_g^2``.
+        """
         share_G = self.rows_G / self.rows_G.sum()
-        correction_G: NDArray[np.float64]
-        correction_G = 1 / (1 - 2 * share_G + np.sum(share_G**2))
-        return correction_G
+        sum_of_squares = np.sum(share_G**2)
+        factor_G: NDArray[np.float64] = 1 / (1 - 2 * share_G + sum_of_squares)
+        return factor_G
 
     @cached_property
-    def freedom(self) -> float:
-        """Degrees of freedom of the variance: ``1 / Q - 1``, at least 1.
+    def degrees_of_freedom(self) -> float:
+        """Degrees of freedom of the variance of the mean: ``1 / Q - 1``, at least 1.
 
-        For groups of one size they are G - 1. ``1 / Q`` is the effective number of
-        groups: the mean of so many groups of one size has the same variance.
-        Satterthwaite's number for independent rows is nearly the same, and slightly
-        larger.
+        Q is the sum of the squared shares of the groups in all rows. ``1 / Q`` is the
+        effective number of groups: the mean of so many groups of one size has the same
+        variance. For groups of one size it is G. Satterthwaite's number for independent
+        rows is nearly the same, and slightly larger.
 
         Source: Kish 1965, "Survey sampling", section 11.7; as degrees of freedom:
             Carter, Schnepel and Steigerwald 2017, "Asymptotic behavior of a t-test
             robust to cluster heterogeneity".
         """
         share_G = self.rows_G / self.rows_G.sum()
-        return max(1.0, 1 / float(np.sum(share_G**2)) - 1)
+        effective_groups = 1 / float(np.sum(share_G**2))
+        return max(1.0, effective_groups - 1)
 
     @cached_property
-    def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Indices that sort the rows by group, and where each group then starts."""
-        order_N = np.argsort(self.group_N, kind="stable")
-        starts_G = np.concatenate([[0], np.cumsum(self.rows_G)[:-1]])
-        return order_N, starts_G
+    def _order_N(self) -> NDArray[np.int64]:
+        """Indices that sort the rows by their groups."""
+        return np.argsort(self.group_N, kind="stable")
+
+    @cached_property
+    def _start_G(self) -> NDArray[np.int64]:
+        """The first row of every group, after the rows are sorted by their groups."""
+        return np.concatenate([[0], np.cumsum(self.rows_G)[:-1]])
 
     def totals(self, value_SN: NDArray[Any]) -> NDArray[Any]:
         """Sum of the values over the rows of every group, (S, G).
@@ -90,24 +100,26 @@ class RowGroups:
         """
         is_whole = value_SN.dtype.kind in "biu"
         dtype = np.int64 if is_whole else np.float64
-        order_N, starts_G = self._sorted
+        sorted_SN = value_SN[:, self._order_N]
         total_SG: NDArray[Any] = np.add.reduceat(
-            value_SN[:, order_N], starts_G, 1, dtype=dtype
+            sorted_SN, self._start_G, axis=1, dtype=dtype
         )
         return total_SG
 
-    def excess(self, value_SN: NDArray[Any]) -> NDArray[np.float64]:
+    def effects_on_mean(self, value_SN: NDArray[Any]) -> NDArray[np.float64]:
         """By how much every group raises the mean of each seed, ``q_g``, (S, G).
 
-        It is ``(total of the group - its number of rows * mean of all rows) / N``.
+        It is ``(total of the group - its number of rows * mean of all rows) / N``. The
+        effects of all groups have the sum 0.
         """
         num_rows = value_SN.shape[1]
         mean_S = value_SN.mean(1, dtype=np.float64)
-        expected_SG = np.outer(mean_S, self.rows_G)
-        excess_SG: NDArray[np.float64] = (
-            self.totals(value_SN) - expected_SG
+        # the total that a group would have if its rows were like all rows
+        average_total_SG = np.outer(mean_S, self.rows_G)
+        effect_SG: NDArray[np.float64] = (
+            self.totals(value_SN) - average_total_SG
         ) / num_rows
-        return excess_SG
+        return effect_SG
 
 
 def row_groups(names: Sequence[object] | NDArray[Any] | None) -> RowGroups | None:

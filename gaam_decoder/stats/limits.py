@@ -18,8 +18,9 @@ from gaam_decoder.stats.crossed import BISECTIONS, Crossed
 
 ALPHA = 0.05
 RULE_OF_THREE = 1.107
-"""Factor of the variance of unseen rows. With it, the one-sided 95% limit of an event
-without cases in N rows is the exact one, ``-ln(0.05) / N``."""
+"""Factor of the variance from unseen rows of right and wrong answers. With it, the
+one-sided 95% limit of an event without cases in N rows is the exact one,
+``-ln(0.05) / N``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,14 +32,19 @@ class MeanLimits:
     """
 
     effects: Crossed  # the observed difference and its mean squares
-    unseen_variance: float = 0.0
+    variance_from_unseen_rows: float = 0.0
     """Variance of the mean from rare rows that the test rows may lack."""
-    highest: float = 1.0  # largest possible difference
+    largest_difference: float = 1.0  # largest possible difference
+
+    @property
+    def variance(self) -> float:
+        """Variance of the mean, with that from rows that the test rows may lack."""
+        return self.effects.variance + self.variance_from_unseen_rows
 
     @property
     def p(self) -> float:
         """Two-sided p of no difference."""
-        p_of_t = 2 * self._one_sided_p(0.0, abs(self.effects.mean))
+        p_of_t = 2 * self._one_sided_p(theta=0.0, distance=abs(self.effects.mean))
         return min(1.0, max(p_of_t, self.p_of_other_tests))
 
     @property
@@ -47,18 +53,22 @@ class MeanLimits:
         return 0.0
 
     def p_equivalent(self, margin: float) -> float:
-        """Larger of the one-sided p-values of the margin and of its negative."""
-        return max(
-            self._one_sided_p(margin, margin - self.effects.mean),
-            self._one_sided_p(-margin, margin + self.effects.mean),
-        )
+        """The larger p of two one-sided tests.
+
+        One tests whether the mean is below the margin, the other whether it is above
+        the negative margin.
+        """
+        p_below = self._one_sided_p(theta=margin, distance=margin - self.effects.mean)
+        p_above = self._one_sided_p(theta=-margin, distance=margin + self.effects.mean)
+        return max(p_below, p_above)
 
     def interval(self, level: float = ALPHA) -> tuple[float, float]:
         """All differences that a two-sided test at this level does not reject."""
-        half = self._distance(0.0, level / 2)
-        low = self.effects.mean - half
-        high = self.effects.mean + half
-        return max(low, -self.highest), min(high, self.highest)
+        # the distance is the same for every theta
+        half_width = self._critical_distance(theta=0.0, one_sided_level=level / 2)
+        low = self.effects.mean - half_width
+        high = self.effects.mean + half_width
+        return max(low, -self.largest_difference), min(high, self.largest_difference)
 
     def would_decide(self, margin: float, level: float = ALPHA) -> bool:
         """Whether at least half of all experiments like this one would give a verdict.
@@ -71,150 +81,183 @@ class MeanLimits:
             level: significance level of each test.
         """
         size = abs(self.effects.mean)
-        differs_from_zero = size > self._distance(0.0, level / 2)
-        if self.p_of_other_tests < level and differs_from_zero:
+        significant_size = self._critical_distance(theta=0.0, one_sided_level=level / 2)
+        if self.p_of_other_tests < level and size > significant_size:
             return True
 
-        # both one-sided tests of equivalence reject a mean from -limit to limit
-        distance = max(self._distance(margin, level), self._distance(-margin, level))
-        limit = margin - distance
+        # a mean this close to 0 is equivalent: both one-sided tests reject the margin
+        largest_equivalent_mean = margin - max(
+            self._critical_distance(theta=margin, one_sided_level=level),
+            self._critical_distance(theta=-margin, one_sided_level=level),
+        )
         std_error = self.effects.variance**0.5
         if std_error == 0:
-            return limit > size
-        power = ndtr((limit - size) / std_error) - ndtr((-limit - size) / std_error)
-        return bool(power > 0.5)
+            return largest_equivalent_mean > size
+        share_below_lower_end = ndtr((-largest_equivalent_mean - size) / std_error)
+        share_below_upper_end = ndtr((largest_equivalent_mean - size) / std_error)
+        return bool(share_below_upper_end - share_below_lower_end > 0.5)
 
-    def resized(self, num_seeds: int, num_rows: int) -> Self:
+    def resized(self, num_seeds: int, num_units: int) -> Self:
         """The limits to expect from so many seeds and units of the same kinds."""
-        # the change by a single row is in inverse proportion to the number of rows
-        shrinkage = self.effects.num_rows / num_rows
-        effects = self.effects.resized(num_seeds, num_rows)
+        # an unseen row changes a mean of k times as many rows by 1 / k as much
+        shrinkage = self.effects.num_units / num_units
         return replace(
             self,
-            effects=effects,
-            unseen_variance=self.unseen_variance * shrinkage**2,
+            effects=self.effects.resized(num_seeds, num_units),
+            variance_from_unseen_rows=self.variance_from_unseen_rows * shrinkage**2,
         )
 
-    def _one_sided_p(self, theta: float, distance: float) -> float:
-        """One-sided p of a mean at this distance from theta."""
-        return self.effects.one_sided_p(distance, self._unseen_variance_at(theta))
+    def _one_sided_p(self, *, theta: float, distance: float) -> float:
+        """One-sided p of a mean at this distance from theta.
 
-    def _distance(self, theta: float, p: float) -> float:
-        """Distance of a mean from theta at which the one-sided p is ``p``."""
-        return self.effects.distance(p, self._unseen_variance_at(theta))
+        The distance is below 0 where the mean contradicts the alternative.
+        """
+        unseen = self._variance_from_unseen_rows_at(theta)
+        return self.effects.one_sided_p(distance, unseen)
 
-    def _unseen_variance_at(self, theta: float) -> float:  # noqa: ARG002
-        """Variance of the mean from rows that the sample lacks, if theta were true."""
-        return self.unseen_variance
+    def _critical_distance(self, *, theta: float, one_sided_level: float) -> float:
+        """The distance of a mean from theta at which a one-sided test rejects theta."""
+        unseen = self._variance_from_unseen_rows_at(theta)
+        return self.effects.critical_distance(one_sided_level, unseen)
+
+    def _variance_from_unseen_rows_at(self, theta: float) -> float:  # noqa: ARG002
+        """Variance of the mean from rows that the test rows lack, if theta is true.
+
+        Here it is the same for every theta.
+        """
+        return self.variance_from_unseen_rows
 
 
-class Side(NamedTuple):
-    """How much the units in favour of one mechanism contribute.
+class Lead(NamedTuple):
+    """By how many rows one mechanism is ahead on a unit, as a mean over the seeds.
 
-    A unit contributes the number of rows by which this mechanism is ahead on it, as a
-    mean over seeds. A unit on which the other mechanism is ahead contributes 0.
+    It is 0 for units on which the other mechanism is ahead.
     """
 
-    mean: float  # of the contributions of all units
-    mean_square: float  # of the same contributions
+    mean: float  # over all units
+    mean_square: float  # over all units
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits(MeanLimits):
     """Tests of a mean difference if every row is right or wrong."""
 
-    better: float
+    share_better: float
     """Sum of the positive differences of rows, divided by N. The difference of a row is
     a mean over the seeds."""
-    worse: float  # sum of the sizes of the negative differences, divided by N
-    better_units: Side
-    worse_units: Side
-    p_rows: float  # of the exact test over units; 0 if that test was not made
-    clustering: float = 1.0
-    """How many times as much group totals vary as those of so many independent rows."""
+    share_worse: float
+    """Sum of the sizes of the negative differences of rows, divided by N."""
+    lead_of_mechanism: Lead
+    lead_of_baseline: Lead
+    p_exact: float
+    """Of the exact sign-flip test over units; 0 if that test was not made."""
+    design_effect: float = 1.0
+    """Variance of group totals, as a multiple of that for independent rows."""
 
     @property
     def p_of_other_tests(self) -> float:
-        """Larger p of the exact test over units and the Poisson test of rare units.
+        """Larger p of the exact test over units and the Poisson test of rare units."""
+        return max(self.p_exact, self._p_of_rare_units())
 
-        A few units that count much may outweigh many that count little, and the sample
-        may lack them. The null hypothesis of the Poisson test is that both sides are
-        equally large in truth. Its p is the probability of a smaller side as small as
-        the observed one. The size of a unit of the smaller side is estimated from its
-        units, and from one more row that counts fully.
+    def _p_of_rare_units(self) -> float:
+        """Two-sided p of a Poisson test whether the leads of both mechanisms are equal.
+
+        It guards against rare units that the test rows lack: a few units with a large
+        lead may outweigh many with a small one. A lead counts as so many units of one
+        size. p is the probability that the smaller number of units is at most the
+        observed one, if as many are expected as the larger lead has.
         """
-        num_units = self.effects.num_rows
-        smaller, larger = sorted([self.better_units, self.worse_units])
-        unit_size = (smaller.mean_square * num_units + 1) / (
-            smaller.mean * num_units + 1
-        )
-        observed = smaller.mean * num_units / unit_size
-        expected = larger.mean * num_units / unit_size
-        p_rare = 2 * float(gammaincc(observed + 1, expected))
-        return max(self.p_rows, min(1.0, p_rare))
+        num_units = self.effects.num_units
+        smaller, larger = sorted([self.lead_of_mechanism, self.lead_of_baseline])
 
-    def resized(self, num_seeds: int, num_rows: int) -> Self:
+        # Mean size of the smaller lead's units, weighted by size. One row with a lead
+        # of 1 is added: without any unit the size would be unknown.
+        sum_of_leads = smaller.mean * num_units
+        sum_of_squares = smaller.mean_square * num_units
+        unit_size = (sum_of_squares + 1) / (sum_of_leads + 1)
+
+        observed = sum_of_leads / unit_size
+        expected = larger.mean * num_units / unit_size
+        # gammaincc(k + 1, m) is the probability of at most k for a Poisson mean m
+        return min(1.0, 2 * float(gammaincc(observed + 1, expected)))
+
+    def resized(self, num_seeds: int, num_units: int) -> Self:
         """The limits to expect from so many seeds and units of the same kinds."""
-        # a normal quantile grows with the square root of the number of rows
-        growth = (num_rows / self.effects.num_rows) ** 0.5
+        # the normal quantile of p grows with the square root of the number of units
+        growth = (num_units / self.effects.num_units) ** 0.5
         return replace(
             self,
-            effects=self.effects.resized(num_seeds, num_rows),
-            p_rows=2 * float(ndtr(ndtri(self.p_rows / 2) * growth)),
+            effects=self.effects.resized(num_seeds, num_units),
+            p_exact=2 * float(ndtr(ndtri(self.p_exact / 2) * growth)),
         )
 
     def interval(self, level: float = ALPHA) -> tuple[float, float]:
-        """All differences that a two-sided test at this level does not reject."""
-        # p may be that of another test than the limits have. The interval agrees with
-        # p: 0 is inside exactly if p is not below the level.
-        if self.p >= level:
-            low = min(self._limit(-1.0, level), 0.0)
-            high = max(self._limit(1.0, level), 0.0)
-            return low, high
-        if self.effects.mean > 0:
-            return self._limit(0.0, level), self._limit(1.0, level)
-        return self._limit(-1.0, level), self._limit(0.0, level)
+        """All differences that a two-sided test at this level does not reject.
 
-    def _limit(self, end: float, level: float) -> float:
-        """The theta furthest from the mean towards ``end`` that the t test accepts.
+        The t test gives the limits. 0 is inside exactly if ``p`` is not below the
+        level, even if ``p`` is that of another test.
+        """
+        if self.p >= level:
+            low = self._furthest_accepted(level, search_end=-1.0)
+            high = self._furthest_accepted(level, search_end=1.0)
+            return min(low, 0.0), max(high, 0.0)
+        # both limits are on the side of the mean
+        if self.effects.mean > 0:
+            low = self._furthest_accepted(level, search_end=0.0)
+            high = self._furthest_accepted(level, search_end=1.0)
+        else:
+            low = self._furthest_accepted(level, search_end=-1.0)
+            high = self._furthest_accepted(level, search_end=0.0)
+        return low, high
+
+    def _furthest_accepted(self, level: float, *, search_end: float) -> float:
+        """The theta furthest from the mean that the two-sided t test does not reject.
 
         Args:
-            end: a theta that bounds the search.
-            level: significance level of the two-sided test.
+            level: significance level of the test.
+            search_end: a theta; the search goes from the mean to it.
         """
         accepted = self.effects.mean
-        rejected = end
+        rejected = search_end
         for _ in range(BISECTIONS):
             theta = (accepted + rejected) / 2
-            if abs(theta - self.effects.mean) < self._distance(theta, level / 2):
+            distance = abs(theta - self.effects.mean)
+            if distance < self._critical_distance(
+                theta=theta, one_sided_level=level / 2
+            ):
                 accepted = theta
             else:
                 rejected = theta
         return (accepted + rejected) / 2
 
-    def _unseen_variance_at(self, theta: float) -> float:
-        """Additional variance of the mean, if theta were true.
+    def _variance_from_unseen_rows_at(self, theta: float) -> float:
+        """Variance of the mean from rows that the test rows lack, if theta is true.
 
-        A difference of theta may need more rows to differ than did. For one seed, the
-        variance at theta follows from the likeliest shares of rows in favour of each
-        mechanism, given that their difference is theta. The result is what this
-        variance exceeds the observed one by.
+        If theta is large, more rows differ in truth than did in the test. The variance
+        of a row at theta follows from the likeliest shares of rows in favour of each
+        mechanism whose difference is theta. What it exceeds the observed variance by is
+        divided by the number of rows, and multiplied by ``RULE_OF_THREE``.
         """
-        # observed shares of rows in favour of the side of theta, and against it
         size = abs(theta)
-        in_favour = self.better
-        against = self.worse
+        # observed shares of rows in favour of the mechanism that theta favours
+        in_favour = self.share_better
+        against = self.share_worse
         if theta < 0:
-            in_favour = self.worse
-            against = self.better
+            in_favour = self.share_worse
+            against = self.share_better
 
-        # the likeliest share against solves a quadratic equation (Tango 1998)
-        half = (size * (2 - in_favour + against) - in_favour - against) / 4
-        share_against = (half**2 + against * size * (1 - size) / 2) ** 0.5 - half
+        # The likeliest share q of rows against it (Tango 1998) solves
+        # 2 q^2 + (size (2 - in_favour + against) - in_favour - against) q
+        #     = against size (1 - size).
+        linear = size * (2 - in_favour + against) - in_favour - against
+        constant = against * size * (1 - size)
+        share_against = ((linear / 4) ** 2 + constant / 2) ** 0.5 - linear / 4
+
+        # a row differs with the probability 2 q + size
         row_variance_at_theta = 2 * share_against + size - size**2
         observed_row_variance = in_favour + against - (in_favour - against) ** 2
-        excess = max(0.0, row_variance_at_theta - observed_row_variance)
-        excess *= self.clustering
-        num_rows = self.effects.num_rows * self.effects.rows_per_unit
-        variance: float = RULE_OF_THREE * excess / num_rows
+        additional = max(0.0, row_variance_at_theta - observed_row_variance)
+        additional *= self.design_effect
+        num_rows = self.effects.num_units * self.effects.rows_per_unit
+        variance: float = RULE_OF_THREE * additional / num_rows
         return variance

@@ -110,17 +110,19 @@ def _signed_sums(size_S: Floats) -> Floats:
 
 
 def sign_flip_of_rows(difference_N: NDArray[Any]) -> float:
-    """Exact sign-flip p over rows, for fixed seeds; 0 (not tested) if many rows differ.
+    """The p of a sign-flip test over rows, for fixed seeds.
 
-    1 if no row differs, and a p from random signs for more than 20 shares.
-
-    If no mechanism is better, the differences of a row could as well have the other
-    sign, in all seeds together. If groups are the unit, this holds for those of a
-    group.
+    If no mechanism is better, the difference of a row, summed over the seeds, could as
+    well have the other sign. If groups are the unit, this holds for the sum of a group.
 
     Args:
-        difference_N: sums over the seeds, and over the rows of a group; whole numbers
-            if every test is right or wrong.
+        difference_N: sums over the seeds, of each row or group; whole numbers if every
+            test is right or wrong.
+
+    Returns:
+        An exact p if the differences are whole numbers. Of other numbers, and of very
+        large ones, p is that of ``sign_flip``. It is 1 if no row differs, and 0 (no
+        test is needed) if 100 rows or more differ.
     """
     nonzero_N = difference_N[difference_N != 0]
     if len(nonzero_N) >= FEW_DIFFERENT_ROWS:
@@ -128,7 +130,8 @@ def sign_flip_of_rows(difference_N: NDArray[Any]) -> float:
     if not len(nonzero_N):
         return 1.0
     is_whole = np.issubdtype(nonzero_N.dtype, np.integer)
-    if not is_whole or int(np.abs(nonzero_N).sum()) > MOST_SUMS:
+    sum_of_sizes = np.abs(nonzero_N).sum()
+    if not is_whole or sum_of_sizes > MOST_SUMS:
         return sign_flip(nonzero_N.astype(np.float64)).p
 
     # the distribution of the sum under random signs, row after row; sum 0 in the middle
@@ -176,7 +179,7 @@ class OnTheseRows:
     verdict: Verdict
 
 
-def on_these_rows(
+def compare_on_these_rows(
     difference_S: NDArray[np.float64],
     margin: float,
     *,

@@ -12,18 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_decoder.stats.claims import Claim, claim, too_few
+from gaam_decoder.stats.claims import Claim, claim, reason_of_few_groups
 from gaam_decoder.stats.crossed import Crossed, crossed, two_level_interval
 from gaam_decoder.stats.groups import RowGroups
 from gaam_decoder.stats.limits import ALPHA, MeanLimits
-from gaam_decoder.stats.paired import NO_CLAIM, on_these_rows
+from gaam_decoder.stats.paired import NO_CLAIM, compare_on_these_rows
 from gaam_decoder.stats.scores.base import Score, SeedScore
 
 Floats = NDArray[np.float64]
 UNSEEN_FACTOR = 3.33
-"""Factor of the variance of unseen rows. With it, the one-sided 95% limit of an event
-without cases in N rows is ``3 / N``, as the rule of three has it: 3.33 is the square of
-``-ln 0.05 = 3.00`` over the square of 1.645, the normal quantile."""
+"""The variance from unseen rows, divided by ``Scored.unseen_change_squared``. With it,
+the one-sided 95% limit of an event without cases in N rows is ``3 / N``, as the rule of
+three has it: 3.33 is the square of ``-ln 0.05 = 3.00`` over the square of 1.645, the
+normal quantile."""
 SKEWED = 25
 """Rows per squared skewness; with fewer, the limits of a mean hold less often than
 their level. Source: Cochran 1977, "Sampling techniques", section 2.15."""
@@ -36,9 +37,9 @@ class Scored:
     values: Floats
     by_row: NDArray[np.bool_] | Floats | None
     """The mean over the rows is the value; None if the score is no mean of rows."""
-    unseen_variance: float = 0.0
-    """That of ``SeedScore``, from rare rows that the sample may lack; the largest of
-    the seeds."""
+    unseen_change_squared: float = 0.0
+    """The largest of ``SeedScore.unseen_change_squared`` of the seeds: for rare rows
+    that the test rows may lack."""
     no_claim_reason: str = ""  # why the score allows no claim; empty: it does
     tuning_variance: float = 0.0
     """Variance from tuning on validation rows, see ``simulate_choices``."""
@@ -49,7 +50,7 @@ class Scored:
     def from_seeds(
         cls,
         seed_scores: list[SeedScore],
-        by_row_SN: Any,
+        by_row_SN: NDArray[Any] | None,
         no_claim_reason: str = "",
         groups: RowGroups | None = None,
     ) -> Scored:
@@ -61,12 +62,12 @@ class Scored:
             no_claim_reason: why the score allows no claim; empty: it does.
             groups: rows that belong together; None: every row is a unit.
         """
+        unseen_changes = [score.unseen_change_squared for score in seed_scores]
         return cls(
             values=np.array([score.value for score in seed_scores]),
             by_row=by_row_SN,
-            unseen_variance=max(
-                (score.unseen_variance for score in seed_scores), default=0.0
-            ),
+            # all seeds lack the same rows: the largest change counts
+            unseen_change_squared=max(unseen_changes, default=0.0),
             no_claim_reason=no_claim_reason,
             groups=groups,
         )
@@ -84,10 +85,10 @@ def claim_by_score(
 
     A score of right and wrong rows (accuracy, top-5) is compared by ``claim``. Any
     other score has the same analysis of crossed seeds and rows, applied to the
-    contribution of every row. Its t tests use the variance of ``crossed``, and that of
-    one more row of every kind, for the test rows may lack rare ones. There is no claim
-    if the score allows none, or if the contributions are so skewed that their mean is
-    not yet normal.
+    contribution of every row. Its t tests use the variance of ``crossed``, and the
+    variance from rare rows that the test rows may lack (``UNSEEN_FACTOR``). There is no
+    claim if the score allows none, or if the contributions are so skewed that their
+    mean is not yet normal.
 
     Args:
         score: compares the two.
@@ -115,13 +116,15 @@ def claim_by_score(
     no_claim_reason = (
         mechanism.no_claim_reason
         or baseline.no_claim_reason
-        or too_few(mechanism.groups)
+        or reason_of_few_groups(mechanism.groups)
     )
-    untested = _untested_claim(score, mechanism, baseline, margin, no_claim_reason)
+    without_test = _claim_without_test(
+        score, mechanism, baseline, margin, no_claim_reason
+    )
     by_row_SN = mechanism.by_row
     baseline_SN = baseline.by_row
     if by_row_SN is None or baseline_SN is None or no_claim_reason:
-        return untested
+        return without_test
     tuning_variance = mechanism.tuning_variance + baseline.tuning_variance
     train_rows = min(mechanism.train_rows, baseline.train_rows)
     if score.is_share_of_hits:
@@ -135,7 +138,7 @@ def claim_by_score(
         )
     # an analysis of variance needs two seeds and two rows
     if min(by_row_SN.shape) < 2:
-        return untested
+        return without_test
 
     # a single row may outweigh all others in a score without bound
     difference_SN = by_row_SN.astype(np.float64) - baseline_SN.astype(np.float64)
@@ -143,47 +146,51 @@ def claim_by_score(
     if math.isinf(score.largest_difference) and _is_too_skewed(difference_SN.mean(0)):
         num_rows = difference_SN.shape[1]
         skewed = f"the contributions of {num_rows:,} rows are too skewed"
-        return replace(untested, no_claim_reason=skewed)
+        return replace(without_test, no_claim_reason=skewed)
+    # both lack the same rows: the larger change counts
+    unseen_change_squared = max(
+        mechanism.unseen_change_squared, baseline.unseen_change_squared
+    )
     limits = MeanLimits(
         effects=effects._replace(
             train_rows=train_rows, tuning_variance=tuning_variance
         ),
-        unseen_variance=UNSEEN_FACTOR
-        * max(mechanism.unseen_variance, baseline.unseen_variance),
-        highest=score.largest_difference,
+        variance_from_unseen_rows=UNSEEN_FACTOR * unseen_change_squared,
+        largest_difference=score.largest_difference,
     )
-    return _tested_claim(untested, limits)
+    return _claim_with_test(without_test, limits)
 
 
-def _tested_claim(untested: Claim, limits: MeanLimits) -> Claim:
-    """A claim with the interval and the p-values of its limits."""
+def _claim_with_test(claim_without_test: Claim, limits: MeanLimits) -> Claim:
+    """The claim with the interval and the p-values of its limits."""
     return replace(
-        untested,
+        claim_without_test,
         interval=limits.interval(),
         p=limits.p,
-        p_equivalent=limits.p_equivalent(untested.margin),
+        p_equivalent=limits.p_equivalent(claim_without_test.margin),
         limits=limits,
     )
 
 
-def _untested_claim(
+def _claim_without_test(
     score: Score,
     mechanism: Scored,
     baseline: Scored,
     margin: float,
     no_claim_reason: str,
 ) -> Claim:
-    """The difference of two scores over seeds alone, without a test over rows.
+    """The difference of two scores with its test over seeds, but no test over rows.
 
-    ``no_claim_reason`` is that of the claim; empty if a test is still to be added.
+    ``no_claim_reason`` says why there is none; it is empty if the caller adds one.
     """
     difference_S = mechanism.values - baseline.values
-    over_seeds = on_these_rows(
+    over_seeds = compare_on_these_rows(
         difference_S,
         margin,
         most=score.largest_difference,
         larger_is_better=score.larger_is_better,
     )
+    # a score that never allows a test over rows has no verdict over seeds either
     if score.no_claim_reason:
         over_seeds = replace(over_seeds, verdict=NO_CLAIM)
     return Claim(
@@ -212,7 +219,9 @@ def interval_by_score(
         without_seeds: for a decoder without a seed: only the rows vary.
 
     Returns:
-        None if ``claim_by_score`` has no interval for such scores.
+        The two ends. None for fewer than two seeds, rows or groups, if the score or
+        these rows allow no claim, or if the contributions of rows are so skewed that
+        their mean is not yet normal.
     """
     by_row_SN = scored.by_row
     groups = scored.groups
@@ -225,11 +234,14 @@ def interval_by_score(
     fewest_seeds = 1 if without_seeds else 2
     if num_units < 2 or num_seeds < fewest_seeds:
         return None
+
+    # a single row may outweigh all others in a score without bound
     if math.isinf(score.largest_difference) and _is_too_skewed(by_row_SN.mean(0)):
         return None
 
     effects = crossed(by_row_SN, groups)
-    half_width = effects.distance(ALPHA / 2, UNSEEN_FACTOR * scored.unseen_variance)
+    variance_from_unseen_rows = UNSEEN_FACTOR * scored.unseen_change_squared
+    half_width = effects.critical_distance(ALPHA / 2, variance_from_unseen_rows)
     half_width *= _widening(by_row_SN, effects, groups)
     low = max(score.lowest, effects.mean - half_width)
     high = min(score.highest, effects.mean + half_width)
@@ -237,16 +249,20 @@ def interval_by_score(
 
 
 def _widening(
-    by_row_SN: NDArray[Any], effects: Crossed, groups: RowGroups | None
+    by_row_SN: NDArray[np.bool_] | Floats, effects: Crossed, groups: RowGroups | None
 ) -> float:
-    """Factor by which an interval is widened beyond its variance; at least 1.
+    """Factor by which an interval is widened; at least 1.
 
-    The variance is never below that of the rows of one seed: few seeds may by chance
-    agree too well. The interval of an accuracy has the same lower bound.
+    The interval is never narrower than the variance of the mean of one seed over the
+    rows makes it: few seeds may by chance agree too well. The interval of an accuracy
+    has the same lower bound.
     """
-    variance_of_one_seed = float(by_row_SN.var(axis=1).mean()) / by_row_SN.shape[1]
+    num_rows = by_row_SN.shape[1]
+    variance_of_one_seed = float(by_row_SN.var(axis=1).mean()) / num_rows
     if groups is not None:
-        variance_S = np.sum(groups.excess(by_row_SN) ** 2, axis=1)
+        # variance of the mean of a seed, if the groups vary independently
+        effect_SG = groups.effects_on_mean(by_row_SN)
+        variance_S = np.sum(effect_SG**2, axis=1)
         variance_of_one_seed = max(variance_of_one_seed, float(variance_S.mean()))
     if 0 < effects.variance < variance_of_one_seed:
         return float((variance_of_one_seed / effects.variance) ** 0.5)

@@ -1,5 +1,7 @@
 """Area under the receiver operating characteristic."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,23 +34,23 @@ class Auroc(Score):
         The value is the mean of the contributions of all rows.
         """
         by_row_of_folds = []
-        unseen_variance = 0.0
+        unseen_change_squared = 0.0
         start = 0
         for num_fold_rows in answers.fold_sizes or (answers.num_rows,):
             rows = slice(start, start + num_fold_rows)
             start += num_fold_rows
-            fold = _auroc_of_fold(answers.log_odds_NC[rows], answers.labels[rows])
+            fold = _score_fold(answers.log_odds_NC[rows], answers.labels[rows])
             if fold is None:
                 return None
-            by_row_of_fold, unseen_variance_of_fold = fold
-            by_row_of_folds.append(by_row_of_fold)
-            weight = num_fold_rows / answers.num_rows * answers.row_repeats
-            unseen_variance += unseen_variance_of_fold * weight**2
+            by_row_of_folds.append(fold.by_row_N)
+            # a row that the test rows lack would be tested in every repeat
+            weight = num_fold_rows / answers.num_rows * answers.tests_per_row
+            unseen_change_squared += fold.unseen_change_squared * weight**2
         by_row_N = np.concatenate(by_row_of_folds)
         return SeedScore(
             value=float(by_row_N.mean()),
             by_row=by_row_N,
-            unseen_variance=unseen_variance,
+            unseen_change_squared=unseen_change_squared,
         )
 
 
@@ -61,12 +63,16 @@ def _share_below(values: Floats, thresholds: Floats) -> Floats:
     return share
 
 
-def _auroc_of_fold(
-    odds_NC: Floats, label_N: NDArray[np.int64]
-) -> tuple[Floats, float] | None:
-    """The fields ``by_row`` (N,) and ``unseen_variance`` of ``SeedScore`` for one fold.
+class _FoldScore(NamedTuple):
+    """The AUROC of one fold, as in ``SeedScore``."""
 
-    The mean of ``by_row`` is the AUROC. None if all rows are of one class.
+    by_row_N: Floats
+    """The contribution of every row; their mean is the AUROC."""
+    unseen_change_squared: float
+
+
+def _score_fold(odds_NC: Floats, label_N: NDArray[np.int64]) -> _FoldScore | None:
+    """Rank the rows of one fold; None if all rows are of one class.
 
     Args:
         odds_NC: log-odds of every class, by which the rows are ranked.
@@ -76,9 +82,9 @@ def _auroc_of_fold(
     classes = np.flatnonzero((count_C > 0) & (count_C < len(label_N)))
     if not len(classes):
         return None
-    change_N = np.zeros(len(label_N))
     value = 0.0
-    unseen_variance = 0.0
+    change_N = np.zeros(len(label_N))  # of the value, by every row
+    unseen_change_squared = 0.0
     for positive_class in classes:
         # rank the rows of the class among those of the rest, and the reverse
         is_own_N = label_N == positive_class
@@ -94,5 +100,7 @@ def _auroc_of_fold(
         value += area / len(classes)
         change_N[is_own_N] += weight_own * (share_below_own - area)
         change_N[~is_own_N] += weight_rest * (share_above_rest - area)
-        unseen_variance += weight_own**2 + weight_rest**2
-    return value + len(label_N) * change_N, unseen_variance
+        # the test rows may lack a row of the class, and one of the rest: each changes
+        # the value by at most its weight
+        unseen_change_squared += weight_own**2 + weight_rest**2
+    return _FoldScore(value + len(label_N) * change_N, unseen_change_squared)

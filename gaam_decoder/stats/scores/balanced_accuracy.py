@@ -13,17 +13,24 @@ class BalancedAccuracy(Score):
     def seed_score(self, answers: Answers) -> SeedScore:
         """The mean recall of a seed, and the contribution of every row to it.
 
-        A row of class c counts ``N / (C n_c)`` times, n_c the rows of its class.
+        The contribution of a row of class c is ``value + N / (C n_c) (right -
+        recall_c)``, with ``n_c`` the number of rows of the class, and ``right`` 1 for a
+        right row, else 0. The mean of the contributions is the value.
         """
         right_N = answers.right_N
         count_C = answers.count_C
         has_rows_C = count_C > 0
+        # change of the value by a right row of each class
         weight_C = 1 / (has_rows_C.sum() * np.maximum(count_C, 1))
         hits_C = np.bincount(answers.labels, right_N, minlength=len(count_C))
         recall_C = hits_C / np.maximum(count_C, 1)
         value = float(recall_C[has_rows_C].mean())
         from_recall_N = right_N - recall_C[answers.labels]
         by_row_N = value + answers.num_rows * weight_C[answers.labels] * from_recall_N
-        # the test rows may lack a row of every class that all seeds get wrong
-        unseen = float(np.sum((answers.row_repeats * weight_C[has_rows_C]) ** 2))
-        return SeedScore(value=value, by_row=by_row_N, unseen_variance=unseen)
+        # the test rows may lack, for every class, a row that all seeds get wrong
+        largest_changes = answers.tests_per_row * weight_C[has_rows_C]
+        return SeedScore(
+            value=value,
+            by_row=by_row_N,
+            unseen_change_squared=float(np.sum(largest_changes**2)),
+        )

@@ -32,7 +32,9 @@ class Answers:
     fold_sizes: tuple[int, ...] = ()
     """Number of rows of every fold, whose decoder made its logits; (): one decoder.
     The rows of a fold stand together, in the order of the folds."""
-    row_repeats: int = 1  # how often every test row occurs among the N rows
+    tests_per_row: int = 1
+    """How often every test row occurs among the N rows: the number of repeats of a
+    cross-validation."""
 
     @cached_property
     def predicted_N(self) -> NDArray[np.int64]:
@@ -87,9 +89,12 @@ class Answers:
         )
         np.put_along_axis(log_rest_NC, top_class_N1, log_rest_of_top_N1, -1)
 
-        # round, so that odds are equal if only the order of their sums differs
-        size_NC = np.maximum(np.maximum(-log_p_NC, -log_rest_NC), 1.0)
-        step_NC = np.ldexp(GRAIN, np.frexp(size_NC)[1])
+        # Equal odds may differ by rounding errors, if sums had another order. They are
+        # rounded to multiples of a step: GRAIN times the power of two above the larger
+        # logarithm.
+        larger_log_NC = np.maximum(np.maximum(-log_p_NC, -log_rest_NC), 1.0)
+        _, exponent_NC = np.frexp(larger_log_NC)
+        step_NC = np.ldexp(GRAIN, exponent_NC)
         odds_NC: Floats = np.round((log_p_NC - log_rest_NC) / step_NC) * step_NC
         return odds_NC
 
@@ -118,10 +123,10 @@ class SeedScore:
     """The contribution of every row, (N,): their mean is the value. For a score that is
     no mean of rows, value + influence of the row (see ``score_with_influences``). None
     if no test over rows is known to hold for such contributions."""
-    unseen_variance: float = 0.0
-    """Variance of the value from rare rows that the sample may lack, but for a factor
-    (``UNSEEN_FACTOR``): the largest change of the value by a single row, squared, and
-    summed over the kinds of rows."""
+    unseen_change_squared: float = 0.0
+    """For rare rows that the test rows may lack: the largest change of the value by one
+    more row, squared, and summed over the kinds of rows. Times ``UNSEEN_FACTOR`` it is
+    a variance of the value."""
 
 
 def score_with_influences(
@@ -141,9 +146,13 @@ def score_with_influences(
             kind can have. Kinds are, for example, rows that raise and rows that lower
             the score.
     """
-    share_of_row = answers.row_repeats / answers.num_rows
-    unseen = float(np.sum((share_of_row * largest_influences) ** 2))
-    return SeedScore(value=value, by_row=value + influence_N, unseen_variance=unseen)
+    share_of_row = answers.tests_per_row / answers.num_rows
+    largest_changes = share_of_row * largest_influences
+    return SeedScore(
+        value=value,
+        by_row=value + influence_N,
+        unseen_change_squared=float(np.sum(largest_changes**2)),
+    )
 
 
 def score_of_confusion_matrix(
@@ -231,10 +240,10 @@ class Score(ABC):
         return None if score is None else score.value
 
     def why_no_claim(self, answers: Answers) -> str:  # noqa: ARG002
-        """Why these outputs allow no claim; empty if they do.
+        """Why these outputs allow no claim; "" if they allow one.
 
-        A score with a jump at these outputs allows none: there its influences of rows
-        say nothing. A subclass tells such outputs.
+        A subclass returns a reason where its score jumps when one output changes: there
+        the influences of rows say nothing.
         """
         return self.no_claim_reason
 
@@ -296,7 +305,7 @@ class Score(ABC):
     def span(self, interval: Interval, *, signed: bool = False) -> str:
         """An interval for people; ``signed`` gives limits of differences their signs.
 
-        A score in percent is shown to about two digits of the half width.
+        The limits have about two digits of the half width, if they are in percent.
         """
         if interval is None:
             return "-"
@@ -307,12 +316,16 @@ class Score(ABC):
         )
 
     def _digits(self, interval: tuple[float, float], signed: bool) -> int:
-        """Number of decimals of the limits of an interval, fewer for a wide one."""
+        """Number of decimals of the limits of an interval, fewer for a wide one.
+
+        In percent, a score has one at most, and a difference (``signed``) two.
+        """
         if not self.percent:
             return 4
-        half_width = 100 * (interval[1] - interval[0]) / 2  # in percent
+        low, high = interval
+        half_width = 100 * (high - low) / 2  # in percent
         if half_width >= 10:
             return 0
-        if half_width >= 1 or not signed:
-            return 1
-        return 2
+        if half_width < 1 and signed:
+            return 2
+        return 1

@@ -25,15 +25,17 @@ class Brier(Score):
     def seed_score(self, answers: Answers) -> SeedScore:
         """The Brier score of a seed and of every row."""
         if answers.labels.ndim == 2:
-            largest = 1.0
+            largest_score = 1.0
             score_N = np.square(answers.p_NK - answers.labels).mean(-1)
         else:
-            largest = self.highest
+            largest_score = self.highest
             deviation_NC = np.exp(answers.log_p_NC)
             deviation_NC[np.arange(answers.num_rows), answers.labels] -= 1
             score_N = np.square(deviation_NC).sum(-1)
         # the test rows may lack a row with the largest possible score
-        unseen = (answers.row_repeats * largest / answers.num_rows) ** 2
+        largest_change = answers.tests_per_row * largest_score / answers.num_rows
         return SeedScore(
-            value=float(score_N.mean()), by_row=score_N, unseen_variance=unseen
+            value=float(score_N.mean()),
+            by_row=score_N,
+            unseen_change_squared=largest_change**2,
         )

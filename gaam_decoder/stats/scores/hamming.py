@@ -18,7 +18,9 @@ class Hamming(Score):
         wrong_NK = answers.predicted_NK != answers.labels.astype(bool)
         wrong_N = wrong_NK.mean(1)
         # the test rows may lack a row with only wrong labels
-        unseen = (answers.row_repeats / answers.num_rows) ** 2
+        largest_change = answers.tests_per_row / answers.num_rows
         return SeedScore(
-            value=float(wrong_N.mean()), by_row=wrong_N, unseen_variance=unseen
+            value=float(wrong_N.mean()),
+            by_row=wrong_N,
+            unseen_change_squared=largest_change**2,
         )

@@ -31,11 +31,13 @@ class LogLoss(Score):
             loss_N = np.logaddexp(0.0, sign_NK * answers.logits).mean(1)
         else:
             loss_N = -answers.log_p_NC[np.arange(answers.num_rows), answers.labels]
-        num_distinct_rows = answers.num_rows / answers.row_repeats
-        # The test rows may lack the worst row. Its loss is at least log N: an event of
-        # probability 1 / N may be missing among N rows.
-        worst = max(float(loss_N.max()), math.log(num_distinct_rows))
-        unseen = (worst / num_distinct_rows) ** 2
+        # The test rows may lack a row with a large loss: one as large as their largest,
+        # and at least log N, because N rows may lack an event of probability 1 / N.
+        num_distinct_rows = answers.num_rows / answers.tests_per_row
+        largest_loss = max(float(loss_N.max()), math.log(num_distinct_rows))
+        largest_change = largest_loss / num_distinct_rows
         return SeedScore(
-            value=float(loss_N.mean()), by_row=loss_N, unseen_variance=unseen
+            value=float(loss_N.mean()),
+            by_row=loss_N,
+            unseen_change_squared=largest_change**2,
         )

@@ -16,9 +16,10 @@ from gaam_decoder.stats.scores.base import (
 class MacroF1(Score):
     """Unweighted mean of F1 over the classes among the labels or predictions.
 
-    F1 of a class is ``2 hits / (labels + predictions)``. A row of class y with the
-    predicted class z changes ``F_c`` by
-    ``(2 [y = z = c] - F_c ([y = c] + [z = c])) / (labels_c + predictions_c)``.
+    F1 of a class c is ``F_c = 2 hits / (labels + predictions)``. A row of class y with
+    the predicted class z changes it by
+    ``(2 [y = z = c] - F_c ([y = c] + [z = c])) / (labels + predictions)``: the
+    derivative in the weight of the row.
 
     Of label sets it is the mean over the labels that a row has or gets. A test over
     rows holds for either, because F1 is a ratio of means.
@@ -39,25 +40,27 @@ class MacroF1(Score):
         right_N = answers.right_N
         predicted_C = np.bincount(predicted_N, minlength=answers.num_classes)
         # labels and predictions together, the denominator of F1
-        either_C = answers.count_C + predicted_C
-        occurs_C = either_C > 0
+        num_both_C = answers.count_C + predicted_C
+        occurs_C = num_both_C > 0
         hits_C = np.bincount(label_N[right_N], minlength=answers.num_classes)
-        f1_C = 2 * hits_C / np.maximum(either_C, 1)
+        f1_C = 2 * hits_C / np.maximum(num_both_C, 1)
         value = float(f1_C[occurs_C].mean())
 
         # a hit of a row raises the mean, its label and its prediction lower it
-        weight_C = 1 / (occurs_C.sum() * np.maximum(either_C, 1))
+        weight_C = 1 / (occurs_C.sum() * np.maximum(num_both_C, 1))
         fall_C = f1_C * weight_C
         rise_N = 2 * weight_C[label_N] * right_N
         change_N = rise_N - fall_C[label_N] - fall_C[predicted_N]
 
-        # kinds of rows: hits of a class, and rows that only have it or only get it
-        largest_changes = np.stack([(2 - f1_C) * weight_C, fall_C])[:, occurs_C]
-        largest_changes = answers.row_repeats * largest_changes
+        # The test rows may lack two kinds of rows of every class: a hit, which raises
+        # the mean by less than this, and a row that only has or only gets the class.
+        rise_by_hit_C = (2 - f1_C) * weight_C
+        largest_changes = np.stack([rise_by_hit_C, fall_C])[:, occurs_C]
+        largest_changes = answers.tests_per_row * largest_changes
         return SeedScore(
             value=value,
             by_row=value + answers.num_rows * change_N,
-            unseen_variance=float(np.sum(largest_changes**2)),
+            unseen_change_squared=float(np.sum(largest_changes**2)),
         )
 
     def why_no_claim(self, answers: Answers) -> str:
@@ -86,19 +89,26 @@ def _macro_f1_of_label_sets(answers: Answers) -> SeedScore | None:
     predicted_NC = answers.predicted_NK
     label_NC = answers.labels.astype(bool)
     # 2 where a row has and gets the label, 1 where it only has it or only gets it
-    either_NC = predicted_NC.astype(np.int64) + label_NC
-    occurs_C = either_NC.any(0)
+    has_plus_gets_NC = predicted_NC.astype(np.int64) + label_NC
+    occurs_C = has_plus_gets_NC.any(0)
     if not occurs_C.any():
         return None
-    either_NC = either_NC[:, occurs_C]
+    has_plus_gets_NC = has_plus_gets_NC[:, occurs_C]
     hit_NC = (predicted_NC & label_NC)[:, occurs_C]
-    mean_either_C = either_NC.mean(0)
-    f1_C = 2 * hit_NC.mean(0) / mean_either_C
+    denominator_C = has_plus_gets_NC.mean(0)
+    f1_C = 2 * hit_NC.mean(0) / denominator_C
 
-    # the influence of a row is the sum of its influences by every label
-    weight_C = 1 / (len(f1_C) * mean_either_C)
-    influence_N = (weight_C * (2 * hit_NC - f1_C * either_NC)).sum(1)
-    # kinds of rows: hits of a label, and rows that only have it or only get it
-    largest_influences = np.stack([(2 - f1_C) * weight_C, f1_C * weight_C])
-    value = float(f1_C.mean())
-    return score_with_influences(answers, value, influence_N, largest_influences)
+    # derivative of the mean F1 in the weight of a row: the sum over its labels
+    weight_C = 1 / (len(f1_C) * denominator_C)
+    influence_N = (weight_C * (2 * hit_NC - f1_C * has_plus_gets_NC)).sum(1)
+
+    # The test rows may lack two kinds of rows of every label: a hit, whose influence is
+    # less than this, and a row that only has or only gets the label.
+    influence_of_hit_C = (2 - f1_C) * weight_C
+    influence_of_miss_C = f1_C * weight_C
+    return score_with_influences(
+        answers,
+        value=float(f1_C.mean()),
+        influence_N=influence_N,
+        largest_influences=np.stack([influence_of_hit_C, influence_of_miss_C]),
+    )

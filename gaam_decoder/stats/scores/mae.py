@@ -23,8 +23,11 @@ class Mae(Score):
         """The mean absolute error of a seed and of every row."""
         error_NK = np.abs(answers.labels.astype(np.float64) - answers.logits)
         error_N = error_NK.mean(1)
-        # an error has no bound: a row as bad as the worst may be missing
-        largest = float(error_N.max()) * answers.row_repeats / answers.num_rows
+        # an error has no bound: the test rows may lack a row as bad as their worst
+        largest_error = float(error_N.max())
+        largest_change = largest_error * answers.tests_per_row / answers.num_rows
         return SeedScore(
-            value=float(error_N.mean()), by_row=error_N, unseen_variance=largest**2
+            value=float(error_N.mean()),
+            by_row=error_N,
+            unseen_change_squared=largest_change**2,
         )

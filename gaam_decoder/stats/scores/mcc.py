@@ -31,7 +31,7 @@ class Mcc(Score):
     lowest = -1.0
 
     def seed_score(self, answers: Answers) -> SeedScore | None:
-        """MCC of a seed with the influence of every row, the derivative in its weight.
+        """MCC of a seed, and the influence of every row on it.
 
         None if all test rows are of one class.
         """
@@ -46,19 +46,24 @@ class Mcc(Score):
         by_chance = float(label_share_C @ predicted_share_C)  # T.P
         label_square = float(label_share_C @ label_share_C)  # T.T
         predicted_square = float(predicted_share_C @ predicted_share_C)  # P.P
-        root = ((1 - label_square) * (1 - predicted_square)) ** 0.5
+        label_variance = 1 - label_square
+        predicted_variance = 1 - predicted_square
+        root = (label_variance * predicted_variance) ** 0.5
         value = (accuracy - by_chance) / root
 
-        # derivatives of numerator and root; labels on the first axis, then predictions
-        from_accuracy_CC = np.eye(answers.num_classes) - accuracy
-        from_chance_CC = predicted_share_C[:, None] + label_share_C[None]
-        from_chance_CC = from_chance_CC - 2 * by_chance
-        from_label_C = (label_share_C - label_square) / (1 - label_square)
-        from_predicted_C = (predicted_share_C - predicted_square) / (
-            1 - predicted_square
-        )
-        influence_CC = (from_accuracy_CC - from_chance_CC) / root
-        influence_CC += value * (from_label_C[:, None] + from_predicted_C[None])
+        # A row's influence is the derivative of the value in the row's weight. For
+        # value = numerator / root it is d numerator / root - value d log root. Labels
+        # are on the first axis, predictions on the second.
+        d_accuracy_CC = np.eye(answers.num_classes) - accuracy
+        d_chance_CC = predicted_share_C[:, None] + label_share_C[None]
+        d_chance_CC = d_chance_CC - 2 * by_chance
+        # log root = (log label_variance + log predicted_variance) / 2
+        d_log_root_of_label_C = (label_square - label_share_C) / label_variance
+        d_log_root_of_predicted_C = (
+            predicted_square - predicted_share_C
+        ) / predicted_variance
+        d_log_root_CC = d_log_root_of_label_C[:, None] + d_log_root_of_predicted_C[None]
+        influence_CC = (d_accuracy_CC - d_chance_CC) / root - value * d_log_root_CC
         return score_of_confusion_matrix(answers, value, influence_CC)
 
     def why_no_claim(self, answers: Answers) -> str:

@@ -18,9 +18,9 @@ class MicroF1(Score):
     row has or gets a label, as in scikit-learn.
 
     A test over rows holds for it, because it is a ratio of means. The influence of a
-    row on F (the derivative of F in the weight of the row) is ``(2 h - F e) / mean e``;
-    h is the number of its hits, e that of its labels and predictions together (Efron
-    1982, infinitesimal jackknife).
+    row (the derivative of F1 in the weight of the row) is
+    ``(2 hits - F1 (labels + predictions)) / mean (labels + predictions)``, with the
+    hits, labels and predictions of this row (Efron 1982, infinitesimal jackknife).
     """
 
     tasks = ("multi-label",)
@@ -37,14 +37,19 @@ class MicroF1(Score):
         if num_labels_and_predictions == 0:
             return SeedScore(value=value, by_row=np.zeros(answers.num_rows))
 
-        # The largest rise and the largest fall of F1 by a row. The sample may have no
-        # row with a hit, or without: a row with one hit (h = 1, e = 2) and a row with
-        # one wrong label (h = 0, e = 1) count in any case.
-        mean_e = num_labels_and_predictions / answers.num_rows
-        largest_rise = max(float(influence_N.max()), (2 - 2 * value) / mean_e)
-        largest_fall = max(-float(influence_N.min()), value / mean_e)
+        # The test rows may lack a row that raises F1 as much as any, or at least as one
+        # hit does (2 hits - F1 (1 label + 1 prediction)); and one that lowers F1 as
+        # much as any, or at least as one wrong prediction does.
+        mean_per_row = num_labels_and_predictions / answers.num_rows
+        rise_by_one_hit = (2 - 2 * value) / mean_per_row
+        fall_by_one_error = value / mean_per_row
+        largest_rise = max(float(influence_N.max()), rise_by_one_hit)
+        largest_fall = max(-float(influence_N.min()), fall_by_one_error)
         return score_with_influences(
-            answers, value, influence_N, np.array([largest_rise, largest_fall])
+            answers,
+            value,
+            influence_N,
+            largest_influences=np.array([largest_rise, largest_fall]),
         )
 
     def why_no_claim(self, answers: Answers) -> str:

@@ -25,9 +25,10 @@ class OrdinalMae(Score):
         signed_distance_N = place_C[answers.predicted_N] - place_C[answers.labels]
         distance_N = np.abs(signed_distance_N).astype(np.float64)
         # the test rows may lack a row with the largest possible distance
-        largest = answers.row_repeats * (answers.num_classes - 1) / answers.num_rows
+        largest_distance = answers.num_classes - 1
+        largest_change = answers.tests_per_row * largest_distance / answers.num_rows
         return SeedScore(
             value=float(distance_N.mean()),
             by_row=distance_N,
-            unseen_variance=largest**2,
+            unseen_change_squared=largest_change**2,
         )

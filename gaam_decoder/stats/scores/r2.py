@@ -39,9 +39,14 @@ class R2(Score):
         value = float(task.selection_score(answers.logits, answers.labels))
         # contribution of a row = value + influence of the row
         influence_N = task.row_contributions(answers.logits, answers.labels) - value
-        # an error has no bound: a row as bad as the worst may be missing
-        largest_influence = np.abs(influence_N).max(keepdims=True)
-        return score_with_influences(answers, value, influence_N, largest_influence)
+        # an error has no bound: the test rows may lack a row as bad as their worst
+        largest_influence = np.abs(influence_N).max()
+        return score_with_influences(
+            answers,
+            value,
+            influence_N,
+            largest_influences=np.array([largest_influence]),
+        )
 
     def why_no_claim(self, answers: Answers) -> str:
         """A reason where a number does not vary: one other row makes R2 jump."""

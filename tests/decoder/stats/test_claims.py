@@ -349,15 +349,15 @@ def with_true_effects(claims: list[Claim]) -> Claim:
     limits = [entry.limits for entry in claims if isinstance(entry.limits, Limits)]
     mean = {
         name: float(np.mean([getattr(limit.effects, name) for limit in limits]))
-        for name in ("mean", "seeds", "rows", "rest")
+        for name in ("mean", "ms_seeds", "ms_rows", "ms_rest")
     }
     effects: Any = limits[0].effects
     typical = dataclasses.replace(
         limits[0],
         effects=effects._replace(**mean),
-        better=float(np.mean([limit.better for limit in limits])),
-        worse=float(np.mean([limit.worse for limit in limits])),
-        p_rows=0.0,
+        share_better=float(np.mean([limit.share_better for limit in limits])),
+        share_worse=float(np.mean([limit.share_worse for limit in limits])),
+        p_exact=0.0,
     )
     undecided = next(entry for entry in claims if entry.verdict == "undecided")
     return dataclasses.replace(

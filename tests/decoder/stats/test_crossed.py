@@ -128,21 +128,21 @@ def test_distance_and_tail_are_inverse_to_one_another(
 ) -> None:
     """Whatever variance is added."""
     analysis = crossed(np.random.default_rng(3).normal(0, 1, shape))
-    distances = [analysis.distance(tail, extra) for tail in TAILS]
+    distances = [analysis.critical_distance(tail, extra) for tail in TAILS]
     assert distances == sorted(distances)
     for tail, distance in zip(TAILS, distances, strict=True):
         assert analysis.one_sided_p(distance, extra) == pytest.approx(tail, rel=1e-6)
         assert analysis.one_sided_p(-distance, extra) == pytest.approx(
             1 - tail, rel=1e-6
         )
-    assert analysis.distance(0.5, extra) == pytest.approx(0, abs=1e-9)
-    assert distances[0] >= analysis.distance(0.5, extra)
+    assert analysis.critical_distance(0.5, extra) == pytest.approx(0, abs=1e-9)
+    assert distances[0] >= analysis.critical_distance(0.5, extra)
     assert analysis.one_sided_p(0.0, extra) == 0.5
 
 
 def test_what_does_not_vary_is_certain() -> None:
     certain = crossed(np.full((3, 20), 0.25))
-    assert certain.distance(0.025) == 0.0
+    assert certain.critical_distance(0.025) == 0.0
     assert certain.one_sided_p(0.0) == 0.5
     assert certain.one_sided_p(1e-6) < 1e-90
 
@@ -176,7 +176,7 @@ def test_where_only_seeds_or_only_rows_differ_it_is_the_t_interval_over_them(
     same_axis = 1 if make_values is only_seeds_differ else 0
     t_test = scipy.stats.ttest_1samp(value_SN.mean(same_axis), 0.3)
     analysis = crossed(value_SN)
-    half = analysis.distance(0.025)
+    half = analysis.critical_distance(0.025)
     interval = (analysis.mean - half, analysis.mean + half)
     np.testing.assert_allclose(interval, t_test.confidence_interval(0.95), rtol=1e-9)
     p = 2 * analysis.one_sided_p(abs(analysis.mean - 0.3))

@@ -119,7 +119,10 @@ def all_numbers(case: Case, groups: Any) -> list[float]:
     def scored(worse: float) -> Scored:
         loss_SN = generator.gamma(2.0, 0.2, (num_seeds, num_rows)) + worse
         return Scored(
-            values=loss_SN.mean(1), by_row=loss_SN, unseen_variance=1e-6, groups=units
+            values=loss_SN.mean(1),
+            by_row=loss_SN,
+            unseen_change_squared=1e-6,
+            groups=units,
         )
 
     first = scored(0.0)
@@ -159,12 +162,14 @@ def test_groups_of_equal_size_are_the_crossed_analysis_of_their_means(
     groups = stats.row_groups(np.repeat(np.arange(num_groups), rows_each))
     analysis = crossed(value_SGM.reshape(num_seeds, -1), groups)
     textbook = crossed(value_SGM.mean(2))
-    assert analysis.num_rows == num_groups
+    assert analysis.num_units == num_groups
     assert analysis.rows_per_unit == rows_each
-    assert analysis.freedom == pytest.approx(num_groups - 1)
+    assert analysis.freedom_of_groups == pytest.approx(num_groups - 1)
     np.testing.assert_allclose(analysis[:4], textbook[:4], rtol=1e-9, atol=1e-12)
     for tail in (0.025, 0.001):
-        assert analysis.distance(tail) == pytest.approx(textbook.distance(tail))
+        assert analysis.critical_distance(tail) == pytest.approx(
+            textbook.critical_distance(tail)
+        )
     larger = analysis.resized(12, 77).variance
     assert larger == pytest.approx(textbook.resized(12, 77).variance, abs=1e-12)
 
@@ -193,7 +198,7 @@ def test_the_verdict_on_groups_of_equal_size_is_the_t_test_on_their_means() -> N
     textbook = crossed(difference_SN.reshape(6, 120, 10).mean(2))
     p = 2 * textbook.one_sided_p(abs(textbook.mean))
     p_equivalent = textbook.one_sided_p(0.1 - textbook.mean)
-    width = 2 * textbook.distance(0.025)
+    width = 2 * textbook.critical_distance(0.025)
     assert claim.p is not None
     assert claim.p_equivalent is not None
     assert claim.interval is not None
@@ -246,8 +251,10 @@ def test_the_variance_is_right_where_groups_are_alike_inside_and_else_too_large(
     assert sum(variances_of_groups) == pytest.approx(float(np.sum(share_G**2)))
     variances_of_rows = [estimated_variance(effect_N) for effect_N in np.eye(num_rows)]
     assert sum(variances_of_rows) >= 1 / num_rows - 1e-12
-    assert 1 <= groups.freedom <= len(sizes) - 1 + 1e-9
-    assert groups.freedom == pytest.approx(max(1, 1 / np.sum(share_G**2) - 1))
+    assert 1 <= groups.degrees_of_freedom <= len(sizes) - 1 + 1e-9
+    assert groups.degrees_of_freedom == pytest.approx(
+        max(1, 1 / np.sum(share_G**2) - 1)
+    )
 
 
 def test_neither_names_nor_the_order_of_rows_matter() -> None:
@@ -372,7 +379,7 @@ def test_every_score_is_compared_over_groups() -> None:
     assert interval is not None
     low, high = interval
     means = crossed(first_SN.reshape(6, 12, 10).mean(2))
-    assert (high - low) / 2 == pytest.approx(means.distance(0.025), rel=0.01)
+    assert (high - low) / 2 == pytest.approx(means.critical_distance(0.025), rel=0.01)
 
 
 def test_fewer_than_six_groups_allow_no_claim_of_a_score() -> None:
