@@ -1,206 +1,125 @@
-"""The answers of a study, from its records alone."""
+"""The answers of a study, from its records alone: one for every grid and baseline."""
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gaam_decoder.grids.recipe import Grid
-from gaam_decoder.grids.records import DecoderRow, Records
-from gaam_decoder.stats.across import (
-    LEAST_SETS,
-    Across,
-    SetDifference,
-    across_corrected,
-    average_over_encoders,
-    combine_sets,
+from gaam_decoder.grids.records import CellKey, DecoderRow, Records
+from gaam_decoder.reports.entries import DEFAULT_SCORE
+from gaam_decoder.reports.over_sets import (
+    AnswerOverSets,
+    CellDifference,
+    CellResult,
+    ResultsOverSets,
+    answers_over_sets,
+)
+from gaam_decoder.reports.scoring import score_of
+from gaam_decoder.stats import LEAST_SEEDS, NO_CLAIM
+from gaam_decoder.stats.across import FEW_SEEDS
+
+NORMAL_QUANTILE = 1.96
+"""Half the width of a 95% interval in standard errors."""
+OF_INTERVALS = (
+    "the 95% interval of a single cell is its difference ± 1.96 standard errors: the "
+    "records hold no degrees of freedom"
 )
 
-VERDICTS = ("better", "equivalent", "worse", "undecided")
 
-
-@dataclass(frozen=True, slots=True)
-class DecoderAnswer:
-    """A decoder against the baseline, over all recorded cells of a grid."""
-
-    decoder: str
-    rows: tuple[DecoderRow, ...]
-    """One for every cell that has the decoder."""
-    across: Across | None
-    """None for the baseline, and where no data set has a standard error."""
-
-    @property
-    def accuracy(self) -> float | None:
-        """Mean over cells; None if a cell has none."""
-        values = [row.accuracy for row in self.rows if row.accuracy is not None]
-        if not values or len(values) < len(self.rows):
-            return None
-        return math.fsum(values) / len(values)
-
-    def count(self, verdict: str) -> int:
-        """The number of cells with this verdict of their own."""
-        return sum(row.verdict == verdict for row in self.rows)
-
-
-@dataclass(frozen=True, slots=True)
-class GridAnswer:
-    """All decoders against one baseline, the best mean difference first."""
-
-    grid: Grid
-    baseline: str
-    decoders: tuple[DecoderAnswer, ...]
-
-    @property
-    def compared(self) -> list[DecoderAnswer]:
-        """The decoders with an answer."""
-        return [answer for answer in self.decoders if answer.across]
-
-    @property
-    def num_sets(self) -> int:
-        """The number of data sets with a recorded cell."""
-        return len({row.dataset for answer in self.decoders for row in answer.rows})
-
-    @property
-    def num_encoders(self) -> int:
-        """The number of encoders with a recorded cell."""
-        return len({row.encoder for answer in self.decoders for row in answer.rows})
-
-    @property
-    def num_cells(self) -> int:
-        """The number of recorded cells."""
-        return len({row.cell for answer in self.decoders for row in answer.rows})
-
-    def in_words(self) -> str:
-        """The answer in one sentence."""
-        margin = f"{100 * self.grid.margin:g} points"
-        sets = _number(self.num_sets, "data set")
-        over = f"Over {sets} and {_number(self.num_encoders, 'encoder')}"
-        over += f" ({self.num_cells} of {len(list(self.grid.cells()))} cells)"
-        if not self.compared:
-            return f"{over} there is no estimate yet"
-        if self.num_sets < LEAST_SETS:
-            means = [100 * entry.difference for entry in _acrosses(self.compared)]
-            return (
-                f"{over} the mean differences to {self.baseline} are "
-                f"{min(means):+.2f} to {max(means):+.2f} points; fewer than "
-                f"{LEAST_SETS} data sets give estimates without a verdict"
-            )
-        parts = []
-        for verdict in VERDICTS:
-            names = [
-                entry.decoder
-                for entry in self.compared
-                if entry.across and entry.across.verdict == verdict
-            ]
-            if names:
-                parts.append(f"{verdict}: {', '.join(names)}")
-        return (
-            f"{over}, against {self.baseline} with a margin of {margin}, "
-            f"{'; '.join(parts)}. {self._largest_possible()}"
-        )
-
-    def _largest_possible(self) -> str:
-        """The largest difference that the intervals of the means leave possible."""
-        ends: list[tuple[float, str]] = []
-        for entry in self.compared:
-            if entry.across and entry.across.interval:
-                low, high = entry.across.interval
-                ends += [(low, entry.decoder), (high, entry.decoder)]
-        if not ends:
-            return ""
-        low, low_name = min(ends)
-        high, high_name = max(ends)
-        return (
-            f"The intervals leave mean differences of {100 * low:+.2f} ({low_name}) "
-            f"to {100 * high:+.2f} points ({high_name}) possible"
-        )
-
-
-def _number(count: int, noun: str) -> str:
-    """A number of things: ``1 encoder``, ``2 encoders``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _acrosses(answers: Iterable[DecoderAnswer]) -> list[Across]:
-    """The mean differences over data sets of the decoders that have one."""
-    return [entry.across for entry in answers if entry.across]
-
-
-def answers_of(grid: Grid, records: Records) -> list[GridAnswer]:
+def answers_of(grid: Grid, records: Records) -> list[AnswerOverSets]:
     """The answers of a grid, one for every baseline; none without a recorded cell."""
-    rows = [row for row in records.rows if row.grid == grid.name]
-    answers = []
+    answers: list[AnswerOverSets] = []
     for baseline in grid.baselines:
-        rows_of_baseline = [row for row in rows if row.baseline == baseline]
-        if rows_of_baseline:
-            decoders = _decoder_answers(grid, rows_of_baseline)
-            answers.append(GridAnswer(grid, baseline, tuple(decoders)))
+        rows = [
+            row
+            for row in records.rows
+            if row.grid == grid.name and row.baseline == baseline
+        ]
+        if rows:
+            compared = ResultsOverSets(
+                results=tuple(_results(rows, records)),
+                baseline=baseline,
+                score=score_of(DEFAULT_SCORE),
+                margin=grid.margin,
+                remarks=(OF_INTERVALS,),
+            )
+            answers += answers_over_sets(compared)
     return answers
 
 
-def _decoder_answers(grid: Grid, rows: Sequence[DecoderRow]) -> list[DecoderAnswer]:
-    """Answers of all decoders, corrected for one another, the best first."""
-    by_decoder: dict[str, list[DecoderRow]] = {}
-    for row in rows:
-        by_decoder.setdefault(row.decoder, []).append(row)
-    answers = [
-        DecoderAnswer(decoder, tuple(decoder_rows), combine_rows(grid, decoder_rows))
-        for decoder, decoder_rows in by_decoder.items()
-    ]
+def _results(rows: Sequence[DecoderRow], records: Records) -> list[CellResult]:
+    """The results of decoders, each compared with the baseline of the same head.
 
-    tested = [answer for answer in answers if answer.across]
-    corrected = dict(
-        zip(
-            [answer.decoder for answer in tested],
-            across_corrected(_acrosses(tested)),
-            strict=True,
+    ``rows`` are those of one baseline.
+    """
+    seeds = _FinishedSeeds.of(records)
+    heads = {row.head for row in rows if row.difference is not None}
+    # a cell has one decoder of the baseline's mechanism for each head
+    baselines = {
+        (row.cell, row.head): row.decoder
+        for row in rows
+        if row.attention == row.baseline and row.head in heads
+    }
+    results = []
+    for row in rows:
+        baseline_decoder = baselines.get((row.cell, row.head), "")
+        num_pairs = seeds.num_pairs(row.cell, row.decoder, baseline_decoder)
+        results.append(
+            CellResult(
+                data_set=row.dataset,
+                encoder=row.encoder,
+                decoder=row.decoder,
+                mean=row.accuracy,
+                is_baseline=row.decoder == baseline_decoder,
+                compared=_difference(row, num_pairs),
+            )
         )
-    )
-    answers = [
-        DecoderAnswer(answer.decoder, answer.rows, corrected.get(answer.decoder))
-        for answer in answers
-    ]
-    return sorted(answers, key=_rank)
+    return results
 
 
-def _rank(answer: DecoderAnswer) -> tuple[float, str]:
-    """Sort key: the largest mean difference to the baseline first.
+@dataclass(frozen=True, slots=True)
+class _FinishedSeeds:
+    """The seeds that decoders finished, by cell and decoder."""
 
-    The baseline itself has the difference 0, and so stands between those that are above
-    it and those below.
+    by_decoder: dict[tuple[CellKey, str], set[int]]
+
+    @classmethod
+    def of(cls, records: Records) -> "_FinishedSeeds":
+        by_decoder: dict[tuple[CellKey, str], set[int]] = {}
+        for row in records.seeds:
+            if row.accuracy is not None:
+                by_decoder.setdefault((row.cell, row.decoder), set()).add(row.seed)
+        return cls(by_decoder)
+
+    def num_pairs(self, cell: CellKey, decoder: str, baseline: str) -> int:
+        """The number of seeds that both decoders finished in a cell."""
+        seeds = self.by_decoder.get((cell, decoder), set())
+        return len(seeds & self.by_decoder.get((cell, baseline), set()))
+
+
+def _difference(row: DecoderRow, num_pairs: int) -> CellDifference | None:
+    """The difference of a recorded decoder; None if it is compared with nothing.
+
+    ``num_pairs`` is the number of seeds that it and the baseline finished.
     """
-    difference = answer.across.difference if answer.across else 0.0
-    return -difference, answer.decoder
-
-
-def combine_rows(grid: Grid, rows: Sequence[DecoderRow]) -> Across | None:
-    """The mean difference of a decoder over data sets.
-
-    A data set is the unit: the differences of its encoders are averaged first, since
-    they have their test rows in common. A data set with a cell that has no standard
-    error is left out by name.
-    """
-    by_set: dict[str, list[DecoderRow]] = {}
-    for row in rows:
-        by_set.setdefault(row.dataset, []).append(row)
-
-    sets: list[SetDifference] = []
-    left_out: dict[str, str] = {}
-    for dataset, set_rows in by_set.items():
-        differences = [_difference(row) for row in set_rows]
-        tested = [entry for entry in differences if entry is not None]
-        if len(tested) < len(differences):
-            left_out[dataset] = "no standard error"
-        else:
-            sets.append(average_over_encoders(dataset, tested))
-    if not sets:
+    if row.difference is None:
         return None
-    return combine_sets(sets, margin=grid.margin, left_out=left_out)
-
-
-def _difference(row: DecoderRow) -> SetDifference | None:
-    """The difference in one cell with its variance; None without a standard error."""
-    if row.difference is None or row.std_error is None:
-        return None
-    return SetDifference(
-        name=row.dataset, difference=row.difference, variance=row.std_error**2
+    interval = None
+    if row.std_error is not None:
+        half_width = NORMAL_QUANTILE * row.std_error
+        interval = (row.difference - half_width, row.difference + half_width)
+    return CellDifference(
+        difference=row.difference,
+        std_error=row.std_error,
+        interval=interval,
+        verdict=row.verdict,
+        why_left_out=_why_left_out(row, num_pairs),
     )
+
+
+def _why_left_out(row: DecoderRow, num_pairs: int) -> str:
+    """Why a recorded difference counts in no mean; empty if it counts."""
+    if num_pairs < LEAST_SEEDS:
+        return FEW_SEEDS
+    if row.verdict == NO_CLAIM:
+        return NO_CLAIM
+    return "no standard error" if row.std_error is None else ""

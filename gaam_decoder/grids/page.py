@@ -1,18 +1,27 @@
 """The page of a study, from its records alone."""
 
+import html
 import math
 import statistics
 from collections.abc import Sequence
 
-from gaam_cache.common.markdown import pipe_table, plain
-from gaam_cache.common.messages import duration
-from gaam_decoder.grids.answers import DecoderAnswer, GridAnswer, answers_of
-from gaam_decoder.grids.pictures import forest
+from gaam_cache.common.markdown import items, pipe_table, plain
+from gaam_cache.common.messages import duration, visible
+from gaam_decoder.grids.answers import answers_of
 from gaam_decoder.grids.recipe import Grid, GridStudy
-from gaam_decoder.grids.records import DecoderRow, Records
-from gaam_decoder.reports.drawing import svg_files
+from gaam_decoder.grids.records import CellKey, DecoderRow, Records
+from gaam_decoder.reports.drawing import Picture, svg_files
+from gaam_decoder.reports.formats.markdown import pipe
+from gaam_decoder.reports.over_sets import AnswerOverSets
+from gaam_decoder.reports.over_sets_pictures import forest_picture, overview_picture
+from gaam_decoder.reports.over_sets_text import (
+    decoders_sheet,
+    notes_on_method,
+    sentence,
+)
 
 PAGE = "README.md"
+MOST_FORESTS = 3  # decoders of a grid with a forest plot of their own
 Lines = list[str]
 
 
@@ -23,27 +32,58 @@ def make_files(
 
     The files are the page and its pictures.
     """
-    files: dict[str, bytes] = {}
     sections: Lines = []
     answer_lines: list[str] = []
+    pictures: list[Picture] = []
     for grid in study.grids:
         answers = answers_of(grid, records)
-        answer_lines += [f"{grid.title}: {answer.in_words()}" for answer in answers]
+        answer_lines += [f"{grid.title}: {sentence(answer)}" for answer in answers]
         sections += _section(grid, answers, records)
-        if answers and answers[0].compared:
-            files |= svg_files(f"{grid.name}-forest", forest(answers[0]))
+        pictures += _pictures(grid, answers)
 
     # the first answer of the first grid is the answer of the study
     head = [f"# {study.title}", "", study.question.strip(), ""]
     first = answer_lines[0] if answer_lines else "No cell is recorded yet"
     head += [f"**{plain(first)}.**", "", study.text.strip(), ""]
     page = [*head, *sections, *_weaknesses(study, records), *_how_to(study, records)]
-    files[PAGE] = ("\n".join(page).rstrip() + "\n").encode()
+    files = {PAGE: ("\n".join(page).rstrip() + "\n").encode()}
+    for picture in pictures:
+        files |= svg_files(picture.name, picture)
     return answer_lines, files
 
 
-def _section(grid: Grid, answers: Sequence[GridAnswer], records: Records) -> Lines:
-    """Counts, forest plot and tables of a grid."""
+def _pictures(grid: Grid, answers: Sequence[AnswerOverSets]) -> list[Picture]:
+    """All pictures of a grid."""
+    overviews = [
+        picture
+        for number, answer in enumerate(answers, 1)
+        for picture in _overview(grid, number, answer)
+    ]
+    return [*overviews, *_forests(grid, answers)]
+
+
+def _overview(grid: Grid, number: int, answer: AnswerOverSets) -> list[Picture]:
+    """The picture of all decoders of the answer of that number; none without any."""
+    if not answer.decoders:
+        return []
+    return [overview_picture(f"{grid.name}-overview-{number}", answer)]
+
+
+def _forests(grid: Grid, answers: Sequence[AnswerOverSets]) -> list[Picture]:
+    """Forest plots of the decoders that differ most, in the first answer of a grid."""
+    if not answers or len(answers[0].data_sets) < 2:
+        return []
+    decoders = sorted(
+        answers[0].decoders, key=lambda decoder: -abs(decoder.combined.difference)
+    )
+    return [
+        forest_picture(f"{grid.name}-forest-{number}", answers[0], decoder)
+        for number, decoder in enumerate(decoders[:MOST_FORESTS], 1)
+    ]
+
+
+def _section(grid: Grid, answers: Sequence[AnswerOverSets], records: Records) -> Lines:
+    """Counts, answers with their pictures and tables, and all cells of a grid."""
     cells = list(grid.cells())
     recorded = records.cells()
     missing = [cell.title for cell in cells if cell.key not in recorded]
@@ -52,101 +92,84 @@ def _section(grid: Grid, answers: Sequence[GridAnswer], records: Records) -> Lin
     if missing:
         lines.append(f"Missing, and in no mean: {plain(', '.join(missing))}.")
     lines.append("")
-    for number, answer in enumerate(answers):
-        if number == 0 and answer.compared:
-            name = f"{grid.name}-forest"
-            lines += [
-                '<picture><source media="(prefers-color-scheme: dark)" '
-                f'srcset="{name}-dark.svg"><img alt="Differences" '
-                f'src="{name}-light.svg"></picture>',
-                "",
-            ]
-        if number > 0:
-            lines += [f"{plain(answer.in_words())}.", ""]
-        lines += [*_table(answer), ""]
-    if answers:
-        lines += [*_encoder_table(answers[0], records), ""]
+    for number, answer in enumerate(answers, 1):
+        lines += _answer_lines(grid, number, answer)
+    if not answers:
+        return lines
+
+    for picture in _forests(grid, answers):
+        lines += _picture_lines(picture)
+    # the answers differ in the baseline alone
+    notes = [*answers[0].compared.remarks]
+    if answers[0].decoders:
+        notes = [*notes_on_method(answers), *notes]
+    lines += [*items(notes), ""]
+    lines += [*_cell_table(grid, answers[0].compared.baseline, records), ""]
     return lines
 
 
-def _table(answer: GridAnswer) -> Lines:
-    """One line for every decoder."""
-    header = [
-        f"against {answer.baseline}",
-        "accuracy %",
-        "difference",
-        "95% CI",
-        "another data set",
-        "p Holm",
-        "cells better / equivalent / worse / undecided",
-        "verdict",
-    ]
-    lines = [_table_line(entry, answer) for entry in answer.decoders]
-    return pipe_table(header, lines, [header[0], "verdict"])
+def _answer_lines(grid: Grid, number: int, answer: AnswerOverSets) -> Lines:
+    """The answer of that number of a grid: sentence, picture, table, what is left out.
+
+    Without a difference that counts there is neither picture nor table.
+    """
+    lines = [f"{plain(sentence(answer))}.", ""]
+    for picture in _overview(grid, number, answer):
+        lines += [*_picture_lines(picture), pipe(decoders_sheet(answer)), ""]
+    if answer.left_out:
+        lines += [*items(answer.left_out), ""]
+    return lines
 
 
-def _table_line(entry: DecoderAnswer, answer: GridAnswer) -> list[str]:
-    """The cells of the table of ``_table`` for one decoder."""
-    accuracy = "" if entry.accuracy is None else f"{100 * entry.accuracy:.1f}"
-    across = entry.across
-    if across is None:
-        return [entry.decoder, accuracy, *[""] * 6]
-    p = across.p_holm if across.p_holm is not None else across.p
-    counts = [entry.count(name) for name in ("better", "equivalent", "worse")]
-    counts.append(len(entry.rows) - sum(counts))
-    name = entry.decoder
-    if across.left_out:
-        name += f" (without {', '.join(across.left_out)})"
+def _picture_lines(picture: Picture) -> Lines:
+    """A picture, light or dark as the page is, and its caption."""
+    title = html.escape(visible(picture.title))
     return [
-        name,
-        accuracy,
-        f"{100 * across.difference:+.2f}",
-        _interval(across.interval),
-        _interval(across.prediction),
-        "" if p is None else f"{p:.3f}",
-        " / ".join(map(str, counts)),
-        across.verdict,
+        '<picture><source media="(prefers-color-scheme: dark)" '
+        f'srcset="{picture.name}-dark.svg"><img alt="{title}" '
+        f'src="{picture.name}-light.svg"></picture>',
+        "",
+        f"{plain(picture.title)}. {plain(picture.caption)}",
+        "",
     ]
 
 
-def _interval(interval: tuple[float, float] | None) -> str:
-    if interval is None:
-        return ""
-    low, high = interval
-    return f"{100 * low:+.2f} to {100 * high:+.2f}"
-
-
-def _encoder_table(answer: GridAnswer, records: Records) -> Lines:
+def _cell_table(grid: Grid, baseline: str, records: Records) -> Lines:
     """Size, accuracy and differences of every cell, one line for each."""
-    names = [entry.decoder for entry in answer.compared]
-    header = ["data set", "encoder", "rows", answer.baseline, *names]
-    lines = []
-    rows_by_cell: dict[tuple[str, str, str], dict[str, DecoderRow]] = {}
+    rows_by_cell: dict[CellKey, dict[str, DecoderRow]] = {}
     for row in records.rows:
-        if row.grid == answer.grid.name and row.baseline == answer.baseline:
+        if row.grid == grid.name and row.baseline == baseline:
             rows_by_cell.setdefault(row.cell, {})[row.decoder] = row
-    for (_, dataset, encoder), by_decoder in rows_by_cell.items():
-        first = next(iter(by_decoder.values()))
+    names = dict.fromkeys(
+        name
+        for rows in rows_by_cell.values()
+        for name, row in rows.items()
+        if row.difference is not None
+    )
+    header = ["data set", "encoder", "rows", baseline, *names]
+    lines = []
+    for (_, dataset, encoder), rows in rows_by_cell.items():
+        first = next(iter(rows.values()))
         line = [dataset, encoder, f"{first.train_rows:,} + {first.test_rows:,}"]
-        line.append(_percent(by_decoder.get(answer.baseline)))
-        line += [_difference(by_decoder.get(name)) for name in names]
+        line.append(_percent(rows.get(baseline)))
+        line += [_difference(rows.get(name)) for name in names]
         lines.append(line)
-    if not lines:
-        return []
     title = (
         "Accuracy of the baseline and differences to it in every cell, with their "
         "standard errors, in points:"
     )
-    return [title, "", *pipe_table(header, lines, header[:2])]
+    return [title, "", *pipe_table(header, lines, left=header[:2])]
 
 
 def _percent(row: DecoderRow | None) -> str:
+    """The accuracy of a row; empty where there is none."""
     if row is None or row.accuracy is None:
         return ""
     return f"{100 * row.accuracy:.1f}"
 
 
 def _difference(row: DecoderRow | None) -> str:
+    """The difference of a row in points, with its standard error in brackets."""
     if row is None or row.difference is None:
         return ""
     std_error = "" if row.std_error is None else f" ({100 * row.std_error:.2f})"
@@ -154,28 +177,22 @@ def _difference(row: DecoderRow | None) -> str:
 
 
 def _weaknesses(study: GridStudy, records: Records) -> Lines:
-    """What weakens the answer: what the records show, and what the recipe says."""
+    """What weakens the answer: what the recipe says, and what the records show."""
     lines = ["## What weakens it", ""]
     lines += [f"- {text}" for text in study.weaknesses]
-    tested = [row for row in records.rows if row.std_error is not None]
-    undertrained = sorted(
-        {(*row.cell, row.decoder) for row in records.rows if row.undertrained}
-    )
-    decoders = {(*row.cell, row.decoder) for row in records.rows}
-    failed = sum(
-        row.failed
-        for row in records.rows
-        if row.baseline == _first_baseline(study, row.grid)
-    )
-    if tested:
-        median = 100 * statistics.median(row.std_error or 0.0 for row in tested)
-        shares = [_share_of_rows(row) for row in tested]
-        lines.append(
-            f"- The standard error of a difference in one cell is {median:.2f} points "
-            f"in the median; {100 * statistics.median(shares):.0f}% of its square "
-            "comes from the test rows, the rest from seeds and tuning."
-        )
+    lines += _line_on_errors(records)
+    decoders = {(row.cell, row.decoder) for row in records.rows}
     if decoders:
+        undertrained = {
+            (row.cell, row.decoder) for row in records.rows if row.undertrained
+        }
+        # a decoder has a row for each baseline, and its failures count once
+        first_baselines = {grid.name: grid.baselines[0] for grid in study.grids}
+        failed = sum(
+            row.failed
+            for row in records.rows
+            if row.baseline == first_baselines[row.grid]
+        )
         lines.append(
             f"- {len(undertrained)} of {len(decoders)} decoders in cells are "
             f"under-trained by their own measure, and {failed} seeds failed."
@@ -184,15 +201,25 @@ def _weaknesses(study: GridStudy, records: Records) -> Lines:
     return lines
 
 
-def _first_baseline(study: GridStudy, grid_name: str) -> str:
-    """The baseline of a grid whose comparisons answer the question of the study."""
-    return next(g.baselines[0] for g in study.grids if g.name == grid_name)
-
-
-def _share_of_rows(row: DecoderRow) -> float:
-    """Share of the variance of a difference that comes from the test rows."""
-    variance = (row.std_error or 0.0) ** 2
-    return (row.from_rows or 0.0) / variance if variance > 0 else 0.0
+def _line_on_errors(records: Records) -> Lines:
+    """A line on the standard errors of single cells; none without any."""
+    std_errors: list[float] = []
+    shares_of_rows: list[float] = []
+    for row in records.rows:
+        if row.std_error is not None:
+            std_errors.append(row.std_error)
+            variance_from_rows = row.from_rows or 0.0
+            if row.std_error > 0:
+                shares_of_rows.append(variance_from_rows / row.std_error**2)
+    if not shares_of_rows:
+        return []
+    median = 100 * statistics.median(std_errors)
+    share = 100 * statistics.median(shares_of_rows)
+    return [
+        f"- The standard error of a difference in one cell is {median:.2f} points in "
+        f"the median; {share:.0f}% of its square comes from the test rows, the rest "
+        "from seeds and tuning."
+    ]
 
 
 def _how_to(study: GridStudy, records: Records) -> Lines:

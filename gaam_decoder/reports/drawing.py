@@ -70,29 +70,6 @@ class Line(NamedTuple):
     band: tuple[Values, Values] | None = None
 
 
-class ValueWithInterval(NamedTuple):
-    """A value with its interval."""
-
-    value: float
-    interval: Interval
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forest:
-    """The numbers of a forest plot, in the unit that it shows."""
-
-    rows: Sequence[str]
-    columns: dict[str, list[ValueWithInterval]]
-    """For every column, a value for each row."""
-    mean: ValueWithInterval
-    """The diamond, in the last column."""
-    prediction: Interval
-    """95% interval of the true value of a further row, such as another data set."""
-    margin: float
-    """Half width of the band around 0 in which a value does not matter."""
-    x_label: str
-
-
 def wrap_labels(labels: Sequence[str], width: int = 26) -> list[str]:
     """Break labels into short lines, behind a space, a hyphen or a comma."""
     names = []
@@ -126,7 +103,7 @@ def line_panels(
     legend_lines = sum(name.count("\n") + 1 for name in name_of.values())
     if reference:
         legend_lines += len(panels)
-    figure = _figure(0.5 + 1.6 * len(panels) + (LINE_HEIGHT + 0.03) * legend_lines)
+    figure = new_figure(0.5 + 1.6 * len(panels) + (LINE_HEIGHT + 0.03) * legend_lines)
     all_axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
 
     labels_above: list[str] = []
@@ -186,7 +163,7 @@ def _draw_line(axes: Axes, line: Line, name: str, index: int) -> None:
     )
 
 
-def _figure(height: float) -> Figure:
+def new_figure(height: float) -> Figure:
     """An empty figure of the usual width, with a height in inches."""
     from matplotlib.figure import Figure
 
@@ -236,7 +213,7 @@ def _draw_seed_values(table: Table) -> Figure:
             compared.seeds_interval,
             compared.seeds_rows_interval,
         )
-    return _with_legend(figure)
+    return with_legend(figure)
 
 
 def _draw_seeds(axes: Axes, height: int, value_S: NDArray[np.float64]) -> None:
@@ -300,63 +277,7 @@ def _draw_differences(table: Table) -> Figure:
         label = "mean, Holm p < 0.05" if claim.significant else "mean"
         mean = score.factor * claim.difference
         axes.plot(mean, height, "o", ms=6, mew=1.4, mec=ink, mfc=face, label=label)
-    return _with_legend(figure)
-
-
-def forest_of_sets(forest: Forest) -> Figure:
-    """Draw a forest plot: values with intervals, a row for each data set.
-
-    There is a panel for each encoder, and the mean as a diamond below the last one. A
-    grey band around 0 shows the differences that do not matter.
-    """
-    num_rows = len(forest.rows)
-    num_columns = len(forest.columns)
-    names = wrap_labels(forest.rows, 18 if num_columns > 1 else 26)
-    most_lines = max(name.count("\n") + 1 for name in names)
-    figure = _figure(1.1 + max(0.26, LINE_HEIGHT * most_lines + 0.04) * (num_rows + 1))
-    all_axes = figure.subplots(1, num_columns, squeeze=False, sharey=True, sharex=True)
-    columns = zip(all_axes[0], forest.columns.items(), strict=True)
-    for axes, (title, marks) in columns:
-        if num_columns > 1:
-            axes.set_title("\n".join(textwrap.wrap(visible(title), 14)), fontsize=7)
-        axes.locator_params(axis="x", nbins=5 if num_columns < 3 else 3)
-        draw_margin(axes, forest.margin)
-        for height, mark in enumerate(marks):
-            _draw_marked(axes, height, mark)
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
-        axes.grid(axis="x")
-    _draw_diamond(all_axes[0, -1], num_rows, forest.mean, forest.prediction)
-    all_axes[0, 0].set_yticks(range(num_rows + 1), [*names, "mean"])
-    all_axes[0, 0].set_ylim(num_rows + 0.6, -0.6)
-    figure.supxlabel("\n".join(textwrap.wrap(visible(forest.x_label), 60)), fontsize=8)
-    return figure
-
-
-def _draw_marked(axes: Axes, height: int, mark: ValueWithInterval) -> None:
-    """Draw a value as a dot, with its interval as a line."""
-    if mark.interval:
-        axes.plot(mark.interval, [height] * 2, c=PALETTE["accent"], lw=1.6, alpha=0.8)
-    axes.plot(mark.value, height, "o", ms=4, c=PALETTE["ink"])
-
-
-def _draw_diamond(
-    axes: Axes, height: int, mean: ValueWithInterval, prediction: Interval
-) -> None:
-    """Draw a mean with its interval as a diamond; a dot where it has no interval.
-
-    ``prediction`` is the interval of the true value of a further row, a thin line.
-    """
-    ink = PALETTE["ink"]
-    if prediction:
-        axes.plot(prediction, [height] * 2, c=PALETTE["muted"], lw=1.2)
-    if mean.interval is None:
-        axes.plot(mean.value, height, "D", ms=5, c=ink)
-        return
-    low, high = mean.interval
-    x = [low, mean.value, high, mean.value]
-    y = [height, height - 0.25, height, height + 0.25]
-    axes.fill(x, y, color=ink, lw=0)
+    return with_legend(figure)
 
 
 def _figure_of_entries(entries: Sequence[Entry], x: str) -> tuple[Figure, Axes]:
@@ -366,7 +287,7 @@ def _figure_of_entries(entries: Sequence[Entry], x: str) -> tuple[Figure, Axes]:
     """
     names = wrap_labels([entry.label for entry in entries])
     most_lines = max(name.count("\n") + 1 for name in names)
-    figure = _figure(1.2 + max(0.36, LINE_HEIGHT * most_lines + 0.04) * len(names))
+    figure = new_figure(1.2 + max(0.36, LINE_HEIGHT * most_lines + 0.04) * len(names))
     axes = figure.add_subplot()
     axes.locator_params(axis="x", nbins=6, steps=[1, 2, 5, 10])
     axes.set_xlabel(x)
@@ -409,7 +330,7 @@ def _draw_interval(
         axes.plot(x, [y] * 2, c=colour, lw=width, alpha=0.8, label=f"95% over {over}")
 
 
-def _with_legend(figure: Figure) -> Figure:
+def with_legend(figure: Figure) -> Figure:
     """Add a legend below, in which every label stands once; return the figure."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     by_label = dict(zip(labels, handles, strict=True))

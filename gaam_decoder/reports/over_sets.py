@@ -1,24 +1,112 @@
-"""The answers of a report over many data sets: a mean difference for each decoder."""
+"""The answers over many data sets: a mean difference to the baseline for each decoder.
+
+A cell is one data set, read by one encoder. A report makes a ``CellResult`` of every
+decoder in every table, and a study one of every recorded row. Everything that is said,
+tabulated and drawn over data sets follows from these results alone.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
-from gaam_decoder.reports.compare import is_baseline
-from gaam_decoder.reports.entries import Entry
-from gaam_decoder.reports.sets import MOST_NAMED, Cell, Cells
-from gaam_decoder.reports.wording import join_first
-from gaam_decoder.stats.across import mid_ranks, why_left_out
+from gaam_decoder.reports.wording import join_first, with_verb
+from gaam_decoder.stats.across import (
+    SetDifference,
+    average_over_encoders,
+    combine_sets,
+    mid_ranks,
+)
+from gaam_decoder.stats.scores.base import Interval, Score
 
 VERDICTS = ("better", "equivalent", "worse", "undecided", stats.NO_CLAIM)
-MOST_ENCODERS = 10  # of more, all subsets would be too many to look at
+MOST_NAMED = 8  # names in a sentence; it counts the rest
+MOST_ENCODERS = 10  # of more, all subsets would be too many to try
+Floats = NDArray[np.float64]
+CellKey = tuple[str, str]
+"""Names of a data set and of the encoder that read it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellDifference:
+    """A decoder minus the baseline in one cell, in the unit of the score; not percent.
+
+    Above 0 the decoder is better, whatever the score.
+    """
+
+    difference: float
+    std_error: float | None
+    interval: Interval
+    """95%, not corrected."""
+    verdict: str
+    """Of this cell alone."""
+    why_left_out: str = ""
+    """Why it counts in no mean over data sets; empty if it counts."""
+
+    def counted(self, data_set: str) -> SetDifference | None:
+        """The difference with its variance; None if it does not count."""
+        if self.why_left_out or self.std_error is None:
+            return None
+        return SetDifference(
+            name=data_set, difference=self.difference, variance=self.std_error**2
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellResult:
+    """One decoder in one cell."""
+
+    data_set: str
+    encoder: str
+    decoder: str
+    mean: float | None
+    """Mean score over seeds."""
+    is_baseline: bool = False
+    compared: CellDifference | None = None
+    """None: it is compared with nothing."""
+
+    @property
+    def cell(self) -> CellKey:
+        return self.data_set, self.encoder
+
+    @property
+    def counted(self) -> SetDifference | None:
+        """The difference with its variance; None if there is none that counts."""
+        return self.compared.counted(self.data_set) if self.compared else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsOverSets:
+    """The results of all cells, and what they have in common."""
+
+    results: tuple[CellResult, ...]
+    baseline: str
+    score: Score
+    margin: float
+    """Largest difference that does not matter, in the unit of the results."""
+    is_usual_score: bool = True
+    head: str = ""  # of all decoders; empty: their names say it
+    conditions: tuple[str, ...] = ()
+    """What makes all numbers doubtful, for the end of a sentence."""
+    left_out: tuple[str, ...] = ()
+    """Sentences on what is not among the results."""
+    remarks: tuple[str, ...] = ()
+    """Sentences on what differs between the cells."""
+
+    @cached_property
+    def by_cell(self) -> dict[CellKey, dict[str, CellResult]]:
+        """Cell -> name of a decoder -> its result."""
+        by_cell: dict[CellKey, dict[str, CellResult]] = {}
+        for result in self.results:
+            by_cell.setdefault(result.cell, {})[result.decoder] = result
+        return by_cell
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,31 +114,50 @@ class DecoderOverSets:
     """The mean difference of a decoder and the baseline over data sets."""
 
     name: str
-    answer: stats.Across
-    """Above 0 is better, whatever the score."""
-    claims: Mapping[tuple[str, str], stats.Claim]
-    """Of every table that counts, by data set and encoder."""
-    missing: tuple[str, ...]
-    """Data sets that do not count, with the reason."""
+    combined: stats.Across
+    """Above 0 the decoder is better, whatever the score."""
+    differences: Mapping[CellKey, CellDifference]
+    """Of every cell that counts."""
+    mean: float | None
+    """Mean score over all cells of the answer; None where one has none."""
     mean_rank: float | None
     """Among all decoders and the baseline; None where no data set has all."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of tables by verdict."""
-        counts: Counter[str] = Counter(claim.verdict for claim in self.claims.values())
+        """Number of cells by verdict."""
+        counts = Counter(cell.verdict for cell in self.differences.values())
         return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
+
+    @property
+    def missing(self) -> list[str]:
+        """Data sets that do not count, each with the reason in brackets."""
+        return [f"{name} ({why})" for name, why in self.combined.left_out.items()]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeanRanks:
+    """Mean ranks of decoders over data sets; the best is 1."""
+
+    by_decoder: Mapping[str, float]
+    baseline: float | None
+    num_sets: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerOverSets:
     """The answer over data sets, each read by all of some encoders."""
 
+    compared: ResultsOverSets
+    """All results, also those that this answer leaves out."""
     encoders: tuple[str, ...]
     data_sets: tuple[str, ...]
     decoders: tuple[DecoderOverSets, ...]
-    """The largest mean difference first."""
+    """The largest mean difference first; empty where no difference counts."""
+    baseline_mean: float | None
     baseline_rank: float | None
+    other_means: Mapping[str, float | None]
+    """Mean score of every other decoder: no difference of it counts."""
     num_ranked: int
     """Data sets in the mean ranks."""
     left_out: tuple[str, ...]
@@ -58,279 +165,416 @@ class AnswerOverSets:
     @property
     def in_words(self) -> str:
         """Such as ``11 data sets and 3 encoders``."""
-        sets = f"{len(self.data_sets)} data sets"
+        sets = _number(len(self.data_sets), "data set")
         if len(self.encoders) == 1:
             return f"{sets} through {self.encoders[0]}"
-        return f"{sets} and {len(self.encoders)} encoders"
+        return f"{sets} and {_number(len(self.encoders), 'encoder')}"
+
+
+def _number(count: int, noun: str) -> str:
+    """A number of things: ``1 encoder``, ``2 encoders``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def data_sets_of(cells: Iterable[CellKey]) -> list[str]:
+    """Names of the data sets, in the order of the cells."""
+    return list(dict.fromkeys(data_set for data_set, _ in cells))
+
+
+def encoders_of(cells: Iterable[CellKey]) -> list[str]:
+    """Names of the encoders, in the order of the cells."""
+    return list(dict.fromkeys(encoder for _, encoder in cells))
 
 
 def answers_over_sets(
-    cells: Cells, factors: tuple[str, ...] | None, untested: int = 0
+    compared: ResultsOverSets,
+    factors: tuple[str, ...] | None = None,
+    num_corrected: int = 0,
 ) -> list[AnswerOverSets]:
-    """The answers over the data sets of a report.
+    """The answers over data sets.
 
     Args:
-        cells: the tables.
-        factors: ``dataset`` gives an answer for each encoder, ``dataset`` and
-            ``encoder`` one answer, whose unit is a data set with all its encoders.
-            Default: the latter.
-        untested: decoders in Holm's correction that filters left out.
+        compared: the results of all cells, at least one.
+        factors: ``dataset`` gives an answer for each encoder that read several data
+            sets; ``dataset`` and ``encoder`` give one answer, whose unit is a data set
+            with all its encoders. Default: the latter.
+        num_corrected: the decoders that Holm corrects for, if they are more than those
+            of the answer, such as those that filters left out.
 
     Returns:
-        Answers with two data sets or more.
+        At least one answer. It has no decoders where no difference counts.
     """
-    each_encoder = factors == ("dataset",)
-    blocks = [_largest_block(cells)]
-    if each_encoder:
-        blocks = [(encoder,) for encoder in cells.encoders]
-    answers = [_answer(cells, block, untested, each_encoder) for block in blocks]
-    return [answer for answer in answers if answer and len(answer.data_sets) > 1]
+    cells, left_out = _cells_that_count(compared)
+    one_for_each = factors == ("dataset",)
+    blocks: list[tuple[str, ...]] = []
+    if one_for_each:
+        read = Counter(encoder for _, encoder in compared.by_cell)
+        blocks = [(name,) for name in encoders_of(cells) if read[name] > 1]
+    elif cells:
+        blocks = [_largest_block(cells)]
+    answers = [
+        _answer(compared, cells, block, num_corrected, one_for_each) for block in blocks
+    ]
+    if not answers:
+        answers = [_empty_answer(compared)]
+    # every answer says which cells are in none
+    return [
+        replace(answer, left_out=(*left_out, *answer.left_out)) for answer in answers
+    ]
 
 
-def _largest_block(cells: Cells) -> tuple[str, ...]:
-    """The encoders, and with them the data sets, of an answer over all data sets.
+def _cells_that_count(compared: ResultsOverSets) -> tuple[list[CellKey], list[str]]:
+    """The cells in which any decoder counts, and sentences that name the others."""
+    cells: list[CellKey] = []
+    names_by_reason: dict[str, list[str]] = {}
+    for cell, results in compared.by_cell.items():
+        if any(result.counted for result in results.values()):
+            cells.append(cell)
+            continue
+        reasons = dict.fromkeys(
+            result.compared.why_left_out
+            for result in results.values()
+            if result.compared
+        )
+        reason = "; ".join(filter(None, reasons)) or "nothing is compared"
+        names_by_reason.setdefault(reason, []).append(" through ".join(cell))
+    sentences = [
+        f"{reason}, so left out: {join_first(names, MOST_NAMED)}"
+        for reason, names in names_by_reason.items()
+    ]
+    return cells, sentences
 
-    Every encoder of an answer has read every data set of it. Of all subsets of the
-    encoders, the one that gives most tables is taken; of several, the one with most
-    data sets.
+
+def _largest_block(cells: Collection[CellKey]) -> tuple[str, ...]:
+    """The encoders of an answer: those whose common data sets make the most cells.
+
+    Each data set of an answer is read by all its encoders, so that an encoder more may
+    mean fewer data sets. Two data sets go before one; of several choices with as many
+    cells, the one with most data sets is taken.
     """
-    encoders = cells.encoders
-    if len(encoders) > MOST_ENCODERS:
-        return tuple(encoders)
     best: tuple[str, ...] = ()
-    most = (0, 0)
-    for size in range(1, len(encoders) + 1):
-        for block in combinations(encoders, size):
-            num_sets = len(_complete_sets(cells, block))
-            if (num_sets * size, num_sets) > most:
-                most = (num_sets * size, num_sets)
-                best = block
+    largest = (False, 0, 0)
+    for encoders in _candidate_blocks(cells):
+        num_sets = len(_common_sets(cells, encoders))
+        size = (num_sets > 1, num_sets * len(encoders), num_sets)
+        if size > largest:
+            largest = size
+            best = encoders
     return best
 
 
-def _complete_sets(cells: Cells, encoders: Sequence[str]) -> list[str]:
+def _candidate_blocks(cells: Collection[CellKey]) -> list[tuple[str, ...]]:
+    """The sets of encoders to choose from: all of them, small ones first.
+
+    Of more than ten encoders: the one that read most data sets, the two, and so on.
+    """
+    names = encoders_of(cells)
+    if len(names) > MOST_ENCODERS:
+        num_sets = Counter(encoder for _, encoder in cells)
+        names.sort(key=lambda name: -num_sets[name])
+        return [tuple(names[:size]) for size in range(1, len(names) + 1)]
+    return [
+        encoders
+        for size in range(1, len(names) + 1)
+        for encoders in combinations(names, size)
+    ]
+
+
+def _common_sets(cells: Collection[CellKey], encoders: Sequence[str]) -> list[str]:
     """Data sets that all of these encoders read."""
+    known = set(cells)
     return [
         data_set
-        for data_set in cells.data_sets
-        if all(cells.find(data_set, encoder) for encoder in encoders)
+        for data_set in data_sets_of(cells)
+        if all((data_set, encoder) in known for encoder in encoders)
     ]
+
+
+def _empty_answer(compared: ResultsOverSets) -> AnswerOverSets:
+    """The answer where no difference counts: it names data sets and encoders alone."""
+    return AnswerOverSets(
+        compared=compared,
+        encoders=tuple(encoders_of(compared.by_cell)),
+        data_sets=tuple(data_sets_of(compared.by_cell)),
+        decoders=(),
+        baseline_mean=None,
+        baseline_rank=None,
+        other_means={},
+        num_ranked=0,
+        left_out=(),
+    )
 
 
 def _answer(
-    cells: Cells, encoders: tuple[str, ...], untested: int, each_encoder: bool
-) -> AnswerOverSets | None:
+    compared: ResultsOverSets,
+    cells: Collection[CellKey],
+    encoders: tuple[str, ...],
+    num_corrected: int,
+    one_for_each: bool,
+) -> AnswerOverSets:
     """The answer over the data sets that all of these encoders read.
 
     Args:
-        cells: the tables of all data sets and encoders.
+        compared: the results of all cells.
+        cells: those that count.
         encoders: those of the answer.
-        untested: decoders in Holm's correction that filters left out.
-        each_encoder: whether there is an answer for each encoder.
-
-    Returns:
-        None without a decoder that has a test on any data set.
-    """
-    data_sets = _complete_sets(cells, encoders)
-    # a complete data set has a cell of every encoder
-    cells_by_set: dict[str, list[Cell]] = {}
-    for data_set in data_sets:
-        set_cells = [cells.find(data_set, encoder) for encoder in encoders]
-        cells_by_set[data_set] = [cell for cell in set_cells if cell is not None]
-    names = _names(cells_by_set)
-    ranks, num_ranked = _mean_ranks(cells_by_set, names, cells.baseline)
-    decoders = [
-        decoder
-        for name in names
-        if (decoder := _decoder(name, cells_by_set, ranks.get(name))) is not None
-    ]
-    if not decoders:
-        return None
-
-    corrected = stats.across_corrected(
-        [decoder.answer for decoder in decoders],
-        max(0, untested - len(decoders)),
-    )
-    decoders = [
-        replace(decoder, answer=answer)
-        for decoder, answer in zip(decoders, corrected, strict=True)
-    ]
-    decoders.sort(key=lambda decoder: (-decoder.answer.difference, decoder.name))
-    return AnswerOverSets(
-        encoders=encoders,
-        data_sets=tuple(data_sets),
-        decoders=tuple(decoders),
-        baseline_rank=ranks.get(""),
-        num_ranked=num_ranked,
-        left_out=tuple(
-            _left_out(cells, encoders, data_sets, names, decoders, each_encoder)
-        ),
-    )
-
-
-def _names(cells_by_set: Mapping[str, Sequence[Cell]]) -> list[str]:
-    """Sorted names of the decoders that any table compares with the baseline.
-
-    ``cells_by_set`` has the tables of every data set, one for each encoder.
-    """
-    names: dict[str, None] = {}
-    for set_cells in cells_by_set.values():
-        for cell in set_cells:
-            names |= dict.fromkeys(
-                name for name, entry in cell.entries.items() if entry.comparison
-            )
-    return sorted(names)
-
-
-def _decoder(
-    name: str, cells_by_set: Mapping[str, Sequence[Cell]], mean_rank: float | None
-) -> DecoderOverSets | None:
-    """The mean difference of one decoder and the baseline over data sets.
-
-    Args:
-        name: of the decoder.
-        cells_by_set: the tables of every data set, one for each encoder.
-        mean_rank: of the decoder.
-
-    Returns:
-        None if no data set has a test of the decoder with every encoder.
-    """
-    claims: dict[str, list[stats.Claim]] = {}
-    claim_of: dict[tuple[str, str], stats.Claim] = {}
-    missing: list[str] = []
-    for data_set, set_cells in cells_by_set.items():
-        reasons = [reason for cell in set_cells if (reason := _why_not(cell, name))]
-        if reasons:
-            missing.append(f"{data_set} ({'; '.join(dict.fromkeys(reasons))})")
-            continue
-        for cell in set_cells:
-            claim = _claim(cell.entries[name])
-            claims.setdefault(data_set, []).append(claim)
-            claim_of[data_set, cell.encoder] = claim
-    if not claims:
-        return None
-    margin = next(iter(claim_of.values())).margin
-    return DecoderOverSets(
-        name=name,
-        answer=stats.across(claims, margin=margin),
-        claims=claim_of,
-        missing=tuple(missing),
-        mean_rank=mean_rank,
-    )
-
-
-def _claim(entry: Entry) -> stats.Claim:
-    """The claim on the difference of an entry and the baseline."""
-    comparison = entry.comparison
-    if comparison is None:
-        raise ValueError("the entry is compared with nothing")
-    return comparison.claim
-
-
-def _why_not(cell: Cell, name: str) -> str:
-    """Why a decoder does not count in a table; empty if it counts."""
-    entry = cell.entries.get(name)
-    if entry is None:
-        return f"not trained on {cell.encoder}"
-    if entry.comparison is None:
-        return f"not compared on {cell.encoder}"
-    reason = why_left_out(entry.comparison.claim)
-    return f"{reason} on {cell.encoder}" if reason else ""
-
-
-def _mean_ranks(
-    cells_by_set: Mapping[str, Sequence[Cell]], names: Sequence[str], baseline: str
-) -> tuple[dict[str, float], int]:
-    """Mean ranks over the data sets where every decoder has a mean; the best is 1.
-
-    Decoders with equal means share the mean of their ranks. K data sets, M decoders
-    with the baseline.
-
-    Args:
-        cells_by_set: the tables of every data set, one for each encoder.
-        names: of the decoders.
-        baseline: its mechanism.
-
-    Returns:
-        Name of a decoder -> its mean rank, with the baseline as ``""``; and the number
-        of data sets. An empty dictionary and 0 where no data set has all.
-    """
-    ranks_K: list[Any] = []
-    for set_cells in cells_by_set.values():
-        ranks = [_ranks(cell, names, baseline) for cell in set_cells]
-        complete = [rank_M for rank_M in ranks if rank_M is not None]
-        if len(complete) == len(ranks):
-            ranks_K.append(np.mean(complete, axis=0))
-    if not ranks_K:
-        return {}, 0
-    mean_M = np.mean(ranks_K, axis=0)
-    return dict(zip([*names, ""], map(float, mean_M), strict=True)), len(ranks_K)
-
-
-def _ranks(cell: Cell, names: Sequence[str], baseline: str) -> Any:
-    """Ranks of the decoders of a table, then of its baseline, (M,); the best is 1.
-
-    None if one of them is missing or has no mean.
-    """
-    baselines = [e for e in cell.entries.values() if is_baseline(e, baseline)]
-    entries = [cell.entries.get(name) for name in names] + baselines
-    means = [entry.compared_score.mean if entry else None for entry in entries]
-    # several baselines, such as one for each set of layers, have no single rank
-    if len(baselines) != 1 or any(m is None or not math.isfinite(m) for m in means):
-        return None
-    mean_M = np.array(means, np.float64)
-    if cell.table.score.larger_is_better:
-        mean_M = -mean_M
-    # equal means may differ by rounding
-    return mid_ranks(mean_M.round(12))
-
-
-def _left_out(
-    cells: Cells,
-    encoders: Sequence[str],
-    data_sets: Sequence[str],
-    names: Sequence[str],
-    decoders: Sequence[DecoderOverSets],
-    each_encoder: bool,
-) -> list[str]:
-    """Sentences on encoders, data sets and decoders that an answer leaves out.
-
-    Args:
-        cells: the tables of all data sets and encoders.
-        encoders: those of the answer.
-        data_sets: those of the answer.
-        names: of all decoders that are compared.
-        decoders: those of the answer.
-        each_encoder: whether there is an answer for each encoder, so that other
+        num_corrected: the least number of decoders that Holm corrects for.
+        one_for_each: whether there is an answer for each encoder, so that the other
             encoders need no sentence.
     """
-    lines = []
-    other_encoders = [name for name in cells.encoders if name not in encoders]
-    if other_encoders and len(encoders) > 1:
-        lines.append(
-            "not read by enough data sets, so left out: encoder "
-            f"{join_first(other_encoders, MOST_NAMED)}"
-        )
-    elif other_encoders and not each_encoder:
-        others = join_first(other_encoders, MOST_NAMED)
-        lines.append(f"of encoder {encoders[0]} alone; others: {others}")
-    for data_set in cells.data_sets:
-        absent = [name for name in encoders if cells.find(data_set, name) is None]
-        if data_set not in data_sets:
-            missing_encoders = join_first(absent, MOST_NAMED)
-            lines.append(
-                f"{data_set} is left out: it has no table of {missing_encoders}"
-            )
-    lines += [
-        f"{decoder.name} is without {join_first(decoder.missing, MOST_NAMED)}"
-        for decoder in decoders
-        if decoder.missing
+    block = _Block(compared, _common_sets(cells, encoders), encoders)
+    decoders, uncounted = block.decoders()
+    left_out = [] if one_for_each else _encoders_left_out(cells, encoders)
+    left_out += _sets_left_out(cells, encoders)
+    left_out += _gaps(decoders)
+    left_out += [
+        f"no data set counts for {brief(name)}: {reason}"
+        for name, reason in uncounted.items()
     ]
-    known = {decoder.name for decoder in decoders}
-    untested = [brief(name) for name in names if name not in known]
-    if untested:
-        lines.append(
-            "no data set has a standard error of the difference (one seed?): "
-            f"{join_first(untested, MOST_NAMED)}"
+
+    baselines = block.baseline_names()
+    others = block.names() - {decoder.name for decoder in decoders} - baselines
+    return AnswerOverSets(
+        compared=compared,
+        encoders=encoders,
+        data_sets=tuple(block.data_sets),
+        decoders=tuple(_corrected(decoders, num_corrected)),
+        baseline_mean=block.mean(baselines.pop()) if len(baselines) == 1 else None,
+        baseline_rank=block.ranks.baseline,
+        other_means={name: block.mean(name) for name in sorted(others)},
+        num_ranked=block.ranks.num_sets,
+        left_out=tuple(left_out),
+    )
+
+
+def _corrected(
+    decoders: Sequence[DecoderOverSets], num_corrected: int
+) -> list[DecoderOverSets]:
+    """Correct the decoders for one another; the largest mean difference comes first."""
+    corrected = stats.across_corrected(
+        [decoder.combined for decoder in decoders],
+        untested=max(0, num_corrected - len(decoders)),
+    )
+    with_corrected_p = [
+        replace(decoder, combined=combined)
+        for decoder, combined in zip(decoders, corrected, strict=True)
+    ]
+    return sorted(
+        with_corrected_p,
+        key=lambda decoder: (-decoder.combined.difference, decoder.name),
+    )
+
+
+class _Block:
+    """The cells of some data sets, each read by all of some encoders."""
+
+    def __init__(
+        self,
+        compared: ResultsOverSets,
+        data_sets: Sequence[str],
+        encoders: Sequence[str],
+    ) -> None:
+        self.data_sets = data_sets
+        self._compared = compared
+        self._encoders = encoders
+        self._results = {
+            (data_set, encoder): compared.by_cell[data_set, encoder]
+            for data_set in data_sets
+            for encoder in encoders
+        }
+
+    def decoders(self) -> tuple[list[DecoderOverSets], dict[str, str]]:
+        """The decoders with their mean differences, not corrected for one another.
+
+        Returns:
+            The decoders; and names of those that no data set counts for -> the reason.
+        """
+        decoders = []
+        uncounted: dict[str, str] = {}
+        for name in self.compared_names():
+            sets, reasons = self._differences_of(name)
+            if sets:
+                decoders.append(self._decoder(name, sets, reasons))
+            else:
+                uncounted[name] = "; ".join(dict.fromkeys(reasons.values()))
+        return decoders, uncounted
+
+    def names(self) -> set[str]:
+        """Names of all decoders, of baselines too."""
+        return {name for results in self._results.values() for name in results}
+
+    def compared_names(self) -> list[str]:
+        """Sorted names of the decoders that any cell compares with the baseline."""
+        return sorted(
+            {
+                result.decoder
+                for results in self._results.values()
+                for result in results.values()
+                if result.compared
+            }
         )
+
+    def baseline_names(self) -> set[str]:
+        """Names of the baseline; there are several where it has several settings."""
+        return {
+            result.decoder
+            for results in self._results.values()
+            for result in results.values()
+            if result.is_baseline
+        }
+
+    def mean(self, name: str) -> float | None:
+        """Mean score of a decoder over all cells; None where one has none."""
+        results = [results.get(name) for results in self._results.values()]
+        means = [result.mean if result else None for result in results]
+        known = [mean for mean in means if mean is not None]
+        if not known or len(known) < len(means):
+            return None
+        return math.fsum(known) / len(known)
+
+    def _decoder(
+        self, name: str, sets: Sequence[SetDifference], reasons: Mapping[str, str]
+    ) -> DecoderOverSets:
+        """A decoder with its mean difference, and the cells that count.
+
+        Args:
+            name: of the decoder.
+            sets: its differences on the data sets that count.
+            reasons: the other data sets -> why they do not count.
+        """
+        margin = self._compared.margin
+        return DecoderOverSets(
+            name=name,
+            combined=combine_sets(sets, margin=margin, left_out=reasons),
+            differences=self._counted_cells(name, sets),
+            mean=self.mean(name),
+            mean_rank=self.ranks.by_decoder.get(name),
+        )
+
+    def _counted_cells(
+        self, name: str, sets: Sequence[SetDifference]
+    ) -> dict[CellKey, CellDifference]:
+        """The differences of a decoder in all cells of the data sets that count."""
+        counted: dict[CellKey, CellDifference] = {}
+        for data_set in sets:
+            for encoder in self._encoders:
+                difference = self._results[data_set.name, encoder][name].compared
+                assert difference is not None
+                counted[data_set.name, encoder] = difference
+        return counted
+
+    def _differences_of(self, name: str) -> tuple[list[SetDifference], dict[str, str]]:
+        """The differences of a decoder on the data sets that count.
+
+        A data set counts if the results of all encoders do. Their differences are
+        averaged, since they have the test rows in common.
+
+        Returns:
+            The differences, and the other data sets -> why they do not count.
+        """
+        sets: list[SetDifference] = []
+        reasons_by_set: dict[str, str] = {}
+        for data_set in self.data_sets:
+            differences: list[SetDifference] = []
+            reasons: dict[str, None] = {}
+            for encoder in self._encoders:
+                result = self._results[data_set, encoder].get(name)
+                difference = result.counted if result else None
+                if difference:
+                    differences.append(difference)
+                else:
+                    reasons[_why_left_out(result, encoder)] = None
+            if reasons:
+                reasons_by_set[data_set] = "; ".join(reasons)
+            else:
+                sets.append(average_over_encoders(data_set, differences))
+        return sets, reasons_by_set
+
+    @cached_property
+    def ranks(self) -> MeanRanks:
+        """Mean ranks over the data sets where every decoder has a mean score.
+
+        Decoders with equal means share the mean of their ranks. K data sets, M decoders
+        with the baseline as the last.
+        """
+        names = self.compared_names()
+        rank_of_sets: list[Floats] = []
+        for data_set in self.data_sets:
+            ranks = [
+                self._ranks(self._results[data_set, encoder], names)
+                for encoder in self._encoders
+            ]
+            complete = [rank_M for rank_M in ranks if rank_M is not None]
+            if len(complete) == len(ranks):
+                rank_of_sets.append(np.mean(complete, axis=0))
+        if not rank_of_sets:
+            return MeanRanks(by_decoder={}, baseline=None, num_sets=0)
+        *of_decoders, of_baseline = np.mean(rank_of_sets, axis=0).tolist()
+        return MeanRanks(
+            by_decoder=dict(zip(names, of_decoders, strict=True)),
+            baseline=of_baseline,
+            num_sets=len(rank_of_sets),
+        )
+
+    def _ranks(
+        self, results: Mapping[str, CellResult], names: Sequence[str]
+    ) -> Floats | None:
+        """Ranks of the decoders of a cell, then of its baseline, (M,).
+
+        None if one of them is missing or has no mean.
+        """
+        baselines = [name for name, result in results.items() if result.is_baseline]
+        ranked = [results.get(name) for name in (*names, *baselines)]
+        means = [result.mean if result else None for result in ranked]
+        known = [mean for mean in means if mean is not None and math.isfinite(mean)]
+        # several baselines, such as one for each set of layers, have no single rank
+        if len(baselines) != 1 or len(known) < len(means):
+            return None
+        mean_M = np.array(known, np.float64)
+        if self._compared.score.larger_is_better:
+            mean_M = -mean_M
+        # equal means may differ by rounding
+        return mid_ranks(mean_M.round(12))
+
+
+def _why_left_out(result: CellResult | None, encoder: str) -> str:
+    """Why a decoder does not count in the cell of an encoder."""
+    if result is None:
+        return f"not trained on {encoder}"
+    if result.compared is None:
+        return f"not compared on {encoder}"
+    return f"{result.compared.why_left_out or 'no standard error'} on {encoder}"
+
+
+def _encoders_left_out(cells: Iterable[CellKey], encoders: Sequence[str]) -> list[str]:
+    """A sentence on the encoders that an answer leaves out; none where it has all."""
+    others = [name for name in encoders_of(cells) if name not in encoders]
+    if not others:
+        return []
+    named = join_first(others, MOST_NAMED)
+    if len(encoders) > 1:
+        return [f"not read by enough data sets, so left out: encoder {named}"]
+    return [f"of encoder {encoders[0]} alone; others: {named}"]
+
+
+def _sets_left_out(cells: Collection[CellKey], encoders: Sequence[str]) -> list[str]:
+    """A sentence on each data set that any encoder of the answer did not read."""
+    lines = []
+    for data_set in data_sets_of(cells):
+        absent = [name for name in encoders if (data_set, name) not in cells]
+        if absent:
+            named = join_first(absent, MOST_NAMED)
+            lines.append(
+                f"{data_set} is left out: it has no results of {named} that count"
+            )
     return lines
+
+
+def _gaps(decoders: Sequence[DecoderOverSets]) -> list[str]:
+    """Sentences on the data sets that decoders are without, once for those alike."""
+    names_by_gap: dict[str, list[str]] = {}
+    for decoder in decoders:
+        if decoder.missing:
+            gap = join_first(decoder.missing, MOST_NAMED)
+            names_by_gap.setdefault(gap, []).append(decoder.name)
+    return [f"{with_verb(names)} without {gap}" for gap, names in names_by_gap.items()]

@@ -5,6 +5,7 @@ leaves out is said by name; no result decides what it takes.
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,14 +18,22 @@ from gaam_cache.config import IMPORTED
 from gaam_cache.store.files import digest_of
 from gaam_decoder.reports.compare import is_baseline
 from gaam_decoder.reports.entries import Entry
+from gaam_decoder.reports.over_sets import (
+    MOST_NAMED,
+    CellDifference,
+    CellResult,
+    ResultsOverSets,
+)
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.titles import distinguishing_words
 from gaam_decoder.reports.wording import join_first
 from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.tuning import TUNED_SETTINGS
+from gaam_decoder.stats.across import difference_of_claim, why_left_out
+from gaam_decoder.stats.claims import Claim
+from gaam_decoder.stats.scores.base import Interval
 
 FACTORS = ("dataset", "encoder")
-MOST_NAMED = 8  # names in a sentence; it counts the rest
 # an encoder reads every data set with these properties of its own
 OF_ROWS = ("dataset", "columns", "class_names", "content")
 
@@ -88,12 +97,62 @@ class Cells:
         """Names of the encoders, in the order of the report."""
         return list(dict.fromkeys(cell.encoder for cell in self.cells))
 
-    def find(self, data_set: str, encoder: str) -> Cell | None:
-        """The cell of a data set and an encoder; None where there is no such table."""
-        for cell in self.cells:
-            if (cell.data_set, cell.encoder) == (data_set, encoder):
-                return cell
-        return None
+    def results(self) -> ResultsOverSets:
+        """What the tables say of every decoder, for an answer over data sets."""
+        first = self.cells[0].table
+        entries = [entry for cell in self.cells for entry in cell.entries.values()]
+        conditions = []
+        if any(entry.is_optimistic for entry in entries):
+            conditions.append("some numbers are optimistic")
+        if not any(entry.tunings for entry in entries):
+            conditions.append("not tuned")
+        return ResultsOverSets(
+            results=tuple(
+                _result(cell, name, entry, self.baseline)
+                for cell in self.cells
+                for name, entry in cell.entries.items()
+            ),
+            baseline=self.baseline,
+            score=first.score,
+            margin=first.margin,
+            is_usual_score=first.score_name == first.task.default_score,
+            head=self.head,
+            conditions=tuple(conditions),
+            left_out=self.left_out,
+            remarks=self.remarks,
+        )
+
+
+def _result(cell: Cell, name: str, entry: Entry, baseline: str) -> CellResult:
+    """What a table says of one decoder, whose entry has this name in all tables."""
+    comparison = entry.comparison
+    return CellResult(
+        data_set=cell.data_set,
+        encoder=cell.encoder,
+        decoder=name,
+        mean=entry.compared_score.mean,
+        is_baseline=is_baseline(entry, baseline),
+        compared=_difference(comparison.claim) if comparison else None,
+    )
+
+
+def _difference(claim: Claim) -> CellDifference:
+    """The difference of a claim: above 0 the decoder is better, also for a loss."""
+    tested = difference_of_claim("", claim)
+    difference = claim.difference
+    interval: Interval = claim.interval
+    if not claim.larger_is_better:
+        difference = -difference
+        if interval is not None:
+            low, high = interval
+            interval = (-high, -low)
+    return CellDifference(
+        difference=difference,
+        std_error=None if tested is None else math.sqrt(tested.variance),
+        interval=interval,
+        verdict=claim.verdict,
+        why_left_out=why_left_out(claim),
+    )
 
 
 def gather_cells(tables: Sequence[Table]) -> Cells | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from gaam_cache.common.errors import CacheError, ConfigError
 from gaam_decoder.grids import running
 from gaam_decoder.grids.answers import answers_of
 from gaam_decoder.grids.page import make_files
-from gaam_decoder.grids.recipe import GridStudy, Sources, read_grid_study
+from gaam_decoder.grids.recipe import Cell, GridStudy, Sources, read_grid_study
 from gaam_decoder.grids.records import (
     DecoderRow,
     Records,
@@ -23,6 +23,8 @@ from gaam_decoder.grids.records import (
     read_records,
     write_records,
 )
+from gaam_decoder.reports.over_sets_text import sentence
+from gaam_decoder.stats.across import SetDifference, combine_sets
 from tests.conftest import Outcome
 from tests.tiny import random_rows, write_csv
 
@@ -49,6 +51,7 @@ probe = false
 """
 BUNDLED = sorted((Path(__file__).parents[2] / "data" / "studies").glob("*/grid.toml"))
 SECONDS = ["extract_seconds", "train_seconds"]
+THEMES = ("light", "dark")
 
 
 @pytest.fixture
@@ -112,10 +115,9 @@ def test_an_interrupted_study_ends_with_the_same_page(
     tables = [pandas.read_csv(s.results / "rows.csv") for s in (whole, study)]
     first, second = (table.drop(columns=SECONDS) for table in tables)
     pandas.testing.assert_frame_equal(first, second)
-    for name in ("seeds.csv", "texts-forest-light.svg"):
-        assert (whole.results / name).read_bytes() == (
-            study.results / name
-        ).read_bytes()
+    assert (whole.results / "seeds.csv").read_bytes() == (
+        study.results / "seeds.csv"
+    ).read_bytes()
 
     # the page is made from the records alone
     shutil.rmtree(study.out / "caches")
@@ -126,59 +128,78 @@ def test_an_interrupted_study_ends_with_the_same_page(
     running.carry_out_grid(elsewhere, None)
     assert (elsewhere.results / "README.md").read_bytes() == page
     assert b"4 of 4 cells are in" in page
-    assert b"estimates without a verdict" in page
+    assert b"there is no mean difference: every table has fewer than 6 seeds" in page
 
 
-def made_up_records(study: GridStudy, num_sets: int) -> Records:
-    """Records of the first data sets, in which laplace is 2 points better."""
+def made_up_records(
+    study: GridStudy, num_cells: int, few_seeds: Collection[str] = ()
+) -> Records:
+    """Records of the first cells, in which laplace is 2 points better.
+
+    Decoders have six seeds; in the data sets of ``few_seeds`` they have five.
+    """
     generator = np.random.default_rng(0)
     [grid] = study.grids
     rows: list[DecoderRow] = []
     seeds: list[SeedRow] = []
-    for cell in list(grid.cells())[:num_sets]:
+    for cell in list(grid.cells())[:num_cells]:
+        num_seeds = 5 if cell.dataset in few_seeds else 6
         for decoder, difference in (("gaam:heads=1", None), ("laplace", 0.02)):
             if difference is not None:
                 difference += float(generator.normal(0, 0.002))
-            names = {
-                "grid": grid.name,
-                "dataset": cell.dataset,
-                "encoder": cell.encoder,
-                "decoder": decoder,
-            }
             accuracy = 0.8 + (difference or 0.0)
-            rows.append(
-                DecoderRow(
-                    **names,
-                    settings=grid.settings_digest,
-                    cache="0" * 12,
-                    train_rows=100,
-                    test_rows=100,
-                    test_groups=None,
-                    classes=2,
-                    extract_seconds=1.0,
-                    train_seconds=1.0,
-                    attention=decoder,
-                    head="linear",
-                    parameters=9,
-                    lr="0.001",
-                    seeds=1,
-                    failed=0,
-                    undertrained=False,
+            row = made_up_row(cell, decoder, difference, accuracy)
+            rows.append(replace(row, seeds=num_seeds))
+            seeds += [
+                SeedRow(
+                    grid=grid.name,
+                    dataset=cell.dataset,
+                    encoder=cell.encoder,
+                    decoder=decoder,
+                    seed=seed,
                     accuracy=accuracy,
-                    sd=None,
-                    baseline="gaam:heads=1",
-                    difference=difference,
-                    std_error=None if difference is None else 0.003,
-                    from_seeds=None,
-                    from_rows=None,
-                    from_tuning=None,
-                    p=None,
-                    p_equivalent=None,
-                    verdict="" if difference is None else "better",
                 )
-            )
-            seeds.append(SeedRow(**names, seed=0, accuracy=accuracy))
+                for seed in range(num_seeds)
+            ]
     return Records(tuple(rows), tuple(seeds))
+
+
+def made_up_row(
+    cell: Cell, decoder: str, difference: float | None, accuracy: float
+) -> DecoderRow:
+    """The record of a decoder; one without a difference is the baseline."""
+    return DecoderRow(
+        grid=cell.grid.name,
+        dataset=cell.dataset,
+        encoder=cell.encoder,
+        settings=cell.grid.settings_digest,
+        cache="0" * 12,
+        train_rows=100,
+        test_rows=100,
+        test_groups=None,
+        classes=2,
+        extract_seconds=1.0,
+        train_seconds=1.0,
+        decoder=decoder,
+        attention=decoder,
+        head="linear",
+        parameters=9,
+        lr="0.001",
+        seeds=6,
+        failed=0,
+        undertrained=False,
+        accuracy=accuracy,
+        sd=None,
+        baseline="gaam:heads=1",
+        difference=difference,
+        std_error=None if difference is None else 0.003,
+        from_seeds=None,
+        from_rows=None,
+        from_tuning=None,
+        p=None,
+        p_equivalent=None,
+        verdict="" if difference is None else "better",
+    )
 
 
 @pytest.fixture
@@ -189,6 +210,10 @@ def many_sets(recipe: Path, tmp_path: Path) -> GridStudy:
     return replace(study, grids=(replace(grid, baselines=("gaam:heads=1",)),))
 
 
+def page_of(study: GridStudy, records: Records) -> str:
+    return make_files(study, records)[1]["README.md"].decode()
+
+
 @pytest.mark.parametrize(
     ("num_sets", "verdict"), [(4, "no claim"), (5, "better")], ids=["four", "five"]
 )
@@ -197,12 +222,87 @@ def test_fewer_than_five_data_sets_have_no_verdict(
 ) -> None:
     records = made_up_records(many_sets, num_sets)
     [answer] = answers_of(many_sets.grids[0], records)
-    [laplace] = answer.compared
-    assert laplace.across is not None
-    assert laplace.across.verdict == verdict
-    page = make_files(many_sets, records)[1]["README.md"].decode()
+    [laplace] = answer.decoders
+    assert laplace.combined.verdict == verdict
+    page = page_of(many_sets, records)
     assert f"{num_sets} of 6 cells are in" in page
     assert "set5 through bert" in page, "a missing cell is named"
+
+
+def test_a_study_answers_as_a_report_does_from_the_same_numbers(
+    many_sets: GridStudy,
+) -> None:
+    """The mean is that of ``combine_sets`` from the differences of the records."""
+    records = made_up_records(many_sets, 6)
+    [answer] = answers_of(many_sets.grids[0], records)
+    sets = [
+        SetDifference(name=row.dataset, difference=row.difference, variance=0.003**2)
+        for row in records.rows
+        if row.difference is not None
+    ]
+    expected = combine_sets(sets, margin=many_sets.grids[0].margin)
+    [laplace] = answer.decoders
+    assert laplace.combined.difference == pytest.approx(expected.difference)
+    assert laplace.combined.interval == pytest.approx(expected.interval)
+    assert laplace.mean_rank == 1
+    words = sentence(answer)
+    assert words.startswith(
+        "Over 6 data sets through bert laplace is better than 'gaam:heads=1'; the 95% "
+        "intervals leave mean differences of +1."
+    )
+
+
+def test_cells_with_few_seeds_are_in_no_mean_and_are_named(
+    many_sets: GridStudy,
+) -> None:
+    records = made_up_records(many_sets, 6, few_seeds=["set1", "set4"])
+    [answer] = answers_of(many_sets.grids[0], records)
+    [laplace] = answer.decoders
+    assert [entry.name for entry in laplace.combined.sets] == [
+        *("set0", "set2", "set3", "set5")
+    ]
+    assert laplace.combined.verdict == "no claim"
+    named = "fewer than 6 seeds, so left out: set1 through bert, set4 through bert"
+    assert named in page_of(many_sets, records)
+
+
+def test_a_seed_that_failed_makes_no_pair(many_sets: GridStudy) -> None:
+    records = made_up_records(many_sets, 6)
+    first, *others = records.seeds
+    assert first.decoder == "gaam:heads=1"
+    changed = Records(records.rows, (replace(first, accuracy=None), *others))
+    [answer] = answers_of(many_sets.grids[0], changed)
+    assert "fewer than 6 seeds, so left out: set0 through bert" in answer.left_out
+
+
+def test_every_data_set_of_an_answer_is_read_by_all_its_encoders(
+    many_sets: GridStudy,
+) -> None:
+    """Six data sets through one encoder, four of them through another: 4 x 2 cells."""
+    grid = replace(many_sets.grids[0], encoders={"bert": "", "gpt2": ""})
+    study = replace(many_sets, grids=(grid,))
+    [answer] = answers_of(grid, made_up_records(study, 10))
+    assert answer.encoders == ("bert", "gpt2")
+    assert answer.data_sets == ("set0", "set1", "set2", "set3")
+    assert "set5 is left out: it has no results of gpt2 that count" in answer.left_out
+
+    [answer] = answers_of(grid, made_up_records(study, 8))
+    assert answer.encoders == ("bert",)
+    assert "of encoder bert alone; others: gpt2" in answer.left_out
+
+
+def test_a_page_has_all_decoders_in_a_picture_and_the_first_in_forest_plots(
+    many_sets: GridStudy,
+) -> None:
+    _, files = make_files(many_sets, made_up_records(many_sets, 6))
+    pictures = ["texts-overview-1", "texts-forest-1"]
+    assert sorted(files) == sorted(
+        ["README.md", *(f"{name}-{theme}.svg" for name in pictures for theme in THEMES)]
+    )
+    page = files["README.md"].decode()
+    for name in pictures:
+        assert f'src="{name}-light.svg"' in page
+    assert "difference ± 1.96 standard errors" in page
 
 
 def test_records_are_read_as_they_were_written(many_sets: GridStudy) -> None:

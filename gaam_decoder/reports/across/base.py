@@ -5,6 +5,7 @@ by its name. A section with answers stands above all tables, in every format.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -42,19 +43,23 @@ def across_sections(
         ConfigError: a person asked for factors, and there are fewer data sets.
     """
     cells = gather_cells(tables)
-    answers = []
-    if cells is not None and len(cells.data_sets) > 1:
-        answers = answers_over_sets(cells, factors, _num_corrected(cells))
-    if cells is None or not answers:
+    if cells is None or not _has_several_sets(cells):
         if factors is not None:
             raise _too_few(cells)
         return []
+    answers = answers_over_sets(cells.results(), factors, _num_corrected(cells))
     writers: list[AcrossWriter] = [
         plugins.load(PACKAGE, name, kind="section over data sets")()
         for name in plugins.names(PACKAGE)
     ]
     writers.sort(key=lambda writer: writer.position)
     return [section for writer in writers for section in writer.of(cells, answers)]
+
+
+def _has_several_sets(cells: Cells) -> bool:
+    """Whether any encoder read two data sets or more."""
+    read = Counter(cell.encoder for cell in cells.cells)
+    return max(read.values()) > 1
 
 
 def _num_corrected(cells: Cells) -> int:
@@ -69,6 +74,6 @@ def _too_few(cells: Cells | None) -> ConfigError:
         found = f"{len(cells.data_sets)} compared with '{cells.baseline}'"
     return ConfigError(
         "--across needs several data sets",
-        expected="runs of two data sets or more, each with the baseline",
+        expected="runs of two data sets or more by one encoder, with the baseline",
         found=found,
     )

@@ -23,14 +23,19 @@ ENCODERS = ("bert", "gpt2")
 
 
 def run_of(
-    number: int, encoder: str, attention: str, num_rows: int = 0, **changes: Any
+    number: int,
+    encoder: str,
+    attention: str,
+    num_rows: int = 0,
+    num_seeds: int = 6,
+    **changes: Any,
 ) -> RunResult:
     """A run of a decoder on a data set: every set has its own number of test rows."""
     num_rows = num_rows or 150 + number
     gains = {"laplace": GAINS[number], "gaam": 0.01}
     # encoders see the same rows
     seed = 10 * number + len(attention) + 100 * ENCODERS.index(encoder)
-    right = answers(6, 0.7 + gains.get(attention, 0), seed, num_rows)
+    right = answers(num_seeds, 0.7 + gains.get(attention, 0), seed, num_rows)
     cache_values = {
         "dataset": f"set{number}",
         "encoder": encoder,
@@ -147,7 +152,11 @@ def test_every_format_begins_with_the_answer(report_format: str) -> None:
     sentence = whole_report().sections_over_sets[0].lead
     assert sentence.startswith("Over 6 data sets and 2 encoders ")
     text = whole_report().text(report_format)
-    escaped = sentence.replace("'", "&#x27;") if report_format == "html" else sentence
+    escaped = sentence
+    if report_format == "html":
+        escaped = sentence.replace("'", "&#x27;")
+    elif report_format == "latex":
+        escaped = sentence.replace("%", r"\%")
     assert escaped in text
     if report_format != "json":
         first_table = 'id="t1"' if report_format == "html" else "set0 ("
@@ -163,12 +172,23 @@ def test_every_format_writes_a_section_over_data_sets_alone(report_format: str) 
     assert "set5 (" not in text
 
 
-def test_the_picture_has_a_row_for_each_data_set_and_a_column_for_each_encoder() -> (
+def test_the_first_picture_has_a_row_for_each_decoder_and_a_dot_for_each_table() -> (
     None
 ):
-    section = whole_report().sections_over_sets[0]
-    _, pictures = section.parts
-    figure = pictures[0].draw()
+    _, pictures = whole_report().sections_over_sets[0].parts
+    (axes,) = pictures[0].draw().axes
+    rows = [label.get_text() for label in axes.get_yticklabels()]
+    assert rows == ["laplace", "gaam"]
+    for encoder in ENCODERS:
+        lines = [line for line in axes.get_lines() if line.get_label() == encoder]
+        assert [np.size(line.get_xdata()) for line in lines] == [6, 6]
+
+
+def test_a_forest_plot_has_a_row_for_each_data_set_and_a_column_for_each_encoder() -> (
+    None
+):
+    _, pictures = whole_report().sections_over_sets[0].parts
+    figure = pictures[1].draw()
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == [*ENCODERS, "all encoders"]
     rows = [label.get_text() for label in figure.axes[0].get_yticklabels()]
@@ -194,6 +214,73 @@ def test_fewer_than_five_data_sets_have_estimates_and_no_verdict() -> None:
     assert decoder["verdict"] == "no claim"
     assert decoder["ci95"] is not None
     assert "no verdict, which takes 5" in section.lead
+
+
+def with_few_seeds(numbers: Sequence[int], sets: int = 6) -> list[RunResult]:
+    """Runs of one encoder, with five seeds on some data sets."""
+    return [
+        run_of(number, "bert", attention, num_seeds=5 if number in numbers else 6)
+        for number in range(sets)
+        for attention in ("laplace", "none")
+    ]
+
+
+def test_a_data_set_with_five_seeds_is_in_no_mean_and_is_named() -> None:
+    section = made_of(with_few_seeds([1]))
+    decoder = decoder_of(section)
+    counted = [entry["data_set"] for entry in decoder["data_sets"]]
+    assert counted == ["set0", "set2", "set3", "set4", "set5"]
+    assert decoder["verdict"] != "no claim"
+    assert "fewer than 6 seeds, so left out: set1 through bert" in section.lines
+    assert section.lead.startswith("Over 5 data sets through bert ")
+
+
+def test_below_five_data_sets_with_six_seeds_there_is_no_verdict() -> None:
+    section = made_of(with_few_seeds([1, 2]))
+    decoder = decoder_of(section)
+    assert len(decoder["data_sets"]) == 4
+    assert decoder["verdict"] == "no claim"
+    assert decoder["ci95"] is not None
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("report_format", FORMATS)
+def test_a_report_of_few_seeds_alone_says_so(report_format: str) -> None:
+    made = report(with_few_seeds(range(6)))
+    section = made.sections_over_sets[0]
+    assert section.lead == (
+        "Over 6 data sets through bert there is no mean difference: every table has "
+        "fewer than 6 seeds"
+    )
+    assert section.values["answers"][0]["decoders"] == []
+    if report_format != "csv":
+        assert section.lead in made.text(report_format)
+
+
+def test_a_decoder_with_few_seeds_lacks_a_data_set_that_others_have() -> None:
+    runs = [run for run in all_runs() if run not in runs_of("gpt2", "gaam")[2:3]]
+    section = made_of([*runs, run_of(2, "gpt2", "gaam", num_seeds=5)])
+    assert "gaam is without set2 (fewer than 6 seeds on gpt2)" in section.lines
+    assert len(decoder_of(section, "gaam")["data_sets"]) == 5
+    assert len(decoder_of(section, "laplace")["data_sets"]) == 6
+
+
+@pytest.mark.parametrize("sets", [4, 6], ids=["without verdict", "with verdict"])
+def test_the_sentence_says_the_largest_differences_that_remain_possible(
+    sets: int,
+) -> None:
+    section = made_of(all_runs(sets=sets))
+    ends = [
+        (100 * end, name)
+        for name in ("laplace", "gaam")
+        for end in decoder_of(section, name)["ci95"]
+    ]
+    (low, low_name), (high, high_name) = min(ends), max(ends)
+    assert low_name == high_name == "laplace"
+    assert (
+        f"the 95% intervals leave mean differences of {low:+.2f} to {high:+.2f} "
+        "points (laplace) possible"
+    ) in section.lead
 
 
 def test_a_loss_is_better_where_it_is_smaller() -> None:
@@ -230,7 +317,7 @@ def without(number: int, encoder: str, *attentions: str) -> list[RunResult]:
         ),
         pytest.param(
             without(2, "gpt2", "laplace", "gaam", "none"),
-            "set2 is left out: it has no table of gpt2",
+            "set2 is left out: it has no results of gpt2 that count",
             5,
             id="a missing table",
         ),

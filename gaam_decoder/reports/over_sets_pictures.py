@@ -1,0 +1,241 @@
+"""Pictures of an answer over data sets: all decoders, or one on every data set.
+
+Reports and the pages of studies show the same. Statistics over data sets are above 0
+where a decoder is better; a picture has the sign and the unit of the score.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gaam_cache.common.messages import brief, visible
+from gaam_decoder.reports.drawing import (
+    LINE_HEIGHT,
+    PALETTE,
+    Picture,
+    draw_margin,
+    new_figure,
+    with_legend,
+    wrap_labels,
+)
+from gaam_decoder.reports.over_sets import AnswerOverSets, DecoderOverSets
+from gaam_decoder.reports.over_sets_text import (
+    cells_on,
+    mean_interval,
+    signed,
+    signed_interval,
+)
+from gaam_decoder.stats.scores.base import Interval, Score
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ALL_ENCODERS = "all encoders"
+
+
+def overview_picture(name: str, answer: AnswerOverSets) -> Picture:
+    """The mean differences of all decoders, with a dot for every cell."""
+    return Picture(
+        name,
+        f"Differences to {brief(answer.compared.baseline)}, {answer.in_words}",
+        f"{_better_side(answer)} The mean difference over data sets with its 95% "
+        "interval (thick) and that of another data set of the kind (thin); one dot for "
+        "every data set and encoder.",
+        partial(_draw_overview, answer),
+    )
+
+
+def forest_picture(
+    name: str, answer: AnswerOverSets, decoder: DecoderOverSets
+) -> Picture:
+    """The differences of one decoder: a row for each data set, a panel an encoder."""
+    baseline = brief(answer.compared.baseline)
+    return Picture(
+        name,
+        f"{decoder.name} minus {baseline}, {answer.in_words}",
+        f"{_better_side(answer)} A dot and its 95% interval for each data set; the "
+        "diamond is the mean and its interval, the thin line the interval of another "
+        "data set.",
+        partial(_draw_forest, answer, decoder),
+    )
+
+
+def _better_side(answer: AnswerOverSets) -> str:
+    """A sentence on the side of the line where a decoder is better."""
+    side = "Right" if answer.compared.score.larger_is_better else "Left"
+    return f"{side} of the line: better."
+
+
+def _x_label(answer: AnswerOverSets) -> str:
+    """What the x axis of both pictures shows."""
+    baseline = brief(answer.compared.baseline, 26)
+    return f"difference to {baseline}, {answer.compared.score.difference_unit}"
+
+
+def _shown(difference: float, score: Score) -> float:
+    """A difference as a picture shows it: of the score, in percent where it is."""
+    return score.factor * signed(difference, score)
+
+
+def _shown_interval(interval: Interval, score: Score) -> Interval:
+    """The same of an interval."""
+    ends = signed_interval(interval, score)
+    if ends is None:
+        return None
+    low, high = ends
+    return score.factor * low, score.factor * high
+
+
+def _draw_overview(answer: AnswerOverSets) -> Figure:
+    """Draw a row for each decoder: dots of its cells, below them its mean."""
+    score = answer.compared.score
+    names = wrap_labels([decoder.name for decoder in answer.decoders])
+    # the legend has two columns: encoders and five other marks
+    legend_lines = (len(answer.encoders) + 6) // 2
+    legend_height = (LINE_HEIGHT + 0.05) * legend_lines
+    figure = new_figure(0.8 + legend_height + 0.45 * len(names))
+    axes = figure.add_subplot()
+    draw_margin(axes, score.factor * answer.compared.margin)
+    for row, decoder in enumerate(answer.decoders):
+        _draw_cells(axes, row, answer, decoder)
+        _draw_mean(axes, row, decoder, score)
+
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("\n".join(textwrap.wrap(visible(_x_label(answer)), 50)))
+    axes.grid(axis="x")
+    return with_legend(figure)
+
+
+def _draw_cells(
+    axes: Axes, row: int, answer: AnswerOverSets, decoder: DecoderOverSets
+) -> None:
+    """Draw a dot for every cell, in the colour of its encoder and a line for each."""
+    score = answer.compared.score
+    heights = row + np.linspace(-0.32, -0.06, len(answer.encoders))
+    for number, encoder in enumerate(answer.encoders):
+        differences = [
+            _shown(cell.difference, score)
+            for (_, cell_encoder), cell in decoder.differences.items()
+            if cell_encoder == encoder
+        ]
+        axes.plot(
+            differences,
+            [heights[number]] * len(differences),
+            "o",
+            ms=2.4,
+            mew=0,
+            alpha=0.7,
+            c=PALETTE[f"c{number % 8}"],
+            label=visible(brief(encoder, 30)),
+        )
+
+
+def _draw_mean(axes: Axes, row: int, decoder: DecoderOverSets, score: Score) -> None:
+    """Draw the mean difference with both of its intervals, below the dots."""
+    height = row + 0.2
+    combined = decoder.combined
+    for interval, colour, width, label in (
+        (combined.prediction, "muted", 1.2, "95%, another data set"),
+        (combined.interval, "accent", 3.2, "95%, mean"),
+    ):
+        ends = _shown_interval(interval, score)
+        if ends:
+            axes.plot(
+                ends, [height] * 2, c=PALETTE[colour], lw=width, alpha=0.8, label=label
+            )
+    ink = PALETTE["ink"]
+    differs = combined.verdict in ("better", "worse")
+    axes.plot(
+        _shown(combined.difference, score),
+        height,
+        "o",
+        ms=5,
+        mew=1.2,
+        mec=ink,
+        mfc=ink if differs else "none",
+        label="mean, better or worse" if differs else "mean",
+    )
+
+
+def _draw_forest(answer: AnswerOverSets, decoder: DecoderOverSets) -> Figure:
+    """Draw a panel for each encoder, and the mean as a diamond below the last one."""
+    score = answer.compared.score
+    data_sets = [data_set.name for data_set in decoder.combined.sets]
+    panels = [*answer.encoders]
+    if len(panels) > 1:
+        panels.append(ALL_ENCODERS)
+    names = wrap_labels(data_sets, 18 if len(panels) > 1 else 26)
+    most_lines = max(name.count("\n") + 1 for name in names)
+    height = max(0.26, LINE_HEIGHT * most_lines + 0.04) * (len(names) + 1)
+    figure = new_figure(1.1 + height)
+    all_axes = figure.subplots(1, len(panels), squeeze=False, sharey=True, sharex=True)
+
+    for axes, panel in zip(all_axes[0], panels, strict=True):
+        if len(panels) > 1:
+            axes.set_title("\n".join(textwrap.wrap(visible(panel), 14)), fontsize=7)
+        axes.locator_params(axis="x", nbins=5 if len(panels) < 3 else 3)
+        draw_margin(axes, score.factor * answer.compared.margin)
+        for row, data_set in enumerate(data_sets):
+            difference, interval = _of_panel(answer, decoder, data_set, panel)
+            _draw_difference(
+                axes, row, _shown(difference, score), _shown_interval(interval, score)
+            )
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        axes.grid(axis="x")
+
+    _draw_diamond(all_axes[0, -1], len(names), decoder, score)
+    all_axes[0, 0].set_yticks(range(len(names) + 1), [*names, "mean"])
+    all_axes[0, 0].set_ylim(len(names) + 0.6, -0.6)
+    x_label = "\n".join(textwrap.wrap(visible(_x_label(answer)), 60))
+    figure.supxlabel(x_label, fontsize=8)
+    return figure
+
+
+def _of_panel(
+    answer: AnswerOverSets, decoder: DecoderOverSets, data_set: str, panel: str
+) -> tuple[float, Interval]:
+    """The difference and interval on a data set: of an encoder, or of all encoders."""
+    if panel in answer.encoders:
+        cell = decoder.differences[data_set, panel]
+        return cell.difference, cell.interval
+    cells = cells_on(answer, decoder, data_set)
+    mean = float(np.mean([cell.difference for cell in cells]))
+    return mean, mean_interval(cells)
+
+
+def _draw_difference(
+    axes: Axes, row: int, difference: float, interval: Interval
+) -> None:
+    """Draw a difference as a dot, with its interval as a line."""
+    if interval:
+        axes.plot(interval, [row] * 2, c=PALETTE["accent"], lw=1.6, alpha=0.8)
+    axes.plot(difference, row, "o", ms=4, c=PALETTE["ink"])
+
+
+def _draw_diamond(axes: Axes, row: int, decoder: DecoderOverSets, score: Score) -> None:
+    """Draw the mean with its interval as a diamond; a dot where it has no interval.
+
+    A thin line is the interval of another data set.
+    """
+    ink = PALETTE["ink"]
+    combined = decoder.combined
+    mean = _shown(combined.difference, score)
+    prediction_interval = _shown_interval(combined.prediction, score)
+    if prediction_interval:
+        axes.plot(prediction_interval, [row] * 2, c=PALETTE["muted"], lw=1.2)
+    interval = _shown_interval(combined.interval, score)
+    if interval is None:
+        axes.plot(mean, row, "D", ms=5, c=ink)
+        return
+    low, high = interval
+    axes.fill(
+        [low, mean, high, mean], [row, row - 0.25, row, row + 0.25], color=ink, lw=0
+    )

@@ -1,0 +1,366 @@
+"""Answers over data sets as text: the sentence, the tables, the notes and the JSON.
+
+Reports and the pages of studies use the same. Statistics over data sets are above 0
+where a decoder is better; everything shown has the sign of the score, so that a lower
+loss is a negative difference.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gaam_cache.common.messages import brief
+from gaam_decoder import stats
+from gaam_decoder.reports.cells import p_value
+from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.over_sets import (
+    VERDICTS,
+    AnswerOverSets,
+    CellDifference,
+    CellKey,
+    DecoderOverSets,
+)
+from gaam_decoder.reports.wording import with_verb
+from gaam_decoder.stats.across import FEW_SEEDS, LEAST_SETS
+from gaam_decoder.stats.scores.base import Interval, Score
+
+VERDICTS_ALONE = VERDICTS[:4]
+KEY_COLUMNS = ["verdict", "difference", "95% CI", "another data set", "sets"]
+
+
+def signed(value: float, score: Score) -> float:
+    """A difference that is above 0 where a decoder is better, as one of the score."""
+    return value if score.larger_is_better else -value
+
+
+def signed_interval(interval: Interval, score: Score) -> Interval:
+    """The same of an interval: below 0 where a smaller score is better."""
+    if interval is None or score.larger_is_better:
+        return interval
+    low, high = interval
+    return -high, -low
+
+
+def sentence(answer: AnswerOverSets) -> str:
+    """The verdicts over all data sets as one sentence, without a full stop."""
+    compared = answer.compared
+    by_score = "" if compared.is_usual_score else f" by {compared.score.title}"
+    over = f"Over {answer.in_words}{by_score}"
+    if not answer.decoders:
+        return f"{over} there is no mean difference: {_why_empty(answer)}"
+
+    verdicts = {decoder.combined.verdict for decoder in answer.decoders}
+    baseline = f"'{brief(compared.baseline)}'"
+    if verdicts == {stats.NO_CLAIM}:
+        parts = [
+            f"there is no verdict, which takes {LEAST_SETS} data sets: mean "
+            f"differences to {baseline} of {_spread(answer.decoders, compared.score)}"
+        ]
+    else:
+        parts = _verdict_clauses(answer, baseline)
+    parts += _possible_differences(answer.decoders, compared.score)
+    text = f"{over} {'; '.join(parts)}"
+    if compared.conditions:
+        text += f" ({', '.join(compared.conditions)})"
+    return text
+
+
+def _why_empty(answer: AnswerOverSets) -> str:
+    """Why no difference counts, for the end of a sentence."""
+    reasons = dict.fromkeys(
+        result.compared.why_left_out
+        for result in answer.compared.results
+        if result.compared
+    )
+    if list(reasons) == [FEW_SEEDS]:
+        return f"every table has {FEW_SEEDS}"
+    return "; ".join(filter(None, reasons)) or "no decoder has one with every encoder"
+
+
+def _verdict_clauses(answer: AnswerOverSets, baseline: str) -> list[str]:
+    """What is better, worse, equivalent and undecided, as clauses of a sentence.
+
+    ``baseline`` is its name in quotes.
+    """
+    score = answer.compared.score
+    names: dict[str, list[str]] = {verdict: [] for verdict in VERDICTS}
+    for decoder in answer.decoders:
+        names[decoder.combined.verdict].append(decoder.name)
+    clauses = [
+        f"{with_verb(names[verdict])} {verdict} than {baseline}"
+        for verdict in ("better", "worse")
+        if names[verdict]
+    ]
+    if not clauses:
+        judged = [
+            decoder
+            for decoder in answer.decoders
+            if decoder.combined.verdict != stats.NO_CLAIM
+        ]
+        clauses.append(
+            f"no mechanism is shown to differ from {baseline}: mean differences of "
+            f"{_spread(judged, score)}"
+        )
+    if names["equivalent"]:
+        margin = score.size(answer.compared.margin)
+        clauses.append(
+            f"{with_verb(names['equivalent'])} equivalent to {baseline} within {margin}"
+        )
+    if 0 < len(names["undecided"]) < len(answer.decoders):
+        clauses.append(f"{with_verb(names['undecided'])} undecided")
+    if names[stats.NO_CLAIM]:
+        clauses.append(
+            f"no claim is made about {', '.join(names[stats.NO_CLAIM])}: fewer than "
+            f"{LEAST_SETS} data sets"
+        )
+    return clauses
+
+
+def _spread(decoders: Sequence[DecoderOverSets], score: Score) -> str:
+    """Smallest and largest mean difference, such as ``-0.10 to +0.35 points``."""
+    differences = [signed(decoder.combined.difference, score) for decoder in decoders]
+    low = score.difference(min(differences))
+    high = score.difference(max(differences))
+    text = low if low == high else f"{low} to {high}"
+    return f"{text} points" if score.percent else text
+
+
+def _possible_differences(
+    decoders: Sequence[DecoderOverSets], score: Score
+) -> list[str]:
+    """The clause on the largest differences that the data leave possible.
+
+    These are the ends of the intervals that are furthest out. None without intervals.
+    """
+    ends: list[tuple[float, str]] = []
+    for decoder in decoders:
+        interval = signed_interval(decoder.combined.interval, score)
+        if interval:
+            ends += [(end, decoder.name) for end in interval]
+    if not ends:
+        return []
+    low, low_name = min(ends)
+    high, high_name = max(ends)
+    lowest = score.difference(low)
+    if low_name != high_name:
+        lowest += f" ({low_name})"
+    unit = " points" if score.percent else ""
+    return [
+        f"the 95% intervals leave mean differences of {lowest} to "
+        f"{score.difference(high)}{unit} ({high_name}) possible"
+    ]
+
+
+def notes_on(answers: Sequence[AnswerOverSets]) -> list[str]:
+    """What is left out, how data sets differ, and how the numbers were made."""
+    compared = answers[0].compared
+    # several answers leave out the same cells
+    left_out = dict.fromkeys(line for answer in answers for line in answer.left_out)
+    lines = [*compared.left_out, *left_out, *compared.remarks]
+    if answers[0].decoders:
+        lines += notes_on_method(answers)
+    return lines
+
+
+def notes_on_method(answers: Sequence[AnswerOverSets]) -> list[str]:
+    """How the numbers of answers with the same decoders were made."""
+    first = answers[0]
+    score = first.compared.score
+    baselines = dict.fromkeys(f"'{brief(a.compared.baseline)}'" for a in answers)
+    several = len(first.encoders) > 1
+    unit = "a data set with all its encoders" if several else "a data set"
+    of_head = ""
+    if first.compared.head:
+        of_head = f", head {brief(first.compared.head, 60)}"
+    lines = [
+        f"differences to {' and '.join(baselines)} in {score.difference_unit}"
+        f"{of_head}; {unit} counts as one, and data sets as a sample of their kind: a "
+        "random-effects mean with the interval of Hartung and Knapp",
+        "95% CI: of the mean, not corrected; another data set: 95% interval of the "
+        "true difference on another data set of the kind",
+        f"a verdict takes {LEAST_SETS} data sets, and p Holm is corrected for all "
+        "decoders; p of these sets is that of the exact signed-rank test, of these "
+        "data sets alone",
+    ]
+    if first.num_ranked:
+        lines.append(
+            f"mean rank: 1 is the best, over the {first.num_ranked} data sets with "
+            "every decoder"
+        )
+    return lines
+
+
+def decoders_sheet(answer: AnswerOverSets) -> Sheet:
+    """The table of an answer: a line for every decoder, and one for the baseline.
+
+    Decoders without a mean difference have a line with their mean score.
+    """
+    compared = answer.compared
+    score = compared.score
+    cells_by_line = [_decoder_cells(decoder, score) for decoder in answer.decoders]
+    header = list(cells_by_line[0])
+    without_difference = {
+        f"{brief(compared.baseline)} (baseline)": {
+            score.column: score.text(answer.baseline_mean),
+            "mean rank": _rank(answer.baseline_rank),
+        }
+    }
+    for name, mean in answer.other_means.items():
+        without_difference[name] = {score.column: score.text(mean)}
+    for name, known in without_difference.items():
+        cells_by_line.append(dict.fromkeys(header, "-") | {"decoder": name} | known)
+    caption = (
+        f"mean difference to '{brief(compared.baseline)}' over {answer.in_words}, "
+        f"{score.difference_unit}"
+    )
+    lines = [list(cells.values()) for cells in cells_by_line]
+    return Sheet(caption, header, lines, KEY_COLUMNS)
+
+
+def _decoder_cells(decoder: DecoderOverSets, score: Score) -> dict[str, str]:
+    """The line of a decoder: header -> text."""
+    combined = decoder.combined
+    counts = decoder.counts
+    p_holm = combined.p if combined.p_holm is None else combined.p_holm
+    has_verdict = combined.verdict != stats.NO_CLAIM
+    prediction_interval = signed_interval(combined.prediction, score)
+    return {
+        "decoder": decoder.name,
+        "verdict": combined.verdict,
+        score.column: score.text(decoder.mean),
+        "difference": score.difference(signed(combined.difference, score)),
+        "95% CI": score.span(signed_interval(combined.interval, score), signed=True),
+        "another data set": score.span(prediction_interval, signed=True),
+        "sets": str(len(combined.sets)),
+        f"each alone {' / '.join(VERDICTS_ALONE)}": " / ".join(
+            str(counts.get(verdict, 0)) for verdict in VERDICTS_ALONE
+        ),
+        "mean rank": _rank(decoder.mean_rank),
+        "p Holm": p_value(p_holm) if has_verdict else "-",
+        "p of these sets": p_value(combined.p_of_these_sets),
+    }
+
+
+def _rank(rank: float | None) -> str:
+    return "-" if rank is None else f"{rank:.2f}"
+
+
+def sets_sheet(answer: AnswerOverSets, decoder: DecoderOverSets) -> Sheet:
+    """The differences of one decoder on every data set, with 95% intervals.
+
+    A line for every data set and one for the mean, a column for every encoder.
+    """
+    score = answer.compared.score
+    several = len(answer.encoders) > 1
+    header = ["data set", *answer.encoders]
+    if several:
+        header.append("all encoders")
+
+    lines = []
+    for data_set in decoder.combined.sets:
+        cells = cells_on(answer, decoder, data_set.name)
+        line = [data_set.name]
+        line += [
+            _with_interval(cell.difference, cell.interval, score) for cell in cells
+        ]
+        if several:
+            interval = mean_interval(cells)
+            line.append(_with_interval(data_set.difference, interval, score))
+        lines.append(line)
+    combined = decoder.combined
+    blanks = [""] * (len(header) - 2)
+    mean = _with_interval(combined.difference, combined.interval, score)
+    lines.append(["mean", *blanks, mean])
+    caption = (
+        f"differences of {decoder.name} to '{brief(answer.compared.baseline)}' on "
+        f"every data set, {score.difference_unit}, with 95% intervals"
+    )
+    return Sheet(caption, header, lines)
+
+
+def cells_on(
+    answer: AnswerOverSets, decoder: DecoderOverSets, data_set: str
+) -> list[CellDifference]:
+    """The cells of a decoder on a data set that counts, one for each encoder."""
+    return [decoder.differences[data_set, encoder] for encoder in answer.encoders]
+
+
+def mean_interval(cells: Sequence[CellDifference]) -> Interval:
+    """The mean of the intervals of all encoders; None if one of them has none.
+
+    It is the interval of the mean difference if all encoders err alike, since they are
+    tested on the same rows.
+    """
+    intervals = [cell.interval for cell in cells if cell.interval]
+    if len(intervals) < len(cells):
+        return None
+    low, high = np.mean(intervals, axis=0)
+    return float(low), float(high)
+
+
+def _with_interval(difference: float, interval: Interval, score: Score) -> str:
+    """A difference, with its interval in brackets; both as those of the score."""
+    span = score.span(signed_interval(interval, score), signed=True)
+    return f"{score.difference(signed(difference, score))} ({span})"
+
+
+def answer_values(answer: AnswerOverSets) -> dict[str, Any]:
+    """An answer as JSON values; differences are fractions of the score."""
+    score = answer.compared.score
+    return {
+        "encoders": list(answer.encoders),
+        "data_sets": list(answer.data_sets),
+        "decoders": [_decoder_values(decoder, score) for decoder in answer.decoders],
+        "baseline_mean": answer.baseline_mean,
+        "baseline_mean_rank": answer.baseline_rank,
+        "data_sets_ranked": answer.num_ranked,
+        "left_out": list(answer.left_out),
+    }
+
+
+def _decoder_values(decoder: DecoderOverSets, score: Score) -> dict[str, Any]:
+    """The answer of one decoder as JSON values; differences are of the score."""
+    combined = decoder.combined
+    return {
+        "decoder": decoder.name,
+        "verdict": combined.verdict,
+        "mean": decoder.mean,
+        "difference": signed(combined.difference, score),
+        "std_error": combined.std_error,
+        "ci95": signed_interval(combined.interval, score),
+        "ci95_another_data_set": signed_interval(combined.prediction, score),
+        "std_between_data_sets": combined.between,
+        "p": combined.p,
+        "p_holm": combined.p_holm,
+        "p_equivalent": combined.p_equivalent,
+        "p_equivalent_holm": combined.p_equivalent_holm,
+        "p_of_these_data_sets": combined.p_of_these_sets,
+        "mean_rank": decoder.mean_rank,
+        "tables_by_verdict": decoder.counts,
+        "data_sets": [
+            {
+                "data_set": data_set.name,
+                "difference": signed(data_set.difference, score),
+                "std_error": data_set.variance**0.5,
+            }
+            for data_set in combined.sets
+        ],
+        "tables": [
+            _cell_values(key, cell, score) for key, cell in decoder.differences.items()
+        ],
+        "missing": decoder.missing,
+    }
+
+
+def _cell_values(key: CellKey, cell: CellDifference, score: Score) -> dict[str, Any]:
+    """The difference in one cell as JSON values."""
+    data_set, encoder = key
+    return {
+        "data_set": data_set,
+        "encoder": encoder,
+        "difference": signed(cell.difference, score),
+        "std_error": cell.std_error,
+        "ci95": signed_interval(cell.interval, score),
+        "verdict": cell.verdict,
+    }
