@@ -52,13 +52,13 @@ def token_budget_batches(
     order_N = np.argsort(-extent_N, kind="stable")
     # a row without tokens counts as one, because the limit is divided by the length
     sorted_length_N = np.maximum(length_N[order_N], 1)
-    # runs of equal values in this array are runs of equally long rows
-    run_value_N = sorted_length_N
+    # A run is a series of rows with equal keys: they have the same number of tokens.
+    # Rows of 'equal lengths' share a batch only within a run; with extents, rows of the
+    # same number of tokens may be of several runs.
+    run_key_N = sorted_length_N
     if batching == "equal lengths" and extents is not None:
-        run_value_N = extent_N[order_N]
-    start_by_end = _cheapest_starts(
-        sorted_length_N, run_value_N, batch_tokens, batching
-    )
+        run_key_N = extent_N[order_N]
+    start_by_end = _cheapest_starts(sorted_length_N, run_key_N, batch_tokens, batching)
 
     # the end of the last batch tells its start, which is the end of the batch before
     batches = []
@@ -72,7 +72,7 @@ def token_budget_batches(
 
 def _cheapest_starts(
     length_N: NDArray[np.int64],
-    run_value_N: NDArray[np.int64],
+    run_key_N: NDArray[np.int64],
     batch_tokens: int,
     batching: Batching,
 ) -> NDArray[np.int64]:
@@ -89,7 +89,8 @@ def _cheapest_starts(
 
     Args:
         length_N: tokens of the sorted rows, longest first.
-        run_value_N: equal for rows that follow one another and are equally long.
+        run_key_N: the tokens again, or a finer length; successive rows with equal keys
+            are a run. With 'equal lengths' no batch has rows of two runs.
         batch_tokens: most tokens of a batch.
         batching: which rows may share a batch.
 
@@ -101,7 +102,7 @@ def _cheapest_starts(
     cost_by_end = np.full(num_rows + 1, np.iinfo(np.int64).max)
     cost_by_end[0] = 0
     start_by_end = np.zeros(num_rows + 1, dtype=np.int64)
-    for run_start, run_end in _equal_runs(run_value_N):
+    for run_start, run_end in _equal_runs(run_key_N):
         length = int(length_N[run_start])
         most_rows = max(1, batch_tokens // length)
         if batching == "alone":
@@ -113,8 +114,9 @@ def _cheapest_starts(
         if batching == "equal lengths":
             last_end = run_end
 
-        # many ends at once, for speed: the starts of ``most_rows`` successive ends lie
-        # at or before the beginning of these ends, where all costs are final
+        # A block of ``most_rows`` ends is tried at once, for speed. A batch has at most
+        # so many rows, so the largest batch to every end of the block starts at or
+        # before ``block_start``. The costs there are final.
         for block_start in range(run_start, last_end, most_rows):
             block_end = min(block_start + most_rows, last_end)
             ends = np.arange(block_start + 1, block_end + 1)

@@ -3,9 +3,9 @@
 Hashes of files and settings do not name the libraries that compute with them. Another
 version may lower the case of a text, or normalise a layer differently, and every hash
 stays the same. So an encoder is also known by its behaviour. The fingerprint holds its
-token ids of fixed texts and whether it acts causal (``Encoder.identity``,
-``covered_fields``). The plan holds its states of two short rows; these are compared up
-to rounding.
+token ids of fixed texts (``Encoder.identity``) and whether it acts causal
+(``with_measured_fields``). The plan holds its states of two short rows; these are
+compared up to rounding.
 
 R reference rows, L layers, D hidden size, B rows of a batch.
 """
@@ -28,7 +28,7 @@ ACTS_CAUSAL = "acts_causal"
 """Field of an encoder's identity: whether no state depends on later tokens."""
 
 
-def covered_fields(fields: Mapping[str, Any], encoder: Encoder) -> dict[str, Any]:
+def with_measured_fields(fields: Mapping[str, Any], encoder: Encoder) -> dict[str, Any]:
     """The fields of a cache's fingerprint, with what was measured of its encoder.
 
     Args:
@@ -77,11 +77,12 @@ def check_behaviour(encoder: Encoder, plan: Plan) -> None:
     """
     _check_causal(encoder, plan)
     reference = measure_reference(encoder)
-    # plans of earlier versions have no reference: there is nothing to compare
     if plan.reference:
         _check_reference(encoder, plan, reference)
+    # The plan records no states of reference rows. If this encoder has such rows, the
+    # plan is of an earlier version; otherwise there is nothing to record.
     elif reference:
-        warnings.warn(_describe_unmeasured(plan), GaamWarning, stacklevel=2)
+        warnings.warn(_missing_reference_warning(plan), GaamWarning, stacklevel=2)
 
 
 def warn_of_contradiction(encoder: Encoder) -> None:
@@ -134,7 +135,7 @@ def _check_reference(
         reference: pooling -> sketch of the states here.
     """
     # sketches are stored in float32, whatever the type of the stored states is
-    limit = recompute_limit(encoder.dtype, "float32")
+    limit = recompute_limit(encoder.dtype, storage_dtype="float32")
     for pooling, recorded in plan.reference.items():
         if pooling not in reference:
             raise _behaviour_error(plan, "the reference rows cannot be encoded here")
@@ -193,7 +194,7 @@ def _behaviour_error(plan: Plan, difference: str) -> ConfigError:
     )
 
 
-def _describe_unmeasured(plan: Plan) -> str:
+def _missing_reference_warning(plan: Plan) -> str:
     """The warning that the plan of an earlier gaam records no reference states."""
     gaam_version = plan.created_with.get("gaam", "an earlier version")
     return (

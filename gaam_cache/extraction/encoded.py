@@ -16,7 +16,7 @@ from gaam_cache.encoders.base import Inputs
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedRows:
-    """Rows of a shard, or of a call outside a cache, ready for the encoder."""
+    """Rows of a shard, or rows to predict, ready for the encoder."""
 
     inputs: Inputs  # the rows as the encoder reads them
     distinct: NDArray[np.bool_]
@@ -52,7 +52,7 @@ class EncodedBatch(NamedTuple):
 
     rows: NDArray[np.int64]  # (B,): numbers of the rows among the prepared rows
     states: dict[str, Tensor]  # pooling -> (B, L, D) in the storage type, on the host
-    sums: dict[str, Tensor]  # pooling -> (4, L, D), see ``SpreadSums``
+    sums: dict[str, Tensor]  # pooling -> (4, L, D), see ``SpreadCheck.sums``
     before_storage: dict[int, dict[str, Tensor]]
     """Row of the proof -> pooling -> (L, D), not rounded to the storage type. Rows of
     the proof are a sample that is encoded again, alone."""

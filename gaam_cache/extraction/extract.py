@@ -7,7 +7,6 @@ this on one cache; a lease announces each shard that is begun.
 """
 
 import logging
-import math
 import os
 import secrets
 import shutil
@@ -105,8 +104,8 @@ def extract(
     rank = find_rank(config.rank)
     check_writable(config.out, option="--out")
 
-    # a cache that lacks no rows needs no other workers
-    if not config.has_single_local_worker and _count_missing_rows(config):
+    # a complete cache needs no other workers
+    if not config.has_single_local_worker and _count_missing_rows(config) != 0:
         summary = _extract_by_engine(config, rank, report)
     elif rank is None:
         summary = make_missing(config, report, ExtractionStats())
@@ -119,7 +118,8 @@ def extract(
             config,
             report,
             ExtractionStats(),
-            start_share=rank.start_share,
+            # every rank begins elsewhere in the list of missing shards
+            start_fraction=rank.start_fraction,
             waits_for_others=False,
         )
     _warn_of_doubts(summary)
@@ -166,14 +166,17 @@ def _extract_by_engine(
     checked_rows = read_rows(config, report)
     prepare_folder(config.out)
     num_rows = sum(map(len, checked_rows.rows.values()))
-    # the number of missing rows is infinite for a new cache
-    num_missing = int(min(num_rows, _count_missing_rows(config)))
+    num_missing = _count_missing_rows(config)
+    # a new cache lacks all rows
+    if num_missing is None:
+        num_missing = num_rows
     progress = _SumOfProgress(
         report, num_rows=num_rows, num_done=num_rows - num_missing
     )
 
     # workers on other machines read the rows themselves
     rows_for_workers = checked_rows if config.engine == "local" else None
+    # a worker starts no workers itself
     argument = _WorkerArgument(without_workers(config), rows_for_workers, rank)
     task = Task(_run_worker, argument, config.out, config.device)
     started = time.perf_counter()
@@ -181,14 +184,22 @@ def _extract_by_engine(
         task, config, warning_once(progress.receive)
     )
 
-    # the worker that misses fewest shards was the last to look for missing ones: only
-    # its summary is right about this; the counts of all workers are added up
+    # Every worker counts the missing shards when it ends. The last one finds fewest,
+    # and its summary holds. All other counts are added up.
     summary, *other_summaries = sorted(summaries, key=lambda summary: summary.missing)
     for other_summary in other_summaries:
         summary.add(other_summary)
     summary.workers = len(summaries)
     summary.seconds = time.perf_counter() - started
     return summary
+
+
+class _Progress(NamedTuple):
+    """What a worker has done since its last message."""
+
+    new_rows: int
+    new_tokens: int
+    text: str  # what is going on
 
 
 class _SumOfProgress:
@@ -209,17 +220,19 @@ class _SumOfProgress:
         Args:
             worker: number of the worker.
             kind: 'waiting', or 'progress'; other messages are ignored.
-            value: a text; or the increase of (rows, tokens), and a text.
+            value: for 'waiting' a text; for 'progress' a ``_Progress``.
         """
         if kind == "waiting":
+            # 0 of 0 rows: how much is done does not matter while nobody works
             self._report(0, 0, value)
         elif kind == "progress":
-            new_rows, new_tokens, worker_text = value
+            # the message is a tuple, whichever engine carries it
+            progress = _Progress(*value)
             self._workers.add(worker)
             # a shard that two workers have made comes twice
-            self._num_done = min(self._num_rows, self._num_done + new_rows)
-            self._tokens += new_tokens
-            text = worker_text
+            self._num_done = min(self._num_rows, self._num_done + progress.new_rows)
+            self._tokens += progress.new_tokens
+            text = progress.text
             if self._tokens:
                 text = self._describe_speed()
             self._report(self._num_done, self._num_rows, text)
@@ -230,14 +243,14 @@ class _SumOfProgress:
         return f"workers: {len(self._workers)}, {speed:,.0f} tokens/s"
 
 
-def _count_missing_rows(config: ExtractConfig) -> float:
+def _count_missing_rows(config: ExtractConfig) -> int | None:
     """Count the rows of the shards that a cache lacks.
 
-    Without a plan the cache is new: the number is not known yet, and infinite.
+    None if the cache is new: it has no plan, which would tell the number of its rows.
     """
     # lexists: a link to nothing is a damaged cache, not a new one
     if not os.path.lexists(config.out / PLAN_FILE):
-        return math.inf
+        return None
     plan = read_plan(config.out)
     missing_names = set(missing_shards(config.out, plan))
     num_missing_rows = 0
@@ -260,16 +273,18 @@ def _run_worker(
     config, checked_rows, rank = argument
     stats = ExtractionStats()
     progress = _ProgressSender(send, stats)
-    # workers begin at different shards; those of another rank begin elsewhere, too
-    start_share = worker.number / worker.total
+    # Where in the list of missing shards this worker begins, as a fraction of the list.
+    # All begin at different shards, also the workers that other ranks have started;
+    # behind the end of the list comes its beginning.
+    start_fraction = worker.number / worker.total
     if rank is not None:
-        start_share = (rank.start_share + start_share) % 1
+        start_fraction = (rank.start_fraction + start_fraction) % 1
     summary = make_missing(
         replace(config, device=worker.device),
         progress.report,
         stats,
         checked_rows=checked_rows,
-        start_share=start_share,
+        start_fraction=start_fraction,
         # ranks do not wait for one another
         waits_for_others=rank is None,
     )
@@ -301,11 +316,15 @@ class _ProgressSender:
             self.send_now(text)
 
     def send_now(self, text: str) -> None:
-        """Send (rows, tokens, text): the increase since the last message."""
+        """Send the rows and tokens since the last message, and a text."""
         rows = self._stats.rows_made
         tokens = self._stats.tokens
-        increase = (rows - self._sent_rows, tokens - self._sent_tokens, text)
-        self._send("progress", increase)
+        progress = _Progress(
+            new_rows=rows - self._sent_rows,
+            new_tokens=tokens - self._sent_tokens,
+            text=text,
+        )
+        self._send("progress", progress)
         self._sent_rows = rows
         self._sent_tokens = tokens
         self._last_time = time.monotonic()
@@ -317,40 +336,42 @@ def make_missing(
     stats: ExtractionStats,
     *,
     checked_rows: CheckedRows | None = None,
-    start_share: float | None = None,
+    start_fraction: float | None = None,
     waits_for_others: bool = True,
 ) -> ExtractSummary:
     """Make the shards that a cache lacks, alone or as one of several workers.
 
     Args:
-        config: the extraction, without workers.
+        config: the extraction; its settings of workers are not used.
         report: called with (rows done, rows in all, what is going on).
         stats: counts what this process does.
         checked_rows: the rows, if they were read before.
-        start_share: where in the order of shards to begin, as a share in [0, 1). None
-            stands for the first shard of a new cache, and a random one of an existing
-            cache.
+        start_fraction: where in the list of missing shards to begin, as a fraction in
+            [0, 1). None stands for the first shard of a new cache, and a random one of
+            an existing cache.
         waits_for_others: whether to return only when every shard exists, whoever makes
             it. If not, this returns as soon as other workers are making all missing
             shards.
     """
     job = prepare_job(config, report, checked_rows=checked_rows)
     plan = _existing_plan(job)
-    shards: list[ShardSpec] | None = None
-    if plan is not None:
-        shards = shards_to_make(config.out, plan)
-    # a complete cache needs no loaded encoder
-    if plan is None or shards:
+    if plan is None:
         prepare_folder(config.out)
         _load_encoder(job, report)
-        plan, is_new = _agree_on_plan(job, plan)
+        plan, is_new = _agree_on_plan(job)
         # nobody else makes shards of a new cache yet: begin with the first
-        if start_share is None and is_new:
-            start_share = 0.0
-    # even with a new plan shards may exist: those of a plan whose file was lost, or of
-    # another worker that has just written the same plan
-    if shards is None:
+        if start_fraction is None and is_new:
+            start_fraction = 0.0
+        # even now shards may exist: those of a plan whose file was lost, or of another
+        # worker that has just written the same plan
         shards = shards_to_make(config.out, plan)
+    else:
+        shards = shards_to_make(config.out, plan)
+        # a complete cache needs no loaded encoder
+        if shards:
+            prepare_folder(config.out)
+            _load_encoder(job, report)
+            check_behaviour(job.encoder, plan)
 
     other_makers = _make_shards(
         job,
@@ -358,16 +379,16 @@ def make_missing(
         shards,
         report,
         stats,
-        start_share=start_share,
+        start_fraction=start_fraction,
         waits_for_others=waits_for_others,
     )
+    is_complete = other_makers is None
     num_missing = 0
-    # the cache is complete: no worker needs leases and locks any more
-    if other_makers is None:
+    # no worker of a complete cache needs leases and locks any more
+    if is_complete:
         shutil.rmtree(config.out / LEASE_FOLDER, ignore_errors=True)
         remove_locks(config.out)
     else:
-        # other workers still need their leases
         num_missing = len(missing_shards(config.out, plan))
     return ExtractSummary.of_job(
         job, plan, stats, missing=num_missing, made_by=other_makers
@@ -399,31 +420,29 @@ def _load_encoder(job: Job, report: ReportProgress) -> None:
     warn_of_contradiction(job.encoder)
 
 
-def _agree_on_plan(job: Job, plan: Plan | None) -> tuple[Plan, bool]:
-    """Find or write the plan that all workers use.
+def _agree_on_plan(job: Job) -> tuple[Plan, bool]:
+    """Write the plan of a new cache, or take that of a quicker worker.
 
     Args:
         job: the extraction, with its loaded encoder. The encoder must behave like that
             of the process that wrote the plan.
-        plan: the plan of an existing cache; None for a new cache.
 
     Returns:
-        The plan, and whether this process has just written it.
+        The plan that all workers use, and whether this process has written it.
 
     Raises:
         ConfigError: the encoder behaves differently here.
         OutOfReachError: the folder has no plan, but shards of another cache.
     """
-    if plan is None:
-        new_plan = make_plan(job)
-        # what was measured of the loaded encoder is part of the fingerprint, too
-        check_no_other_cache(job.config.out, new_plan.fingerprint)
-        plan = write_plan(job.config.out, new_plan)
-        # otherwise another worker was quicker, and its plan holds
-        if plan is new_plan:
-            return plan, True
-    check_behaviour(job.encoder, plan)
-    return plan, False
+    own_plan = make_plan(job)
+    # what was measured of the loaded encoder is part of the fingerprint, too
+    check_no_other_cache(job.config.out, own_plan.fingerprint)
+    # this returns the plan of another worker if that one was quicker
+    plan = write_plan(job.config.out, own_plan)
+    is_own = plan is own_plan
+    if not is_own:
+        check_behaviour(job.encoder, plan)
+    return plan, is_own
 
 
 def _make_shards(
@@ -433,7 +452,7 @@ def _make_shards(
     report: ReportProgress,
     stats: ExtractionStats,
     *,
-    start_share: float | None,
+    start_fraction: float | None,
     waits_for_others: bool,
 ) -> str | None:
     """Make those missing shards that no other worker makes, and count the seconds.
@@ -444,8 +463,8 @@ def _make_shards(
         shards: the missing shards.
         report: called with (rows done, rows in all, what is going on).
         stats: this adds what it does.
-        start_share: where in the order of shards this worker begins, as a share in
-            [0, 1); None for a random shard.
+        start_fraction: where in the list of missing shards this worker begins, as a
+            fraction in [0, 1); None for a random shard.
         waits_for_others: whether to wait for shards that other workers are making.
 
     Returns:
@@ -456,7 +475,7 @@ def _make_shards(
         return None
 
     # from the first shard of this worker to the last, and then those before it
-    first_index = _first_index(len(shards), start_share)
+    first_index = _first_index(len(shards), start_fraction)
     shards_in_order = shards[first_index:] + shards[:first_index]
     started = time.perf_counter()
     worker = ShardWorker(job, plan, stats, shards_in_order)
@@ -465,18 +484,19 @@ def _make_shards(
     return other_makers
 
 
-def _first_index(num_shards: int, start_share: float | None) -> int:
+def _first_index(num_shards: int, start_fraction: float | None) -> int:
     """Index of the shard to begin with.
 
     Workers that begin at different shards rarely want the same one.
 
     Args:
         num_shards: number of the missing shards.
-        start_share: where to begin, as a share in [0, 1); None for a random shard.
+        start_fraction: where to begin, as a fraction of the list, in [0, 1); None for a
+            random shard.
     """
-    if start_share is None:
+    if start_fraction is None:
         return secrets.randbelow(num_shards)
-    return int(start_share * num_shards)
+    return int(start_fraction * num_shards)
 
 
 class ShardTask(NamedTuple):
@@ -523,7 +543,11 @@ class ShardWorker:
         self._lock = threading.Lock()  # of ``_rows_left``
         self._started = time.perf_counter()
         self._next_task: Future[ShardTask | None] | None = None
+        """A thread prepares the next shard while one is encoded; None before it has
+        begun. Its result is None if no shard is free."""
         self._last_write: Future[None] | None = None
+        """A thread writes the last shard while one is encoded; None before the first.
+        """
 
     def make(self, report: ReportProgress, *, waits_for_others: bool) -> str | None:
         """Make the shards that no other worker makes.
@@ -678,7 +702,8 @@ class ShardWorker:
     def write(self, task: ShardTask, encoded: Encoded) -> None:
         """Check the states of a shard, publish the shard, and release its lease.
 
-        The check includes the proof: some rows are compared with their states alone.
+        The check includes the proof: some rows were encoded again, each by itself, and
+        their states are compared with those of their batches.
         """
         # the device may still compute and copy, which does not count as writing
         self._extractor.wait()
@@ -692,7 +717,8 @@ class ShardWorker:
             for pooling, states_NLD in self._extractor.checked_states(encoded).items()
         }
         arrays |= self._row_arrays.arrays_of(task.shard, inputs.lengths)
-        # False if another worker has published the shard first
+        # Another worker may publish the shard first. Then the bytes count, because they
+        # were written, but the shard does not.
         written_bytes, is_published_here = write_shard(
             self._out,
             plan,

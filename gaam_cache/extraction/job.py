@@ -18,14 +18,14 @@ from gaam_cache.common.terminal import ReportProgress, no_progress, with_progres
 from gaam_cache.common.version import __version__
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
 from gaam_cache.encoders.base import Encoder, open_encoder
-from gaam_cache.extraction.behaviour import covered_fields, measure_reference
+from gaam_cache.extraction.behaviour import measure_reference, with_measured_fields
 from gaam_cache.extraction.reopen import recorded_settings
 from gaam_cache.sources.base import Rows, find_source
 from gaam_cache.sources.rows.checks import (
     check_rows,
-    equal_rows,
+    count_shared_texts,
+    list_equal_rows,
     repeated_texts,
-    shared_texts,
 )
 from gaam_cache.store.dtypes import pack_strings, utf8_width
 from gaam_cache.store.files import fingerprint, hash_parts
@@ -134,7 +134,8 @@ def _dataset_record(config: ExtractConfig, checked_rows: CheckedRows) -> Dataset
         "text_columns": list(config.text_columns),
         "label_column": _label_column(config),
         "limit": config.limit,
-        **recorded_settings(config, "dataset"),
+        # the other settings of the data set, unless they are at their defaults
+        **recorded_settings(config, part="dataset"),
     }
     # without a limit the rule has no meaning
     if config.limit is not None:
@@ -169,8 +170,10 @@ def read_rows(
         rows=rows,
         target=target,
         content=content_hashes(rows, report),
-        shared_texts=shared_texts(copy_groups),
-        equal_rows=equal_rows(copy_groups),
+        # how many rows have a text that is in another split or again in their own
+        shared_texts=count_shared_texts(copy_groups),
+        # the rows of each split that are copies of one another
+        equal_rows=list_equal_rows(copy_groups),
     )
 
 
@@ -239,6 +242,8 @@ def plan_fields(
         "unlabelled": [
             split for split, split_rows in rows.items() if not split_rows.labelled
         ],
+        # versions of the libraries that decode sounds or pictures; all splits are of
+        # one kind
         "decoders": _first_split(rows).decoders(),
     }
     present_fields = {name: value for name, value in optional_fields.items() if value}
@@ -316,10 +321,10 @@ def make_plan(job: Job) -> Plan:
     """Make the plan of a job, whose encoder must be loaded."""
     config = job.config
     encoder = job.encoder
-    # 'tfidf' is the name of an encoder, even if a folder here is called so too
-    has_own_name = encoder.kind_when_named is not None
+    # An encoder such as 'tfidf' has a name and no path, even if a folder here has that
+    # name, too. ``kind_when_named`` is set for such encoders alone.
     encoder_path = None
-    if not has_own_name:
+    if encoder.kind_when_named is None:
         encoder_path = _local_path(config.encoder)
     encoder_record = EncoderRecord(
         kind=_first_split(job.rows).kind,
@@ -327,13 +332,14 @@ def make_plan(job: Job) -> Plan:
         path=encoder_path,
         revision=encoder.revision,
         batching=encoder.batching,
+        # states of fixed rows, which will show whether an encoder is still the same
         reference=measure_reference(encoder),
         adapter_of=encoder.adapter_of,
-        settings=recorded_settings(config, "encoder"),
+        settings=recorded_settings(config, part="encoder"),
     )
     # what was measured of the loaded encoder is part of the fingerprint, too
     return new_plan(
-        covered_fields(job.fields, encoder),
+        with_measured_fields(job.fields, encoder),
         job.rows,
         target=job.target,
         encoder=encoder_record,

@@ -43,7 +43,9 @@ class Deviation(NamedTuple):
     row: int  # number of the row among the prepared rows
 
 
-def choose_rows(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> list[int]:
+def choose_proof_rows(
+    lengths: Lengths, batches: Sequence[NDArray[np.int64]]
+) -> list[int]:
     """Choose the rows of the proof, which are encoded again alone: one in 500.
 
     At least two rows are chosen, if there are two. The first is the shortest row of the
@@ -91,7 +93,7 @@ def check_proof(
     encoder: Encoder,
     plan: Plan,
     *,
-    outside_cache: bool,
+    for_prediction: bool,
 ) -> float:
     """Check that batching changed no row of the proof beyond rounding.
 
@@ -103,8 +105,8 @@ def check_proof(
         states: the states to be stored, pooling -> (N, L, D).
         encoder: the encoder of the rows.
         plan: of the cache.
-        outside_cache: whether the rows are no part of the cache; only the message of
-            the error depends on this.
+        for_prediction: whether the rows are those of a prediction, and no part of the
+            cache; only the message of the error depends on this.
 
     Returns:
         The largest relative deviation of the proof's rows in a layer, whether rounding
@@ -131,7 +133,9 @@ def check_proof(
                 refused.append(deviation)
     if refused:
         worst = max(refused, key=lambda deviation: deviation.relative)
-        raise _deviation_error(encoded, worst, limit, plan, outside_cache=outside_cache)
+        raise _deviation_error(
+            encoded, worst, limit, plan, for_prediction=for_prediction
+        )
     return largest_deviation
 
 
@@ -141,7 +145,7 @@ def _deviation_error(
     limit: float,
     plan: Plan,
     *,
-    outside_cache: bool,
+    for_prediction: bool,
 ) -> NumericsError:
     """The error for a row whose state in its batch is not its state alone.
 
@@ -150,10 +154,12 @@ def _deviation_error(
         worst: the largest deviation of a refused row.
         limit: largest deviation that rounding usually explains.
         plan: of the cache.
-        outside_cache: whether the rows are no part of the cache; the hint differs.
+        for_prediction: whether the rows are those of a prediction, and no part of the
+            cache; the hint differs.
     """
-    hint = "encode every text alone: gaam_decoder.load(RUN, batch_tokens=1)"
-    if not outside_cache:
+    if for_prediction:
+        hint = "encode every text alone: gaam_decoder.load(RUN, batch_tokens=1)"
+    else:
         hint = (
             "extract into another --out with --set batch-tokens=1, which encodes every "
             "row alone; rows of this folder may be wrong, too"
@@ -196,21 +202,18 @@ def _rounding_explains(
     if precise_states is None:
         return False
 
-    precise_in_batch, precise_alone = precise_states
     dtype = encoder.dtype
     for pooling, in_batch_LD in batch.before_storage[row].items():
         # in higher precision padding and neighbours must move nothing
-        moved_L = relative_deviation(precise_in_batch[pooling], precise_alone[pooling])
+        precise_alone_LD = precise_states.alone[pooling]
+        moved_L = relative_deviation(precise_states.in_batch[pooling], precise_alone_LD)
         # 'not <=' also refuses NaN, which '>' would let pass
         if not moved_L.max() <= PRECISE_SHIFT_LIMIT[dtype]:
             return False
         # in the usual precision the batch must be about as precise as the row alone
         [alone_LD] = encoded.states_alone[row][pooling].numpy()
         if not is_within_rounding(
-            in_batch_LD.numpy(),
-            alone_LD,
-            precise_alone[pooling],
-            deviation_limit(dtype),
+            in_batch_LD.numpy(), alone_LD, precise_alone_LD, deviation_limit(dtype)
         ):
             return False
     return True

@@ -233,14 +233,14 @@ class _Comparison:
         rounding. If the device has no such arithmetic, or too little memory for it, the
         answer is no. See ``_compare_states`` for the arguments.
         """
-        precise_states = self._encoder.states_in_higher_precision([item], 0)
+        # the row is alone in its batch, and so its index is 0
+        precise_states = self._encoder.states_in_higher_precision([item], row=0)
         if precise_states is None:
             return False
-        _, precise_states_alone = precise_states
         return is_within_rounding(
             stored_LD,
             alone_LD,
-            precise_states_alone[pooling],
+            precise_states.alone[pooling],
             self._limit,
             self._plan.storage_dtype,
         )

@@ -38,6 +38,7 @@ def settings_of(plan: Plan) -> dict[str, object]:
     dataset = plan.dataset
     # settings that decide which rows are read
     reading = dataset.settings
+    # the encoder's fields of the fingerprint: whatever decides its states
     identity = plan.identity
     values: dict[str, object] = {
         "encoder": encoder.path or encoder.name,
@@ -54,7 +55,8 @@ def settings_of(plan: Plan) -> dict[str, object]:
         "limit": reading.get("limit"),
         # before gaam 0.3 a limit took the first rows, and plans did not record the rule
         "limit_rule": reading.get("limit_rule", "first"),
-        # class names that an extraction refuses unless the user has accepted them
+        # names such as 'nan' or '7', which an extraction refuses as classes unless the
+        # user has confirmed them
         "odd_classes": [
             name for name in plan.target_names if is_odd(name) or is_number(name)
         ],
@@ -82,8 +84,8 @@ def recorded_settings(config: ExtractConfig, part: str) -> dict[str, object]:
             the metadata of its field says so.
 
     Returns:
-        Name of a setting -> its value as JSON has it. A fraction is a text: a plan has
-        no fractions.
+        Name of a setting -> its value as JSON has it. A fraction becomes a text: other
+        programs may write the number differently, and the plan's digest covers it.
     """
     recorded: dict[str, object] = {}
     for field in dataclasses.fields(config):
@@ -93,6 +95,7 @@ def recorded_settings(config: ExtractConfig, part: str) -> dict[str, object]:
         # whoever reads the plan later may work in another folder
         if isinstance(value, Path):
             value = value.expanduser().absolute()
+        # JSON has truth values, whole numbers and lists; the rest becomes a text
         if not isinstance(value, bool | int | tuple):
             value = str(value)
         recorded[field.name] = value
@@ -224,8 +227,8 @@ def _read_fitting_rows(
         Split -> its rows. Empty for encoders that learn nothing from rows.
     """
     split = plan.identity.get("fitted_on")
-    # a path is that of a model, which learns nothing from rows
-    if not _is_named_kind(name) or split is None:
+    # a path or an id on the hub is that of a model, which learns nothing from rows
+    if not _is_registered(name) or split is None:
         return {}
     # a data set that has left its path may be on the hub under its name
     dataset = plan.dataset.name
@@ -246,12 +249,15 @@ def _find_encoder(plan: Plan) -> str:
     """
     name = plan.encoder.name
     path = plan.encoder.path
+    # the name is a path, too, as the user gave it: it may lead from this folder to a
+    # copy of the encoder
     for candidate in (path, name):
         if candidate is not None and Path(candidate).expanduser().exists():
             return str(candidate)
     # only encoders of the hub have a revision
     is_on_hub = plan.encoder.revision is not None
-    if is_on_hub or _is_named_kind(name) or name == DEFAULT_ENCODER:
+    # a registered encoder such as tfidf needs no path
+    if is_on_hub or _is_registered(name) or name == DEFAULT_ENCODER:
         return str(name)
     raise NotFoundError(
         f"the encoder '{plan.encoder_label}' is not where it was",
@@ -260,10 +266,10 @@ def _find_encoder(plan: Plan) -> str:
     )
 
 
-def _is_named_kind(name: str) -> bool:
-    """Whether this is the name of a kind of encoder, such as tfidf, and not a path.
+def _is_registered(name: str) -> bool:
+    """Whether ``--encoder`` names a registered encoder, such as tfidf, and no path.
 
-    Such a name may have a part after ':', which does not matter here.
+    Such a name may be followed by ':' and options, which do not matter here.
     """
     return name.partition(":")[0] in plugins.names("gaam_cache.encoders")
 

@@ -1,4 +1,4 @@
-"""Encodes rows outside a cache as the rows of the cache were encoded.
+"""Encodes rows to predict as the rows of a cache were encoded.
 
 N rows, L layers, D hidden size, T samples of a sound, C channels.
 """
@@ -67,7 +67,7 @@ class RowEncoder:
         self._encoder = encoder
         self._has_warned = False
         self._extractor = StateExtractor(
-            encoder, plan, config.batch_tokens, stats, outside_cache=True
+            encoder, plan, config.batch_tokens, stats, for_prediction=True
         )
         self._tokenizer_lock = threading.Lock()
         self._model_lock = threading.Lock()

@@ -32,13 +32,18 @@ class SpreadCheck:
     """Measures how much the states of rows differ, in every shard.
 
     This needs sums over rows of states, of their squares and of their rounding errors.
-    States are counted from a reference, the mean of the first batch: squares of small
-    distances from it keep their digits.
+    A reference state, the mean of the first batch, is subtracted from all states
+    beforehand: squares of small offsets from it keep their digits.
 
     A shard of very few rows does not show whether all states are the same. So the sums
-    of all small shards so far are added up. With ``outside_cache`` the rows are no part
-    of the cache, and are never refused: the decoders have learned from such states
-    already.
+    of all small shards so far are added up.
+
+    Args:
+        encoder: the loaded encoder.
+        plan: of the cache.
+        stats: what is suspicious is counted here.
+        for_prediction: the rows are those of a prediction, and no part of the cache.
+            They are never refused: the decoders have learned from such states already.
     """
 
     def __init__(
@@ -47,17 +52,19 @@ class SpreadCheck:
         plan: Plan,
         stats: ExtractionStats,
         *,
-        outside_cache: bool,
+        for_prediction: bool,
     ) -> None:
         self._encoder = encoder
         self._plan = plan
         self._stats = stats
-        self._outside_cache = outside_cache
+        self._for_prediction = for_prediction
         self._references: dict[str, Tensor] = {}
-        """Pooling -> state from which states are counted, (L, D)."""
-        self._small_digests: set[bytes] = set()  # of the rows of small shards
+        """Pooling -> state that is subtracted from all states beforehand, (L, D)."""
+        self._small_digests: set[bytes] = set()
+        """Of the rows of all shards with very few rows: of copies only one counts."""
         self._small_sums: dict[str, tuple[Floats, int]] = {}
-        """Pooling -> sums over the rows of small shards, and how many rows."""
+        """Pooling -> sums over the rows of all shards with very few rows; their number.
+        """
 
     def mark_distinct(
         self, copy_keys: Iterable[bytes], num_rows: int
@@ -92,10 +99,11 @@ class SpreadCheck:
         stored_BLD: Tensor,
         distinct_B: NDArray[np.bool_],
     ) -> Tensor:
-        """Sums over the distinct rows of a batch, as ``SpreadSums`` describes them.
+        """Four sums over the distinct rows of a batch, from which the spread follows.
 
-        They are sums of states, squared states, rounding errors and squared rounding
-        errors. States are counted from a reference, which the first batch sets.
+        They are sums of offsets, squared offsets, rounding errors and squared rounding
+        errors. The offset of a state is its difference from a reference state, which
+        the first batch sets.
 
         Args:
             pooling: of the states.
@@ -121,9 +129,9 @@ class SpreadCheck:
             self._references[pooling],
             strict=True,
         ):
-            moved_BD = x_BD - reference_D
+            offset_BD = x_BD - reference_D
             error_BD = stored_BD.to(x_BD.dtype) - x_BD
-            summands = (moved_BD, moved_BD.square(), error_BD, error_BD.square())
+            summands = (offset_BD, offset_BD.square(), error_BD, error_BD.square())
             # a product with weights of 1 and 0 is the sum over the distinct rows
             sums_4D = torch.stack([weight_B @ y_BD for y_BD in summands])
             sums_of_layers.append(sums_4D)
@@ -133,7 +141,8 @@ class SpreadCheck:
         """Refuse states that are the same in all rows; count what is suspicious.
 
         Suspicious are layers in which all rows have the same state, layers that lose
-        digits, and twins. Rows outside a cache are counted, but not refused.
+        digits, and twins: rows that differ, but have the same state. Rows of a
+        prediction are counted, but not refused.
 
         Args:
             encoded: the rows of a shard.
@@ -146,19 +155,20 @@ class SpreadCheck:
         """
         prepared = encoded.prepared
         is_small = self._is_small(len(prepared.distinct))
-        is_any_different = False
+        all_rows_are_equal = True
         for pooling, states_NLD in states.items():
+            # for a small shard, of the rows of all small shards so far
             spread = self._update_spread(encoded, pooling)
             noise_LD = _noise(encoded, pooling)
             flat_L = spread.flat_layers(noise_LD, self._encoder.dtype)
             # a few rows may have the same state by chance: they prove nothing
-            has_enough_rows = spread.rows >= FEWEST_ROWS
-            if not has_enough_rows or not flat_L.all():
-                is_any_different = True
-            if has_enough_rows:
+            shows_flat_layers = spread.rows >= FEWEST_ROWS
+            if not shows_flat_layers or not flat_L.all():
+                all_rows_are_equal = False
+            if shows_flat_layers:
                 self._count_flat_layers(pooling, flat_L)
-            # the decoders have learned from such states: it is too late to refuse them
-            if self._outside_cache:
+            # the decoders of a prediction have learned from such states already
+            if self._for_prediction:
                 continue
             self._check_digits(pooling, spread, flat_L, prepared)
             # a few rows do not show what a usual distance between rows is
@@ -168,15 +178,16 @@ class SpreadCheck:
 
         if not is_small:
             self._stats.distinct += int(prepared.distinct.sum())
-        if not is_any_different and not self._outside_cache:
+        if all_rows_are_equal and not self._for_prediction:
             raise self._same_state_error(prepared, next(iter(states)))
 
     def _is_small(self, num_rows: int) -> bool:
         """Whether a shard has too few rows to show whether their states differ.
 
-        Rows outside a cache are no shards: they are never added up over several calls.
+        Small shards are judged together. The rows of a prediction are no shard: each
+        call is judged by itself, however few its rows are.
         """
-        return num_rows < FEWEST_ROWS and not self._outside_cache
+        return num_rows < FEWEST_ROWS and not self._for_prediction
 
     def _update_spread(self, encoded: Encoded, pooling: str) -> Spread:
         """Spread of the distinct rows of a shard: of copies only the first counts.
@@ -186,6 +197,7 @@ class SpreadCheck:
         each shard.
         """
         distinct_N = encoded.prepared.distinct
+        # see ``sums``: four sums over the distinct rows, of states minus the reference
         batch_sums = [batch.sums[pooling].numpy() for batch in encoded.batches]
         sums_4LD: Floats = np.sum(batch_sums, axis=0, dtype=np.float64)
         num_rows = int(distinct_N.sum())

@@ -20,18 +20,23 @@ from gaam_cache.config import max_batch_tokens
 from gaam_cache.encoders.base import Encoder
 from gaam_cache.extraction.batches import padded_tokens, token_budget_batches
 from gaam_cache.extraction.encoded import Encoded, EncodedBatch, PreparedRows
-from gaam_cache.extraction.proof import check_proof, choose_rows
+from gaam_cache.extraction.proof import check_proof, choose_proof_rows
 from gaam_cache.extraction.spreads import SpreadCheck
 from gaam_cache.extraction.summary import ExtractionStats
-from gaam_cache.store.dtypes import LARGEST, NUMPY_DTYPES, first_not_finite
+from gaam_cache.store.dtypes import (
+    LARGEST,
+    NUMPY_DTYPES,
+    as_float32,
+    first_not_finite,
+)
 from gaam_cache.store.plan import Plan
 from gaam_cache.store.records import BATCHINGS, Batching
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 FEW_ROWS = 8
-"""Most rows of a call, outside a cache, that are encoded one at a time. On a CPU a
-small Llama takes a second for them, and ten to measure which rows may share a batch."""
+"""Most rows to predict, in one call, that are encoded one at a time. On a CPU a small
+Llama takes a second for them, and ten to measure which rows may share a batch."""
 
 
 class StateExtractor:
@@ -48,8 +53,8 @@ class StateExtractor:
         plan: of the cache.
         batch_tokens: most tokens of a batch; None for the default of the device.
         stats: counts what is done.
-        outside_cache: the rows are no part of the plan's cache, but are encoded as its
-            rows are.
+        for_prediction: the rows are those of a prediction: no part of the plan's cache,
+            but encoded as its rows are.
     """
 
     def __init__(
@@ -59,19 +64,19 @@ class StateExtractor:
         batch_tokens: int | None,
         stats: ExtractionStats,
         *,
-        outside_cache: bool = False,
+        for_prediction: bool = False,
     ) -> None:
         self._encoder = encoder
         self._plan = plan
         self._stats = stats
-        self._outside_cache = outside_cache
+        self._for_prediction = for_prediction
         self._batch_tokens = max_batch_tokens(batch_tokens, encoder.device.type)
         self._copies = CopyBack(encoder.device)
-        self._spreads = SpreadCheck(encoder, plan, stats, outside_cache=outside_cache)
-        stats.batching = self._batching
+        self._spreads = SpreadCheck(encoder, plan, stats, for_prediction=for_prediction)
+        # the summary of an extraction says which rows shared a batch
+        stats.batching = self._stricter_batching()
 
-    @property
-    def _batching(self) -> Batching:
+    def _stricter_batching(self) -> Batching:
         """Which rows may share a batch: the stricter rule of plan and encoder."""
         # BATCHINGS are in order, the strictest rule last
         return max(self._plan.batching, self._encoder.batching, key=BATCHINGS.index)
@@ -126,22 +131,29 @@ class StateExtractor:
             prepared: the rows.
             on_progress: called with the number of rows encoded so far.
         """
-        # for an extraction the caller has loaded the encoder; outside a cache each call
-        # may bring longer rows than those for which the batching was measured
-        if self._outside_cache:
-            longest = int(np.max(prepared.inputs.lengths))
-            self._encoder.load_for(
-                longest, encodes_alone=self._encodes_each_alone(prepared)
-            )
+        if self._for_prediction:
+            self._measure_batching_for(prepared)
 
         first_batch_tokens = self._batch_tokens
-        encoded: Encoded | None = None
+        encoded = self._try_encode(prepared, on_progress)
         while encoded is None:
+            # the memory was too small, and the failed attempt has halved the batches
             encoded = self._try_encode(prepared, on_progress)
         if self._batch_tokens < first_batch_tokens:
             self._warn_of_smaller_batches(first_batch_tokens)
         self._stats.count_inputs(prepared.inputs)
         return encoded
+
+    def _measure_batching_for(self, prepared: PreparedRows) -> None:
+        """Measure which of these rows may share a batch, as far as it is not known yet.
+
+        An extraction needs no such call: it has measured this for its longest row. Each
+        prediction may bring longer rows.
+        """
+        longest = int(np.max(prepared.inputs.lengths))
+        self._encoder.load_for(
+            longest, encodes_alone=self._encodes_each_alone(prepared)
+        )
 
     def _warn_of_smaller_batches(self, first_batch_tokens: int) -> None:
         """Warn that batches are smaller than at first, and record their size."""
@@ -154,27 +166,28 @@ class StateExtractor:
         warnings.warn(message, GaamWarning, stacklevel=3)
 
     def _encodes_each_alone(self, prepared: PreparedRows) -> bool:
-        """Whether each of these rows is encoded alone, because they are few.
+        """Whether each of these rows is encoded alone: a few rows of a prediction.
 
-        This holds only outside a cache. The answer depends on the number of rows alone,
-        not on whether the batching was measured in an earlier call. So few rows have
-        the same bits in every call.
+        The answer depends on the number of rows alone, not on whether the batching was
+        measured in an earlier call. So few rows have the same bits in every call.
         """
-        return self._outside_cache and len(prepared.inputs.lengths) <= FEW_ROWS
+        return self._for_prediction and len(prepared.inputs.lengths) <= FEW_ROWS
 
     def _try_encode(
         self, prepared: PreparedRows, on_progress: Callable[[int], None]
     ) -> Encoded | None:
         """Encode all rows; None if the memory was too small for one of the batches.
 
-        After such a failure the counts in ``stats`` are as before, and the limit of
-        tokens is smaller: the caller tries again.
+        Some rows, those of the proof, are also encoded alone.
+
+        After a failure the counts in ``stats`` are as before, and the limit of tokens
+        is smaller: the caller tries again.
         """
         inputs = prepared.inputs
         length_N = np.asarray(inputs.lengths)
         size_N = inputs.sizes
         batches = self._plan_batches(prepared)
-        proof_rows = choose_rows(length_N, batches)
+        proof_rows = choose_proof_rows(length_N, batches)
 
         encoded = Encoded(prepared, batches=[], states_alone={})
 
@@ -183,14 +196,7 @@ class StateExtractor:
         counts_before = (stats.rows_made, stats.tokens, stats.padded_tokens)
         encoded_rows = 0
         for batch, items in zip(batches, inputs.batches(batches), strict=True):
-            encode = partial(
-                self._encode_batch,
-                items,
-                batch,
-                proof_rows,
-                prepared.distinct[batch],
-                as_alone=self._encodes_each_alone(prepared),
-            )
+            encode = partial(self._encode_batch, prepared, batch, items, proof_rows)
             encoded_batch = self._attempt(encode, prepared, batch.tolist())
             if encoded_batch is None:
                 stats.rows_made, stats.tokens, stats.padded_tokens = counts_before
@@ -208,11 +214,15 @@ class StateExtractor:
     def _plan_batches(self, prepared: PreparedRows) -> list[NDArray[np.int64]]:
         """Divide rows into batches: an array of row numbers for each batch."""
         inputs = prepared.inputs
-        batching: Batching = "alone"
-        if not self._encodes_each_alone(prepared):
-            batching = self._batching
+        batching = self._stricter_batching()
+        if self._encodes_each_alone(prepared):
+            batching = "alone"
+        # sizes are in tokens, extents in a finer unit such as the samples of a sound
         return token_budget_batches(
-            inputs.sizes, self._batch_tokens, batching, inputs.extents
+            lengths=inputs.sizes,
+            batch_tokens=self._batch_tokens,
+            batching=batching,
+            extents=inputs.extents,
         )
 
     def _halve_batches(
@@ -284,28 +294,26 @@ class StateExtractor:
 
     def _encode_batch(
         self,
-        items: Sequence[object],
+        prepared: PreparedRows,
         batch: NDArray[np.int64],
+        items: Sequence[object],
         proof_rows: Sequence[int],
-        distinct_B: NDArray[np.bool_],
-        *,
-        as_alone: bool,
     ) -> EncodedBatch:
         """Encode a batch, and start to copy its states to the host.
 
         The proof of a shard encodes a few rows again, alone, and compares their states.
 
         Args:
-            items: the rows of the batch, as the encoder reads them.
-            batch: numbers of these rows, (B,).
+            prepared: all rows.
+            batch: numbers of the rows of the batch, (B,).
+            items: these rows, as the encoder reads them.
             proof_rows: numbers of the rows of the proof, in this batch or others; their
                 states are also returned as they were before storage.
-            distinct_B: whether a row is the first with its content.
-            as_alone: whether to encode the only row of the batch as the proof does.
         """
         storage_dtype = getattr(torch, self._plan.storage_dtype)
-        if as_alone:
-            states_by_pooling = self._encoder.encode_alone(items[0])
+        if self._encodes_each_alone(prepared):
+            [item] = items
+            states_by_pooling = self._encoder.encode_alone(item)
         else:
             states_by_pooling = self._encoder.encode(items)
 
@@ -320,8 +328,11 @@ class StateExtractor:
             # rounded on the device: half of the bytes to copy
             stored_BLD = x_BLD.to(storage_dtype)
             encoded.states[pooling] = self._copies.start(stored_BLD)
-            # sums over the rows, from which the spread of the states is computed
-            sums_4LD = self._spreads.sums(pooling, x_BLD, stored_BLD, distinct_B)
+            # the spread of the states is computed from four sums over the rows: of the
+            # states and of their rounding errors, each also squared
+            sums_4LD = self._spreads.sums(
+                pooling, x_BLD, stored_BLD, prepared.distinct[batch]
+            )
             encoded.sums[pooling] = self._copies.start(sums_4LD)
             for row in proof_rows_of_batch:
                 # a copy, so that the batch's memory on the device can be used again
@@ -346,6 +357,7 @@ class StateExtractor:
                 between rows.
             DataError: all rows have the same state in every layer.
         """
+        # the device may still compute the last batches, or copy them to the host
         self.wait()
         states = {
             pooling: self._assemble(encoded, pooling) for pooling in self._plan.pooling
@@ -355,7 +367,7 @@ class StateExtractor:
             states,
             self._encoder,
             self._plan,
-            outside_cache=self._outside_cache,
+            for_prediction=self._for_prediction,
         )
         self._stats.deviation = max(self._stats.deviation, deviation)
         self._stats.proven += len(encoded.states_alone)
@@ -390,25 +402,29 @@ class StateExtractor:
     ) -> NumericsError:
         """The error for a number that is not finite.
 
-        ``index`` is the row, the layer (from 0) and the feature of this number.
+        ``index`` is the row, the layer and the feature of this number, each from 0.
         """
         row, layer_index, feature = index
         layer = layer_index + self._plan.first_layer
         dtype = self._plan.storage_dtype
+        states_LD = states_NLD[row]
+        # NumPy has no bfloat16: such states are bits
+        if dtype == "bfloat16":
+            states_LD = as_float32(states_LD)
         problem = f"the encoder's layer {layer} yields numbers that are not finite"
         hint = "look at the row, or compute in --dtype float32 with a new --out"
 
-        # only float16 ends before the encoder's arithmetic does: a large number becomes
-        # infinite by rounding. A NaN never comes from rounding.
-        if dtype == "float16" and np.isinf(states_NLD[index]):
+        # float16 has a smaller range than the encoder's arithmetic: rounding makes a
+        # large number infinite. A NaN never comes from rounding.
+        if dtype == "float16" and np.isinf(states_LD[layer_index, feature]):
             problem = f"a state of layer {layer} cannot be stored as {dtype}"
             hint = "--storage-dtype float32 and a new --out"
-        if self._outside_cache:
+        if self._for_prediction:
             hint = "leave the row out"
         return NumericsError(
             problem,
             expected=f"finite values up to {LARGEST[dtype]:g}",
-            found=f"another in feature {feature}",
+            found=f"{states_LD[layer_index, feature]} in feature {feature}",
             where=prepared.where(row),
             hint=hint,
         )

@@ -16,7 +16,7 @@ from gaam_cache.common.messages import visible
 from gaam_cache.common.paths import shown_path
 from gaam_cache.encoders.base import Inputs
 from gaam_cache.extraction.job import Job
-from gaam_cache.sources.base import TOLERATED_TRUNCATED_SHARE
+from gaam_cache.sources.base import TOLERATED_SHARE
 from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import Plan
 from gaam_cache.store.records import Batching
@@ -208,20 +208,21 @@ class ExtractionStats:
         ``noun`` is the word for a row in messages, such as "text".
         """
         lines = []
-        # ``unread`` counts the rows without any token that the tokenizer knows. A few
-        # are no reason for a warning: as many as may be cut without one.
-        tolerated_rows = TOLERATED_TRUNCATED_SHARE * self.rows_made
-        if self.unread > tolerated_rows or self.unknown_share > MAX_UNKNOWN_SHARE:
+        # a few rows of either kind are no reason for a warning
+        num_tolerated = TOLERATED_SHARE * self.rows_made
+        # ``unread`` counts the rows without any token that the tokenizer knows
+        if self.unread > num_tolerated or self.unknown_share > MAX_UNKNOWN_SHARE:
             lines.append(
                 f"{self.unknown_share:.1%} of all tokens are unknown to the encoder's "
                 f"tokenizer, and {self.unread:,} of {self.rows_made:,} rows hold no "
                 f"other: their meaning is lost; {OTHER_ENCODER}"
             )
-        doubled_rows = max(self.doubled.values(), default=0)
-        if doubled_rows > tolerated_rows:
+        # ``doubled`` has, for each special token, how many rows hold it twice
+        num_doubled = max(self.doubled.values(), default=0)
+        if num_doubled > num_tolerated:
             tokens = ", ".join(visible(token) for token in self.doubled)
             lines.append(
-                f"special tokens stand twice at the start or end of {doubled_rows:,} "
+                f"special tokens stand twice at the start or end of {num_doubled:,} "
                 f"of {self.rows_made:,} rows, which moves their states: {tokens}; the "
                 "tokenizer adds them to every text: leave them out of the "
                 f"{noun}s and of --prompt"
@@ -437,10 +438,12 @@ class ExtractSummary(ExtractionStats):
         if self.unknown_tokens:
             share = f"{self.unknown_share:.2%}"
             entries["unknown"] = f"{self.unknown_tokens:,} tokens ({share})"
-        twins = max(self.twins.values(), default=0)
-        if twins:
+        # Twins are rows that differ, but have the same state. The pooling with most of
+        # them stands for all.
+        num_twins = max(self.twins.values(), default=0)
+        if num_twins:
             entries["alike"] = (
-                f"{twins:,} of {self.distinct:,} that differ share a state"
+                f"{num_twins:,} of {self.distinct:,} that differ share a state"
             )
         return entries
 

@@ -138,8 +138,8 @@ def verify(
     faults = dict(checked.faults)
     recomputed: dict[str, object] | None = None
     if recompute_rows:
-        # the rooms of sources and encoders take longer to import than a small cache to
-        # hash, and hashes need neither
+        # imported only here: the packages of sources and encoders take longer to import
+        # than a small cache to hash
         from gaam_cache.extraction.recompute import random_rows, recompute
 
         # rows are chosen from good shards: those of bad ones show nothing new

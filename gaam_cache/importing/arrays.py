@@ -108,20 +108,21 @@ class Array:
                 return values.view("<u2")
             return values
 
-    def values(
+    def read_one_per_row(
         self,
         role: str,
-        num_rows: int | None,
+        *,
         is_valid: Callable[[Any], bool],
         expected: str,
+        num_rows: int | None = None,
     ) -> list[Any]:
         """Read an array that has a whole number or a text for every row.
 
         Args:
             role: what the array is used for, for messages.
-            num_rows: number of values that the array must have; None for any number.
             is_valid: tells whether a value may be used.
             expected: the valid values in words, for messages.
+            num_rows: number of values that the array must have; None for any number.
 
         Returns:
             One int or str for every row.
@@ -158,10 +159,11 @@ class Array:
 def _shape_and_type(values: Any) -> tuple[tuple[int, ...], str]:
     """The shape of an array, and the name of its type, such as 'float32'."""
     if hasattr(values, "get_shape"):
-        # The slice object of safetensors has no ``dtype`` of torch. The empty part that
-        # is read here has one.
+        # ``values`` is a slice object of safetensors, which has no ``dtype``. Its parts
+        # are tensors, which have one: the empty part, or all of a single number.
         shape = tuple(values.get_shape())
-        dtype = (values[:0] if shape else values).dtype
+        part = values[:0] if shape else values[...]
+        dtype = part.dtype
     else:
         shape = tuple(values.shape)
         dtype = values.dtype
@@ -201,12 +203,24 @@ def _to_texts(part: Any) -> NDArray[Any]:
     return np.array(texts, object)
 
 
-Roles = Mapping[str, Sequence[Array]]
-"""Role -> arrays of one split with that role.
+@dataclass(frozen=True, slots=True)
+class SplitArrays:
+    """The arrays of one split, by what they are used for."""
 
-The roles are ``STATES``, ``LABELS`` and the names of kept columns. States are one array
-or one array for each layer, in their order; every other role has one array.
-"""
+    states: Sequence[Array]
+    """One array of all layers; or an array for each layer, in their order."""
+    labels: Array | None
+    """None for a split without labels."""
+    columns: Mapping[str, Array]
+    """Name of a kept column -> its array."""
+
+    @property
+    def all(self) -> list[Array]:
+        """The arrays of all uses."""
+        arrays = [*self.states, *self.columns.values()]
+        if self.labels is not None:
+            arrays.append(self.labels)
+        return arrays
 
 
 def open_file(path: Path, stack: ExitStack) -> list[Array]:
@@ -248,6 +262,8 @@ def open_file(path: Path, stack: ExitStack) -> list[Array]:
         # a single number is neither states nor labels
         if not array.shape:
             continue
+        # No use accepts a type of this name. So such an array is refused if it is used,
+        # and the message says why.
         if suffix in (".h5", ".hdf", ".hdf5") and not _is_complete(values):
             array.dtype = f"partly written {array.dtype}"
         arrays.append(array)
@@ -309,10 +325,9 @@ def _is_complete(dataset: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _LayerArray:
-    """An array and the number of its layer.
+    """An array of states, and the number of its layer.
 
-    Labels and kept columns have no layers. Their arrays are numbered in the same way,
-    so that two arrays for one role are noticed.
+    Labels and kept columns have no layers; their number means nothing.
     """
 
     layer: int  # from 0 or 1 on, as the names say; or ``ALL_LAYERS``
@@ -334,11 +349,11 @@ _Candidates = dict[str, dict[str, list[_LayerArray]]]
 
 def choose_arrays(
     arrays: Sequence[Array], config: ImportConfig
-) -> tuple[Mapping[str, Roles], list[Array]]:
+) -> tuple[Mapping[str, SplitArrays], list[Array]]:
     """Choose the states, labels and kept columns of every split among some arrays.
 
     Returns:
-        Split -> role -> arrays; and the arrays that were not chosen.
+        Split -> its arrays; and the arrays that were not chosen.
 
     Raises:
         ConfigError: it is not clear which array has which role.
@@ -352,39 +367,39 @@ class _ArrayChooser:
     def __init__(self, arrays: Sequence[Array], config: ImportConfig) -> None:
         self._arrays = arrays
         self._columns = config.keep_columns
-        self._unlabelled = config.unlabelled
+        self._unlabelled = config.unlabelled  # splits
+        # split -> names of arrays, as the options give them
         self._state_names = names_by_split(config, "arrays")
         self._label_names = names_by_split(config, "labels")
 
-    def choose(self) -> tuple[Mapping[str, Roles], list[Array]]:
+    def choose(self) -> tuple[Mapping[str, SplitArrays], list[Array]]:
         """Choose the arrays of every split.
 
         Returns:
-            Split -> role -> arrays; and the arrays that were not chosen.
+            Split -> its arrays; and the arrays that were not chosen.
 
         Raises:
             ConfigError: it is not clear which array has which role.
         """
+        # split -> role -> arrays that may have this role
         candidates = self._candidates_by_name()
         # options override names
         self._apply_options(candidates)
         if not candidates:
             raise self._unclear_error("it is not clear which arrays are states")
-        # a split in --set unlabelled that has no arrays is refused, not ignored
+        # a split of --set unlabelled without any array is not ignored: it has no
+        # states, for which ``_choose_for_split`` refuses it
         for split in self._unlabelled:
             candidates.setdefault(split, {})
 
-        splits: dict[str, Roles] = {}
-        for split in sorted(candidates, key=self._split_position):
-            is_only_split = len(candidates) == 1
-            splits[split] = self._choose_roles(split, candidates[split], is_only_split)
-        chosen = [
-            array
-            for roles in splits.values()
-            for role_arrays in roles.values()
-            for array in role_arrays
-        ]
-        return splits, [array for array in self._arrays if array not in chosen]
+        is_only_split = len(candidates) == 1
+        arrays_by_split = {
+            split: self._choose_for_split(split, candidates[split], is_only_split)
+            for split in sorted(candidates, key=self._split_position)
+        }
+        chosen = [array for arrays in arrays_by_split.values() for array in arrays.all]
+        unused = [array for array in self._arrays if array not in chosen]
+        return arrays_by_split, unused
 
     def _candidates_by_name(self) -> _Candidates:
         """Split -> role -> the arrays whose names say this split and this role.
@@ -414,23 +429,30 @@ class _ArrayChooser:
             for split, names in array_names_by_split.items():
                 arrays = [array for name in names for array in self._find_arrays(name)]
                 roles = candidates.setdefault(split, {})
-                roles[role] = _with_layer_numbers(arrays)
+                # the order of the options is that of the layers
+                roles[role] = [
+                    _LayerArray(layer, array) for layer, array in enumerate(arrays)
+                ]
 
     def _split_position(self, split: str) -> int:
-        """Where a split stands in the order of all splits.
+        """Where a split stands in the order of all splits, to sort them.
 
         First come the splits in the order of ``--array``, then those in the order of
-        ``SPLIT_WORDS``, then all others in the order of the arrays.
+        ``SPLIT_WORDS``. All others share the last position: sorting keeps their order,
+        which is that of the arrays.
         """
-        return (*self._state_names, *SPLIT_WORDS, split).index(split)
+        known_splits = (*self._state_names, *SPLIT_WORDS)
+        if split not in known_splits:
+            return len(known_splits)
+        return known_splits.index(split)
 
-    def _choose_roles(
+    def _choose_for_split(
         self,
         split: str,
         candidates: dict[str, list[_LayerArray]],
         is_only_split: bool,
-    ) -> Roles:
-        """The arrays of a split by role.
+    ) -> SplitArrays:
+        """The arrays of a split.
 
         Args:
             split: its name.
@@ -443,32 +465,44 @@ class _ArrayChooser:
         """
         if STATES not in candidates:
             raise self._unclear_error(f"'{split}' has no states")
-        required_roles = [STATES]
+        states = self._ordered_by_layer(
+            candidates[STATES], f"the {STATES} of '{split}'"
+        )
+
+        labels: Array | None = None
         if split not in self._unlabelled:
-            required_roles.append(LABELS)
-        required_roles += self._columns
-
-        roles: dict[str, list[Array]] = {}
-        for role in required_roles:
-            role_candidates = candidates.get(role)
-            if role_candidates is None and role in self._columns:
-                column = self._find_column_array(split, role, is_only_split)
-                role_candidates = _with_layer_numbers(column)
-            if role_candidates is None:
-                hint = (
+            if LABELS not in candidates:
+                raise self._unclear_error(
+                    f"it is not clear which array has the {LABELS} of '{split}'",
                     f"--labels {split}=NAME, or --set unlabelled={split} where nobody "
-                    "knows"
+                    "knows",
                 )
-                message = f"it is not clear which array has the {role} of '{split}'"
-                raise self._unclear_error(message, hint)
-            roles[role] = self._ordered_by_layer(
-                role_candidates, f"the {role} of '{split}'"
-            )
-        return roles
+            labels = self._only_array(candidates[LABELS], f"the {LABELS} of '{split}'")
 
-    def _find_column_array(
-        self, split: str, column: str, is_only_split: bool
-    ) -> list[Array]:
+        columns: dict[str, Array] = {}
+        for column in self._columns:
+            if column in candidates:
+                subject = f"the {column} of '{split}'"
+                columns[column] = self._only_array(candidates[column], subject)
+            else:
+                columns[column] = self._find_column_array(split, column, is_only_split)
+        return SplitArrays(states=states, labels=labels, columns=columns)
+
+    def _only_array(self, candidates: Sequence[_LayerArray], subject: str) -> Array:
+        """The single array that may have a role.
+
+        Args:
+            candidates: at least one array.
+            subject: what the array is, for messages: "the labels of 'test'".
+
+        Raises:
+            ConfigError: there are several arrays.
+        """
+        if len(candidates) > 1:
+            raise self._unclear_error(f"several arrays could be {subject}")
+        return candidates[0].array
+
+    def _find_column_array(self, split: str, column: str, is_only_split: bool) -> Array:
         """The array that has the name of a kept column, without the name of a split.
 
         Such a name is clear only where there is one split.
@@ -477,6 +511,9 @@ class _ArrayChooser:
             split: name of the split.
             column: name of the kept column.
             is_only_split: whether there is no other split.
+
+        Raises:
+            ConfigError: there are several splits, or no such array, or several.
         """
         names = {array.name for array in self._arrays}
         if not is_only_split or column not in names:
@@ -485,7 +522,8 @@ class _ArrayChooser:
                 f"name the array '{split}_{column}' or '{split}/{column}' in the file, "
                 f"or '{column}' where there is one split",
             )
-        return self._find_arrays(column)
+        [array] = self._find_arrays(column)
+        return array
 
     def _find_arrays(self, name: str) -> list[Array]:
         """The arrays with a name that an option gives, in the order of their layers.
@@ -551,11 +589,6 @@ class _ArrayChooser:
         )
 
 
-def _with_layer_numbers(arrays: Sequence[Array]) -> list[_LayerArray]:
-    """The arrays, numbered from 0 as layers in the order in which they come."""
-    return [_LayerArray(layer, array) for layer, array in enumerate(arrays)]
-
-
 def _match_array(pattern: re.Pattern[str], array: Array) -> re.Match[str] | None:
     """Match a pattern with the name of an array; None if it does not match.
 
@@ -576,7 +609,13 @@ def _match_array(pattern: re.Pattern[str], array: Array) -> re.Match[str] | None
 def _parse_name(array: Array, columns: Sequence[str]) -> _ParsedName:
     """Read the split, the role and the layer in the name of an array.
 
-    If the name of the array says no split, the name of its file may.
+    If the name of the array says no split, the name of its file may. Examples:
+
+    - 'train_states': the states of 'train', all layers in one array
+    - 'X_test': the states of 'test', too
+    - 'dev2/layer_3': layer 3 of the states of 'dev2', a group of an HDF5 file
+    - 'y' in 'test.npz': the labels of 'test'
+    - 'weights': neither a split nor a role
 
     Args:
         array: the array.
@@ -584,16 +623,15 @@ def _parse_name(array: Array, columns: Sequence[str]) -> _ParsedName:
     """
     role_words = "|".join((*ROLE_BY_NAME, *columns))
     split_words = "|".join(SPLIT_WORDS)
+    role = f"(?P<role>{role_words})"
+    # such as 'layer_3' or 'hidden_states.layer.3'
     layer = rf"(?:{LAYER_WORDS})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
-    # a split of any name may be a group of HDF5, 'dev2/states'; a group that is called
-    # like a role is none
+    # A split of any name may be a group of HDF5. But 'states/' and other names of roles
+    # are no splits.
     group = rf"(?!(?:{role_words})/)(?P<group>{NAME_PATTERN.pattern})/"
-    match = re.fullmatch(
-        rf"(?:(?P<before>{split_words})[/._-]|{group})?"
-        rf"(?:(?P<role>{role_words})|{layer})(?:[/._-](?P<after>{split_words}))?",
-        array.name,
-        re.ASCII,
-    )
+    before = rf"(?:(?P<before>{split_words})[/._-]|{group})?"
+    after = rf"(?:[/._-](?P<after>{split_words}))?"
+    match = re.fullmatch(f"{before}(?:{role}|{layer}){after}", array.name, re.ASCII)
     if match is None:
         return _ParsedName(split="", role="", layer=ALL_LAYERS)
 
@@ -608,5 +646,6 @@ def _parse_name(array: Array, columns: Sequence[str]) -> _ParsedName:
     role_word = match["role"]
     if role_word is None:
         return _ParsedName(split=split, role=STATES, layer=int(match["layer"]))
-    role = ROLE_BY_NAME.get(role_word, role_word)
-    return _ParsedName(split=split, role=role, layer=ALL_LAYERS)
+    # any other word is the name of a kept column, which is its role
+    role_name = ROLE_BY_NAME.get(role_word, role_word)
+    return _ParsedName(split=split, role=role_name, layer=ALL_LAYERS)

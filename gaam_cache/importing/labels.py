@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gaam_cache.common.errors import ConfigError, DataError, GaamWarning
 from gaam_cache.common.messages import brief
 from gaam_cache.config import AUTO, ImportConfig
-from gaam_cache.importing.arrays import LABELS, STRINGS, Array, Roles
+from gaam_cache.importing.arrays import STRINGS, Array, SplitArrays
 from gaam_cache.store.dtypes import as_float32
 from gaam_cache.targets.base import (
     CLASSIFICATION,
@@ -61,11 +61,10 @@ class ClassArrays(LabelArrays):
     def read(self, split: str, array: Array) -> list[str]:
         """The class of every row; DataError for a label that is no class."""
         known_labels = ", ".join(map(repr, self._class_by_label))
-        labels = array.values(
+        labels = array.read_one_per_row(
             f"labels of '{split}'",
-            None,
-            self._class_by_label.__contains__,
-            brief(f"one of {known_labels}", 200),
+            is_valid=self._class_by_label.__contains__,
+            expected=brief(f"one of {known_labels}", 200),
         )
         return [self._class_by_label[label] for label in labels]
 
@@ -98,41 +97,43 @@ class MatrixArrays(LabelArrays):
 
 
 def read_target(
-    roles_by_split: Mapping[str, Roles], config: ImportConfig
+    arrays_by_split: Mapping[str, SplitArrays], config: ImportConfig
 ) -> LabelArrays:
     """Find out what the labels are: the task, and its classes, columns or labels.
 
     The labels of 'train' decide, or those of the first split with labels.
 
     Args:
-        roles_by_split: split -> role -> arrays.
+        arrays_by_split: split -> its arrays.
         config: it may name the task and the classes, columns or labels.
 
     Raises:
         ConfigError: no split has labels, or the names do not fit.
         DataError: the labels cannot be of that task.
     """
-    arrays = [
-        (split, roles[LABELS][0])
-        for split, roles in roles_by_split.items()
-        if LABELS in roles
-    ]
-    if not arrays:
+    labels_by_split = {
+        split: arrays.labels
+        for split, arrays in arrays_by_split.items()
+        if arrays.labels is not None
+    }
+    if not labels_by_split:
         raise ConfigError(
             "no split has labels", expected="at least one split with labels"
         )
-    array = dict(arrays).get("train", arrays[0][1])
+    first_labels = next(iter(labels_by_split.values()))
+    array = labels_by_split.get("train", first_labels)
     chosen_class = _choose_target_class(array, config)
     names = config.target_names or config.class_names
     if not issubclass(chosen_class, MatrixTarget):
         return _read_classes(array, names, config.task)
     values_NK = _read_matrix(array, chosen_class)
-    _warn_of_whole_numbers(array, values_NK, config)
-    return MatrixArrays(chosen_class.of_matrix(values_NK.shape[1], names))
+    _warn_if_classes_are_likely(array, values_NK, config)
+    num_columns = values_NK.shape[1]
+    return MatrixArrays(chosen_class.of_matrix(num_columns, names))
 
 
 def task_of_labels(values: Any) -> str:
-    """The task that labels of a program are for, where nobody names one.
+    """The task that labels of a program are for, if the user names none.
 
     Args:
         values: an array of labels, as ``write`` takes it.
@@ -143,9 +144,11 @@ def task_of_labels(values: Any) -> str:
     Warns:
         GaamWarning: whole numbers are stored as fractions.
     """
+    # a placeholder: the settings require a file, but none is read
     config = ImportConfig(files=("arrays of a program",))
-    roles = {LABELS: [Array("targets", values)]}
-    return read_target({"train": roles}, config).target.task
+    labels = Array("targets", values)
+    arrays = SplitArrays(states=[], labels=labels, columns={})
+    return read_target({"train": arrays}, config).target.task
 
 
 def _choose_target_class(array: Array, config: ImportConfig) -> type[Target]:
@@ -200,10 +203,12 @@ def _read_matrix(array: Array, chosen_class: type[MatrixTarget]) -> NDArray[Any]
     return values
 
 
-def _warn_of_whole_numbers(
+def _warn_if_classes_are_likely(
     array: Array, values_NK: NDArray[Any], config: ImportConfig
 ) -> None:
     """Warn if numbers that are taken for quantities may be the numbers of classes.
+
+    Such numbers are whole, but of a type of fractions, in a single column.
 
     Args:
         array: the labels.
@@ -236,9 +241,12 @@ def _read_classes(array: Array, given_names: tuple[str, ...], task: str) -> Clas
             as prices, are refused.
     """
     refuse_fractions(array.name, array.dtype, array.shape, array.where)
-    # any whole number or string may be the label of a class
-    expected = "whole numbers or strings"
-    labels = array.values("labels", None, lambda label: True, expected)
+    labels = array.read_one_per_row(
+        "labels",
+        # any whole number or string may be the label of a class
+        is_valid=lambda label: True,
+        expected="whole numbers or strings",
+    )
 
     has_strings = array.dtype == STRINGS
     if has_strings and task == AUTO:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from gaam_cache.importing.arrays import (
     LABELS,
     STATES,
     Array,
-    Roles,
+    SplitArrays,
     choose_arrays,
     open_file,
 )
@@ -81,12 +81,15 @@ class ImportSummary:
         else:
             title = "nothing was written; this would be taken:"
         lines = [title]
-        for name, choice in self.splits.items():
-            lines.append(f"  {name:<12} {self.rows[name]:,} rows")
-            for role, value in choice.items():
+        for split, entries in self.splits.items():
+            lines.append(f"  {split:<12} {self.rows[split]:,} rows")
+            # figures of the labels, then what was taken for what
+            for name, value in entries.items():
+                # lists and dictionaries are shown without brackets and quotes; there is
+                # nothing to show of empty ones
                 text = re.sub(r"[][{}']", "", str(_rounded(value)))
                 if text:
-                    lines.append(f"    {role:<14} {brief(text, 200)}")
+                    lines.append(f"    {name:<14} {brief(text, 200)}")
         lines.append(
             f"  stored       {self.num_layers} layers x {self.hidden_size}, "
             f"{self.storage_dtype}, {self.shards:,} shards, "
@@ -135,7 +138,7 @@ class ImportedRows(Rows):
     def from_arrays(
         cls,
         split: str,
-        roles: Roles,
+        arrays: SplitArrays,
         axes: str | None,
         label_arrays: LabelArrays,
     ) -> Self:
@@ -143,48 +146,47 @@ class ImportedRows(Rows):
 
         Args:
             split: name of the split.
-            roles: role -> arrays of the split.
+            arrays: of the split.
             axes: the axes of the states; None if no option says them.
             label_arrays: reads the labels.
 
         Raises:
             DataError: a label is unusable, or the arrays do not fit together.
         """
-        # check the states and the labels; without an option the number of axes decides
-        # which axis is which
-        state_arrays = roles[STATES]
-        first_array = state_arrays[0]
-        labels = None
-        if LABELS in roles:
-            labels = label_arrays.read(split, roles[LABELS][0])
+        labels: list[str] | None = None
+        if arrays.labels is not None:
+            labels = label_arrays.read(split, arrays.labels)
+        # without an option the number of axes decides which axis is which
+        first_array = arrays.states[0]
         usual_axes = "nld" if len(first_array.shape) == 3 else "nd"
         known_axes = axes or usual_axes
         _check_shapes(
-            split, state_arrays, labels, known_axes, are_axes_given=axes is not None
+            split, arrays.states, labels, known_axes, are_axes_given=axes is not None
         )
 
-        # every other role is a kept column, with a value for every row
         size_by_axis = dict(zip(known_axes, first_array.shape, strict=False))
         num_rows = size_by_axis["n"]
-        columns = [role for role in roles if role not in (STATES, LABELS)]
-        kept = {name: _read_column(roles[name][0], num_rows) for name in columns}
-
+        kept_columns = {
+            name: _read_column(array, num_rows)
+            for name, array in arrays.columns.items()
+        }
         origin = first_array.where
-        if len(state_arrays) > 1:
-            origin += f" to {state_arrays[-1].name}"
+        if len(arrays.states) > 1:
+            origin += f" to {arrays.states[-1].name}"
         return cls(
             inputs=[],
             labels=labels or [NO_LABEL] * num_rows,
             class_names=None,
             origin=origin,
-            kept_columns=kept,
+            kept_columns=kept_columns,
             task=label_arrays.target.task,
             labelled=labels is not None,
-            arrays=state_arrays,
+            arrays=arrays.states,
             axes=known_axes,
-            num_layers=size_by_axis.get("l", len(state_arrays)),
+            # without an axis of layers, every array is a layer
+            num_layers=size_by_axis.get("l", len(arrays.states)),
             hidden_size=size_by_axis["d"],
-            array_names=_names_by_role(roles, known_axes),
+            array_names=_names_by_role(arrays, known_axes),
         )
 
     def __len__(self) -> int:
@@ -254,53 +256,62 @@ class ImportedRows(Rows):
         shard: ShardSpec,
         storage_dtype: str,
     ) -> NumericsError:
-        """The error for the state at ``index``, which the storage type cannot hold.
+        """The error for a number that is not finite, or too large for its type.
 
         Args:
             original_NLD: the states of the shard as they were read.
-            index: row of the shard, layer and feature of the state, from 0.
+            index: row of the shard, layer and feature of the number, each from 0.
             shard: the shard.
             storage_dtype: type of the stored states.
         """
-        row, layer, feature = index
+        row, layer_index, feature = index
         value = original_NLD[index]
         if self.arrays[0].dtype == "bfloat16":
             value = dtypes.as_float32(value)
-        array = self.arrays[layer] if len(self.arrays) > 1 else self.arrays[0]
-        location = f"row {shard.start + row + 1}, layer {layer + 1}, feature {feature}"
+        array = self.arrays[0]
+        if len(self.arrays) > 1:
+            array = self.arrays[layer_index]
+        # people count rows and layers from 1
+        layer = layer_index + 1
+        location = f"row {shard.start + row + 1}, layer {layer}, feature {feature}"
         return NumericsError(
-            f"a state of layer {layer + 1} cannot be stored as {storage_dtype}",
+            f"a state of layer {layer} cannot be stored as {storage_dtype}",
             expected=f"finite values up to {dtypes.LARGEST[storage_dtype]:g}",
             found=f"{float(value):g}",
             where=f"{array.where}, {location}",
-            hint="of a finite value: --storage-dtype bfloat16 or float32",
+            hint="if this is finite: --storage-dtype bfloat16 or float32",
         )
 
 
-def _names_by_role(roles: Roles, axes: str) -> dict[str, Any]:
-    """The names of the arrays of a split by role, and type and axes of the states.
+def _names_by_role(arrays: SplitArrays, axes: str) -> dict[str, Any]:
+    """The names of the arrays of a split by role; also type and axes of the states.
 
     The fingerprint of a cache covers these JSON values: which array was taken for what.
 
     Args:
-        roles: role -> arrays of the split.
+        arrays: of the split.
         axes: the axes of the states: 'nld', 'lnd' or 'nd'.
     """
-    columns = [role for role in roles if role not in (STATES, LABELS)]
     names: dict[str, Any] = {
-        "states": [array.name for array in roles[STATES]],
-        "dtypes": [roles[STATES][0].dtype],
+        STATES: [array.name for array in arrays.states],
+        # all have one type; the list is a form that fingerprints have kept
+        "dtypes": [arrays.states[0].dtype],
         "axes": axes,
-        "columns": {name: roles[name][0].name for name in columns},
+        "columns": {name: array.name for name, array in arrays.columns.items()},
     }
-    if LABELS in roles:
-        names[LABELS] = roles[LABELS][0].name
+    if arrays.labels is not None:
+        names[LABELS] = arrays.labels.name
     return names
 
 
 def _read_column(array: Array, num_rows: int) -> list[str]:
     """The value of a kept column in every row, as text."""
-    values = array.values("a column", num_rows, _can_be_kept, EXPECTED_COLUMN_VALUES)
+    values = array.read_one_per_row(
+        "a column",
+        is_valid=_can_be_kept,
+        expected=EXPECTED_COLUMN_VALUES,
+        num_rows=num_rows,
+    )
     return list(map(str, values))
 
 
@@ -324,11 +335,13 @@ def _check_shapes(
         state_arrays: one array, or one for each layer.
         labels: the label of every row; None for a split without labels.
         axes: the axes of each array: 'nld', 'lnd' or 'nd'.
-        are_axes_given: whether an option says the axes.
+        are_axes_given: whether an option says the axes. If not, they are a guess, which
+            must be the only one that fits.
 
     Raises:
         DataError: an array has a type or shape that does not fit.
     """
+    # if the first array fits, all that are like it fit, too
     first_array = state_arrays[0]
     is_first_usable = (
         first_array.dtype in IMPORTABLE_DTYPES
@@ -345,7 +358,8 @@ def _check_shapes(
         raise DataError(
             f"the array '{array.name}' cannot be states of '{split}'",
             expected=f"{rows} (n), layers (l) and features (d) as {axes}, of "
-            f"{', '.join(IMPORTABLE_DTYPES)}; all of a split alike",
+            f"{', '.join(IMPORTABLE_DTYPES)}; all layers of a split of one shape and "
+            "type",
             found=f"{array.dtype} {array.shape}",
             where=array.where,
             hint="--set axes=nld, lnd or nd; states of tokens have to be pooled before",
@@ -392,12 +406,9 @@ def import_states(
     {'train': 60, 'test': 30}
 
     Raises:
-        GaamError: as for ``write``; ConfigError if it is not clear which array has
-            which role.
+        GaamError: as for ``gaam_cache.write``; ConfigError if it is not clear which
+            array has which role.
     """
-    report: ReportProgress | None = None
-    if not preview:
-        report = progress or no_progress
     # hours of reading are lost if the folder turns out to be read-only
     check_writable(config.out, option="--out")
     paths = [absolute_path(file) for file in config.files]
@@ -406,20 +417,30 @@ def import_states(
         arrays: list[Array] = []
         for path in paths:
             arrays += open_file(path, stack)
-        roles_by_split, unused_arrays = choose_arrays(arrays, config)
+        arrays_by_split, unused_arrays = choose_arrays(arrays, config)
         # a preview is quick: it does not hash the files
-        if report is not None:
+        if not preview:
             folder = os.path.commonpath([path.parent for path in paths])
             for path in paths:
                 hash_by_path[path.relative_to(folder).as_posix()] = hash_file(path)
         return _make_cache(
-            roles_by_split,
+            arrays_by_split,
             config,
-            report,
+            progress or no_progress,
+            preview=preview,
             fingerprint_extras={"files": hash_by_path},
             imported=settings_of_import(config),
             unused_arrays=unused_arrays,
         )
+
+
+class PlantedLabels(NamedTuple):
+    """How ``gaam plant`` drew labels: JSON values, in which fractions are text."""
+
+    rule: Mapping[str, Any]
+    """What decides the labels; the fingerprint of the cache covers it."""
+    teacher: Mapping[str, Any]
+    """Figures of the model that drew them, for people."""
 
 
 def write(
@@ -427,7 +448,7 @@ def write(
     splits: Mapping[str, tuple[Any, Any]],
     *,
     columns: Mapping[str, Mapping[str, Any]] | None = None,
-    planted: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
+    planted: PlantedLabels | None = None,
     progress: ReportProgress | None = None,
     **settings: Any,
 ) -> ImportSummary:
@@ -437,9 +458,11 @@ def write(
     anything, and then to write it. It copies at most the rows of one shard at a time.
     Pass a memory map or a data set of h5py if the states are larger than memory.
 
-    >>> splits = {"train": (states, labels), "test": (others, theirs)}
-    >>> made = gaam_cache.write("cache", splits)
-    >>> made.rows
+    >>> splits = {
+    ...     "train": (train_states, train_labels),
+    ...     "test": (test_states, test_labels),
+    ... }
+    >>> gaam_cache.write("cache", splits).rows
     {'train': 60, 'test': 30}
 
     Shape:
@@ -454,9 +477,7 @@ def write(
             strings (classification); fractions (regression); truth values, or 0 and 1
             with ``task="multi-label"``; None for a split without labels, to predict on.
         columns: name of a kept column -> split -> a string for every row.
-        planted: for labels that ``gaam plant`` drew, two mappings of JSON values with
-            fractions as text. The first says what decides the labels, and the
-            fingerprint covers it. The second describes the teacher that drew them.
+        planted: how ``gaam plant`` drew the labels; None for labels of people.
         progress: called with (rows done, rows in all, current work).
         settings: of ``ImportConfig``: ``task``, ``class_names``, ``target_names``,
             ``axes``, ``storage_dtype``, ``shard_rows``, and the names for reports:
@@ -478,25 +499,24 @@ def write(
         **settings,
     )
     check_writable(config.out, option="out")
-    roles_by_split: dict[str, Roles] = {}
+    arrays_by_split: dict[str, SplitArrays] = {}
     for split, (states, labels) in splits.items():
         if not NAME_PATTERN.fullmatch(split):
             raise ConfigError(
                 f"split '{shortened(split)}' cannot be part of a file name",
                 expected="letters, digits, '_' and '.'",
             )
-        other_roles = {name: column[split] for name, column in columns.items()}
-        if labels is not None:
-            other_roles[LABELS] = labels
-        roles_by_split[split] = _arrays_by_role(split, states, other_roles)
+        column_values = {name: column[split] for name, column in columns.items()}
+        arrays_by_split[split] = _split_arrays(split, states, labels, column_values)
 
+    # no file was read
     fingerprint_extras: dict[str, Any] = {"files": {}}
     teacher: Mapping[str, Any] | None = None
     if planted is not None:
-        labels_rule, teacher = map(dict, planted)
-        fingerprint_extras[PLANTED_KEY] = labels_rule
+        fingerprint_extras[PLANTED_KEY] = dict(planted.rule)
+        teacher = dict(planted.teacher)
     return _make_cache(
-        roles_by_split,
+        arrays_by_split,
         config,
         progress or no_progress,
         fingerprint_extras=fingerprint_extras,
@@ -504,34 +524,41 @@ def write(
     )
 
 
-def _arrays_by_role(split: str, states: Any, other_roles: Mapping[str, Any]) -> Roles:
-    """Role -> arrays of a split that a program passes.
+def _split_arrays(
+    split: str, states: Any, labels: Any, columns: Mapping[str, Any]
+) -> SplitArrays:
+    """The arrays of a split that a program passes.
 
     Args:
         split: its name, for the names of the arrays in messages.
         states: an array, or a list with one array for each layer.
-        other_roles: the arrays of labels and kept columns by role.
+        labels: an array; None for a split without labels.
+        columns: name of a kept column -> its array.
     """
     states_by_name = {"states": states}
     if isinstance(states, (list, tuple)):
         numbered_layers = enumerate(states, start=1)
         states_by_name = {f"layer {number}": layer for number, layer in numbered_layers}
-    roles = {
-        STATES: [
-            Array(f"{name} of '{split}'", array)
-            for name, array in states_by_name.items()
-        ]
-    }
-    for role, array in other_roles.items():
-        roles[role] = [Array(f"{role} of '{split}'", array)]
-    return roles
+
+    def named_array(name: str, values: Any) -> Array:
+        return Array(f"{name} of '{split}'", values)
+
+    label_array: Array | None = None
+    if labels is not None:
+        label_array = named_array("labels", labels)
+    return SplitArrays(
+        states=[named_array(name, layer) for name, layer in states_by_name.items()],
+        labels=label_array,
+        columns={name: named_array(name, values) for name, values in columns.items()},
+    )
 
 
 def _make_cache(
-    roles_by_split: Mapping[str, Roles],
+    arrays_by_split: Mapping[str, SplitArrays],
     config: ImportConfig,
-    report: ReportProgress | None,
+    report: ReportProgress,
     *,
+    preview: bool = False,
     fingerprint_extras: Mapping[str, Any],
     imported: Mapping[str, Any] | None = None,
     planted: Mapping[str, Any] | None = None,
@@ -540,10 +567,10 @@ def _make_cache(
     """Make the cache of the arrays of all splits, or preview it.
 
     Args:
-        roles_by_split: split -> role -> arrays.
+        arrays_by_split: split -> its arrays.
         config: the settings.
-        report: called with (rows done, rows in all, current work); None for a preview,
-            which writes nothing.
+        report: called with (rows done, rows in all, current work).
+        preview: whether to read no states, and to write nothing.
         fingerprint_extras: further JSON values that the fingerprint covers, such as the
             hashes of the files.
         imported: the settings with which the files can be imported again, as JSON
@@ -552,16 +579,16 @@ def _make_cache(
             that drew them.
         unused_arrays: arrays without a role, for the summary.
     """
-    if len({split.casefold() for split in roles_by_split}) < len(roles_by_split):
+    if len({split.casefold() for split in arrays_by_split}) < len(arrays_by_split):
         raise ConfigError(
             "splits differ in case alone",
             expected="names that every file system tells apart",
-            found=", ".join(roles_by_split),
+            found=", ".join(arrays_by_split),
         )
-    label_arrays = read_target(roles_by_split, config)
+    label_arrays = read_target(arrays_by_split, config)
     rows = {
-        split: ImportedRows.from_arrays(split, roles, config.axes, label_arrays)
-        for split, roles in roles_by_split.items()
+        split: ImportedRows.from_arrays(split, arrays, config.axes, label_arrays)
+        for split, arrays in arrays_by_split.items()
     }
     _check_equal_sizes(rows)
     dataset = _dataset_record(config, rows, imported, planted)
@@ -569,7 +596,7 @@ def _make_cache(
     shards_made = 0
     # without the states, the plan of a preview has no fingerprint yet
     fingerprint = ""
-    if report is not None:
+    if not preview:
         plan = _finish_plan(config, plan, rows, report)
         fingerprint = plan.fingerprint
         shards_made = _write_shards(config, plan, rows, report)
@@ -666,8 +693,15 @@ def _new_plan(
         kind=IMPORTED, name=config.encoder_name, revision=None, batching="alone"
     )
     storage_dtype = config.storage_dtype or _default_storage_dtype(rows)
+    fields = job.plan_fields(
+        rows,
+        target,
+        content={},  # the states are not read yet
+        identity=identity,
+        storage_dtype=storage_dtype,
+    )
     return job.new_plan(
-        job.plan_fields(rows, target, {}, identity, storage_dtype),
+        fields,
         rows,
         target=target,
         encoder=encoder,
@@ -717,14 +751,19 @@ def _encoder_identity(
         rows: the rows of every split.
         fingerprint_extras: further JSON values, such as the hashes of the files.
     """
-    array_names = {split: split_rows.array_names for split, split_rows in rows.items()}
-    # an imported row counts as one token
+    imported = {
+        # which arrays were taken as what
+        "taken": {split: split_rows.array_names for split, split_rows in rows.items()},
+        # no split has an array of numbers of tokens: every row counts as one token
+        "num_tokens": {},
+        **fingerprint_extras,
+    }
     return {
-        "imported": {"taken": array_names, "num_tokens": {}, **fingerprint_extras},
+        "imported": imported,
         "pooling": [config.pool],
         "layers": "as in the files",  # their numbers in the encoder are unknown
         "dtype": "unknown",
-        "max_length": 1,
+        "max_length": 1,  # in tokens
     }
 
 
@@ -777,13 +816,16 @@ def _finish_plan(
         spread = spread_sums.spread()
         job.warn(_rounding_warnings(spread, plan.storage_dtype, split, split_rows))
 
-    # equal states in two splits leak test rows into training, as equal texts do
+    # The digest of its states stands for the text of a row. Equal states in two splits
+    # leak test rows into training, as equal texts do.
     copy_groups = list(row_checks.repeated_texts(rows, report))
     job.warn(row_checks.check_rows(rows, plan.target, copy_groups))
     dataset = replace(
         plan.dataset,
-        shared_texts=row_checks.shared_texts(copy_groups),
-        equal_rows=row_checks.equal_rows(copy_groups),
+        # how many rows have a text that is in another split or again in their own
+        shared_texts=row_checks.count_shared_texts(copy_groups),
+        # the rows of each split that are copies of one another
+        equal_rows=row_checks.list_equal_rows(copy_groups),
     )
     plan = plan.with_content(job.content_hashes(rows, report), dataset)
     prepare_folder(config.out)
@@ -838,7 +880,9 @@ def _rounding_warnings(
     Raises:
         NumericsError: rounding makes too many rows of a layer equal.
     """
-    is_flat_L = spread.flat_layers(0.0, "float32")
+    # Which layers are the same in all rows: rounding is not to blame for them. The
+    # arithmetic of the encoder is unknown; float32 has the smallest errors.
+    is_flat_L = spread.flat_layers(noise_LD=0.0, compute_dtype="float32")
     if spread.rows >= FEWEST_ROWS and is_flat_L.any():
         flat_layers = [str(layer + 1) for layer in np.flatnonzero(is_flat_L)]
         yield (

@@ -33,7 +33,7 @@ MEDIA = "gaam_cache.sources.media"
 FEWEST_ROWS = 10  # with fewer rows, none can be held out for testing
 FEWEST_GROUPS = 6  # with fewer groups in 'test', reports make no claim
 DIGEST_BYTES = 16  # two texts of ten million agree by chance once in 10^24 data sets
-TOLERATED_TRUNCATED_SHARE = 0.01
+TOLERATED_SHARE = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -46,11 +46,11 @@ from gaam_cache.targets.base import CLASSIFICATION, Target, target_of_kind
 from gaam_cache.targets.classes import Classes
 
 FORMAT = "gaam-cache"
-FORMAT_VERSION = 1
-"""The version of caches of classes."""
+CLASSES_VERSION = 1
+"""The version of caches of classes: the first, so that old releases read them."""
 TARGET_VERSION = 2
 """The version of caches of numbers and of sets of labels."""
-FORMAT_VERSIONS = (FORMAT_VERSION, TARGET_VERSION)
+FORMAT_VERSIONS = (CLASSES_VERSION, TARGET_VERSION)
 KNOWN_VERSIONS = " or ".join(map(str, FORMAT_VERSIONS))
 """The versions that this gaam reads, in words."""
 PLAN_FILE = "cache.json"
@@ -70,8 +70,9 @@ COVERED_FIELDS = (
 # Largest UTF-8 size of a value in a kept column: room for a name, not for a text.
 MAX_VALUE_BYTES = 4096
 
-CONVENTIONS = {1: "transformers.hidden_states[1:]", 0: "transformers.hidden_states"}
-"""How an encoder's layers are numbered, by the number of its first kept layer."""
+WITH_INPUT_LAYER = "transformers.hidden_states"
+CONVENTIONS = {1: "transformers.hidden_states[1:]", 0: WITH_INPUT_LAYER}
+"""Number of an encoder's first kept layer -> name for this numbering of the layers."""
 MEASURED_FIELDS = ("tokens", "acts_causal")
 """Measured properties of an encoder. Plans before gaam 0.3 lack both, and the second is
 known only with loaded weights. A comparison uses a property if both sides have it."""
@@ -186,7 +187,7 @@ class Plan:
         slice_match = re.fullmatch(r"transformers\.hidden_states\[(\d+):\d*\]", layers)
         if slice_match:
             return int(slice_match[1])
-        return 0 if layers == CONVENTIONS[0] else 1
+        return 0 if layers == WITH_INPUT_LAYER else 1
 
     @property
     def task(self) -> str:
@@ -307,23 +308,27 @@ class Plan:
         plan._check_fingerprint()
         if not all(map(NAME_PATTERN.fullmatch, plan.rows)):
             raise ValueError("bad names of splits")
-        for text in plan.reference.values():
-            decode_sketch(text)
+        # each is states of fixed rows as a text; this raises an error if it is damaged
+        for sketch_text in plan.reference.values():
+            decode_sketch(sketch_text)
         return plan
 
     def _check_fingerprint(self) -> None:
-        """Check the fingerprint against its fields, and these against the plan.
+        """Check that the plan agrees with its fingerprint.
+
+        The fingerprint must be the hash of its fields. Where a field repeats a value of
+        the plan, the two must be equal.
 
         Raises:
             ValueError: they do not agree.
         """
         fields = self.fingerprint_fields
-        # The fields leave out empty columns and unlabelled, and have the pooling among
-        # the fields of the encoder.
-        covered = {"columns": {}, "unlabelled": [], **fields} | fields["encoder"]
         if fingerprint(fields) != self.fingerprint:
             raise ValueError("the fingerprint does not match its fields")
-        # fields of the plan that the fingerprint repeats
+        # two fields are left out if they are empty
+        covered = {"columns": {}, "unlabelled": [], **fields}
+        # the pooling is a property of the encoder
+        covered["pooling"] = fields["encoder"]["pooling"]
         for name in COVERED_FIELDS:
             if not _agrees_with_fingerprint(name, getattr(self, name), covered[name]):
                 raise ValueError(f"'{name}' is not what the fingerprint covers")
@@ -374,7 +379,7 @@ class Plan:
 
 def version_of_target(target: Target) -> int:
     """Version of the file format of a cache whose labels are of this target."""
-    return FORMAT_VERSION if target.task == CLASSIFICATION else TARGET_VERSION
+    return CLASSES_VERSION if target.task == CLASSIFICATION else TARGET_VERSION
 
 
 def target_fields(target: Target) -> dict[str, Any]:
@@ -383,7 +388,7 @@ def target_fields(target: Target) -> dict[str, Any]:
     Classes have a form of their own, as in the first version of the format.
     """
     names = list(target.names)
-    if version_of_target(target) == FORMAT_VERSION:
+    if version_of_target(target) == CLASSES_VERSION:
         return {"class_names": names}
     return {"target": {"kind": target.kind, "names": names}}
 
@@ -398,14 +403,14 @@ def _read_target(content: dict[str, Any], format_version: int) -> Target:
     Raises:
         ValueError, LookupError or TypeError: the values are damaged.
     """
-    if format_version == FORMAT_VERSION:
+    if format_version == CLASSES_VERSION:
         return Classes(tuple(content.pop("class_names")))
     fields = content.pop("target")
     if set(fields) != {"kind", "names"}:
         raise ValueError("bad keys in 'target'")
     target = target_of_kind(fields["kind"], fields["names"])
     if version_of_target(target) != format_version:
-        raise ValueError("classes in a plan of another format version")
+        raise ValueError(f"classes in a plan of format version {format_version}")
     return target
 
 
@@ -441,10 +446,12 @@ def read_plan(root: Path) -> Plan:
     """
     path = root / PLAN_FILE
     try:
+        # this checks the digest of the content, which the file holds
         content = unsealed(read_json(path))
         _check_format_version(root, content)
         return Plan.from_dict(content)
     except ElsewhereError as error:
+        # a link or pointer is in place of the file
         subject = f"the plan of the cache '{shown_path(root)}'"
         raise error.out_of_reach_error(subject, path) from error
     except DAMAGE as error:
@@ -654,13 +661,16 @@ def explain_differences(
         then: the same fields as a plan records them.
         plan: names the libraries of that time.
     """
+    # such as 'encoder.tokens.cut  now 7e4b, then a5e8'
     lines = differing_fields(now, then)
     if not lines or not all(map(TOKEN_FIELD.match, lines)):
         return lines
     fields = [line.split()[0] for line in lines]
-    kinds = ", ".join(name.rpartition(".")[2] for name in fields)
+    # the last part names the fixed texts: 'cut' are texts that are too long
+    kinds_of_text = ", ".join(name.rpartition(".")[2] for name in fields)
     return [
-        f"the same tokenizer files give other token ids for fixed texts ({kinds})",
+        "the same tokenizer files give other token ids for fixed texts "
+        f"({kinds_of_text})",
         f"now with {installed_versions()}",
         f"then with {recorded_versions(plan)}",
     ]
@@ -690,11 +700,11 @@ def describe_state_deviation(plan: Plan, other: Plan) -> str | None:
     dtype = str(plan.identity.get("dtype"))
     if dtype not in ROUNDING:
         return None
-    limit = recompute_limit(dtype, "float32")
+    # sketches are stored in float32, whatever the type of the stored states is
+    limit = recompute_limit(dtype, storage_dtype="float32")
     for pooling in plan.reference.keys() & other.reference.keys():
-        deviation, layer = largest_deviation(
-            plan.reference[pooling], other.reference[pooling]
-        )
+        sketch_text = plan.reference[pooling]
+        deviation, layer = largest_deviation(sketch_text, other.reference[pooling])
         if deviation > limit:
             return (
                 f"states of the same two rows differ by {deviation:.1e} of their norm "

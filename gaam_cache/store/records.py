@@ -12,8 +12,8 @@ from typing import Any, Literal, Self, TypeGuard, get_args
 from gaam_cache.store.json_fields import (
     OBJECT,
     TEXT,
+    TEXT_BY_NAME,
     TEXT_OR_NULL,
-    TEXTS,
     JsonFields,
     JsonType,
     is_integer,
@@ -101,7 +101,7 @@ class EncoderRecord:
             path=fields.take_optional("path", TEXT_OR_NULL, None),
             revision=fields.take("revision", TEXT_OR_NULL),
             batching=fields.take("batching", BATCHING),
-            reference=fields.take_optional("reference", TEXTS, {}),
+            reference=fields.take_optional("reference", TEXT_BY_NAME, {}),
             adapter_of=fields.take_optional("adapter_of", TEXT_OR_NULL, None),
             settings=fields.rest(),
         )
@@ -110,7 +110,8 @@ class EncoderRecord:
         """JSON values, in the order of ``cache.json``."""
         content = asdict(self)
         settings: dict[str, Any] = content.pop("settings")
-        # plans of earlier versions lack both
+        # left out if empty: plans of earlier versions lack both, and are written as
+        # they were read
         for name in ("reference", "adapter_of"):
             if not content[name]:
                 del content[name]
@@ -166,7 +167,7 @@ class DatasetRecord:
             name=fields.take("name", TEXT),
             path=fields.take_optional("path", TEXT_OR_NULL, None),
             revision=fields.take_optional("revision", TEXT_OR_NULL, None),
-            origin=fields.take_optional("origin", TEXTS, {}),
+            origin=fields.take_optional("origin", TEXT_BY_NAME, {}),
             shared_texts=fields.take("shared_texts", SHARED_TEXTS),
             imported=fields.take_optional(IMPORT_KEY, OBJECT, None),
             planted=fields.take_optional(PLANTED_KEY, OBJECT, None),
@@ -177,20 +178,26 @@ class DatasetRecord:
     def to_dict(self) -> dict[str, object]:
         """JSON values, in the order of ``cache.json``."""
         content = asdict(self)
+        # some settings stand before the origin, and all others after it
         settings: dict[str, Any] = content["settings"]
-        # In a dictionary literal a repeated key keeps its first position: so the first
-        # settings stand before the origin, and all others after it.
+        first_settings = {
+            key: settings[key] for key in FIRST_SETTINGS if key in settings
+        }
+        other_settings = {
+            key: value for key, value in settings.items() if key not in FIRST_SETTINGS
+        }
         ordered: dict[str, object] = {
             "name": self.name,
             "path": self.path,
             "revision": self.revision,
-            **{key: settings[key] for key in FIRST_SETTINGS if key in settings},
+            **first_settings,
             "origin": content["origin"],
-            **settings,
+            **other_settings,
             "shared_texts": content["shared_texts"],
         }
         if self.imported is not None:
             ordered[IMPORT_KEY] = content["imported"]
+        # figures of the model that drew the labels
         if self.planted is not None:
             ordered[PLANTED_KEY] = content["planted"]
         if self.equal_rows:

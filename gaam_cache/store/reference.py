@@ -81,8 +81,9 @@ def largest_deviation(now: str, then: str) -> tuple[float, int]:
 
     Returns:
         The deviation and the layer, from 0. The deviation is infinite if a number is
-        not finite; and if the shapes differ, when the layer 0 means nothing.
+        not finite. If the shapes of the sketches differ, the result is (inf, 0).
     """
+    # R reference rows, L layers, K numbers of a state's sketch
     now_RLK = decode_sketch(now).astype(np.float64)
     then_RLK = decode_sketch(then)
     if now_RLK.shape != then_RLK.shape:

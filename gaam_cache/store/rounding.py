@@ -50,9 +50,10 @@ def relative_deviation(
     Args:
         states: the states to check, (..., D).
         expected_states: the states that they should equal, (..., D).
-        storage_dtype: type of ``states``. Next to zero its numbers are equally far
-            apart. Half of this distance is not counted in any feature: otherwise a
-            layer of very small states would deviate by its own size.
+        storage_dtype: type of ``states``. Rounding to it moves numbers near zero by up
+            to half of the step between its numbers there. So much is subtracted from
+            the difference of every feature: otherwise a layer of very small states
+            would deviate by its own size.
 
     Returns:
         The share of every state, (...). It is infinite where a number is not finite,
@@ -63,7 +64,8 @@ def relative_deviation(
         expected_norm = np.linalg.norm(expected, axis=-1)
         difference = np.abs(states.astype(np.float64) - expected)
         # Rounding near zero is absolute, not relative.
-        difference = np.maximum(difference - _SMALLEST_STEP[storage_dtype] / 2, 0.0)
+        error_near_zero = _SMALLEST_STEP[storage_dtype] / 2
+        difference = np.maximum(difference - error_near_zero, 0.0)
         deviation = np.linalg.norm(difference, axis=-1) / np.where(
             expected_norm > 0, expected_norm, 1.0
         )
@@ -99,23 +101,26 @@ def is_within_rounding(
 
 
 def deviation_limit(compute_dtype: str) -> float:
-    """Largest deviation, by rounding, of a state in a batch from that of the row alone.
+    """Up to which deviation rounding explains a row that moves in a batch.
 
-    It holds before the states are rounded to the storage type. ``compute_dtype`` is the
-    type of the encoder's arithmetic.
+    The deviation is ``|state in the batch - state alone| / |state alone|``, in a layer,
+    before the states are rounded to the storage type. ``compute_dtype`` is the type of
+    the encoder's arithmetic.
     """
-    # of so many rows as a data set has, some deviate more than any row of a probe
+    # ROUNDING was measured on a few rows. The worst of the many rows of a data set
+    # deviates more.
     return DATA_SET_FACTOR * ROUNDING[compute_dtype]
 
 
 def recompute_limit(compute_dtype: str, storage_dtype: str) -> float:
-    """Largest deviation, by rounding, of a stored state from the state computed again.
+    """Up to which deviation rounding explains a stored state that is computed again.
 
-    The later computation may be on another machine, with other libraries.
+    The deviation is ``|stored - computed| / |computed|``, in a layer. The later
+    computation may be on another machine, with other libraries.
 
     Args:
         compute_dtype: type of the encoder's arithmetic.
         storage_dtype: type of the stored state.
     """
-    computing_limit = OTHER_MACHINE_FACTOR * DATA_SET_FACTOR * ROUNDING[compute_dtype]
+    computing_limit = OTHER_MACHINE_FACTOR * deviation_limit(compute_dtype)
     return STORAGE_TOLERANCE[storage_dtype] + computing_limit

@@ -51,13 +51,14 @@ MAX_TWIN_DISTANCE = 0.05
 class SpreadSums:
     """Adds up sums over rows, (4, L, D), from which ``Spread`` is computed.
 
-    The four sums are those of states, squared states, rounding errors and squared
-    rounding errors. States are counted from a reference state, the mean of the rows
-    that were added first: squares of the small distances from it keep their digits.
+    The four sums are those of offsets, squared offsets, rounding errors and squared
+    rounding errors. The offset of a state is its difference from a reference state, the
+    mean of the rows that were added first: squares of small offsets keep their digits.
     """
 
     def __init__(self) -> None:
         self._num_rows = 0
+        # both are None until rows are added
         self._reference_LD: Floats | None = None
         self._sums_4LD: Floats | None = None
 
@@ -117,21 +118,22 @@ class Spread:
         """Compute the spread from sums over rows.
 
         Args:
-            sums_4LD: the four sums that ``SpreadSums`` describes.
-            reference_LD: the state from which states were counted.
+            sums_4LD: the four sums over rows that ``SpreadSums`` adds up.
+            reference_LD: the state that was subtracted from every state beforehand.
             rows: number of the rows.
         """
-        # means over rows: of the offset x - reference, of its square, of the rounding
-        # error e, and of e²
-        offset_LD, square_LD, error_LD, error_square_LD = sums_4LD / max(rows, 1)
-        mean_LD = reference_LD + offset_LD
+        # an offset is a state minus the reference; an error is made by rounding
+        mean_offset_LD, mean_square_LD, mean_error_LD, mean_square_error_LD = (
+            sums_4LD / max(rows, 1)
+        )
+        mean_LD = reference_LD + mean_offset_LD
         if rows == 1:
-            # a single row has no variance: its own size takes that place
+            # A single row has no variance. Its rounding is judged by its own size.
             variance_LD = mean_LD**2
-            error_variance_LD = error_square_LD
+            error_variance_LD = mean_square_error_LD
         else:
-            variance_LD = square_LD - offset_LD**2
-            error_variance_LD = error_square_LD - error_LD**2
+            variance_LD = mean_square_LD - mean_offset_LD**2
+            error_variance_LD = mean_square_error_LD - mean_error_LD**2
 
         # Rounding may make the difference of two squares slightly negative.
         return cls(
@@ -289,13 +291,15 @@ def count_twins(
     np.divide(1.0, spread.sd_LD, out=scale_LD, where=is_used_LD)
     sketch_NK = _project(states_NLD, spread.mean_LD, scale_LD)
 
-    # In units of the standard deviation, each used feature and projection adds 2 to the
-    # squared distance of two usual rows; the distance of twins comes from errors alone.
+    # The expected squared distance of two rows: in each of K projections every used
+    # feature adds 2, the variance of a difference of two numbers of variance 1.
     usual_distance = np.sqrt(2 * num_used * SKETCH_SIZE)
-    noise = np.sqrt(np.mean((error_LD * scale_LD)[is_used_LD] ** 2))
-    limit = usual_distance * min(
-        TWIN_DISTANCE + NOISE_FACTOR * float(noise), MAX_TWIN_DISTANCE
+    # Twins are apart by their errors alone: a share of the usual distance.
+    error_share = np.sqrt(np.mean((error_LD * scale_LD)[is_used_LD] ** 2))
+    twin_share = min(
+        TWIN_DISTANCE + NOISE_FACTOR * float(error_share), MAX_TWIN_DISTANCE
     )
+    limit = usual_distance * twin_share
 
     # The nearest row of a row is the row itself; the second may be its twin.
     distance_N2, _ = cKDTree(sketch_NK).query(sketch_NK, k=2)

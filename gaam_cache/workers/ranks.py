@@ -31,8 +31,8 @@ class Rank(NamedTuple):
     workers_on_machine: int = 1  # number of ranks on this machine, as far as is known
 
     @property
-    def start_share(self) -> float:
-        """Where in the work this rank begins, as a part of the whole: in [0, 1)."""
+    def start_fraction(self) -> float:
+        """Where in the list of its work this rank begins, as a fraction in [0, 1)."""
         return self.number / self.total
 
 

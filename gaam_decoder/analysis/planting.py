@@ -21,7 +21,7 @@ from scipy.special import log_softmax, softmax
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import visible
 from gaam_cache.common.paths import shown_path
-from gaam_cache.importing.states import ImportSummary, write
+from gaam_cache.importing.states import ImportSummary, PlantedLabels, write
 from gaam_cache.store.files import check_writable, short_digest
 from gaam_cache.store.plan import GAUSSIAN
 from gaam_cache.store.reader import EmbeddingCache, open_cache
@@ -251,7 +251,9 @@ def _write_cache(
             f"planted {config.gate} strength {config.strength:g} seed {config.seed}"
         ),
         pool=pooling,
-        planted=(_labels_rule(config, states_origin), accuracies.as_text()),
+        planted=PlantedLabels(
+            rule=_labels_rule(config, states_origin), teacher=accuracies.as_text()
+        ),
         progress=progress,
     )
 

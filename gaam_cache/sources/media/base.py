@@ -19,7 +19,7 @@ from gaam_cache.common.devices import cores, workers_here
 from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.common.messages import LONGEST_WORD, excerpt, install_command
 from gaam_cache.config import ExtractConfig
-from gaam_cache.sources.base import MEDIA, TOLERATED_TRUNCATED_SHARE, Record, Rows
+from gaam_cache.sources.base import MEDIA, TOLERATED_SHARE, Record, Rows
 from gaam_cache.sources.rows.layout import HEAD_BYTES, refuse_pointer
 
 FILES_AHEAD = 4  # for every thread, files that are decoded before they are needed
@@ -141,7 +141,7 @@ class Media(Rows):
             count: number of such inputs.
             description: what is wrong with them, as a predicate: "show one colour".
         """
-        if count > TOLERATED_TRUNCATED_SHARE * len(self):
+        if count > TOLERATED_SHARE * len(self):
             total = f"{len(self):,} {self.noun}s"
             yield f"{count:,} of {total} of {self.origin} {description}"
 

@@ -14,7 +14,7 @@ from gaam_cache.common.messages import excerpt
 from gaam_cache.common.terminal import ReportProgress, no_progress, with_progress
 from gaam_cache.sources.base import (
     DIGEST_BYTES,
-    TOLERATED_TRUNCATED_SHARE,
+    TOLERATED_SHARE,
     Rows,
     Texts,
 )
@@ -89,7 +89,7 @@ def repeated_texts(
         yield groups[digest]
 
 
-def shared_texts(copy_groups: Sequence[CopyGroup]) -> dict[str, dict[str, int]]:
+def count_shared_texts(copy_groups: Sequence[CopyGroup]) -> dict[str, dict[str, int]]:
     """Count the rows whose text another split has, or the same split has again.
 
     Args:
@@ -113,11 +113,12 @@ def shared_texts(copy_groups: Sequence[CopyGroup]) -> dict[str, dict[str, int]]:
     return counts
 
 
-def equal_rows(copy_groups: Sequence[CopyGroup]) -> dict[str, list[list[int]]]:
+def list_equal_rows(copy_groups: Sequence[CopyGroup]) -> dict[str, list[list[int]]]:
     """The rows that are copies of one another within a split.
 
     Args:
-        copy_groups: the same of all splits, by ``repeated_texts``.
+        copy_groups: for each repeated text the (split, row) of all its rows, by
+            ``repeated_texts``.
 
     Returns:
         Split -> for each text that occurs more than once, its rows. Splits without
@@ -243,7 +244,7 @@ def truncation_warning(
         max_length: the length at which they were cut.
         unit: unit of the length: 'tokens' for texts, another unit for sounds.
     """
-    if num_truncated <= TOLERATED_TRUNCATED_SHARE * num_rows:
+    if num_truncated <= TOLERATED_SHARE * num_rows:
         return []
     option = "--max-length" if unit == "tokens" else "clip-seconds"
     share = num_truncated / max(1, num_rows)

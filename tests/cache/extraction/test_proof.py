@@ -17,7 +17,7 @@ from gaam_cache.common.errors import NumericsError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder, _TextForward
 from gaam_cache.extraction.batches import token_budget_batches
-from gaam_cache.extraction.proof import choose_rows
+from gaam_cache.extraction.proof import choose_proof_rows
 from gaam_cache.extraction.states import StateExtractor
 from gaam_cache.store.records import BATCHINGS
 
@@ -143,8 +143,8 @@ def test_the_rows_of_a_proof(count: int, seed: int, budget: int, batching: Any) 
     """One in 500, two at least, and the shortest of the batch with most padding."""
     lengths = np.random.default_rng(seed).integers(1, 300, size=count).tolist()
     batches = token_budget_batches(lengths, budget, batching)
-    rows = choose_rows(lengths, batches)
-    assert rows == choose_rows(lengths, batches)
+    rows = choose_proof_rows(lengths, batches)
+    assert rows == choose_proof_rows(lengths, batches)
     one_in_500 = -(-count // 500)
     assert len(rows) == min(count, max(2, one_in_500))
     assert len(set(rows)) == len(rows)

@@ -86,7 +86,7 @@ def test_the_numbers_of_all_ranks_are_those_from_0_and_begin_in_places_of_their_
     ranks = [rank for rank in (find_rank(None, environ) for environ in job) if rank]
     count = len(job)
     assert sorted(rank.number for rank in ranks) == list(range(count))
-    assert sorted(rank.start_share for rank in ranks) == [
+    assert sorted(rank.start_fraction for rank in ranks) == [
         n / count for n in range(count)
     ]
     if each:
