@@ -15,8 +15,11 @@ from gaam_cache.common.messages import install_command, visible
 from gaam_cache.encoders._located import Adapter, count_more, library_errors_as
 from gaam_cache.encoders._unused import find_suspicious_tensors
 
-PREFIX = "base_model.model."
-"""Prefix that peft writes before the names of the adapted model's modules."""
+PEFT_PREFIX = "base_model.model."
+"""Beginning of every tensor's name in an adapter's file, before that of a module.
+
+An example is "base_model.model.layers.0.attention.lora_A.weight".
+"""
 
 
 def check_peft_is_installed(adapter: Adapter) -> None:
@@ -51,35 +54,50 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
     with library_errors_as(f"cannot apply the adapter of '{name}'", adapter.folder):
         tensors = load_file(adapter.folder / ADAPTER_WEIGHTS)
         settings = _read_settings(adapter, name)
-        model_as_trained = _as_trained(model, tensors)
-        _drop_missing_modules(settings, model_as_trained)
+        outer_model = _name_modules_as_in_adapter(model, tensors)
+        _drop_missing_modules(settings, outer_model)
         # By default, peft would turn an adapter of half precision into float32.
-        peft_model = PeftModel(model_as_trained, settings, autocast_adapter_dtype=False)
+        peft_model = PeftModel(outer_model, settings, autocast_adapter_dtype=False)
         result: Any = set_peft_model_state_dict(peft_model, tensors)
 
-    # Two parameters may share one tensor, which then has two names, and peft calls the
-    # name missing that the file does not use. Such a tensor has its values if any of
-    # its names was loaded, or if it belongs to the base model.
-    missing_keys = set(result.missing_keys)
-    tensor_by_key = peft_model.state_dict(keep_vars=True)
-    loaded_tensor_ids = {
-        id(tensor) for key, tensor in tensor_by_key.items() if key not in missing_keys
-    }
-    filled_tensor_ids = base_tensor_ids | loaded_tensor_ids
-    missing = [
-        key
-        for key in result.missing_keys
-        if id(tensor_by_key.get(key)) not in filled_tensor_ids
-    ]
+    missing = _without_values(peft_model, result.missing_keys, base_tensor_ids)
     if missing:
         raise _misfit_error(adapter, name, missing, "is missing")
 
     # The file may hold harmless tensors that the model does not take, such as those of
     # a head. All other tensors that the model does not take are refused.
-    unused = [key.removeprefix(PREFIX) for key in result.unexpected_keys]
+    unused = [key.removeprefix(PEFT_PREFIX) for key in result.unexpected_keys]
     suspicious = find_suspicious_tensors(model, unused, shapes={})
     if suspicious:
         raise _misfit_error(adapter, name, suspicious, "has no place in it")
+
+
+def _without_values(
+    peft_model: nn.Module, missing_keys: Sequence[str], base_tensor_ids: set[int]
+) -> list[str]:
+    """Of the keys that peft reports as missing, those whose tensors have no values.
+
+    Two parameters may share one tensor, which then has two keys. The file holds it
+    under one of them, and peft reports the other one.
+
+    Args:
+        peft_model: the model after the adapter was loaded.
+        missing_keys: keys of the model's tensors that are not in the adapter's file.
+        base_tensor_ids: ids of the tensors that the model had before the adapter. They
+            have their values.
+    """
+    reported = set(missing_keys)
+    tensor_by_key = peft_model.state_dict(keep_vars=True)
+    loaded_tensor_ids = {
+        id(tensor) for key, tensor in tensor_by_key.items() if key not in reported
+    }
+    filled_tensor_ids = base_tensor_ids | loaded_tensor_ids
+    without_values = []
+    for key in missing_keys:
+        tensor = tensor_by_key.get(key)
+        if tensor is None or id(tensor) not in filled_tensor_ids:
+            without_values.append(key)
+    return without_values
 
 
 def _read_settings(adapter: Adapter, name: str) -> Any:
@@ -124,25 +142,30 @@ def _drop_missing_modules(settings: Any, model: nn.Module) -> None:
     settings.modules_to_save = existing or None
 
 
-def _as_trained(model: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
+def _name_modules_as_in_adapter(
+    model: nn.Module, tensors: dict[str, Tensor]
+) -> nn.Module:
     """Return the model, with modules named as the adapter's tensors name them.
 
     An adapter may have been trained inside of a model for a task, which holds the
-    encoder under a name such as "bert". Its tensors are then called "bert.layer...".
-    In this case, the result is an empty outer module that holds the model under this
-    name; otherwise it is the model itself.
+    encoder under a name such as "bert". Its tensors are then called
+    "base_model.model.bert.layer...". In this case, the result is an empty outer module
+    that holds the model under this name; otherwise it is the model itself.
 
     Args:
         model: the encoder.
         tensors: the adapter's tensors, by name.
     """
-    prefix = str(model.base_model_prefix)
-    has_prefix = any(key.startswith(f"{PREFIX}{prefix}.") for key in tensors)
+    name_in_task_model = str(model.base_model_prefix)
+    prefix = f"{PEFT_PREFIX}{name_in_task_model}."
+    was_in_task_model = any(key.startswith(prefix) for key in tensors)
+    if not name_in_task_model or not was_in_task_model:
+        return model
     # A model that has a module of this name itself needs no outer module.
-    if not prefix or not has_prefix or hasattr(model, prefix):
+    if hasattr(model, name_in_task_model):
         return model
     task_model = nn.Module()
-    task_model.add_module(prefix, model)
+    task_model.add_module(name_in_task_model, model)
     return task_model
 
 

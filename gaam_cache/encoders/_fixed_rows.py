@@ -128,7 +128,7 @@ def fixed_sounds(rate: int) -> Sequence[FixedSound]:
 
 
 def fixed_pictures() -> Sequence[FixedPicture]:
-    """Two small pictures, one upright and one wide."""
+    """Two small pictures, one upright and one wide; all sizes are in pixels."""
     return (
         FixedPicture(height=64, width=48, square_side=8),
         FixedPicture(height=48, width=96, square_side=5),

@@ -42,7 +42,7 @@ DECISIVE_SETTING = re.compile(
 )
 """Names of settings that change states and leave the shapes of the weights alike."""
 NEUTRAL_VALUES: tuple[object, ...] = ("none", "", 0, 1)
-"""Values of such settings that change nothing; of ``causal``, true changes nothing."""
+"""Values of such settings that turn nothing on, such as a scale of 1."""
 
 
 def check_gguf_packages(file: Path) -> None:
@@ -218,11 +218,11 @@ def _find_dropped_settings(
         is_of_model = name != key
         if not is_of_model or name in names_read:
             continue
-        changes_states = DECISIVE_SETTING.search(name) and not _is_neutral(name, value)
-        if not changes_states:
+        if not DECISIVE_SETTING.search(name) or _is_neutral(name, value):
             continue
         # transformers may have the value from elsewhere, such as from a default.
-        if not _has_value(config_values, name.split(".")[-1], value):
+        last_part = name.split(".")[-1]
+        if not _has_value(config_values, last_part, value):
             dropped.append(f"{key} = {value}")
     return dropped
 
@@ -239,9 +239,11 @@ def _is_neutral(name: str, value: object) -> bool:
 
 
 def _flatten(settings: object, name: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the innermost name and the value of all nested settings.
+    """Yield every nested setting that is no dictionary: its own name, and its value.
 
-    ``name`` is the name under which ``settings`` stands in an outer dictionary.
+    Args:
+        settings: a dictionary of settings, or the value of a setting.
+        name: the name of that setting; empty for the outermost dictionary.
     """
     if isinstance(settings, dict):
         for key, value in settings.items():
@@ -294,19 +296,21 @@ def _find_dropped_tensors(
         model = model_class(copy.deepcopy(model_config))
 
     # If there are as many tensors as parameters, a dropped tensor leaves a parameter
-    # without weights, and ``_weights`` refuses that.
+    # without weights. Loading refuses such a model: nothing has to be found here.
     body_tensors = [name for name in tensors if not HEAD_TENSOR.fullmatch(name)]
     if len(body_tensors) == len(model.state_dict()):
         return []
 
-    # transformers maps names in the file to its own. A tensor outside of this map is
-    # dropped.
+    # transformers maps names in the file to its own, and drops a tensor outside of this
+    # map. A processor knows the exceptions of one kind of model.
     processor_class = gguf_utils.TENSOR_PROCESSORS.get(
         architecture, gguf_utils.TensorProcessor
     )
     names_read = gguf_utils.get_gguf_hf_weights_map(model, processor_class(config={}))
-    dropped = [name for name in body_tensors if name not in names_read]
-    return [name for name in dropped if not EXPERTS_TENSOR.search(name)]
+    unmapped = [name for name in body_tensors if name not in names_read]
+    # transformers splits a tensor of all experts of a layer, and reads it without an
+    # entry in the map. Loading refuses an expert without weights.
+    return [name for name in unmapped if not EXPERTS_TENSOR.search(name)]
 
 
 def _reports_dropped_tensors(architecture: str) -> bool:

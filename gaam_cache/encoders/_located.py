@@ -247,7 +247,8 @@ def _no_known_weights_error(folder: Path) -> ConfigError:
         expected=f"{WEIGHTS}, or {INDEX} and the files that it names",
         found=", ".join(existing_names[:MAX_SHOWN_NAMES]),
         hint=_dvc_command(folder / WEIGHTS)
-        or f"in a copy of the folder call the file {WEIGHTS}, if it holds them all",
+        or f"if one file holds all weights, rename it to {WEIGHTS} in a copy of the "
+        "folder",
     )
 
 
@@ -291,8 +292,8 @@ def _name_small_files(folder: Path, tokenizer_files: Iterable[str]) -> set[str]:
 def _hash_encoder_file(name: str, file: Path) -> str:
     """SHA-256 of a file of an encoder, which may be a link into a cache of the hub.
 
-    Of an adapter's configuration, only the settings that decide numbers are hashed. A
-    file whose content is not that of the hub is refused.
+    Of an adapter's configuration, the address of its base model is left out: it decides
+    no number. A file whose content is not that of the hub is refused.
 
     Args:
         name: the file's name in the fingerprint.
@@ -424,9 +425,9 @@ def _locate_in_folder(folder: Path, needs_weights: bool) -> LocatedEncoder:
     # An adapter changes weights only: without weights it plays no part.
     if not needs_weights:
         return located
-    # transformers too takes weights beside an adapter for those of its base model.
-    base = _read_adapter_settings(folder, needs_weights).get("base_model_name_or_path")
-    _refuse_another_base(located, base)
+    # The weights beside an adapter are those of its base model, as in transformers.
+    settings = _read_adapter_settings(folder, needs_weights)
+    _refuse_another_base(located, settings.get("base_model_name_or_path"))
     adapter = Adapter(folder=folder, base="the model beside it")
     return replace(located, adapter=adapter)
 

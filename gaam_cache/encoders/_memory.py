@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 SAFE_LENGTH = 2048
@@ -92,33 +93,39 @@ def predict_bytes(bytes_by_length: dict[int, int], length: int) -> float:
 
 def _measure_peak(run: Callable[[int], None], length: int) -> int:
     """Run a row of ``length`` positions, and measure the most bytes that it takes."""
-    with _watch_memory() as peaks:
+    with _watch_memory() as growth:
         run(length)
-    [peak] = peaks
-    return peak
+    return growth.peak_bytes
+
+
+@dataclass(slots=True)
+class _MemoryGrowth:
+    """How much more memory this process holds than when the measurement began."""
+
+    peak_bytes: int = 0  # the most so far
 
 
 @contextmanager
-def _watch_memory() -> Iterator[list[int]]:
+def _watch_memory() -> Iterator[_MemoryGrowth]:
     """While open, measure how far the memory of this process grows at most.
 
     Yields:
-        A list with one entry: the most bytes by which the memory has grown since the
-        context was opened. A thread updates the entry.
+        The growth since the context was opened, which a thread keeps up to date.
     """
     bytes_before = _resident_bytes()
     is_over = threading.Event()
-    peaks = [0]
+    growth = _MemoryGrowth()
 
     # A peak cannot be read afterwards, so that a thread looks while the model runs.
     def look() -> None:
         while not is_over.wait(SECONDS_BETWEEN_LOOKS):
-            peaks[0] = max(peaks[0], _resident_bytes() - bytes_before)
+            growth_now = _resident_bytes() - bytes_before
+            growth.peak_bytes = max(growth.peak_bytes, growth_now)
 
     thread = threading.Thread(target=look, name="memory", daemon=True)
     thread.start()
     try:
-        yield peaks
+        yield growth
     finally:
         is_over.set()
         thread.join()

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -122,12 +122,12 @@ def _compare_pickles(
         weights_read: how a notice names these files.
     """
     pickles = sorted(folder.glob("pytorch_model*.bin"))
-    checksums = set[tuple[int, int]]()
+    checksums: set[_Checksum] = set()
     for file in pickles:
         if zipfile.is_zipfile(file):
             checksums |= _read_checksums(file)
         # torch before 1.6 wrote no archives: their content cannot be compared. A small
-        # file is a pointer, and needs no notice.
+        # file is a pointer of Git LFS, without weights, and needs no notice.
         elif file.stat().st_size > MAX_POINTER_BYTES:
             yield (
                 f"gaam reads {weights_read}, not {file.name} beside it, "
@@ -147,17 +147,24 @@ def _compare_pickles(
         )
 
 
-def _read_checksums(file: Path) -> set[tuple[int, int]]:
-    """Size and CRC-32 of every file in an archive; none if it is damaged."""
-    checksums = set[tuple[int, int]]()
+class _Checksum(NamedTuple):
+    """Size and checksum of the bytes of a file, or of a tensor."""
+
+    num_bytes: int
+    crc32: int
+
+
+def _read_checksums(file: Path) -> set[_Checksum]:
+    """Size and checksum of every file in an archive; none if it is damaged."""
+    checksums: set[_Checksum] = set()
     with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
-        checksums = {(entry.file_size, entry.CRC) for entry in archive.infolist()}
+        checksums = {
+            _Checksum(entry.file_size, entry.CRC) for entry in archive.infolist()
+        }
     return checksums
 
 
-def _have_all_tensors(
-    checksums: set[tuple[int, int]], weight_files: Sequence[Path]
-) -> bool:
+def _have_all_tensors(checksums: set[_Checksum], weight_files: Sequence[Path]) -> bool:
     """Whether pickled weights hold every tensor of safetensors files.
 
     torch writes the bytes of every tensor into a file of its own inside of the archive.
@@ -165,7 +172,7 @@ def _have_all_tensors(
     nothing has to be unpickled.
 
     Args:
-        checksums: size and CRC-32 of every file in the archives of pickled weights.
+        checksums: those of every file in the archives of pickled weights.
         weight_files: the safetensors files.
     """
     for file in weight_files:
@@ -173,7 +180,8 @@ def _have_all_tensors(
             for name in weights.keys():  # noqa: SIM118 no mapping
                 tensor = weights.get_tensor(name)
                 content = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
-                if (len(content), zlib.crc32(content)) not in checksums:
+                checksum = _Checksum(len(content), zlib.crc32(content))
+                if checksum not in checksums:
                     return False
     return True
 

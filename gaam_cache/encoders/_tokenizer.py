@@ -68,21 +68,20 @@ class EncoderTokenizer:
 
     def _check_files(self) -> None:
         """Refuse a folder from which the tokenizer read no vocabulary."""
-        file_names = self.files() - {SETTINGS}
-        usual_files = sorted(set(self.pretrained.vocab_files_names.values()))
-        # The settings hold no vocabulary, even if a tokenizer lists them as one.
-        if SETTINGS in usual_files:
-            usual_files.remove(SETTINGS)
+        # ``files`` also has the names that the settings of this tokenizer give. The
+        # settings themselves hold no vocabulary.
+        vocabulary_names = self.files() - {SETTINGS}
+        usual_names = set(self.pretrained.vocab_files_names.values()) - {SETTINGS}
 
         # A GGUF file holds its tokenizer, and some tokenizers need no file.
-        if self.folder.is_file() or not usual_files:
+        if self.folder.is_file() or not usual_names:
             return
         # one file of a vocabulary is enough: many tokenizers can read several formats
-        if any((self.folder / name).is_file() for name in file_names):
+        if any((self.folder / name).is_file() for name in vocabulary_names):
             return
         raise ConfigError(
             f"'{self.folder}' holds no tokenizer",
-            expected=f"one of: {', '.join(usual_files)}",
+            expected=f"one of: {', '.join(sorted(usual_names))}",
             hint="save it there: "
             "AutoTokenizer.from_pretrained(...).save_pretrained(folder)",
         )
@@ -209,9 +208,10 @@ class EncoderTokenizer:
         return str(self.pretrained.convert_ids_to_tokens(token))
 
     def repeated_special(self, ids: Sequence[int]) -> Iterator[int]:
-        """Yield added tokens that stand twice, with only white space between them.
+        """Yield added special tokens that stand twice in a row, white space left out.
 
-        A text that holds such a token already then got it from the tokenizer again.
+        This happens if a text begins or ends with the characters of such a token, and
+        the tokenizer adds the token again.
         """
         # The last added token, if nothing but white space has followed it.
         previous: int | None = None
@@ -297,9 +297,11 @@ class EncoderTokenizer:
         return [token for token in usable_ids if token < num_embeddings]
 
     def marker_ids(self, model: nn.Module, num_embeddings: int | None) -> list[int]:
-        """Ids of special tokens that an input may hold, the likeliest first, each once.
+        """Ids of special tokens that a model may treat in its own way, each once.
 
-        They are the tokens around every text, such as [CLS], and padding tokens.
+        They are the tokens around every text, such as [CLS], and padding tokens. The
+        probe spreads them over its texts in this order: the token that begins a text,
+        padding tokens, the tokens that end a text.
 
         Args:
             model: the model that reads the ids.

@@ -34,11 +34,11 @@ EDGE_TOKENS = 6
 
 
 class SpannedText(NamedTuple):
-    """Token ids of a text; the tokens from ``start`` to ``stop`` are pooled."""
+    """Token ids of a text and its prompt, of which only the text's own are pooled."""
 
     ids: NDArray[np.int64]
-    start: int
-    stop: int
+    start: int  # index of the first token to pool
+    stop: int  # index behind the last token to pool
 
 
 class CutText(NamedTuple):
@@ -98,9 +98,9 @@ class Tokens:
             self.tokenizer.markup = self.chat.before + self.chat.after
 
         self._is_wrapped = self.prompt is not None or self.chat is not None
-        self._pools_own_tokens = config.pool_over == "text"
+        self._pools_own_tokens_only = config.pool_over == "text"
         # To know which tokens are a text's own, gaam has to cut the text itself.
-        self._needs_offsets = self._is_wrapped or self._pools_own_tokens
+        self._needs_offsets = self._is_wrapped or self._pools_own_tokens_only
         self._check_offsets()
         self._check_room_in_markup()
 
@@ -128,12 +128,14 @@ class Tokens:
             if limit and 0 < limit < UNSET_LIMIT
         ]
 
-        # RoBERTa counts positions from its padding token on, so that fewer of them are
-        # left for tokens. Only the built model shows this, and building it takes time.
-        # So it is built only if the padding could matter.
+        # RoBERTa numbers the positions of tokens from ``pad_id + 1`` on. So only
+        # ``positions - pad_id - 1`` tokens fit. Whether a model does so, only the built
+        # model shows. Building it takes time, and is needed for longer texts alone.
         pad_id = getattr(self._text_config, "pad_token_id", None) or 0
-        if limits and positions and min(wanted_length, *limits) >= positions - pad_id:
-            limits += self._limits_behind_padding()
+        if limits and positions:
+            fits_in_any_case = min(wanted_length, *limits) <= positions - pad_id - 1
+            if not fits_in_any_case:
+                limits += self._limits_behind_padding()
 
         limit = int(min(limits, default=wanted_length))
         if requested is None:
@@ -147,16 +149,17 @@ class Tokens:
         return requested
 
     def _limits_behind_padding(self) -> list[int]:
-        """Count the positions behind the padding index, for every table of positions.
+        """Maximum numbers of tokens, by every table of positions with a padding index.
 
-        They limit the number of tokens. A model whose tables have no padding index
-        gives an empty list.
+        Models such as RoBERTa give padding the position ``padding_idx``, and number the
+        positions of tokens from there on. Other models give an empty list.
         """
         limits = []
         # a skeleton is the model without weights
         for name, module in encoder_part(skeleton(self._model_config)).named_modules():
             if type(module) is not nn.Embedding or module.padding_idx is None:
                 continue
+            # The path of a table of token types may hold "position" too.
             if "position" in name.lower() and "type" not in name.lower():
                 limits.append(module.num_embeddings - module.padding_idx - 1)
         return limits
@@ -216,7 +219,7 @@ class Tokens:
         )
         # the ids of every text are a part of one array, which takes less memory
         items: list[Any] = np.split(ids_T, np.cumsum(length_N)[:-1])
-        if self._pools_own_tokens:
+        if self._pools_own_tokens_only:
             items = [
                 SpannedText(ids, text.start, text.stop)
                 for ids, text in zip(items, cut_texts, strict=True)
@@ -228,7 +231,7 @@ class Tokens:
             items=items,
             lengths=np.where(is_lost, 0, length_N),
             truncated=[text.truncated for text in cut_texts],
-            num_text_tokens=num_own_N,
+            num_own_tokens=num_own_N,
             num_unknown_tokens=num_unknown_N,
             rows_by_doubled_token=self._count_doubled(cut_texts),
         )
@@ -243,16 +246,17 @@ class Tokens:
         return np.array(joined, np.int64)
 
     def _is_lost(self, text: CutText) -> bool:
-        """Whether a text has no token to pool, or was cut until nothing of it was left.
+        """Whether nothing of a text is left that could be pooled.
 
-        The own tokens of a text stand for its characters, and not for those of its
-        prompt. A text that was empty from the beginning is not lost: its special tokens
-        and its prompt are pooled, unless own tokens alone are pooled.
+        A text is lost if cutting has removed all of its own tokens. These stand for its
+        characters, and not for those of its prompt. A text that was empty from the
+        beginning has none either, but is lost only if nothing else is pooled: otherwise
+        special tokens and a prompt may stand for it.
         """
         has_own_tokens = text.start != text.stop
         if has_own_tokens:
             return False
-        return self._pools_own_tokens or text.truncated
+        return text.truncated or self._pools_own_tokens_only
 
     def _count_own_tokens(
         self,
@@ -275,7 +279,7 @@ class Tokens:
         num_texts = len(cut_texts)
         text_T = np.repeat(np.arange(num_texts), length_N)
         first_token_N = np.cumsum(length_N) - length_N
-        position_T = np.arange(len(ids_T)) - np.repeat(first_token_N, length_N)
+        position_T = np.arange(len(ids_T)) - first_token_N[text_T]
 
         start_N = np.array([text.start for text in cut_texts], np.int64)
         stop_N = np.array([text.stop for text in cut_texts], np.int64)
@@ -291,37 +295,42 @@ class Tokens:
         return num_own_N, num_unknown_N
 
     def _count_doubled(self, cut_texts: Sequence[CutText]) -> dict[str, int]:
-        """Count the texts that hold a special token which is also added to every text.
+        """Count the texts that have a special token twice: their own, and an added one.
+
+        A text may hold the characters of a special token, such as "[CLS]". The
+        tokenizer, or the markup of a chat template, adds the same token to every text.
 
         Returns:
             Such a token, as the vocabulary spells it -> the number of texts with it.
         """
-        texts_by_token: Counter[int] = Counter()
+        num_texts_by_token: Counter[int] = Counter()
         for text in cut_texts:
-            # the tokenizer adds its special tokens at the ends of a text; the markup of
-            # a chat template holds them, and the text is inside of it
             if self.chat is None:
-                texts_by_token.update(self._repeated_at_edges(text))
+                num_texts_by_token.update(self._repeated_at_edges(text))
             else:
-                texts_by_token.update(self._added_inside_markup(text))
+                num_texts_by_token.update(self._special_at_ends_of_text(text))
         return {
-            self.tokenizer.token_text(token): count
-            for token, count in texts_by_token.items()
+            self.tokenizer.token_text(token): num_texts
+            for token, num_texts in num_texts_by_token.items()
         }
 
     def _repeated_at_edges(self, text: CutText) -> set[int]:
-        """Special tokens that stand twice at the beginning or at the end of a text."""
-        # A tokenizer adds its special tokens at the ends, and nowhere else.
+        """Ids of the special tokens that stand twice at one end of a row.
+
+        The tokenizer adds its special tokens there. If the text begins or ends with one
+        of them, it stands twice.
+        """
         repeated: set[int] = set()
         for edge_ids in (text.ids[:EDGE_TOKENS], text.ids[-EDGE_TOKENS:]):
             repeated.update(self.tokenizer.repeated_special(edge_ids))
         return repeated
 
-    def _added_inside_markup(self, text: CutText) -> set[int]:
-        """Special tokens with which the text itself begins or ends inside its markup.
+    def _special_at_ends_of_text(self, text: CutText) -> set[int]:
+        """Ids of the special tokens of the markup with which a text begins or ends.
 
-        White space at the ends of the text is skipped. Only the text is searched, since
-        the markup may repeat a token on purpose.
+        The text stands inside the markup of a chat template, which holds these tokens
+        already. The markup itself is not searched: it may repeat a token on purpose.
+        White space at the ends of the text is skipped, up to ``EDGE_TOKENS`` tokens.
         """
         is_space = self.tokenizer.is_space
         own_ids = text.ids[text.start : text.stop]
@@ -340,10 +349,11 @@ class Tokens:
     def _cut_by_tokenizer(self, rows: Sequence[str]) -> list[CutText]:
         """Let the tokenizer cut texts that have no prompt.
 
-        All tokens of a text count as its own here, the special ones included.
+        Without a prompt, ``start`` and ``stop`` of a text enclose all of its tokens,
+        with the special ones.
         """
         cut_texts = [
-            CutText(list(ids), 0, len(ids), truncated=False)
+            CutText(list(ids), start=0, stop=len(ids), truncated=False)
             for ids in self.tokenizer.cut_ids(rows, self.max_length)
         ]
 
@@ -480,7 +490,7 @@ def cut_around_prompt(
     # The prompt leaves no room for the text, or the text has no token. The prompt
     # itself may be too long, and is then cut at its end.
     if num_own <= max(excess, 0) or len(removable_positions) < excess:
-        return CutText(ids[:max_length], 0, 0, truncated=excess > 0)
+        return CutText(ids[:max_length], start=0, stop=0, truncated=excess > 0)
 
     start = int(own_positions[0])
     stop = int(own_positions[-1]) + 1

@@ -92,7 +92,7 @@ def load_trained(
             f"the files of '{name}' hold weights that its model does not take",
             expected="weights of the model, and of heads, which play no part "
             "in its states",
-            found=_name_first(suspicious),
+            found=_first_and_count(suspicious),
             where=str(located.path),
             hint=advise_on_unused_tensors(model, suspicious) or SAVE_ANEW,
         )
@@ -156,7 +156,7 @@ def _refuse_duplicates(names: set[str], located: LocatedEncoder) -> None:
         raise ConfigError(
             f"the files of '{located.path}' hold the same weights twice",
             expected="one tensor for a parameter, in one file and with one prefix",
-            found=_name_first(sorted(names)),
+            found=_first_and_count(sorted(names)),
             hint="remove the files, or the copy of the weights, "
             "that are not of this model",
         )
@@ -187,7 +187,10 @@ def _check_parameters(
     located: LocatedEncoder,
     select_part: SelectPart,
 ) -> None:
-    """Refuse a model if a parameter of the part that is run has no tensor of its size.
+    """Refuse a model if the files lack a parameter of the part that is run.
+
+    A parameter that is stored in another shape is refused too. The message names the
+    first such parameter, and a tensor that may have been meant for it.
 
     Args:
         model: the whole model, as transformers has loaded it.
@@ -211,7 +214,7 @@ def _check_parameters(
     unused = sorted(loading_report["unexpected_keys"])
     summary = f"{first_key}: {problems[first_key]}{count_more(bad_keys)}"
     if unused:
-        summary += f"; the files hold {_name_first(unused)}"
+        summary += f"; the files hold {_first_and_count(unused)}"
     raise ConfigError(
         f"the weights of '{name}' are not those of its configuration",
         expected="a tensor for every parameter of the architecture, of its size",
@@ -302,13 +305,13 @@ def _check_quantised(
             "and its configuration does not say how",
             expected="weights of floating point, "
             "or a 'quantization_config' in config.json",
-            found=f"{_name_first(quantised)} of type {stored[quantised[0]].dtype}",
+            found=f"{_first_and_count(quantised)} of type {stored[quantised[0]].dtype}",
             where=str(located.path),
         )
 
 
-def _name_first(names: Sequence[str]) -> str:
-    """Write the first name, and how many more there are."""
+def _first_and_count(names: Sequence[str]) -> str:
+    """Write the first of some names, and how many more there are."""
     return f"{visible(names[0])}{count_more(names)}"
 
 

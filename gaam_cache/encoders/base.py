@@ -110,10 +110,13 @@ class Inputs:
 
     None if the encoder pads rows to the longest row of their batch.
     """
-    num_text_tokens: Sequence[int] | NDArray[np.int64] = ()
-    """Number of tokens of every row that come from its text; empty for other rows."""
+    num_own_tokens: Sequence[int] | NDArray[np.int64] = ()
+    """Number of every text's own tokens; empty for rows that are no texts.
+
+    They stand for characters of the text. Special tokens and those of a prompt do not.
+    """
     num_unknown_tokens: Sequence[int] | NDArray[np.int64] = ()
-    """How many of these tokens stand for text that the tokenizer does not know."""
+    """How many of a text's own tokens stand for characters without a token."""
     rows_by_doubled_token: Mapping[str, int] = field(default_factory=dict)
     """Special token -> number of rows that hold it twice.
 

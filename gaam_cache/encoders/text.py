@@ -95,7 +95,10 @@ class TextEncoder(ModelEncoder):
     _tokens: Tokens
     _forward: _TextForward
     _fitting_length = SAFE_LENGTH
-    """Length of the longest text that is known to fit into the memory."""
+    """Length of the longest text that is known to fit into the memory.
+
+    It begins with a length that is always taken to fit.
+    """
 
     def _read_preprocessor(self) -> None:
         """Read the tokenizer, and choose the maximum length of a text."""
@@ -139,13 +142,13 @@ class TextEncoder(ModelEncoder):
         }
 
     def _token_bytes(self, text: str) -> bytes:
-        """Tokenise a text, and write the result as JSON, to be hashed.
+        """Tokenise one of the fixed texts, and write the result as JSON, to be hashed.
 
         The result is the token ids, the start and stop of the pooled part if that is
         not the whole text, and whether the text was cut.
         """
-        # A tokenizer or template may refuse some fixed texts and read all rows. That
-        # it refuses them is a result too.
+        # A tokenizer or template may refuse a fixed text, and still read all rows of
+        # the data set. The fingerprint then holds that it refuses this text.
         try:
             inputs = self._tokens.prepare([text])
         except GaamError:
@@ -182,13 +185,14 @@ class TextEncoder(ModelEncoder):
         return self._tokens.tokenizer.files()
 
     def notices(self) -> list[str]:
-        """Remarks on unread weights, and on differences from sentence-transformers.
-
-        The default encoder has no such remark: sentence-transformers cuts its texts at
-        256 tokens, and gaam at 512.
-        """
+        """Remarks on unread weights, and on differences from sentence-transformers."""
         notices = super().notices()
-        if self._located.is_gguf or self.name == DEFAULT_ENCODER:
+        # A GGUF file comes without settings of sentence-transformers.
+        if self._located.is_gguf:
+            return notices
+        # Without this exception, every use of the default encoder would have a remark:
+        # sentence-transformers cuts its texts at 256 tokens, and gaam at 512.
+        if self.name == DEFAULT_ENCODER:
             return notices
         notice = compare_sentence_transformers(
             self._located.tokenizer_folder,
@@ -291,6 +295,7 @@ class TextEncoder(ModelEncoder):
         ``probe_length`` is the length of the longest text.
         """
         # A text that is longer than the token budget of a batch has a batch of its own.
+        # But the probe always puts its short texts into one batch.
         budget = max_batch_tokens(self._config.batch_tokens, self.device.type)
         longest_shared = max(budget, SHORT_LENGTHS[-1])
         if longest_shared < probe_length:
@@ -319,7 +324,9 @@ class TextEncoder(ModelEncoder):
         texts_with_markers = make_probe_texts(
             lengths, vocab_size, special_ids, marker_ids
         )
-        texts_without_markers = make_probe_texts(lengths, vocab_size, special_ids, [])
+        texts_without_markers = make_probe_texts(
+            lengths, vocab_size, special_ids, marker_ids=[]
+        )
         return ProbeRows(
             sets=[texts_with_markers, texts_without_markers],
             short_length=SHORT_LENGTHS[-1],
@@ -329,6 +336,8 @@ class TextEncoder(ModelEncoder):
         """Refuse texts of ``longest`` tokens if the memory is too small for them.
 
         A GPU reports a lack of memory. On a CPU, the system would kill the process.
+        Texts of up to ``_fitting_length`` tokens need no check: that many have fitted,
+        or are safe. The check raises this number.
         """
         if self.device.type != "cpu" or longest <= self._fitting_length:
             return
@@ -338,7 +347,7 @@ class TextEncoder(ModelEncoder):
         # run the model on a random text, as it runs on any row alone
         @torch.inference_mode()
         def encode_length(length: int) -> None:
-            [text] = make_probe_texts([length], vocab_size, special_ids, [])
+            [text] = make_probe_texts([length], vocab_size, special_ids, marker_ids=[])
             self._forward.reference_states(text)
 
         fitting_length = find_fitting_length(
@@ -471,7 +480,8 @@ class _TextForward(Forward):
                 middle one and the last one are tried.
 
         Returns:
-            None if the texts are too short to show it.
+            None if the texts are too short to show it. If all texts consist of one
+            token only, nothing can be changed, and the model counts as causal.
         """
         for ids in (items[len(items) // 2], items[-1]):
             if len(ids) < 2:
@@ -481,10 +491,11 @@ class _TextForward(Forward):
             last_id = ids[-1]
             other_ids = (token for text in items for token in text if token != last_id)
             other_id = next(other_ids, last_id)
+            # The model fails if it needs a mask. A causal model runs without one, so
+            # this one is not run as a causal one.
             try:
                 states = self._states_before_last(ids)
                 changed_states = self._states_before_last([*ids[:-1], other_id])
-            # A model that needs a mask is not run as a causal one.
             except Unusable:
                 return False
             # A comparison with NaN is false, and NaN proves nothing.

@@ -153,7 +153,7 @@ class TfidfEncoder(Encoder):
             items=items,
             lengths=lengths,
             truncated=truncated,
-            num_text_tokens=lengths,
+            num_own_tokens=lengths,
             num_unknown_tokens=num_unknown,
         )
 
@@ -161,9 +161,13 @@ class TfidfEncoder(Encoder):
         """Nothing to do: there are no weights."""
 
     def encode(self, items: Sequence[list[str]]) -> dict[str, Tensor]:
-        """tf-idf vectors of texts: (B, 1, D) float32, under the name of a pooling.
+        """tf-idf vectors of texts: (B, 1, D) float32, as the pooling "mean".
 
-        ``items`` holds the words of every text.
+        An encoder returns its states by pooling. A bag of words has no positions to
+        pool, and "mean" is its only one.
+
+        Args:
+            items: the words of every text.
         """
         import torch
 

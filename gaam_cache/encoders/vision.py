@@ -159,6 +159,10 @@ class VisionEncoder(ModelEncoder):
 
         Exactly one position must depend on each patch. If a pooling reads the class
         token, there must be a position before the patches.
+
+        Args:
+            forward: the model; ``layout`` is the range of positions that depend on the
+                picture.
         """
         num_positions = len(forward.layout)
         if num_positions != self._num_patches:
@@ -166,8 +170,10 @@ class VisionEncoder(ModelEncoder):
                 f"{num_positions} positions depend on the picture, of "
                 f"{self._num_patches} patches"
             )
+        # A pooling with ``summary`` reads the class token.
         summaries = [name for name, pool in forward.poolings.items() if pool.summary]
-        if summaries and not forward.layout.start:
+        num_before_patches = forward.layout.start
+        if summaries and num_before_patches == 0:
             raise Unusable(
                 f"it has no class token, which --pool {','.join(summaries)} needs"
             )
@@ -299,7 +305,9 @@ def _load_processor(folder: Path) -> Any:
         )
         description = type(processor).__name__
     # If a processor does not run on Pillow, transformers looks for other backends, and
-    # may miss their packages. The check below then refuses the processor.
+    # may miss their packages. The check below then refuses the processor. The message
+    # begins with "X requires the Y library but it was not found": its first half is
+    # enough.
     except ImportError as error:
         processor = None
         description = str(error).strip().partition(" but ")[0]
@@ -384,14 +392,14 @@ class _VisionForward(Forward):
 def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
     """Find the positions of the patches, in one run of the model.
 
-    The model reads four pictures. The states before the first layer depend on the
-    picture at the positions of patches. At a class token or a register they are the
-    same for every picture.
+    The model reads four pictures: a first one, another one, the first one with a
+    changed upper left corner, and the first one with a changed lower right corner.
 
-    Two of the pictures differ from the first in one corner only. A change of the upper
-    left corner may shift only patches at the beginning, and a change of the lower right
-    corner only patches at the end. A position that shifts with both has seen the whole
-    picture, and is no patch.
+    States before the first layer are compared with those of the first picture. At a
+    class token or a register, they are the same for every picture. At a patch, they
+    shift with another picture. A changed upper left corner may shift only patches at
+    the beginning, and a changed lower right corner only patches at the end. A position
+    that shifts with both has seen the whole picture, and is no patch.
 
     Args:
         forward: the model.
@@ -404,11 +412,10 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
     Raises:
         Unusable: the patches are not one run of positions in the order of the picture.
     """
-    x_BTD = _states_before_layers(forward, _pictures_with_changes(shape))
-    shift_BT = (x_BTD[1:] - x_BTD[:1]).norm(dim=-1).cpu().numpy()
-    # Positions that shift with the second picture, and with either changed corner.
+    first_TD, *others_TD = _states_before_layers(forward, _pictures_with_changes(shape))
+    # Positions that shift with another picture, and with either changed corner.
     shifted_by_picture, shifted_by_upper, shifted_by_lower = (
-        _shifted_positions(shift_T, dtype) for shift_T in shift_BT
+        _shifted_positions(other_TD, first_TD, dtype) for other_TD in others_TD
     )
 
     # The patches must be one run of positions.
@@ -418,7 +425,8 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
         raise Unusable(
             "there are positions between the patches that do not depend on the picture"
         )
-    # A single patch holds both corners; of several patches, none does.
+    # A single patch holds both corners; of several patches, none does. A masked
+    # autoencoder shuffles its patches at random: any position may shift with both.
     has_several_patches = len(shifted_by_picture) > 1
     shifted_by_both = np.intersect1d(shifted_by_upper, shifted_by_lower)
     if has_several_patches and shifted_by_both.size:
@@ -468,17 +476,19 @@ def _states_before_layers(
     return x_BTD.float()
 
 
-def _shifted_positions(shift_T: NDArray[np.float32], dtype: str) -> NDArray[np.int64]:
-    """Find the positions whose state shifts by more than rounding.
+def _shifted_positions(x_TD: Tensor, other_TD: Tensor, dtype: str) -> NDArray[np.int64]:
+    """Find the positions where the states of two pictures differ by more than rounding.
 
     Args:
-        shift_T: norm of the shift between two pictures, at every position.
+        x_TD: states of one picture.
+        other_TD: states of the other one.
         dtype: arithmetic of the model. It says how far rounding shifts a state, as a
             part of the largest shift.
 
     Returns:
         Indices of the positions, in ascending order; at least one.
     """
+    shift_T = (x_TD - other_TD).norm(dim=-1).cpu().numpy()
     largest = float(shift_T.max())
     if not 0 < largest < np.inf:
         raise Unusable(

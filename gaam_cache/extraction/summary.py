@@ -110,13 +110,13 @@ class ExtractionStats:
         self.truncated += sum(inputs.truncated)
 
         # only encoders with a tokenizer count tokens; the arrays of others are empty
-        text_tokens_N = np.asarray(inputs.num_text_tokens)
+        own_tokens_N = np.asarray(inputs.num_own_tokens)
         unknown_tokens_N = np.asarray(inputs.num_unknown_tokens)
-        self.own_tokens += int(text_tokens_N.sum())
+        self.own_tokens += int(own_tokens_N.sum())
         self.unknown_tokens += int(unknown_tokens_N.sum())
 
         # a row without a token, or with unknown tokens only, says nothing to the model
-        has_no_known_token_N = unknown_tokens_N == text_tokens_N
+        has_no_known_token_N = unknown_tokens_N == own_tokens_N
         self.unread += int(has_no_known_token_N.sum())
 
         for token, num_rows in inputs.rows_by_doubled_token.items():

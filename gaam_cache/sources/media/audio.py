@@ -16,7 +16,7 @@ from gaam_cache.common.errors import DataError
 from gaam_cache.config import PUBLISHED_SECONDS, ExtractConfig
 from gaam_cache.sources.media.base import Item, Media, import_decoder
 
-RULES = "mono by the mean"
+SAMPLE_RULES = "mono by the mean"
 """What gaam does to the samples of libsndfile. It decides numbers and is part of the
 fingerprint, so it must change with the code."""
 SHORTEST_TAIL = 0.1
@@ -99,9 +99,17 @@ class Audio(Media):
         """Decode a file; return the whole sound, its beginning, or all of its pieces.
 
         The configuration says which: without a length of clips it is the whole sound.
+
+        Args:
+            content: all bytes of the file.
+            config: the extraction.
+            file: where these bytes lie: maybe inside a larger file, from ``offset`` on.
         """
         rate, x_T = _decode(content, file.where)
-        seconds = PUBLISHED_SECONDS if config.published_audio else config.clip_seconds
+        seconds = config.clip_seconds
+        # The code of the GAAM paper, too, takes this many seconds of every sound.
+        if config.published_audio:
+            seconds = PUBLISHED_SECONDS
         # The whole file was decoded even for a short beginning, so that damage is found
         # now.
         pieces = _cut(len(x_T), rate, seconds, all_pieces=config.clip_mode == "split")
@@ -133,7 +141,7 @@ class Audio(Media):
         """Versions of all code that decides the samples, for the fingerprint."""
         soundfile = import_decoder("soundfile", cls.kind)
         return {
-            "gaam": RULES,
+            "gaam": SAMPLE_RULES,
             "soundfile": soundfile.__version__,
             "libsndfile": soundfile.__libsndfile_version__,
         }

@@ -25,6 +25,7 @@ from gaam_cache.sources.rows.layout import HEAD_BYTES, refuse_pointer
 FILES_AHEAD = 4  # for every thread, files that are decoded before they are needed
 START_SHOWN = 12  # bytes of an unknown file that an error shows
 SPOOL_PREFIX = "gaam-rows-"
+"""Beginning of the name of the temporary file for the bytes of table cells."""
 _SPOOL_LOCK = threading.Lock()
 
 
@@ -65,7 +66,8 @@ class Item:
     @property
     def where(self) -> str:
         """Where the input lies, for messages."""
-        # nobody knows the temporary file, but its record has a location
+        # A cell of a table was written into a temporary file, which tells people
+        # nothing. Its name is the location of its record.
         if self.path.name.startswith(SPOOL_PREFIX):
             return self.name
         return str(self.path)
@@ -119,12 +121,16 @@ class Media(Rows):
     @classmethod
     @abstractmethod
     def items(cls, content: bytes, config: ExtractConfig, file: Item) -> Sequence[Item]:
-        """Decode a file and return its inputs, so that no error is left for later.
+        """Decode a file to check it, and describe its inputs.
+
+        Inputs are decoded again when they are needed. The file is decoded here too, so
+        that the errors of all files come before anything is encoded.
 
         Args:
             content: all bytes of the file.
             config: the extraction.
-            file: where the file is; each input is a copy of it with decoded content.
+            file: where these bytes lie. Each input has the same fields, and more of its
+                own, such as where a piece of a sound begins.
 
         Raises:
             DataError: it is empty, damaged, or of another kind.

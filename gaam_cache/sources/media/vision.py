@@ -16,7 +16,7 @@ from gaam_cache.common.errors import DataError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.media.base import Item, Media, import_decoder
 
-RULES = "upright, on white, the upper 8 of 16 bits"
+PIXEL_RULES = "upright, on white, the upper 8 of 16 bits"
 """What gaam does to the pixels of Pillow. It decides numbers and is part of the
 fingerprint, so it must change with the code."""
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "MPO")
@@ -80,11 +80,11 @@ class _Picture(Item):
     @property
     def has_stated_range(self) -> bool:
         """Whether the user has stated how many of the 16 bits of a value are used."""
-        # Of colours, Pillow always gives the upper 8 bits: only for 16 used bits is
-        # that what the user states.
-        return self.used_bits is not None and (
-            self.is_grey_of_16_bits or self.used_bits == 16
-        )
+        if self.is_grey_of_16_bits:
+            return self.used_bits is not None
+        # Pillow reduces 16 bits of a colour to the upper 8. That is right for 16 used
+        # bits. No other statement has an effect on colours.
+        return self.used_bits == 16
 
     def pixels(self) -> NDArray[np.uint8]:
         """Decode the picture as people see it: (height, width, 3), RGB."""
@@ -150,12 +150,12 @@ class Vision(Media):
         """
         self._check_range_of_16_bits()
         of_8_bits = [picture for picture in self.inputs if picture.bit_depth < 16]
-        darkest, peak = _range_of(of_8_bits)
-        if of_8_bits and peak - darkest < FEWEST_LEVELS:
+        darkest, brightest = _range_of(of_8_bits)
+        if of_8_bits and brightest - darkest < FEWEST_LEVELS:
             yield (
                 f"the pictures of {self.origin} are all of much the same brightness, "
-                f"{darkest} to {peak} of 255: values that are no brightness, such as "
-                "numbers of classes, have to be spread over 0 to 255 first"
+                f"{darkest} to {brightest} of 255: values that are no brightness, such "
+                "as numbers of classes, have to be spread over 0 to 255 first"
             )
         num_blank = sum(picture.is_blank for picture in self.inputs)
         yield from self.doubt_if_many(num_blank, "show a single colour")
@@ -170,22 +170,22 @@ class Vision(Media):
         # the user knows what the pictures hold; there may also be no such picture
         if all(picture.has_stated_range for picture in of_16_bits):
             return
-        darkest, peak = _range_of(of_16_bits)
+        darkest, brightest = _range_of(of_16_bits)
         # a level of 8 bits is 256 levels of 16 bits
-        if peak - darkest >= FEWEST_LEVELS << 8:
+        if brightest - darkest >= FEWEST_LEVELS << 8:
             return
 
-        # the lowest number of bits that holds the peak is the likely one
-        bits = next((bits for bits in GREY_BITS if peak < 2**bits), 16)
+        # the lowest number of bits that holds the brightest value is the likely one
+        bits = next((bits for bits in GREY_BITS if brightest < 2**bits), 16)
         remedy = "convert them to files of 8 bits"
         if bits < 16 and all(picture.is_grey_of_16_bits for picture in of_16_bits):
             remedy = f"--set grey-bits={bits} if they are of {bits} bits"
-        levels = (peak >> 8) - (darkest >> 8) + 1
+        levels = (brightest >> 8) - (darkest >> 8) + 1
         raise DataError(
             "the pictures of 16 bits are all of much the same brightness: of their "
             f"upper 8 bits {levels} values are left",
             expected=f"a range of at least {FEWEST_LEVELS << 8:,} values of 65,536",
-            found=f"{darkest:,} to {peak:,} in {len(of_16_bits):,} pictures",
+            found=f"{darkest:,} to {brightest:,} in {len(of_16_bits):,} pictures",
             where=self.origin,
             hint=f"{remedy}; --set grey-bits=16 if that is meant",
         )
@@ -198,8 +198,9 @@ class Vision(Media):
         of these formats may differ in their pixels.
         """
         features = import_decoder("PIL.features", cls.kind)
+        # Pillow decodes JPEG by libjpeg-turbo, or by the older libjpeg, its "jpg".
         jpeg = "libjpeg_turbo" if features.version("libjpeg_turbo") else "jpg"
-        versions = {"gaam": RULES, "pillow": str(features.version("pil"))}
+        versions = {"gaam": PIXEL_RULES, "pillow": str(features.version("pil"))}
         for name in (jpeg, "webp"):
             version = features.version(name)
             if version:
@@ -210,11 +211,11 @@ class Vision(Media):
 def _range_of(pictures: Sequence[_Picture]) -> tuple[int, int]:
     """The darkest and the brightest value of all pictures.
 
-    Without pictures it is the full range of 16 bits, with which nothing is wrong.
+    Without pictures it is the full range of 16 bits: callers warn of a small range.
     """
     darkest = min((picture.darkest for picture in pictures), default=0)
-    peak = max((picture.brightest for picture in pictures), default=2**16)
-    return darkest, peak
+    brightest = max((picture.brightest for picture in pictures), default=2**16 - 1)
+    return darkest, brightest
 
 
 def _decode(content: bytes, where: str, grey_bits: int | None) -> _DecodedPicture:
@@ -280,14 +281,16 @@ def _decode_image(
             is_grey_of_16_bits=True,
         )
 
-    pixels_HW3, darkest, peak = _convert_to_rgb(upright)
-    depth = 8
+    pixels_HW3, darkest, brightest = _convert_to_rgb(upright)
+    bit_depth = 8
     # colours of 16 bits: their upper 8 bits limit the range of the values in the file
     if has_16_bits:
-        depth = 16
+        bit_depth = 16
         darkest = darkest << 8
-        peak = (peak << 8) + 255
-    return _DecodedPicture(pixels_HW3, darkest, peak, depth, is_grey_of_16_bits=False)
+        brightest = (brightest << 8) + 255
+    return _DecodedPicture(
+        pixels_HW3, darkest, brightest, bit_depth, is_grey_of_16_bits=False
+    )
 
 
 def _grey_to_rgb(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
@@ -296,10 +299,10 @@ def _grey_to_rgb(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
     Of the ``bits`` used bits of a value, the upper 8 are taken. A value with more bits
     is refused by a ``ValueError``: it would wrap around in 8 bits.
     """
-    peak = int(grey_HW.max())
-    if peak >> bits:
+    brightest = int(grey_HW.max())
+    if brightest >> bits:
         raise ValueError(
-            f"a value of {peak:,}, which is more than the {bits} bits of grey-bits"
+            f"a value of {brightest:,}, which is more than the {bits} bits of grey-bits"
         )
     grey_HW1 = (grey_HW >> (bits - 8)).astype(np.uint8)[..., None]
     return np.repeat(grey_HW1, 3, axis=2)
