@@ -44,8 +44,9 @@ class Features:
     Args:
         array: the states of the split, in the shards of a cache.
         device: that trains.
-        location: where the states are kept during the training.
-        loaded_N: the only rows to load, ascending; None: all.
+        location: where the states are kept during the training. On disk nothing is
+            loaded: ``batches`` reads all rows from the shards.
+        loaded_N: numbers in the split of the only rows to load, ascending; None: all.
 
     Attributes:
         resident: the loaded states in the type of the cache, (N, L, D); None where
@@ -80,7 +81,7 @@ class Features:
         If the states are not on the device, a thread gathers the next batches while
         the device computes.
         """
-        # from numbers in the split to numbers among the loaded rows
+        # from numbers in the split to positions among the loaded rows
         if self._loaded_N is not None:
             rows = np.searchsorted(self._loaded_N, rows)
         starts = range(0, rows.shape[-1], size)
@@ -131,7 +132,8 @@ class Features:
 
     def _read(self, row_N: Rows) -> Tensor:
         """Read the states of rows from the shards, (N, L, D)."""
-        # NumPy's memory is aligned as torch wants it, and a freed block is used again
+        # in NumPy's memory: it is aligned, which torch's views need, and NumPy uses the
+        # memory of freed batches again
         raw = np.empty((len(row_N), self.row_bytes), np.uint8)
         self._array.read_into(row_N, raw)
         return torch.from_numpy(raw).view(self.dtype).view(len(row_N), *self.shape[1:])
@@ -175,6 +177,7 @@ class LoadedFeatures:
         """
         keys = [_features_key(split, loaded_N, recipe) for split, loaded_N in requested]
         loaded: list[Features] = []
+        # the first ones get the fastest memory that has room for them
         for key, (split, loaded_N) in zip(keys, requested, strict=True):
             features = self._features_by_key.get(key)
             if features is None:
@@ -205,9 +208,9 @@ class LoadedFeatures:
         size = count * math.prod(array.shape[1:]) * TYPES[array.stored_dtype].itemsize
         location = self._choose_location(size, device, keys)
         # on disk all rows of the split are within reach
-        return Features(
-            array, device, location, None if location == "disk" else loaded_N
-        )
+        if location == "disk":
+            loaded_N = None
+        return Features(array, device, location, loaded_N)
 
     def _choose_location(
         self, size: int, device: torch.device, keys: Sequence[Hashable]
@@ -291,7 +294,7 @@ class _SubsetRows(NamedTuple):
 
     split: Split
     loaded_N: Rows | None  # the only rows of the split to load; None: all
-    row_N: Rows
+    row_N: Rows  # the rows of the subset, by their numbers in the split
 
 
 def prepare_data(
@@ -310,27 +313,7 @@ def prepare_data(
         loaded: features of earlier experiments.
         seed: of the training; with ``val_folds`` it decides the validation rows.
     """
-    # divide the rows; what is read most often comes first
-    train_split = cache[recipe.train_split]
-    task = task_of(cache.task)
-    parts = divide(task.stratify_by(train_split.labels), recipe, seed)
-    # a budget draws a part of the training rows: only those are loaded
-    drawn_N: Rows | None = None
-    if recipe.has_budget:
-        drawn_N = np.sort(np.concatenate([parts.training_N, parts.validation_N]))
-    rows_by_name = {"train": _SubsetRows(train_split, drawn_N, parts.training_N)}
-    if len(parts.validation_N):
-        rows_by_name["validation"] = _SubsetRows(
-            train_split, drawn_N, parts.validation_N
-        )
-    if parts.test_N is not None:
-        rows_by_name["test"] = _SubsetRows(train_split, None, parts.test_N)
-    elif not recipe.final:
-        test_split = cache[recipe.test_split]
-        all_N = np.arange(len(test_split))
-        rows_by_name["test"] = _SubsetRows(test_split, None, all_N)
-
-    # load their states and labels
+    rows_by_name = _rows_of_subsets(cache, recipe, seed)
     loaded = loaded or LoadedFeatures()
     requested = [(rows.split, rows.loaded_N) for rows in rows_by_name.values()]
     features_of_subsets = loaded.get(requested, recipe, device)
@@ -342,6 +325,42 @@ def prepare_data(
     test = subsets.get("test")
     selection = test if recipe.select == "test" else subsets.get("validation")
     return TrainData(train=subsets["train"], selection=selection, test=test)
+
+
+def _rows_of_subsets(
+    cache: EmbeddingCache, recipe: Recipe, seed: int
+) -> dict[str, _SubsetRows]:
+    """The rows of the subsets ``train``, ``validation`` and ``test``, if it has rows.
+
+    Training rows are read most often and come first: their states then get the fastest
+    memory.
+    """
+    train_split = cache[recipe.train_split]
+    strata = task_of(cache.task).stratify_by(train_split.labels)
+    parts = divide(strata, recipe, seed)
+    # a budget draws a part of the train split: only those rows are loaded
+    drawn_N: Rows | None = None
+    if recipe.has_budget:
+        drawn_N = np.sort(np.concatenate([parts.training_N, parts.validation_N]))
+    rows_by_name = {
+        "train": _SubsetRows(train_split, loaded_N=drawn_N, row_N=parts.training_N)
+    }
+    if len(parts.validation_N):
+        rows_by_name["validation"] = _SubsetRows(
+            train_split, loaded_N=drawn_N, row_N=parts.validation_N
+        )
+
+    # a fold tests rows of the train split; a final model has no test rows
+    if parts.test_N is not None:
+        rows_by_name["test"] = _SubsetRows(
+            train_split, loaded_N=None, row_N=parts.test_N
+        )
+    elif not recipe.final:
+        test_split = cache[recipe.test_split]
+        rows_by_name["test"] = _SubsetRows(
+            test_split, loaded_N=None, row_N=np.arange(len(test_split))
+        )
+    return rows_by_name
 
 
 def labels_by_seed(
@@ -383,11 +402,12 @@ def labels_by_seed(
 def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
     """Divide the training rows into the blocks of an epoch, in the order of reading.
 
-    The rows of a block are shuffled among themselves (see the top of this file).
+    Later, ``epoch_batches`` shuffles the rows of each block among themselves.
 
     Args:
         row_N: numbers of the training rows in their split, ascending.
-        recipe: with the window, the largest number of rows of a block.
+        recipe: its window is the largest number of rows of a block, unless a single
+            shard has more; without a window, all rows are one block.
         epoch: decides the order of the blocks.
 
     Returns:
@@ -400,18 +420,20 @@ def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
     ends = np.flatnonzero(np.diff(row_N // recipe.shard_rows)) + 1
     shards = np.split(np.arange(len(row_N)), ends)
 
-    # all seeds share the blocks, and so the seed of their order
+    # all seeds share the blocks, so that the order of the shards has seed 0 for all
     generator = np.random.default_rng(stream_seed(0, "shards", epoch))
-    blocks: list[list[Rows]] = [[]]
-    for number in generator.permutation(len(shards)):
-        shard = shards[number]
-        # begin a new block where the shard would make this one too large
-        num_block_rows = sum(map(len, blocks[-1]))
-        if blocks[-1] and num_block_rows + len(shard) > recipe.window_rows:
-            blocks.append([])
-        blocks[-1].append(shard)
-    # sorted, a block is read in one direction, and one of all rows is ``full``
-    return [np.sort(np.concatenate(block)) for block in blocks]
+    shards_by_block: list[list[Rows]] = [[]]
+    for shard_number in generator.permutation(len(shards)):
+        shard = shards[shard_number]
+        # begin a new block where the shard would make the last one too large
+        last_block = shards_by_block[-1]
+        num_block_rows = sum(map(len, last_block))
+        if last_block and num_block_rows + len(shard) > recipe.window_rows:
+            shards_by_block.append([])
+        shards_by_block[-1].append(shard)
+    # in ascending order the disk is read in one direction, and a single block of all
+    # rows is the block that there is without a window
+    return [np.sort(np.concatenate(block_shards)) for block_shards in shards_by_block]
 
 
 def epoch_batches(

@@ -3,7 +3,7 @@
 N rows, K labels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -15,17 +15,18 @@ Rows = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-def with_no_label(label_NK: Flags) -> Flags:
-    """The labels, and last whether a row has none, (N, K + 1)."""
-    none_N1 = ~label_NK.any(1, keepdims=True)
-    return np.concatenate([label_NK, none_N1], axis=1)
+def add_no_label_column(label_NK: Flags) -> Flags:
+    """Add a last column to the labels: whether a row has no label, (N, K + 1)."""
+    has_no_label_N1 = ~label_NK.any(1, keepdims=True)
+    return np.concatenate([label_NK, has_no_label_N1], axis=1)
 
 
 def iterative_parts(label_NK: Flags, shares: Sequence[float], seed: int) -> list[Rows]:
     """Divide rows into parts of these shares, by iterative stratification.
 
-    The rows of the rarest label are dealt first, each to the part that lacks most of
-    them. Rows without labels count as rows of a label. The outcome depends on the
+    The rows of the rarest label are dealt first, each to the part that is furthest
+    below its share of this label. Rows without labels count as rows of one more label.
+    The outcome depends on the
     labels, shares and seed alone: neither on the machine nor on NumPy's version.
 
     Returns:
@@ -35,6 +36,7 @@ def iterative_parts(label_NK: Flags, shares: Sequence[float], seed: int) -> list
         data", as the package iterative-stratification implements it.
     """
     flag_NK = np.ascontiguousarray(label_NK, np.bool_)
+    # bytes and a tuple, because the cache looks the division up by them
     part_N = _part_of_rows(
         np.packbits(flag_NK).tobytes(), flag_NK.shape, tuple(shares), seed
     )
@@ -45,7 +47,7 @@ def iterative_parts(label_NK: Flags, shares: Sequence[float], seed: int) -> list
 def _part_of_rows(
     bits: bytes, shape: tuple[int, int], shares: tuple[float, ...], seed: int
 ) -> Rows:
-    """The number of the part of every row, (N,), as ``iterative_parts`` divides them.
+    """The index of the part of every row, (N,), as ``iterative_parts`` divides them.
 
     It is cached, because every experiment of a sweep divides the same rows.
 
@@ -60,15 +62,16 @@ def _part_of_rows(
 
     num_rows, num_labels = shape
     flags = np.unpackbits(np.frombuffer(bits, np.uint8), count=num_rows * num_labels)
-    flag_NK = with_no_label(flags.reshape(shape).astype(np.bool_))
+    flag_NK = add_no_label_column(flags.reshape(shape).astype(np.bool_))
     # the stream of this legacy generator never changes
     generator = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
     order_N = generator.permutation(num_rows)
-    shuffled_N = IterativeStratification(
+    part_of_shuffled_N = IterativeStratification(
         labels=flag_NK[order_N], r=np.array(shares), random_state=generator
     )
     part_N = np.empty(num_rows, np.int64)
-    part_N[order_N] = shuffled_N
+    part_N[order_N] = part_of_shuffled_N
+    # all callers share the cached array
     part_N.flags.writeable = False
     return part_N
 
@@ -77,24 +80,30 @@ def rows_by_label(label_NK: Flags, shots: int, split_seed: int) -> list[Rows]:
     """Draw rows until every label that occurs has ``shots`` of them.
 
     In round k every label in turn, the rarest first, draws a row if fewer than k drawn
-    rows have it. So a budget lies in every larger one. Rows without labels count as
-    rows of a label.
+    rows have it. So the rows for k shots are among those for k + 1. Rows without labels
+    count as rows of one more label.
+
+    Args:
+        label_NK: whether each row has each label.
+        shots: number of rows of a label, which every label that occurs must have.
+        split_seed: decides the rows.
 
     Returns:
-        The rows that each label drew, in their order; a row stands in one list.
+        The rows that each label drew, in the order of drawing; a row stands in one
+        list.
     """
-    flag_NK = with_no_label(label_NK)
+    flag_NK = add_no_label_column(label_NK)
     labels = [
         label
         for label in np.argsort(flag_NK.sum(0), kind="stable").tolist()
         if flag_NK[:, label].any()
     ]
-    # the rows of each label in a random order, from which it draws
-    rows_to_draw = {}
+    # the rows of each label in a random order; a label goes through them once
+    shuffled_rows: dict[int, Iterator[int]] = {}
     for label in labels:
         generator = np.random.default_rng(stream_seed(split_seed, "rows", label))
-        shuffled_N = generator.permutation(np.flatnonzero(flag_NK[:, label]))
-        rows_to_draw[label] = iter(shuffled_N.tolist())
+        row_M = generator.permutation(np.flatnonzero(flag_NK[:, label]))
+        shuffled_rows[label] = iter(row_M.tolist())
 
     drawn: dict[int, list[int]] = {label: [] for label in labels}
     is_drawn_N = np.zeros(len(flag_NK), dtype=bool)
@@ -103,7 +112,8 @@ def rows_by_label(label_NK: Flags, shots: int, split_seed: int) -> list[Rows]:
         for label in labels:
             if count_K[label] >= round_number:
                 continue
-            row = next(row for row in rows_to_draw[label] if not is_drawn_N[row])
+            # the next of its rows that no label has drawn
+            row = next(row for row in shuffled_rows[label] if not is_drawn_N[row])
             drawn[label].append(row)
             is_drawn_N[row] = True
             count_K += flag_NK[row]

@@ -26,9 +26,9 @@ from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.tasks.multi_label import rarest_labels
 from gaam_decoder.training.label_sets import (
+    add_no_label_column,
     iterative_parts,
     rows_by_label,
-    with_no_label,
 )
 
 Rows = NDArray[np.int64]
@@ -75,12 +75,15 @@ def grouped_holdout(
 ) -> Division:
     """Hold out whole groups for validation, as near to ``holdout`` as possible.
 
-    First, in a random order, each group is held out that exceeds the share of no class.
-    Then one group after another is held out: the one that brings the held-out share
-    nearest to ``fraction``, and the classes of both parts nearest to one another. No
-    row is held out where no class is in two groups.
+    First, in a random order, a group is held out if with it no class has more held-out
+    rows than ``holdout`` would take. Then, one after another, the group is held out
+    that most improves the division: its classes are alike in both parts, and the
+    fraction of all rows is held out. It ends when no group improves it.
+
+    Where every class is in one group alone, no row is held out: a group would take all
+    rows of its classes away from the training.
     """
-    _, class_N = np.unique(one_stratum(labels), return_inverse=True)
+    _, class_N = np.unique(one_stratum_per_row(labels), return_inverse=True)
     _, group_N = np.unique(np.asarray(groups), return_inverse=True)
     num_groups = group_N.max() + 1
     # a random order, so that the first of equally good groups is any of them
@@ -89,22 +92,24 @@ def grouped_holdout(
     np.add.at(count_GC, (group_N, class_N), 1)
     total_C = count_GC.sum(0)
 
-    # hold out groups within the share of every class
-    allowed_C = validation_counts(total_C, fraction)
+    # hold out groups that exceed the rows of no class
+    most_rows_C = validation_counts(total_C, fraction)
     held_out_C = np.zeros_like(total_C)
     is_held_out_G = np.zeros(num_groups, dtype=bool)
     for group, count_C in enumerate(count_GC):
-        if (held_out_C + count_C <= allowed_C).all():
+        if (held_out_C + count_C <= most_rows_C).all():
             held_out_C = held_out_C + count_C
             is_held_out_G[group] = True
 
     # hold out further groups while that improves the division
     [distance] = _distances(held_out_C[None], total_C, fraction)
     while True:
+        # the distance if each group were held out, too
         distance_G = _distances(held_out_C + count_GC, total_C, fraction)
         distance_G = np.where(is_held_out_G, np.inf, distance_G)
         best_group = int(np.argmin(distance_G))
-        if not distance_G[best_group] < distance:
+        is_improved = distance_G[best_group] < distance
+        if not is_improved:
             break
         distance = distance_G[best_group]
         held_out_C = held_out_C + count_GC[best_group]
@@ -141,8 +146,8 @@ def _distances(
     return np.where(lost_K == num_held_out_K, np.inf, distance_K)
 
 
-def one_stratum(labels: Strata) -> Rows:
-    """One stratum a row, (N,): of label sets the rarest label."""
+def one_stratum_per_row(labels: Strata) -> Rows:
+    """The stratum of every row, (N,): of a set of labels the rarest one."""
     if labels.ndim == 2:
         return rarest_labels(labels.astype(bool))
     return labels.astype(np.int64, copy=False)
@@ -219,30 +224,33 @@ def draw_budget(labels: Strata, recipe: Recipe) -> Division:
     (``recipe.shots``).
 
     Args:
-        labels: of all rows to draw from.
+        labels: of all rows to draw from: their strata (N,), such as classes or ranges
+            of numbers, or whether they have each label (N, K).
         recipe: with the budget.
     """
     if labels.ndim == 2 and recipe.shots:
         return _draw_by_label(labels.astype(bool), recipe)
-    labels = one_stratum(labels)
+    # a stratum counts as a class; a set of labels as a row of its rarest label
     classes, class_N, count_C = np.unique(
-        labels, return_inverse=True, return_counts=True
+        one_stratum_per_row(labels), return_inverse=True, return_counts=True
     )
     _check_budget(len(labels), count_C, recipe)
-    shots = recipe.shots or 0  # rows of every class
-    size_by_class: Sequence[int] = [shots] * len(classes)
+    rows_by_class: Sequence[int]
     if recipe.train_rows:
-        size_by_class = apportion(tuple(count_C.tolist()), recipe.train_rows)
+        rows_by_class = apportion(tuple(count_C.tolist()), recipe.train_rows)
+    else:
+        rows_by_class = [recipe.shots or 0] * len(classes)
 
     training: list[Rows] = []
     validation: list[Rows] = []
-    for index, label in enumerate(classes.tolist()):
-        generator = np.random.default_rng(stream_seed(recipe.split_seed, "rows", label))
-        row_K = generator.permutation(np.flatnonzero(class_N == index))
-        row_K = row_K[: size_by_class[index]]
-        is_held_out_K = _is_held_out(len(row_K), recipe)
-        training.append(row_K[~is_held_out_K])
-        validation.append(row_K[is_held_out_K])
+    for index, class_value in enumerate(classes.tolist()):
+        stream = stream_seed(recipe.split_seed, "rows", class_value)
+        generator = np.random.default_rng(stream)
+        shuffled_M = generator.permutation(np.flatnonzero(class_N == index))
+        row_M = shuffled_M[: rows_by_class[index]]
+        is_held_out_M = _is_held_out(len(row_M), recipe)
+        training.append(row_M[~is_held_out_M])
+        validation.append(row_M[is_held_out_M])
     training_N = np.sort(np.concatenate(training))
     return Division(training_N, np.sort(np.concatenate(validation)))
 
@@ -250,7 +258,7 @@ def draw_budget(labels: Strata, recipe: Recipe) -> Division:
 def _draw_by_label(label_NK: NDArray[np.bool_], recipe: Recipe) -> Division:
     """Draw ``recipe.shots`` rows of every label, and hold some out for validation."""
     # rows without a label count as rows of one more label
-    count_K = with_no_label(label_NK).sum(0)
+    count_K = add_no_label_column(label_NK).sum(0)
     _check_budget(len(label_NK), count_K[count_K > 0], recipe)
     drawn_by_label = rows_by_label(label_NK, recipe.shots or 0, recipe.split_seed)
     row_N = np.concatenate(drawn_by_label)
@@ -303,15 +311,30 @@ def _check_budget(num_rows: int, count_C: Rows, recipe: Recipe) -> None:
     )
 
 
+class _Release(NamedTuple):
+    """A class whose next row may not be taken yet; the smallest tuple comes first."""
+
+    first_budget: int  # the smallest budget in which the row may be taken
+    class_index: int
+
+
+class _Deadline(NamedTuple):
+    """A class whose next row may be taken; the smallest tuple is taken first."""
+
+    budget: int  # the smallest budget in which the row should be taken
+    class_index: int
+
+
 @lru_cache(maxsize=64)
 def apportion(count_by_class: tuple[int, ...], size: int) -> tuple[int, ...]:
     """Divide a budget of rows among the classes, in proportion to their rows.
 
-    A growing budget takes one row of every class first, then one row after another. A
-    class's share of a budget of n rows is n times its part of all rows. Its k-th row
-    may be taken from the budget on in which the share, rounded up, is k; it is due at
-    the budget in which the share, rounded down, is k. Of the rows that may be taken,
-    the one that is due first is taken (earliest deadline first).
+    A growing budget takes one row of every class first, then one row after another. Of
+    n rows, a class with c of all N rows has the share ``n c / N``. Its k-th row may be
+    taken in budgets of n rows with ``ceil(n c / N) >= k``, and should be taken where
+    ``floor(n c / N) >= k``. The smallest such n are the row's first budget and its
+    deadline. Of the rows that may be taken, the one with the earliest deadline is
+    taken.
 
     Args:
         count_by_class: rows of every class.
@@ -321,31 +344,33 @@ def apportion(count_by_class: tuple[int, ...], size: int) -> tuple[int, ...]:
         The rows to take of every class.
     """
     num_rows = sum(count_by_class)
-    size_by_class = [1] * len(count_by_class)
+    taken_by_class = [1] * len(count_by_class)
 
-    # (first budget in which the next row of a class may be taken, the class)
+    def next_release(index: int) -> _Release:
+        # the smallest n with n c / N above the rows that are taken
+        first_budget = taken_by_class[index] * num_rows // count_by_class[index] + 1
+        return _Release(first_budget, index)
+
+    def next_deadline(index: int) -> _Deadline:
+        # the smallest n with n c / N of one row more: (taken + 1) N / c, rounded up
+        next_row = taken_by_class[index] + 1
+        deadline = -(-next_row * num_rows // count_by_class[index])
+        return _Deadline(deadline, index)
+
     waiting = [
-        (num_rows // count + 1, index)
-        for index, count in enumerate(count_by_class)
-        if count > 1
+        next_release(index) for index, count in enumerate(count_by_class) if count > 1
     ]
     heapq.heapify(waiting)
-    # (budget at which the next row of a class is due, the class)
-    ready: list[tuple[int, int]] = []
+    ready: list[_Deadline] = []
     for budget in range(len(count_by_class) + 1, size + 1):
         # move the classes whose next row may be taken now
-        while waiting and waiting[0][0] <= budget:
-            _, index = heapq.heappop(waiting)
-            count = count_by_class[index]
-            # (size + 1) * rows / count, rounded up
-            due = -(-(size_by_class[index] + 1) * num_rows // count)
-            heapq.heappush(ready, (due, index))
+        while waiting and waiting[0].first_budget <= budget:
+            released = heapq.heappop(waiting)
+            heapq.heappush(ready, next_deadline(released.class_index))
 
         # never empty: rounded-up shares are together more than the rows so far
-        _, index = heapq.heappop(ready)
-        size_by_class[index] += 1
-        count = count_by_class[index]
-        if size_by_class[index] < count:
-            first_budget = size_by_class[index] * num_rows // count + 1
-            heapq.heappush(waiting, (first_budget, index))
-    return tuple(size_by_class)
+        index = heapq.heappop(ready).class_index
+        taken_by_class[index] += 1
+        if taken_by_class[index] < count_by_class[index]:
+            heapq.heappush(waiting, next_release(index))
+    return tuple(taken_by_class)

@@ -35,6 +35,9 @@ from gaam_decoder.training.experiments import Experiment
 from gaam_decoder.training.splits import divide
 
 Numbers = NDArray[Any]
+Relations = Mapping[str, Numbers]
+"""By name, ways in which rows belong together, such as ``speaker``: a number for every
+row of a split (N,). Rows with the same number belong together."""
 
 
 def publish(
@@ -92,20 +95,21 @@ def _test_rows(
     recipe: Recipe,
     data: TrainData,
     cache: EmbeddingCache,
-    relations_of_train: Mapping[str, Numbers],
+    relations_of_train: Relations,
 ) -> TestedRows:
-    """The test rows with their labels and relations; those of a fold with numbers.
-
-    A relation numbers the rows of a split: equal numbers belong together.
-    """
+    """The test rows with their labels and relations."""
     if data.test is None:
+        # no row, in the type and shape of the labels
         return TestedRows(labels=data.train.label_N[:0].cpu())
+    # a fold tests some rows of the train split: which ones is recorded
     relations_of_test = relations_of_train
+    row_N: Numbers | None = data.test.rows
     if recipe.fold is None:
         relations_of_test = relations_of_split(cache, recipe.test_split, None)
+        row_N = None
     return TestedRows(
         labels=data.test.label_N.cpu(),
-        rows=None if recipe.fold is None else data.test.rows,
+        rows=row_N,
         relations={
             name: number_N[data.test.rows]
             for name, number_N in relations_of_test.items()
@@ -143,14 +147,20 @@ def _describe_rows(
     recipe: Recipe,
     data: TrainData,
     test: TestedRows,
-    relations_of_train: Mapping[str, Numbers],
+    relations_of_train: Relations,
 ) -> dict[str, Any]:
-    """What a run records of its rows: numbers of drawn rows and of groups, as JSON."""
+    """What a run records of its rows, as JSON values.
+
+    ``drawn`` has the numbers of rows of a budget, ``learned_groups`` the number of
+    groups of the training and validation rows by relation, ``groups`` where the groups
+    that divide the rows are from.
+    """
     description: dict[str, Any] = {}
     validation = data.selection if recipe.select == "val" else None
     if recipe.has_budget:
         validation_rows = 0 if validation is None else len(validation)
         description["drawn"] = asdict(DrawnRows(len(data.train), validation_rows))
+    # folds learn from all groups in turn: a report needs no number of them
     if test.relations and recipe.fold is None:
         learned_N = data.train.rows
         if validation is not None:
@@ -172,7 +182,7 @@ def _validation_rows(
     data: TrainData,
     cache: EmbeddingCache,
     results: Sequence[SeedResult],
-    relations_of_train: Mapping[str, Numbers],
+    relations_of_train: Relations,
 ) -> dict[str, Numbers] | None:
     """Labels, numbers and relations of the validation rows, if there are any.
 

@@ -26,7 +26,7 @@ from gaam_decoder.training.partitions import (
     draw_budget,
     grouped_holdout,
     holdout,
-    one_stratum,
+    one_stratum_per_row,
 )
 
 GroupNames = Sequence[str]
@@ -88,26 +88,28 @@ class Budget(DivisionProtocol):
 class TuningFold(DivisionProtocol):
     """One of several folds validates: each tuning seed has a fold of its own."""
 
-    rows: DivisionProtocol  # chooses the rows that are divided into folds
+    # its training and validation rows are divided into folds, its other rows are left
+    # out; with groups it leaves none out
+    row_choice: DivisionProtocol
     num_folds: int
     split_seed: int
-    seed: int
+    seed: int  # that trains
 
     def divide(self, labels: Strata, group_names: GroupNames | None) -> Division:
-        """Hold out the fold of the seed; other rows of the protocol train."""
-        training_N, validation_N = self.rows.divide(labels, group_names)
+        """Hold out the fold of the seed; the other chosen rows train."""
+        training_N, validation_N = self.row_choice.divide(labels, group_names)
         row_N = np.sort(np.concatenate([training_N, validation_N]))
-        label_N = labels[row_N]
-        # another order than that of the test folds
+        stratum_N = labels[row_N]
+        # a stream of its own for tuning, so that the folds differ from the test folds
         split_seed = stream_seed(self.split_seed, "rates")
-        folds = divide_into_folds(label_N, group_names, self.num_folds, split_seed)
-        fold_N = folds[self.seed % len(folds)]
+        folds = divide_into_folds(stratum_N, group_names, self.num_folds, split_seed)
+        position_M = folds[self.seed % len(folds)]
 
         # the only row of a class is always trained on
-        stratum_N = one_stratum(label_N)
-        classes, count_C = np.unique(stratum_N, return_counts=True)
-        is_repeated_N = np.isin(stratum_N[fold_N], classes[count_C > 1])
-        validation_N = row_N[fold_N[is_repeated_N]]
+        class_N = one_stratum_per_row(stratum_N)
+        classes, count_C = np.unique(class_N, return_counts=True)
+        has_class_mates_M = np.isin(class_N[position_M], classes[count_C > 1])
+        validation_N = row_N[position_M[has_class_mates_M]]
         return Division(np.setdiff1d(row_N, validation_N), validation_N)
 
 
@@ -116,12 +118,13 @@ def protocol_of(recipe: Recipe, seed: int = 0) -> DivisionProtocol:
 
     Args:
         recipe: of a training.
-        seed: of the training; it matters only for ``val_folds``.
+        seed: of the training; it matters only with ``val_folds``, where each seed
+            validates on another fold of the training rows.
     """
     if recipe.val_folds is not None:
-        rows = Budget(recipe) if recipe.has_budget else NoValidation()
-        return TuningFold(rows, recipe.val_folds, recipe.split_seed, seed)
-    # a config has no budget beside groups
+        row_choice = Budget(recipe) if recipe.has_budget else NoValidation()
+        return TuningFold(row_choice, recipe.val_folds, recipe.split_seed, seed)
+    # a budget need not look at groups: a config refuses both together
     if recipe.has_budget:
         return Budget(recipe)
     if recipe.select == "val":
@@ -170,10 +173,10 @@ def divide(labels: Strata, recipe: Recipe, seed: int = 0) -> Parts:
 
 
 def num_rows(recipe: Recipe, cache: EmbeddingCache) -> int:
-    """Training and validation rows of a recipe; of a fold, its test rows, too."""
+    """Number of rows that are divided into training, validation and, of folds, test."""
     split = cache[recipe.train_split]
     if recipe.shots is not None:
-        # a row with several labels counts for each of them
+        # the number depends on the classes; a row with several labels counts for each
         strata = task_of(cache.task).stratify_by(split.labels)
         division = draw_budget(strata, recipe)
         return len(division.training_N) + len(division.validation_N)
@@ -186,8 +189,8 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
     Raises:
         ConfigError: too few rows or groups, or a group in the training and test splits.
     """
-    # recipes that agree in these settings divide the rows in the same way: one of them
-    # is enough
+    # whether the rows suffice depends on these settings alone: of recipes that agree in
+    # them, one is enough
     distinct_recipes: dict[tuple[object, ...], Recipe] = {}
     for recipe in recipes:
         key = recipe.fold, recipe.split_seed, recipe.train_rows, recipe.shots
