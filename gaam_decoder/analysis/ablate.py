@@ -43,7 +43,9 @@ Layers = tuple[int, ...]  # numbers in the encoder, ascending
 class LayerSet:
     """The same experiment on some of the layers."""
 
-    name: str  # all, high, low, or 'random 1' and so on
+    name: str
+    """``all``, ``high`` (the most important layers), ``low`` (the least important), or
+    ``random 1`` and so on."""
     layers: Layers
     hits: dict[int, NDArray[np.bool_]]
     """Whether each test row was right, (N,), for every finished seed."""
@@ -146,8 +148,11 @@ class Ablation:
         corrected = stats.holm_corrected(list(claims.values()))
         return dict(zip(claims, corrected, strict=True))
 
-    def sets_below(self, name: str) -> int:
-        """How many random sets have a lower mean accuracy than the set of that name."""
+    def random_sets_below(self, name: str) -> int:
+        """How many random sets have a lower mean accuracy than the set of that name.
+
+        0 if no seed finished on that set.
+        """
         [mean] = [
             layer_set.mean_accuracy
             for layer_set in self.layer_sets
@@ -190,8 +195,10 @@ class Ablation:
             "random": {
                 "sets": len(self.random_sets),
                 "mean_accuracies": self.random_means,
-                "below_high": self.sets_below("high"),
-                "below_low": self.sets_below("low"),
+                # random sets on which the decoder is less accurate than on the most
+                # (high) or least (low) important layers
+                "below_high": self.random_sets_below("high"),
+                "below_low": self.random_sets_below("low"),
             },
         }
 
@@ -227,7 +234,7 @@ class Ablation:
             return "  random  no seed finished"
         count = len(means)
         ranks = ", ".join(
-            f"{name} is above {self.sets_below(name)} of {count}"
+            f"{name} is above {self.random_sets_below(name)} of {count}"
             for name in ("high", "low")
         )
         return (

@@ -23,14 +23,18 @@ FLAT = 4 * float(np.finfo(np.float32).eps)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Importance:
-    """Importance of every layer, averaged over finished seeds."""
+    """Importance of every layer, averaged over finished seeds.
+
+    The contribution of a layer is its share of the summed attention map, in percent.
+    The importance factor is the map scaled to [0, 1], averaged over the features.
+    """
 
     layers: tuple[int, ...]  # numbers in the encoder
     seeds: tuple[int, ...]
-    contribution: tuple[float, ...]  # share of the summed map, in percent
+    contribution: tuple[float, ...]
     contribution_sd: tuple[float, ...] | None  # over seeds; None for one seed
-    factor: tuple[float, ...]  # in [0, 1], averaged over the features
-    factor_sd: tuple[float, ...] | None
+    factor: tuple[float, ...]
+    factor_sd: tuple[float, ...] | None  # over seeds; None for one seed
 
     def to_dict(self) -> dict[str, object]:
         """JSON values: one object per layer."""
@@ -49,25 +53,25 @@ class Importance:
         return {"seeds": list(self.seeds), "layers": layers}
 
 
-def layer_map(map_S: Floats) -> NDArray[np.float64]:
+def layer_map(attention_maps: Floats) -> NDArray[np.float64]:
     """The mean attention maps of seeds as weights, (S, L, D) or (S, L, 1).
 
     The map of a gate has this shape. The map of an attention over layers, (S, H, Q, L),
     is averaged over heads and queries.
     """
-    weights = map_S.astype(np.float64)
+    weights = attention_maps.astype(np.float64)
     if weights.ndim == 4:
         mean_SL: NDArray[np.float64] = weights.mean((1, 2))
         return mean_SL[..., None]
     return weights
 
 
-def importance_factor(map_S: Floats) -> NDArray[np.float64]:
+def importance_factor(attention_maps: Floats) -> NDArray[np.float64]:
     """``IF = (w - min w) / (max w - min w)`` of every seed's mean map.
 
     It is 0 everywhere for a constant map. Shapes are as in ``layer_map``.
     """
-    map_SLD = layer_map(map_S)
+    map_SLD = layer_map(attention_maps)
     low_S11 = map_SLD.min((1, 2), keepdims=True)
     range_S11 = map_SLD.max((1, 2), keepdims=True) - low_S11
     is_flat_S11 = range_S11 <= FLAT * np.abs(map_SLD).max((1, 2), keepdims=True)
@@ -75,12 +79,16 @@ def importance_factor(map_S: Floats) -> NDArray[np.float64]:
     return np.where(is_flat_S11, 0.0, (map_SLD - low_S11) / divisor_S11)
 
 
-def layer_contribution(map_S: Floats) -> NDArray[np.float64]:
+def layer_contribution(attention_maps: Floats) -> NDArray[np.float64]:
     """Each layer's share of the summed map in percent, (S, L).
 
     All layers of a map of zeros have the same share.
+
+    Args:
+        attention_maps: the mean map of every seed, in a shape that ``layer_map`` takes.
     """
-    sum_SL = layer_map(map_S).sum(2)
+    map_SLD = layer_map(attention_maps)
+    sum_SL = map_SLD.sum(2)
     total_S1 = sum_SL.sum(1, keepdims=True)
     is_empty_S1 = total_S1 == 0
     share_SL = sum_SL / np.where(is_empty_S1, 1.0, total_S1)
@@ -97,9 +105,10 @@ def importance_of(runs: Sequence[RunResult]) -> Importance | None:
     map_by_seed = values_by_finished_seed(runs, lambda run: run.attention_map)
     if not map_by_seed:
         return None
-    map_S = np.stack(list(map_by_seed.values()))
-    contribution_SL = layer_contribution(map_S)
-    factor_SL = importance_factor(map_S).mean(2)
+    attention_maps = np.stack(list(map_by_seed.values()))
+    contribution_SL = layer_contribution(attention_maps)
+    factor_SLD = importance_factor(attention_maps)
+    factor_SL = factor_SLD.mean(2)
     return Importance(
         layers=runs[0].layer_numbers,
         seeds=tuple(map_by_seed),
@@ -120,8 +129,8 @@ def factor_by_seed(
     map_by_seed = values_by_finished_seed(runs, lambda run: run.attention_map)
     if not map_by_seed or not set(seeds) <= map_by_seed.keys():
         return None
-    map_S = np.stack([map_by_seed[seed] for seed in seeds])
-    factor_SL: NDArray[np.float64] = importance_factor(map_S).mean(2)
+    factor_SLD = importance_factor(np.stack([map_by_seed[seed] for seed in seeds]))
+    factor_SL: NDArray[np.float64] = factor_SLD.mean(2)
     return factor_SL
 
 

@@ -1,7 +1,7 @@
 """Where learned parameters end up, and the curve of a learned gate.
 
-The functions read finished runs. S seeds, H heads, D hidden size, K = H * D cells,
-P points.
+The functions read finished runs. S seeds, H heads, D hidden size, K cells (a feature of
+a head each, all H * D or some), P points.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,8 @@ Floats = NDArray[np.floating]
 RESIDUALS: Floats = np.linspace(-4, 4, 161)
 """Points of a curve. Over G layers, no standardised value is beyond sqrt(G - 1)."""
 MOST_CELLS = 1024
-"""Cells of one seed that a mean curve reads, evenly spaced; more change nothing."""
+"""Cells of one seed, evenly spaced, over which a curve is averaged. More cells change
+nothing that is visible."""
 MECHANISMS = "gaam_decoder.attention"
 OFFSET = "offset"
 """Name of the parameter that every density learns, (H, D), beside its own."""
@@ -54,7 +55,7 @@ GATES: dict[str, Gate] = {
         "1 / (1 + r^2 / 0.25)",
         "student-t:heads=1",
     ),
-    # from k = 2, where the gate has one peak, training hardly gets away: it starts at 3
+    # training starts at k = 3: from k = 2, where the gate has one peak, it hardly moves
     "two-peaks": Gate(
         "chi2",
         {"excess": 2.0, "xi": 0.5},
@@ -117,14 +118,15 @@ def learned_curves(runs: Sequence[RunResult]) -> Floats | None:
     """The learned gate of every seed, averaged over heads and features, (S, P).
 
     The curve gives the weight of a layer at each standardised value of ``RESIDUALS``.
-    It has peak 1 and is centred at 0: ``offset`` is in units of the states, and the
-    head undoes a factor of all weights.
+    Every gate is drawn with its centre at 0 and its peak at 1. Its learned centre,
+    ``offset``, is left out: it is in units of the states. Its learned height means
+    nothing: the head can undo a factor of all weights.
 
     Args:
         runs: that differ in their seeds alone.
 
     Returns:
-        The curves; None if the mechanism weights layers by no density.
+        The curves; None if the mechanism does not weight layers by a density.
     """
     density_gate = _density_gate(runs[0])
     if density_gate is None:
@@ -137,10 +139,13 @@ def learned_curves(runs: Sequence[RunResult]) -> Floats | None:
         for seed, run in first_run_by_seed(runs).items():
             if seed in run.failed:
                 continue
+            seed_index = run.seeds.index(seed)
+            # a sample of cells (a feature of a head each) takes less time than all
             parameters = {
-                name: _some_cells(value_SHD[run.seeds.index(seed)])
+                name: _sampled_cells(value_SHD[seed_index])
                 for name, value_SHD in run.learned.items()
             }
+            # a row for every point of the curve, a column for every sampled cell
             curve_PK = density_gate.curve(residual_P1, parameters)
             curves.append(curve_PK.mean(1).numpy())
     return np.stack(curves)
@@ -158,8 +163,8 @@ def _density_gate(run: RunResult) -> "type[DensityGate] | None":
     return mechanism if issubclass(mechanism, DensityGate) else None
 
 
-def _some_cells(value_HD: NDArray[Any]) -> "Tensor":
-    """The values of at most ``MOST_CELLS`` evenly spaced cells, in float64.
+def _sampled_cells(value_HD: NDArray[Any]) -> "Tensor":
+    """The values of at most ``MOST_CELLS`` evenly spaced cells, (K,), in float64.
 
     A cell is one feature of one head.
     """

@@ -51,6 +51,7 @@ LABELS = 4
 ROUNDING = 1e-12
 """A feature with less spread than this, relative to its mean, is constant: float64
 rounds at 1e-16."""
+SMALLEST_SPREAD = 1e-300  # of logits; keeps a division by 0 away
 MOST_NUMBERS_FITTED = 2**27  # numbers that a fit reads at most: 1 GB
 ROWS_PER_FEATURE = 2
 """With fewer rows a linear map memorises them, and says nothing of other rows."""
@@ -74,7 +75,8 @@ class PlantSummary:
     rows: dict[str, int]
     teacher_accuracy: float
     """Expected accuracy of the teacher, the most that any decoder can expect."""
-    teacher_accuracy_drawn: float  # of the teacher, on the labels that were drawn
+    teacher_accuracy_drawn: float
+    """Accuracy of the teacher on the labels of the cache, which are random draws."""
     linear_accuracy: float | None
     """Expected accuracy of the best linear decoder; None: not known."""
 
@@ -184,9 +186,13 @@ def _draw_split(
 
 
 class _Accuracies(NamedTuple):
-    """Accuracies on the test rows, as fractions."""
+    """Accuracies on the test rows, as fractions.
 
-    teacher: float  # expected
+    The teacher predicts the most probable class of each row, but the labels are random
+    draws. Its accuracy on these labels is near its expected accuracy.
+    """
+
+    teacher: float  # expected, over all labels that might be drawn
     teacher_drawn: float  # on the labels that were drawn
     linear: float | None  # expected of the best linear decoder; None: not known
 
@@ -230,11 +236,13 @@ def _write_cache(
     """Write the cache, with a record of what decides its labels."""
     storage_dtype: str = config.storage_dtype or "float32"
     encoder_name = "Gaussian states"
+    # random states have no pooling and come from no cache
     pooling = GAUSSIAN
     states_origin = GAUSSIAN
     if source is not None:
         storage_dtype = config.storage_dtype or source.plan.storage_dtype
         encoder_name = f"states of {source.plan.encoder_label}"
+        # the states of ``Split.embeddings`` are those of the first pooling
         pooling = source.plan.pooling[0]
         states_origin = source.fingerprint
     return write(
@@ -259,7 +267,10 @@ def _write_cache(
 
 
 def _labels_rule(config: PlantConfig, states_origin: str) -> dict[str, object]:
-    """Everything that decides the labels, which the fingerprint of the cache covers.
+    """Everything that decides the labels, as JSON values.
+
+    The fingerprint of the cache covers it: it has no floating-point numbers, which JSON
+    might spell in several ways.
 
     Args:
         config: of the planted cache.
@@ -270,15 +281,15 @@ def _labels_rule(config: PlantConfig, states_origin: str) -> dict[str, object]:
         "gate": config.gate,
         "mechanism": gate.mechanism,
         "parameters": {
-            name: _shortest(value) for name, value in gate.parameters.items()
+            name: _shortest_decimal(value) for name, value in gate.parameters.items()
         },
-        "strength": _shortest(config.strength),
+        "strength": _shortest_decimal(config.strength),
         "seed": config.seed,
         "states": states_origin,
     }
 
 
-def _shortest(value: float) -> str:
+def _shortest_decimal(value: float) -> str:
     """The shortest text from which Python reads the same number."""
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
@@ -438,8 +449,11 @@ def make_teacher(
     """
     _, num_layers, hidden_size = train.shape
     attention = planted_mechanism(gate_name, num_layers, hidden_size)
-    is_shared = not GATES[gate_name].parameters
-    mean_F, spread_F = _moments(attention, train, is_shared)
+    # without a gate the mean over the layers decides: a weight for each feature of the
+    # mean, which all layers share
+    layers_share_weights = not GATES[gate_name].parameters
+    mean_F, spread_F = _moments(attention, train, layers_share_weights)
+    # a constant feature tells no rows apart: its weight is 0
     differs_F = spread_F > ROUNDING * np.abs(mean_F)
     if not differs_F.any():
         raise ConfigError(
@@ -455,34 +469,37 @@ def make_teacher(
     weight_CF = np.divide(
         normal_CF, spread_F, out=np.zeros_like(normal_CF), where=differs_F
     )
-    if is_shared:
+    # (C, D) to (C, L D): a mean over layers is their sum with weights divided by L
+    if layers_share_weights:
         weight_CF = np.tile(weight_CF / num_layers, num_layers)
         mean_F = np.tile(mean_F, num_layers)
 
     # the bias makes the mean logit 0; then all logits are scaled to the strength
-    centred = Teacher(attention, weight_CF, -(weight_CF @ mean_F))
+    centred = Teacher(attention, weight_CF, bias_C=-(weight_CF @ mean_F))
     square_sum = sum(
         float(np.square(centred.logits(x_NLD)).sum()) for x_NLD in blocks(train)
     )
     spread = (square_sum / (len(train) * classes)) ** 0.5
-    factor = strength / max(spread, 1e-300)
+    factor = strength / max(spread, SMALLEST_SPREAD)
     return Teacher(attention, factor * weight_CF, factor * centred.bias_C)
 
 
 def _moments(
-    attention: Attention, train: States, is_shared: bool
+    attention: Attention, train: States, layers_share_weights: bool
 ) -> tuple[Floats, Floats]:
     """Mean and standard deviation of the teacher's features over training rows, (F,).
 
     Args:
         attention: the mechanism of the teacher, with the parameters of the gate.
         train: states of the training rows, (N, L, D).
-        is_shared: whether all layers share their weights: the features are then means
-            over the layers, (D,).
+        layers_share_weights: whether the features are means over the layers, (D,).
     """
 
     def features(x_NLD: Floats) -> Floats:
-        return x_NLD.mean(1) if is_shared else _gated_features(attention, x_NLD)
+        if layers_share_weights:
+            mean_ND: Floats = x_NLD.mean(1)
+            return mean_ND
+        return _gated_features(attention, x_NLD)
 
     # sum differences from the first row: the sums of large features would lose digits
     first_F = features(next(blocks(train)))[0]
