@@ -7,7 +7,7 @@ N rows, L layers, D hidden size, C classes, K numbers or labels.
 """
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
@@ -228,6 +228,7 @@ class Estimator:
         if isinstance(predictions, NumberPredictions):
             outputs = predictions.numbers_NK
         else:
+            # the score takes logits, where above 0 is a predicted label
             outputs = predictions.probabilities_NC - 0.5
         task = self.predictor_.task
         return float(task.selection_score(outputs, targets.reshape(outputs.shape)))
@@ -279,7 +280,9 @@ class Estimator:
         """What ``gaam_decoder.load`` returns of a run."""
         learned = self._learned()
         if self._predictor is None:
-            # a process that unpickles knows no class of a user yet
+            # The parsing registers a mechanism or head of the user, which the predictor
+            # finds by its name. An unpickled estimator may be in another process, which
+            # has registered none.
             parse_plugin(self.attn, "mechanism")
             parse_plugin(self.head, "head")
             self._predictor = Predictor(
@@ -414,20 +417,20 @@ class Estimator:
             test_split=NO_TEST,
             probe=False,
         )
-        # each of these values would make a decoder of its own
-        counts: Mapping[str, int] = {
-            "attn": len(config.attn),
-            "head": len(config.head),
-            "layers": 2 if EACH in config.layers else len(config.layers),
+        # several values of one of these settings would make several decoders
+        has_several = {
+            "attn": len(config.attn) > 1,
+            "head": len(config.head) > 1,
+            "layers": len(config.layers) > 1 or EACH in config.layers,
         }
-        several = [name for name, count in counts.items() if count > 1]
-        if several:
-            raise ConfigError(
-                f"several values of {several[0]} are several decoders",
-                expected="one decoder for one estimator",
-                found=f"{several[0]}={getattr(self, several[0])!r}",
-                hint="GridSearchCV of scikit-learn, or gaam_decoder.train",
-            )
+        for name, is_several in has_several.items():
+            if is_several:
+                raise ConfigError(
+                    f"several values of {name} are several decoders",
+                    expected="one decoder for one estimator",
+                    found=f"{name}={getattr(self, name)!r}",
+                    hint="GridSearchCV of scikit-learn, or gaam_decoder.train",
+                )
         num_candidates = len(config.rates) * len(config.weight_decay)
         if num_candidates > 1 and not config.resolved_tune_seeds:
             raise ConfigError(
@@ -486,7 +489,8 @@ def fit(
 
 def _task_of(targets: NDArray[Any]) -> str:
     """The task that the type and shape of targets suggest, see ``fit``."""
-    # a cache has no truth values of one column; here they are two classes
+    # ``task_of_labels`` refuses one truth value a row: a cache cannot store them. Here
+    # they are two classes, which ``fit`` numbers before it writes the cache.
     if targets.dtype.kind == "b" and targets.ndim == 1:
         return CLASSIFICATION
     return task_of_labels(targets)

@@ -303,7 +303,12 @@ def _hub_id(source: EncoderRecord | DatasetRecord) -> str:
 
 
 def _averaged_score(run: RunResult, logits_SNC: NDArray[np.float32]) -> str:
-    """The test score of the predictions averaged over some seeds, in words."""
+    """The test score of the predictions averaged over some seeds, in words.
+
+    Args:
+        run: with the true labels of the test rows.
+        logits_SNC: logits of these seeds for the test rows.
+    """
     task = run.task_definition
     if task.has_classes:
         predictions = Predictions.from_logits(logits_SNC, run.cache.class_names)
@@ -311,7 +316,7 @@ def _averaged_score(run: RunResult, logits_SNC: NDArray[np.float32]) -> str:
         return f"an accuracy of {percent(stats.accuracy(predicted_N, run.labels))}%"
     if task.has_probabilities:
         sets = LabelSetPredictions.from_outputs(logits_SNC, run.cache.names)
-        # a label is predicted where the output is above 0
+        # the score takes logits, where above 0 is a predicted label
         outputs = sets.probabilities_NC - 0.5
     else:
         outputs = logits_SNC.astype(np.float64).mean(0)
@@ -321,14 +326,15 @@ def _averaged_score(run: RunResult, logits_SNC: NDArray[np.float32]) -> str:
 def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     """The evaluation of a run for its card, as lines of Markdown.
 
-    It has the table of a report, its notes, and the score of the averaged seeds.
+    It has the table of a report, its notes, and the score of the exported decoder: that
+    of one seed, or of the averaged outputs of several.
     """
     exported = _seeds_in_words(config.seeds)
     if not run.evaluated:
         return items([f"not evaluated: no rows were kept for it; exported: {exported}"])
     [table] = build_tables([run], every_candidate=True)
-    exported_seeds = [run.seeds.index(seed) for seed in config.seeds]
-    score = _averaged_score(run, run.logits[exported_seeds])
+    seed_indices = [run.seeds.index(seed) for seed in config.seeds]
+    score = _averaged_score(run, run.logits[seed_indices])
     remarks = [f"as it is exported, {exported}, it has {score}"]
     if run.shuffled:
         remarks.append("LABELS WERE SHUFFLED: what it predicts means nothing")

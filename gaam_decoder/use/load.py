@@ -152,18 +152,21 @@ def open_decoder(
     """Read the decoders of a run or an exported folder, of all seeds or of one.
 
     Returns:
-        The run, None for an exported folder; its configuration; and its weights by
-        name, (S, ...).
+        The run (None for an exported folder), the configuration of its decoders, and
+        their weights by name, (S, ...).
     """
     run = None
     if (folder / CONFIG_FILE).is_file() and not is_run(folder):
         config, weights = read_export(folder)
-        # The plan of an exported decoder names no path: it is another plan.
+        # The record finds the cache again. An exported plan lacks the paths, so that it
+        # would differ from the plan of that cache: leave it out of the comparison.
         record = CacheRecord.from_plan(config.plan, folder)
         cache_record = replace(record, plan=None)
     else:
-        has_several = not is_run(folder) and run_folders(folder)
-        run = read_one_run(_recommended_run(folder) if has_several else folder)
+        has_several_runs = not is_run(folder) and bool(run_folders(folder))
+        if has_several_runs:
+            folder = _recommended_run(folder)
+        run = read_one_run(folder)
         if run.tuning_only:
             _warn(
                 f"'{run.path.name}' was trained to choose a learning rate only: "
@@ -233,21 +236,27 @@ def _check_code(config: DecoderConfig, kind: str, text: str, where: str) -> None
     """Check that a mechanism or head is here with the code that the run learned with.
 
     Args:
-        config: of the decoder, which records the code of plug-ins of others.
+        config: of the decoder, which records the code of plug-ins that are not gaam's.
         kind: mechanism or head.
         text: its spec, such as ``gaam:heads=1``.
         where: the folder, for messages.
     """
     recorded_code = recorded_plugins(config.settings)
-    own_name = text.partition(":")[0]
-    _check_registered(own_name, kind, recorded_code.get(f"{kind} {own_name}"), where)
+    # the spec cannot be parsed before its plug-in is registered
+    recorded_name = text.partition(":")[0]
+    _check_registered(
+        recorded_name, kind, recorded_code.get(f"{kind} {recorded_name}"), where
+    )
 
+    # the parsed name: an alias has become the name of its plug-in
     name = parse_spec(text, kind).name
     code = plugins.code_hash(KINDS[kind].package, name, kind=kind)
+    # origin, a space and the hash; of gaam's own code the hash alone
+    is_own = " " not in code
+    # a run does not record gaam's own code
+    code_to_record = None if is_own else code
     recorded = recorded_code.get(f"{kind} {name}")
-    # a run records foreign code alone, which is named with its digest
-    foreign_code = code if " " in code else None
-    if foreign_code != recorded:
+    if recorded != code_to_record:
         raise ConfigError(
             f"the {kind} '{name}' is not the code that the run was trained with",
             expected=recorded or "that of gaam",
@@ -264,7 +273,8 @@ def _check_registered(name: str, kind: str, recorded: str | None, where: str) ->
     Args:
         name: of the mechanism or head.
         kind: mechanism or head.
-        recorded: the origin of its code as the run records it; None: gaam's own.
+        recorded: the origin of its code, a space and the hash, as the run records it;
+            None: gaam's own.
         where: the folder, for messages.
     """
     if recorded is None:
@@ -274,7 +284,8 @@ def _check_registered(name: str, kind: str, recorded: str | None, where: str) ->
     is_registered = name in plugins.names(package) or plugins.origin(package, name)
     if is_registered:
         return
-    origin = recorded.rpartition(" ")[0]
+    # the origin is a file, or the name and version of a distribution
+    origin, _, _ = recorded.rpartition(" ")
     remedy = f"install {origin}"
     if origin.endswith(".py"):
         remedy = (
@@ -371,11 +382,17 @@ def _training_settings(run: RunResult) -> dict[str, object]:
 
 
 def read_export(folder: Path) -> tuple[DecoderConfig, dict[str, Tensor]]:
-    """Read an exported decoder and its weights, and check the digests of both."""
+    """Read an exported decoder and its weights, and check the digests of both.
+
+    Raises:
+        CacheError: a file is missing, damaged or of another format.
+    """
     try:
+        # this checks the digest of the settings
         settings = unsealed(read_json(folder / CONFIG_FILE))
         if any(settings.pop(key, None) != value for key, value in FORMAT.items()):
             raise ValueError(f"not what gaam exports: {FORMAT}")
+        # refuse a folder, a device or a broken link
         regular_file_status(folder / MODEL_FILE)
         content = (folder / MODEL_FILE).read_bytes()
         if digest_of(content) != settings.pop("sha256_of_weights"):

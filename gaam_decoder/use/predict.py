@@ -268,8 +268,8 @@ class RowSource(NamedTuple):
     chunks: Callable[[], Iterator[tuple[Records, Any]]]
     """Reads all rows from the start, some 2,048 at a time: the records of a chunk, as
     results repeat them, and their inputs: texts, paths, or a slice of ``states``."""
-    types: pa.Schema | None = None
-    """Types of the columns, if a file has them."""
+    schema: pa.Schema | None = None
+    """Names and types of the columns, if a file has them."""
     states: Any = None
     """States of a cache, (N, L, D); None if the rows are to be encoded."""
 
@@ -380,7 +380,12 @@ def _ignore_progress(done: int, total: int, text: str) -> None:
 
 
 def _result_kind(config: PredictConfig, as_list: bool) -> str:
-    """The format of the results, as the suffix of a file name."""
+    """The format of the results, as the suffix of a file name.
+
+    Args:
+        config: of the prediction; it may name a file of results.
+        as_list: whether results without a file are one JSON list (``--json``).
+    """
     if config.out is not None:
         return config.out.suffix
     if as_list:
@@ -418,7 +423,7 @@ def _check_rows(
     """
     total = 0
     first_names = None
-    schema = rows.types
+    schema = rows.schema
     is_table = kind in TABLE_WRITERS
     for records, _ in rows.chunks():
         first_names = first_names or records[0].keys()
@@ -435,7 +440,7 @@ def _check_rows(
                 hint="--out FILE.jsonl",
             )
         # a file without types has them only when all of its chunks are known
-        if is_table and rows.types is None:
+        if is_table and rows.schema is None:
             chunk_schema = pa.Table.from_pylist(records).schema
             earlier_schema = chunk_schema if schema is None else schema
             schema = pa.unify_schemas(
@@ -535,7 +540,7 @@ def _rows_of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Ro
     plan = predictor.plan
     if plan is None:
         raise ConfigError(
-            "nobody here can encode rows as those that were imported",
+            "the states of this run were imported: no encoder for new rows is known",
             hint="import the states of these rows too, then --cache CACHE --split NAME",
         )
     if not path.is_file():
@@ -550,11 +555,12 @@ def _rows_of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Ro
     has_objects = kind_of(path) in JSON_OBJECTS
 
     def chunks() -> Iterator[tuple[Records, LocatedRows]]:
-        input_columns = choose_columns(table, reading, (), str(path))
-        columns = input_columns
+        input_columns = choose_columns(table, reading, labels=(), origin=str(path))
+        # results repeat all columns of a table, not only those of the input
+        read_columns = input_columns
         if not has_objects:
-            columns = input_columns._replace(kept=tuple(table.names))
-        located_rows = iter(table.records(columns))
+            read_columns = input_columns._replace(kept=tuple(table.names))
+        located_rows = iter(table.records(read_columns))
         while chunk := list(islice(located_rows, CHUNK_ROWS)):
             inputs = []
             records = []
@@ -565,8 +571,8 @@ def _rows_of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Ro
             row_names = [row_name for row_name, _ in chunk]
             yield records, LocatedRows(inputs, row_names)
 
-    types = pq.read_schema(path) if kind_of(path) == ".parquet" else None
-    return RowSource(str(path), chunks, types)
+    schema = pq.read_schema(path) if kind_of(path) == ".parquet" else None
+    return RowSource(str(path), chunks, schema)
 
 
 def _reading_of_file(
@@ -652,8 +658,11 @@ def _rows_of_cache(config: PredictConfig, predictor: Predictor) -> RowSource:
     assert config.cache is not None, "the configuration refuses rows from nowhere"
     cache = open_cache(config.cache)
     where = f"{config.cache.absolute()}, fingerprint {short_digest(cache.fingerprint)}"
+    # encoder and settings must be equal; a cache with the fingerprint of the run's has
+    # equal ones
     if cache.fingerprint != predictor.fingerprint:
         _check_plans(cache.plan, predictor.plan, where)
+    # with equal settings, other versions of libraries may still make other states
     if predictor.plan is not None:
         deviation = describe_state_deviation(cache.plan, predictor.plan)
         if deviation is not None:
@@ -698,8 +707,7 @@ def _check_plans(cache_plan: Plan, run_plan: Plan | None, where: str) -> None:
     """
     if run_plan is None and cache_plan.imported:
         _warn(
-            "states of run and cache were imported: "
-            "nobody here knows whether they are alike"
+            "states of run and cache were imported: whether they are alike is not known"
         )
         return
     if run_plan is None or cache_plan.imported:
@@ -747,10 +755,11 @@ def _write_records(
                 writer.write(pa.Table.from_pylist(records, schema))
         return
     opening, between, end = JSON_PUNCTUATION[kind]
+    # there is a first record to follow the opening: no rows were refused before
     separator = opening
     for record in chain.from_iterable(chunks):
         text = separator + json.dumps(record, ensure_ascii=False, default=str)
-        # JSON writes half of a surrogate pair as an escape
+        # half of a surrogate pair has no encoding: write JSON's escape for it, \udXXX
         file.write(text.encode(errors="backslashreplace"))
         separator = between
     file.write(end.encode())

@@ -38,7 +38,8 @@ CHUNK_ROWS = 2048
 CPU_BATCH_SIZE = 16
 """Rows of one batch on a CPU: with the head conv twice as fast as 32, on one core."""
 _MODULE_LOCK = threading.Lock()
-"""Held while a decoder computes: threads share a module that gets a seed's weights."""
+"""Held while a decoder computes: threads share its module, which gets the weights of
+one seed after another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +67,12 @@ class DecoderConfig:
         fields = dict(value)
         fields["layers"] = tuple(value["layers"])
         fields["seeds"] = tuple(value["seeds"])
+        # ``recipe`` is parsed, ``settings`` are the same as JSON values; groups decide
+        # which rows train, and do not matter any more
+        fields["settings"] = value["recipe"]
         fields["recipe"] = Recipe.from_dict(
             value["recipe"], attention=value["attention"], head=value["head"], groups={}
         )
-        fields["settings"] = value["recipe"]
         fields["plan"] = Plan.from_dict(value["plan"])
         return cls(**fields)
 
@@ -191,7 +194,21 @@ class Predictor:
         encoder: str | None = None,
         batch_tokens: int | None = None,
     ) -> None:
-        """Use ``gaam_decoder.load``."""
+        """Users call ``gaam_decoder.load``, which makes the predictor.
+
+        Args:
+            config: of the decoders.
+            weights: by name, of all seeds, (S, ...).
+            temperatures: divisors of the logits of every seed; empty: not divided.
+            dtype: of matrix products; None: that in which the run was evaluated.
+            device: auto, cpu, cuda, cuda:N or mps.
+            encoder: folder or id of the encoder, if it has moved.
+            batch_tokens: tokens of a batch of the encoder; None: by the device.
+
+        Raises:
+            CacheError: the weights do not fit the decoder.
+            ConfigError: a mechanism that reads several rows at once.
+        """
         plan = config.plan
         self.class_names = plan.class_names
         self.names = plan.target_names
@@ -200,9 +217,11 @@ class Predictor:
         self.temperatures = tuple(temperatures)
         self.pooling: str = config.recipe.pool
         self.fingerprint = plan.fingerprint
+        # the plan of imported states names no encoder for new rows
         self.plan = None if plan.imported else plan
         self._config = config
-        self._lower_dtype = AUTOCAST_TYPES.get(dtype or config.dtype)
+        # of matrix products; None: float32, as the parameters are
+        self._product_dtype = AUTOCAST_TYPES.get(dtype or config.dtype)
         self._device_name = device
         self._device = devices.resolve_device(device)
         self._encoder_source = encoder
@@ -222,6 +241,7 @@ class Predictor:
         if self._decoder.attention.depends_on_batch:
             message = f"'{spec.attention}' predicts a row by the rows beside it"
             raise ConfigError(message)
+        # on the device and in the type of the module's own parameters
         self._stacked_weights = {
             name: weights[name].to(parameter) for name, parameter in parameters.items()
         }
@@ -367,15 +387,16 @@ class Predictor:
         """Logits of every seed, (S, B, C), in float32, as training evaluates them."""
 
         def logits_of_seed(weights: dict[str, Tensor]) -> Tensor:
-            has_lower_dtype = self._lower_dtype is not None
+            has_autocast = self._product_dtype is not None
             with torch.autocast(
-                self._device.type, self._lower_dtype, enabled=has_lower_dtype
+                self._device.type, self._product_dtype, enabled=has_autocast
             ):
                 logits_BC: Tensor = functional_call(self._decoder, weights, (x_BLD,))
             return logits_BC.float()
 
+        # one thread at a time: a call puts the weights of its seed into the module
         with _MODULE_LOCK:
-            if self._stacks_seeds():
+            if self._computes_seeds_at_once():
                 logits_SBC: Tensor = vmap(logits_of_seed)(self._stacked_weights)
                 return logits_SBC
             logits = []
@@ -387,7 +408,7 @@ class Predictor:
                 logits.append(logits_of_seed(weights))
             return torch.stack(logits)
 
-    def _stacks_seeds(self) -> bool:
+    def _computes_seeds_at_once(self) -> bool:
         """Whether all seeds are computed at once, with stacked weights.
 
         On a CPU, seeds are computed one after the other in float32: stacked
@@ -396,7 +417,7 @@ class Predictor:
         """
         if len(self.seeds) < 2:
             return False
-        if self._device.type == "cpu" and self._lower_dtype is None:
+        if self._device.type == "cpu" and self._product_dtype is None:
             return False
         return self._decoder.attention.stackable and self._decoder.head.stackable
 
