@@ -130,7 +130,18 @@ def _apply_to_rows(
         device: of the result.
     """
     batches = subset.features.batches(subset.rows, _batch_size(subset))
-    return torch.cat([function(x_BLD.float()).to(device) for x_BLD in batches])
+    # every batch is written to its place: a list of them would take the memory twice
+    results_N = torch.empty(0)
+    start = 0
+    for x_BLD in batches:
+        result_B = function(x_BLD.float())
+        if start == 0:
+            shape = (len(subset), *result_B.shape[1:])
+            results_N = torch.empty(shape, dtype=result_B.dtype, device=device)
+        end = start + len(result_B)
+        results_N[start:end] = result_B
+        start = end
+    return results_N
 
 
 def _batch_size(subset: Subset) -> int:

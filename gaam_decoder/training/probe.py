@@ -5,7 +5,11 @@ import warnings
 import torch
 
 from gaam_cache.common.devices import free_memory, with_float64
-from gaam_cache.common.errors import ConfigError, GaamWarning
+from gaam_cache.common.errors import (
+    ConfigError,
+    GaamWarning,
+    ShortOfMemoryError,
+)
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.decoder import DecoderSpec, build_decoder, shapes_only
 from gaam_decoder.heads.base import FittedHead
@@ -56,6 +60,39 @@ def fit_cost(spec: DecoderSpec, rows: int, device: torch.device) -> tuple[float,
     return operations / (OPERATIONS_PER_SECOND[device_type] * threads), memory
 
 
+def check_fit_memory(
+    spec: DecoderSpec, recipe: Recipe, rows: int, device: torch.device
+) -> None:
+    """Refuse a fit that needs more memory than is free, before it begins.
+
+    The system would otherwise end the whole process in the middle of it.
+
+    Args:
+        spec: of the decoder.
+        recipe: of the fit, for the message.
+        rows: number of rows to fit.
+        device: that was chosen.
+
+    Raises:
+        ShortOfMemoryError: the fit needs more.
+    """
+    _, needed = fit_cost(spec, rows, device)
+    free = free_fit_memory(device)
+    if needed > free:
+        raise ShortOfMemoryError(
+            f"{recipe} needs more memory than is free",
+            expected=f"{needed / 1e9:,.1f} GB for {rows:,} rows",
+            found=f"{free / 1e9:,.1f} GB",
+            hint="fewer --layers, or fewer rows (gaam extract --limit)",
+        )
+
+
+def free_fit_memory(device: torch.device) -> int:
+    """Free bytes of the device that fits; the CPU where ``device`` lacks float64."""
+    fit_device = with_float64(device)
+    return free_memory() if fit_device.type == "cpu" else free_bytes(fit_device)
+
+
 def probe_fits(
     spec: DecoderSpec, recipe: Recipe, cache: EmbeddingCache, device: torch.device
 ) -> bool:
@@ -64,9 +101,8 @@ def probe_fits(
     A linear probe is logistic regression on the states (ridge regression of numbers),
     which shows what a mechanism adds.
     """
-    fit_device = with_float64(device)
     seconds, memory = fit_cost(spec, num_rows(recipe, cache), device)
-    free = free_memory() if fit_device.type == "cpu" else free_bytes(fit_device)
+    free = free_fit_memory(device)
     if seconds <= MOST_SECONDS and memory <= MEMORY_SHARE * free:
         return True
     warnings.warn(

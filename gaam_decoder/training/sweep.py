@@ -64,6 +64,7 @@ from gaam_decoder.training.experiments import (
     reporting_experiments,
 )
 from gaam_decoder.training.fitting import fit_experiment
+from gaam_decoder.training.probe import check_fit_memory
 from gaam_decoder.training.publish import publish
 from gaam_decoder.training.seed_batch import SeedBatch
 
@@ -467,6 +468,8 @@ class _Sweep:
         def on_value(text: str) -> None:
             self._report_work(experiment, f": {text}", 1)
 
+        num_fitted = len(data.train) + len(data.selection or ())
+        check_fit_memory(experiment.spec, experiment.recipe, num_fitted, self._device)
         result, fit, engine = fit_experiment(
             experiment.spec, data, experiment.recipe, on_value
         )

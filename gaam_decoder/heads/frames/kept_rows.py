@@ -161,7 +161,7 @@ class KeptRows(FittedHead):
         self.mean_F.copy_(scale.mean_F)
         self.factor_F.copy_(scale.factor_F)
         target_NK = target_matrix(training, self.num_classes)
-        self.key_NF = scale.standardised(training.x_NF).float().to(device)
+        self.key_NF = scale.standardised_in_float32(training.x_NF).to(device)
         self.value_NK = target_NK.float().to(device)
         self.task_number.fill_(TASKS.index(training.task))
 

@@ -5,10 +5,14 @@ N rows, F features, C classes; F1 = F + 1 with the bias last.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+BLOCK_NUMBERS = 2**22
+"""Numbers that are in float64 at a time, so that the rows are never held twice."""
 
 
 class Scale(NamedTuple):
@@ -24,7 +28,17 @@ class Scale(NamedTuple):
     @classmethod
     def of_rows(cls, x_NF: Tensor) -> Scale:
         """The scale that standardises these rows; a constant feature has factor 0."""
-        variance_F, mean_F = torch.var_mean(x_NF.double(), dim=0, correction=0)
+        num_rows, num_features = x_NF.shape
+        variances = []
+        means = []
+        for columns in _slices(num_features, max(1, BLOCK_NUMBERS // num_rows)):
+            variance, mean = torch.var_mean(
+                x_NF[:, columns].double(), dim=0, correction=0
+            )
+            variances.append(variance)
+            means.append(mean)
+        variance_F = torch.cat(variances)
+        mean_F = torch.cat(means)
         # rounding leaves a constant some variance
         varies_F = variance_F > 1e-12 * (variance_F + mean_F.square())
         num_varying = max(1, int(varies_F.sum()))
@@ -35,6 +49,21 @@ class Scale(NamedTuple):
         """z, (N, F), float64."""
         return x_NF.double().sub_(self.mean_F).mul_(self.factor_F)
 
+    def standardised_in_float32(
+        self, x_NF: Tensor, *, with_bias: bool = False
+    ) -> Tensor:
+        """z, (N, F), rounded to float32; computed in float64, some rows at a time.
+
+        Args:
+            x_NF: raw features.
+            with_bias: append a feature of 1, (N, F1), whose weight is a bias.
+        """
+        num_rows, num_features = x_NF.shape
+        z_NF1 = x_NF.new_ones((num_rows, num_features + with_bias), dtype=torch.float32)
+        for rows in _slices(num_rows, max(1, BLOCK_NUMBERS // num_features)):
+            z_NF1[rows, :num_features] = self.standardised(x_NF[rows])
+        return z_NF1
+
     def for_raw_features(self, weight_CF1: Tensor) -> tuple[Tensor, Tensor]:
         """Weight (C, F) and bias (C,) of the same linear map for raw features.
 
@@ -43,3 +72,9 @@ class Scale(NamedTuple):
         """
         weight_CF = weight_CF1[:, :-1] * self.factor_F
         return weight_CF, weight_CF1[:, -1] - weight_CF @ self.mean_F
+
+
+def _slices(length: int, size: int) -> Iterator[slice]:
+    """Slices of at most ``size`` that together cover ``length``."""
+    for start in range(0, length, size):
+        yield slice(start, min(start + size, length))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from gaam_decoder.heads import Examples, Fit, lbfgs
+from gaam_decoder.heads.frames import scale
 from gaam_decoder.heads.lbfgs import GRID, LBFGSHead
 
 Floats = NDArray[np.float64]
@@ -171,3 +172,15 @@ def test_one_class_and_two_rows_are_enough() -> None:
     fit = head.fit(rows, rows, ignore_progress)
     assert fit.log[0]["accuracy"] == 1
     assert head.fc.weight.isfinite().all()
+
+
+def test_blocks_of_rows_and_columns_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The states are never held twice in float64."""
+    whole_head, whole_fit = fit_head(examples(), examples(60, 1))
+    monkeypatch.setattr(scale, "BLOCK_NUMBERS", 7)
+    head, fit = fit_head(examples(), examples(60, 1))
+    assert fit == whole_fit
+    assert torch.equal(head.fc.weight, whole_head.fc.weight)
+    assert torch.equal(head.fc.bias, whole_head.fc.bias)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import gaam_decoder
-from gaam_cache.common.errors import GaamWarning
+from gaam_cache.common.errors import GaamWarning, ShortOfMemoryError
 from gaam_cache.store.reader import open_cache
 from gaam_decoder import TrainConfig
 from gaam_decoder.heads import lbfgs
@@ -89,3 +89,11 @@ def test_a_probe_that_is_too_expensive_is_left_out_with_a_warning(
     with pytest.warns(GaamWarning, match="--attn none --head lbfgs"):
         assert len(gaam_decoder.train(beside)) == 1
     assert len(gaam_decoder.train(config)) == 1
+
+
+def test_a_fit_larger_than_the_free_memory_is_refused_before_it_begins(
+    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "free_fit_memory", lambda device: 1000)
+    with pytest.raises(ShortOfMemoryError, match="needs more memory than is free"):
+        gaam_decoder.train(config)
