@@ -332,7 +332,7 @@ class Recipe:
         """Hash of decoder, recipe and states: runs of one key differ in seeds alone.
 
         Args:
-            states: the name of the cache's states, ``Plan.states``.
+            states: the name of the cache's states, ``Plan.states_id``.
         """
         parts = [str(self.attention), str(self.head), self.to_dict(), states]
         return digest_of(json.dumps(parts, sort_keys=True).encode())

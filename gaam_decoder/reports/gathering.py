@@ -681,18 +681,14 @@ def _simulate_tuning(
     contribution_N_of_candidates: list[NDArray[Any]] = []
     test_scores_of_candidates: list[list[float | None]] = []
     validation_groups = None
-    for (
-        contribution_N,
-        test_logits_of_seeds,
-        relation_numbers,
-    ) in tuning.validation_answers(grouped_by):
-        contribution_N_of_candidates.append(contribution_N)
+    for candidate in tuning.answers_of_candidates(grouped_by):
+        contribution_N_of_candidates.append(candidate.contribution_R)
         # all candidates share the validation rows, and so their groups
-        if relation_numbers and validation_groups is None:
-            validation_groups = row_groups(joined(relation_numbers))
+        if candidate.numbers_of_relations and validation_groups is None:
+            validation_groups = row_groups(joined(candidate.numbers_of_relations))
         test_scores = [
             score.value(Answers(logits_NC, test_labels))
-            for logits_NC in test_logits_of_seeds
+            for logits_NC in candidate.test_logits_of_seeds
         ]
         test_scores_of_candidates.append(test_scores)
 

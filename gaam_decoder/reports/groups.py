@@ -19,8 +19,8 @@ from gaam_cache.common.messages import brief
 from gaam_decoder.runs.groups import (
     EQUAL_ROWS,
     GROUPS_FILE,
+    joining_relations,
     relation_of_test_rows,
-    relations_in_force,
 )
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.stats.groups import RowGroups, joined, row_groups
@@ -163,12 +163,12 @@ def _relations(tests: Tests, runs_of_cache: Sequence[RunResult]) -> set[str]:
     The relations of all runs on the cache count. Else a person could choose runs that
     recorded fewer relations, and get more and smaller groups.
     """
-    relations = {name for run in runs_of_cache for name in relations_in_force(run)}
+    relations = {name for run in runs_of_cache for name in joining_relations(run)}
     # a file of groups counts for the runs that it was given to: see below
     relations.discard(GROUPS_FILE)
     for runs in tests:
         for run in runs:
-            relations.update(relations_in_force(run))
+            relations.update(joining_relations(run))
     return relations
 
 

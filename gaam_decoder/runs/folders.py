@@ -56,8 +56,13 @@ def name_ending(key: str, seeds: Sequence[int]) -> str:
 
 
 def unfinished_folders(runs: Path) -> list[Path]:
-    """Folders of unfinished work in a folder of runs."""
+    """Folders of unfinished runs, ``.NAME.partial``, in a folder of runs."""
     return sorted(runs.glob(".*.partial"))
+
+
+def unfinished_name(folder: Path) -> str:
+    """The name that an unfinished run will have, from its folder ``.NAME.partial``."""
+    return folder.name.removeprefix(".").removesuffix(".partial")
 
 
 def run_folders(folder: Path, names: str = "*") -> list[Path]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache.common import plugins
+from gaam_cache.store.files import short_digest
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import (
     VAL_FOLDS,
@@ -110,7 +111,8 @@ def _rows_of_run(
     rows = []
     for seed in run.seeds:
         failed = run.failed.get(seed)
-        has_epoch = not failed and not run.fit
+        is_fitted_at_once = run.fit is not None
+        has_epoch = not failed and not is_fitted_at_once
         row = shared | {
             "seed": seed,
             "tuning_seed": seed in run.tuning_seeds,
@@ -172,13 +174,16 @@ def _shared_columns(run: RunResult, title: str) -> dict[str, Any]:
 def _distinct_titles(runs: Sequence[RunResult]) -> dict[str, str]:
     """A different title for each key of the runs, by key.
 
-    It is the title of the run, and the settings in which other runs of this title
-    differ from it.
+    It is the title of the run, and the settings in which the runs of this title differ.
     """
     settings_by_title: dict[str, dict[str, Settings]] = {}
     for run in runs:
-        # Tuning seeds and reporting seeds of one decoder may differ in VAL_FOLDS.
-        settings = run.settings | {"cache": run.states[:12], VAL_FOLDS: None}
+        settings = run.settings | {
+            "cache": short_digest(run.states),
+            # Tuning seeds and reporting seeds of one decoder may differ in this
+            # setting: with None for all of them no title names it.
+            VAL_FOLDS: None,
+        }
         settings_by_title.setdefault(run.title, {})[run.key] = settings
 
     titles = {}

@@ -73,12 +73,13 @@ def _number_names(names: object) -> Numbers:
     return numbers
 
 
-def relations_in_force(run: RunResult) -> list[str]:
+def joining_relations(run: RunResult) -> list[str]:
     """Names of the relations by which every report of a run joins test rows, sorted.
 
-    A relation says which rows belong together: rows of a group of the training, rows
-    of a group that the data set split by, clips of one file, and equal rows. Only
-    relations that the run or its cache has are named.
+    They are those of ``--groups``, of the column by which the data set was split, of
+    clips of one file, and of equal rows, if the run or its cache has them. A file of
+    ``--groups`` is named even if the run lacks its groups: the caller must not report
+    the rows without them.
     """
     names = {EQUAL_ROWS, CLIP_OF}
     if run.cache.test_groups is not None:
@@ -86,15 +87,13 @@ def relations_in_force(run: RunResult) -> list[str]:
     groups = run.recipe.groups
     if groups is not None and groups.kind == "column":
         names.add(groups.source)
-    elif groups is not None and groups.kind == "file" and run.recipe.fold:
-        # A file names the training rows, and only folds test on those.
-        names.add(GROUPS_FILE)
-
     available = run.cache.columns.union(run.relations)
-    # A run that lacks the recorded groups must not be reported without them.
-    if GROUPS_FILE in names:
-        available.add(GROUPS_FILE)
-    return sorted(names & available)
+    names &= available
+
+    # A file names the training rows, and only folds test on those.
+    if groups is not None and groups.kind == "file" and run.recipe.fold:
+        names.add(GROUPS_FILE)
+    return sorted(names)
 
 
 def relation_of_test_rows(run: RunResult, name: str) -> Numbers | None:

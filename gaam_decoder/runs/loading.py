@@ -23,6 +23,7 @@ from gaam_decoder.runs.folders import (
     is_run,
     run_folders,
     unfinished_folders,
+    unfinished_name,
 )
 from gaam_decoder.runs.frame import frame_of_runs
 from gaam_decoder.runs.read import read_run
@@ -302,16 +303,18 @@ def load_runs(
         # 'gaam verify' lists them all; the first is enough to stop here.
         raise next(iter(damaged.values()))
     if unfinished:
-        names = sorted({folder.stem[1:] for folder in unfinished})
+        names = sorted({unfinished_name(folder) for folder in unfinished})
         message = f"unfinished runs are left out: {brief(', '.join(names))}"
         warnings.warn(message, GaamWarning, stacklevel=2)
 
     runs = Runs([*sound, *dict.fromkeys(in_memory)])
+    # runs of the same folder that the user did not name count as left out
     num_unnamed = _count_unnamed(paths, runs)
     if num_unnamed:
         runs.selection = Selection(
             num_selected=len(runs), left_out={"name": num_unnamed}
         )
+    # a result of this function knows already which runs were left out
     if isinstance(path, Runs):
         runs.selection = path.selection
         runs.others = path.others

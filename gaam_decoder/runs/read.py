@@ -46,7 +46,8 @@ def _parse_run(
 
     Args:
         path: the folder of the run.
-        content: of run.json, without these keys; it is emptied.
+        content: of run.json, without these keys. Keys that need a conversion are taken
+            out; the rest (``attention`` and ``head`` too) are fields of ``RunResult``.
         files: size and digest of the other files, by name.
     """
     settings = read_value(content.pop("recipe"), dict[str, Any], "recipe")

@@ -16,7 +16,7 @@ class CacheRecord:
 
     fingerprint: str
     states: str | None = None
-    """``Plan.states`` where that is not the fingerprint."""
+    """``Plan.states_id`` if that is not the fingerprint, else None."""
     path: str
     """The folder at the time of training."""
     encoder: str
@@ -44,12 +44,14 @@ class CacheRecord:
     @classmethod
     def from_plan(cls, plan: Plan, path: Path) -> Self:
         """What a run records of the cache with this plan, in this folder."""
-        # A run records itself which of its rows are copies.
         is_of_classes = plan.task == CLASSIFICATION.name
+        # equal rows are left out: the run records those of its test rows in a relation
         recorded_plan = replace(plan, dataset=replace(plan.dataset, equal_rows={}))
+        # without reference states, the fingerprint is all that identifies the states
+        states_id = plan.states_id if plan.reference else None
         return cls(
             fingerprint=plan.fingerprint,
-            states=plan.states_id if plan.reference else None,
+            states=states_id,
             path=str(path),
             encoder=plan.encoder_label,
             dataset=plan.dataset_label,
@@ -75,7 +77,7 @@ class CacheRecord:
 
     @property
     def name_of_states(self) -> str:
-        """``Plan.states``: caches with equal states have the same name."""
+        """A hash: caches with equal states have the same (``Plan.states_id``)."""
         return self.states or self.fingerprint
 
     @property
@@ -90,11 +92,12 @@ class CacheRecord:
         return dataset.get("test_groups")
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values, without those that are not known."""
+        """JSON values, without those that are None or the default."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         values["class_names"] = list(self.class_names)
         if self.target_names is not None:
             values["target_names"] = list(self.target_names)
+        # 1 is the default, which is not written
         if self.first_layer == 1:
             values["first_layer"] = None
         return {name: value for name, value in values.items() if value is not None}

@@ -57,10 +57,11 @@ class Validation:
         """Validation logits, (V, C), and labels of the seed with this index."""
         label_V = self.labels
         row_V = self.rows
-        # seeds with rows of their own; -1 fills up seeds with fewer rows
-        if row_V.ndim > 1:
+        has_rows_of_its_own = row_V.ndim > 1
+        if has_rows_of_its_own:
             label_V = label_V[index]
             row_V = row_V[index]
+        # -1 fills up seeds with fewer rows
         is_row_V = row_V >= 0
         return self.logits[index][is_row_V], label_V[is_row_V]
 
@@ -84,9 +85,10 @@ class Validation:
             if name not in self.relations:
                 continue
             number_V = self.relations[name]
-            # seeds with rows of their own; -1 fills up seeds with fewer rows
-            if number_V.ndim > 1:
+            has_rows_of_its_own = number_V.ndim > 1
+            if has_rows_of_its_own:
                 number_V = number_V[index]
+            # -1 fills up seeds with fewer rows
             numbers_of_relations.append(number_V[number_V >= 0])
         return numbers_of_relations
 
@@ -103,12 +105,15 @@ class Validation:
         # Training never needs the fit, so that it does not pay for the import.
         from gaam_decoder.stats.temperature import fit_temperature
 
-        temperature = fit_temperature(logits_VC, label_V) or 1.0
-        if temperature < np.inf:
-            return temperature
-
-        # The logits say nothing: a huge temperature makes all classes equally likely.
-        return 1e6 * max(1.0, float(np.abs(logits_VC).max()))
+        temperature = fit_temperature(logits_VC, label_V)
+        # every prediction is right: no temperature is best
+        if temperature is None:
+            return 1.0
+        if np.isinf(temperature):
+            # The logits say nothing: a huge temperature makes all classes equally
+            # likely.
+            return 1e6 * max(1.0, float(np.abs(logits_VC).max()))
+        return temperature
 
 
 def _read_test_tensor(run: RunResult, key: str) -> Any:
@@ -161,7 +166,7 @@ class RunResult:
     engine: dict[str, Any] = field(default_factory=dict)
     """Device, dtype, seed_batch, compiled, why."""
     fit: FitRecord | None = None
-    """Of a head that is not trained in steps."""
+    """Of a head that is fitted at once; None: the head was trained in epochs."""
     learned_groups: dict[str, int] = field(default_factory=dict)
     """Number of groups of training and validation rows, by the names of ``same``."""
     drawn: DrawnRows | None = None
@@ -179,7 +184,7 @@ class RunResult:
 
     @property
     def states(self) -> str:
-        """The name of the states that the run learned from: ``Plan.states``."""
+        """The name of the states that the run learned from: ``Plan.states_id``."""
         return self.cache.name_of_states
 
     @property
@@ -207,8 +212,10 @@ class RunResult:
         selected epoch alone does not show that: among equal scores the lowest loss
         decides, which is often that of the last epoch.
         """
-        has_selection = self.select != "last" and not self.fit
-        if not has_selection or self.shuffled:
+        is_fitted_at_once = self.fit is not None
+        has_selected_epoch = self.select != "last" and not is_fitted_at_once
+        # a control on shuffled labels should not learn at all
+        if not has_selected_epoch or self.shuffled:
             return ()
         last_epoch = self.recipe.epochs
         scores = self._logged_scores()
@@ -449,11 +456,14 @@ class RunResult:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: what was trained and how every seed ended."""
-        scores = dict(zip(self.finished, self.score.tolist(), strict=self.evaluated))
+        # a final model has no test rows, and so no score
+        score_by_seed: dict[int, float] = {}
+        if self.evaluated:
+            score_by_seed = dict(zip(self.finished, self.score.tolist(), strict=True))
         seeds = [
             {
                 "seed": seed,
-                self.task_definition.score_key: scores.get(seed),
+                self.task_definition.score_key: score_by_seed.get(seed),
                 "epoch": self.epochs.get(seed),
                 "seconds": self.seconds.get(seed),
                 "failed": self.failed.get(seed),

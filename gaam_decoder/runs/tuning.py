@@ -5,6 +5,8 @@ differ in learning rate or weight decay alone are candidates: the one with the b
 validation accuracy is reported.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -77,6 +79,22 @@ class Candidate(NamedTuple):
     loss: float
 
 
+class CandidateAnswers(NamedTuple):
+    """Validation results and test logits of a candidate under the deciding seeds.
+
+    R is the number of validation rows. If each seed has rows of its own, it counts the
+    rows of all seeds, one seed after the other.
+    """
+
+    contribution_R: NDArray[Any]
+    """Whether the candidate was right on each row, or what the row contributes to the
+    score of another task; the mean over the seeds if they share the rows."""
+    test_logits_of_seeds: list[NDArray[np.float32]]
+    """For each seed, (N, C)."""
+    numbers_of_relations: list[NDArray[np.int32]]
+    """For each relation that the runs have, a number of every row, (R,)."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tuning:
     """How the learning rate and weight decay of a decoder were tuned."""
@@ -93,34 +111,23 @@ class Tuning:
     candidate_runs: tuple[tuple[RunResult, ...], ...] = ()
     """Deciding runs of each candidate that has a mean validation accuracy."""
 
-    def validation_answers(
+    def answers_of_candidates(
         self, relations: Collection[str] = ()
-    ) -> Iterator[
-        tuple[NDArray[Any], list[NDArray[np.float32]], list[NDArray[np.int32]]]
-    ]:
-        """Validation hits, test logits and row numbers of every candidate.
+    ) -> Iterator[CandidateAnswers]:
+        """Validation results and test logits of each candidate that has all seeds.
+
+        It ends at a run without validation or test rows.
 
         Args:
-            relations: names of relations, which give rows that belong together the
-                same number.
-
-        Yields:
-            For each candidate a tuple of
-
-            - whether it was right on each validation row, or what the row contributes
-              to the score of another task: the mean over the seeds where these share
-              the rows, else all of their rows, one seed after the other;
-            - the test logits of each seed, (N, C);
-            - the numbers of the validation rows in each relation that the runs have.
-
-            It ends at a run without validation or test rows.
+            relations: names of relations. A relation gives rows that belong together,
+                such as those of a speaker, the same number.
         """
         for runs in self.candidate_runs:
             runs_by_seed = first_run_by_seed(runs)
-            contributions: list[NDArray[Any]] = []
-            logits: list[NDArray[np.float32]] = []
-            # of each seed, the numbers of its rows in each relation
-            numbers: list[list[NDArray[np.int32]]] = []
+            contributions_of_seeds: list[NDArray[Any]] = []
+            test_logits_of_seeds: list[NDArray[np.float32]] = []
+            # of each seed, the numbers of its validation rows in each relation
+            relations_of_seeds: list[list[NDArray[np.int32]]] = []
             for seed in self.seeds:
                 run = runs_by_seed[seed]
                 validation = run.validation
@@ -128,23 +135,30 @@ class Tuning:
                     return
                 index = run.seeds.index(seed)
                 logits_VC, label_V = validation.of_seed(index)
-                contributions.append(
+                contributions_of_seeds.append(
                     run.task_definition.row_contributions(logits_VC, label_V)
                 )
-                logits.append(run.finished_logits()[run.finished.index(seed)])
-                numbers.append(validation.relations_of_seed(index, relations))
+                test_logits_of_seeds.append(
+                    run.finished_logits()[run.finished.index(seed)]
+                )
+                relations_of_seeds.append(
+                    validation.relations_of_seed(index, relations)
+                )
 
-            share_rows = runs[0].recipe.val_folds is None
-            if share_rows:
-                yield np.mean(contributions, axis=0), logits, numbers[0]
-                continue
-
-            # Every seed has validation rows of its own: all of them together decide.
-            all_numbers = [
-                np.concatenate(numbers_of_seeds)
-                for numbers_of_seeds in zip(*numbers, strict=True)
-            ]
-            yield np.concatenate(contributions), logits, all_numbers
+            seeds_share_rows = runs[0].recipe.val_folds is None
+            if seeds_share_rows:
+                contributions = np.mean(contributions_of_seeds, axis=0)
+                # the same rows have the same numbers in every seed
+                numbers_of_relations = relations_of_seeds[0]
+            else:
+                contributions = np.concatenate(contributions_of_seeds)
+                numbers_of_relations = [
+                    np.concatenate(numbers_of_seeds)
+                    for numbers_of_seeds in zip(*relations_of_seeds, strict=True)
+                ]
+            yield CandidateAnswers(
+                contributions, test_logits_of_seeds, numbers_of_relations
+            )
 
     @property
     def accuracy(self) -> float:
@@ -201,7 +215,7 @@ class Tuning:
 
 
 def tuning_in_words(tunings: Sequence[Tuning]) -> str:
-    """The chosen values of a decoder: ``learning rate 0.05 of 4, validation 98.9%``.
+    """The chosen values of a decoder: ``learning rate 0.05 of 4, validation R2 0.812``.
 
     Args:
         tunings: of the decoder, one for each fold. Folds may choose different values;
@@ -217,16 +231,20 @@ def tuning_in_words(tunings: Sequence[Tuning]) -> str:
 
     # Each number of candidates is named once, in the order of the folds.
     numbers_tried = dict.fromkeys(str(len(tuning.candidates)) for tuning in tunings)
-    accuracy = math.fsum(tuning.accuracy for tuning in tunings) / len(tunings)
+    mean_score = math.fsum(tuning.accuracy for tuning in tunings) / len(tunings)
+    score_in_words = task_of(tunings[0].task).with_title(mean_score)
     return (
         f"{', '.join(choices)} of {' or '.join(numbers_tried)}, "
-        f"validation {task_of(tunings[0].task).with_title(accuracy)}"
+        f"validation {score_in_words}"
     )
 
 
 def _chosen_in_words(tuning: Tuning) -> str:
-    """The chosen values, such as ``learning rate 0.05``."""
-    names = tuning.names or TUNED_SETTINGS[:1]
+    """The chosen values, such as ``learning rate 0.05``.
+
+    Only settings with several tried values are named; the learning rate if none has.
+    """
+    names = tuning.names or ("lr",)
     return " and ".join(
         f"{NAMES_IN_WORDS[name]} {tuning.chosen[name]:.6g}" for name in names
     )
@@ -268,26 +286,26 @@ def choose_candidates(
 ) -> Choice:
     """Keep the candidate of every decoder that has the best mean validation accuracy.
 
-    Candidates are runs whose recipes differ in ``TUNED_SETTINGS`` alone. Of final
-    models only values with tuning runs are candidates. The tuning seeds decide, and the
-    other seeds of the chosen candidate are reported. Without tuning seeds, the seeds
-    that every candidate has both decide and are reported. Among equal accuracies the
-    lower validation loss wins, then the smaller value. A candidate is out if one of the
-    deciding seeds failed or is missing.
+    Candidates are runs whose recipes differ in ``TUNED_SETTINGS`` alone. The tuning
+    seeds decide, and the other seeds of the chosen candidate are reported. If there are
+    no tuning seeds, all seeds that every candidate has decide, and they are reported as
+    well. Among equal accuracies the lower validation loss wins, then the smaller value.
+    A candidate is out if one of the deciding seeds failed or is missing.
 
     Args:
         runs: the runs to choose from.
         seeds: the seeds that decide, in place of the tuning seeds.
     """
-    dropped: set[str] = set()
+    dropped_keys: set[str] = set()
     tunings: dict[str, Tuning] = {}
-    unchosen: list[str] = []
+    undecided_keys: list[str] = []
     for candidates in _group_candidates(runs):
         if len(candidates) < 2:
             continue
         tuning = _tune(candidates, seeds)
         if tuning is None:
-            unchosen += {
+            # no candidate finished all deciding seeds: all of them stay
+            undecided_keys += {
                 run.key
                 for runs_of_values in candidates.values()
                 for run in runs_of_values
@@ -295,16 +313,18 @@ def choose_candidates(
             continue
         chosen_values = tuple(tuning.chosen.values())
         tunings |= {run.key: tuning for run in candidates[chosen_values]}
-        dropped |= _dropped_keys(candidates, chosen_values)
+        dropped_keys |= _dropped_keys(candidates, chosen_values)
 
-    remaining = [run for run in runs if run.key not in dropped]
-    return Choice(remaining, tunings, tuple(unchosen))
+    remaining = [run for run in runs if run.key not in dropped_keys]
+    return Choice(remaining, tunings, tuple(undecided_keys))
 
 
 def _group_candidates(runs: Sequence[RunResult]) -> list[RunsByValues]:
     """For each decoder, its candidates: runs by learning rate and weight decay.
 
-    A value with which somebody trained a final model, without tuning, is no candidate.
+    A final model learns from all rows and is not tested. It is trained with the value
+    that tuning chose, or with one that a person chose without tuning: that value is no
+    candidate.
     """
     families: dict[str, dict[TunedValues, list[RunResult]]] = {}
     for run in runs:
@@ -314,18 +334,15 @@ def _group_candidates(runs: Sequence[RunResult]) -> list[RunsByValues]:
 
     grouped: list[RunsByValues] = []
     for candidates in families.values():
-        is_evaluated = next(iter(candidates.values()))[0].evaluated
-        if is_evaluated:
-            grouped.append(candidates)
-        else:
-            # Only values that were tuned are candidates for a final model.
-            grouped.append(
-                {
-                    values: runs_of_values
-                    for values, runs_of_values in candidates.items()
-                    if any(run.tuning_only for run in runs_of_values)
-                }
-            )
+        tuned_candidates = {
+            values: runs_of_values
+            for values, runs_of_values in candidates.items()
+            if any(run.tuning_only for run in runs_of_values)
+        }
+        # runs with the same settings, which name the test split, are alike in this
+        first_run = next(iter(candidates.values()))[0]
+        is_final = not first_run.evaluated
+        grouped.append(tuned_candidates if is_final else candidates)
     return grouped
 
 
@@ -354,7 +371,10 @@ def _dropped_keys(candidates: RunsByValues, chosen_values: TunedValues) -> set[s
 def _tune(
     candidates: RunsByValues, requested_seeds: Collection[int] | None
 ) -> Tuning | None:
-    """Choose among the candidates of one decoder; None where all have a failed seed.
+    """Choose among the candidates of one decoder.
+
+    None if every candidate lacks a validation accuracy: a deciding seed failed, is
+    missing, or has no validation rows.
 
     Args:
         candidates: the runs of each candidate, by its learning rate and weight decay.
@@ -374,26 +394,15 @@ def _tune(
     deciding_seeds = sorted(tuning_seeds or common_seeds)
     deciding_runs = _deciding_runs(candidates)
 
-    # Ascending values: among equally good ones max() takes the first, the smallest.
-    candidate_by_values: dict[TunedValues, Candidate] = {}
-    for values, runs in sorted(deciding_runs.items()):
-        accuracy, loss = mean_validation(runs, deciding_seeds)
-        candidate_by_values[values] = Candidate(
-            dict(zip(TUNED_SETTINGS, values, strict=True)), accuracy, loss
-        )
-    finished = [
-        values
+    candidate_by_values = _candidates_by_values(deciding_runs, deciding_seeds)
+    finished_candidates = {
+        values: candidate
         for values, candidate in candidate_by_values.items()
         if candidate.accuracy is not None
-    ]
-    if not finished:
+    }
+    if not finished_candidates:
         return None
-
-    def accuracy_then_loss(values: TunedValues) -> tuple[float | None, float]:
-        candidate = candidate_by_values[values]
-        return candidate.accuracy, -candidate.loss
-
-    chosen_values = max(finished, key=accuracy_then_loss)
+    chosen_values = _best_values(finished_candidates)
     other_seeds = seeds_by_values[chosen_values] - set(deciding_seeds)
     return Tuning(
         chosen=candidate_by_values[chosen_values].values,
@@ -401,15 +410,46 @@ def _tune(
         seeds=tuple(deciding_seeds),
         has_separate_seeds=bool(tuning_seeds and other_seeds),
         task=all_runs[0].task,
-        candidate_runs=tuple(tuple(deciding_runs[values]) for values in finished),
+        candidate_runs=tuple(
+            tuple(deciding_runs[values]) for values in finished_candidates
+        ),
     )
 
 
+def _candidates_by_values(
+    runs_by_values: RunsByValues, seeds: Sequence[int]
+) -> dict[TunedValues, Candidate]:
+    """The candidates with their mean validation over these seeds, ascending."""
+    candidate_by_values = {}
+    for values, runs in sorted(runs_by_values.items()):
+        accuracy, loss = mean_validation(runs, seeds)
+        candidate_by_values[values] = Candidate(
+            values=dict(zip(TUNED_SETTINGS, values, strict=True)),
+            accuracy=accuracy,
+            loss=loss,
+        )
+    return candidate_by_values
+
+
+def _best_values(candidate_by_values: Mapping[TunedValues, Candidate]) -> TunedValues:
+    """The values of the candidate with the highest accuracy, then the lowest loss.
+
+    Among equally good candidates it is the first.
+    """
+
+    def accuracy_then_loss(values: TunedValues) -> tuple[float | None, float]:
+        candidate = candidate_by_values[values]
+        return candidate.accuracy, -candidate.loss
+
+    return max(candidate_by_values, key=accuracy_then_loss)
+
+
 def _deciding_runs(candidates: RunsByValues) -> dict[TunedValues, list[RunResult]]:
-    """The runs of each candidate whose validation rows decide on the candidates.
+    """The runs of each candidate whose validation rows may decide.
 
     In tuning, each seed may hold out another fold of the training rows
-    (``val_folds``). If any run does so, only such runs decide.
+    (``val_folds``). If any run does so, runs that do not are left out: their validation
+    rows are others.
     """
     all_runs = [run for runs in candidates.values() for run in runs]
     any_has_folds = any(run.recipe.val_folds for run in all_runs)

@@ -88,8 +88,9 @@ def write_run(
         name: the name of the run's folder.
         results: one for each seed.
         test: the test rows.
-        validation: labels, rows and ``same.NAME`` of the validation rows, if there are
-            any.
+        validation: ``labels`` of the validation rows, their ``rows`` in the training
+            split, and for each relation NAME the group numbers ``same.NAME``, each
+            (V,); None without validation rows.
         description: the content of run.json, but for its version, date, seeds and
             files.
         config: the content of config.toml.

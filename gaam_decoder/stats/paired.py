@@ -27,7 +27,7 @@ Verdict = Literal["better", "worse", "equivalent", "undecided", "no claim"]
 NO_CLAIM: Verdict = "no claim"
 """The verdict if the score or the data allow no test. Unlike "undecided", it does not
 change with more seeds or rows."""
-LEAST_SEEDS = seeds_needed(1, alpha=ALPHA)
+LEAST_SEEDS = seeds_needed(num_comparisons=1, alpha=ALPHA)
 """With fewer seeds no sign-flip test can give p < 0.05."""
 EXACT_SEEDS = 20  # with more, random sign patterns replace all patterns
 DRAWS = 100_000  # number of random sign patterns

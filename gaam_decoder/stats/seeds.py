@@ -128,12 +128,11 @@ def seeds_needed(num_comparisons: int, *, alpha: float = 0.05) -> int:
 def later_than_chance(late: int, seeds: int, epochs: int, folds: int = 1) -> bool:
     """Whether a training looks too short: too many seeds have their best epoch last.
 
-    Too many are more than chance explains on a plateau of the score.
-
-    On a plateau every epoch is the best with the same probability. A seed is then late
-    with probability ``1 - (1 - 1 / epochs)**folds``, and the number of late seeds is
-    binomial. With few seeds, or so few epochs that all seeds could be late by chance,
-    one late seed is enough: nothing speaks for a plateau.
+    Too many are more than chance explains on a plateau of the score, at
+    ``PLATEAU_LEVEL``. On a plateau every epoch is the best with the same probability. A
+    seed is then late with probability ``1 - (1 - 1 / epochs)**folds``, and the number
+    of late seeds is binomial. Few seeds, or few epochs, cannot show that a plateau is
+    unlikely: then a single late seed makes the training look too short.
 
     Args:
         late: number of seeds whose best epoch is the last in some fold.
@@ -141,12 +140,12 @@ def later_than_chance(late: int, seeds: int, epochs: int, folds: int = 1) -> boo
         epochs: number of epochs of the recipe.
         folds: number of folds of every seed.
     """
-    p_late = 1 - (1 - 1 / epochs) ** folds
     if not late:
         return False
-    has_few_seeds = seeds < seeds_needed(1)
-    all_late_by_chance = p_late**seeds >= PLATEAU_LEVEL
-    if has_few_seeds or all_late_by_chance:
+    p_late = 1 - (1 - 1 / epochs) ** folds
+    has_few_seeds = seeds < seeds_needed(num_comparisons=1)
+    all_late_is_no_evidence = p_late**seeds >= PLATEAU_LEVEL
+    if has_few_seeds or all_late_is_no_evidence:
         return True
-    # probability of so many late seeds or more
-    return float(bdtrc(late - 1, seeds, p_late)) < PLATEAU_LEVEL
+    p_so_many_or_more = float(bdtrc(late - 1, seeds, p_late))
+    return p_so_many_or_more < PLATEAU_LEVEL

@@ -75,8 +75,12 @@ class Task(ABC):
         """What outputs (..., K) predict, in the form of targets."""
 
     @abstractmethod
-    def batch_sums(self, output_SBK: Tensor, target_SB: Tensor) -> Tensor:
+    def batch_sums(self, output_SBK: Tensor, targets: Tensor) -> Tensor:
         """Sums over the rows of a batch, by which the training score is computed.
+
+        Args:
+            output_SBK: the outputs of every seed.
+            targets: classes (S, B), or numbers or labels (S, B, K).
 
         Returns:
             (S, *``sums_shape``).

@@ -57,9 +57,10 @@ class Classification(Task):
             share = float64(hits).mean(-1)
         return share
 
-    def batch_sums(self, output_SBK: "Tensor", target_SB: "Tensor") -> "Tensor":
-        """Number of right rows of every seed."""
-        return self.hits(self.predictions(output_SBK), target_SB).sum(1)
+    def batch_sums(self, output_SBK: "Tensor", targets: "Tensor") -> "Tensor":
+        """Number of right rows of every seed, (S,)."""
+        predicted_SB = self.predictions(output_SBK)
+        return self.hits(predicted_SB, targets).sum(1)
 
     def selection_score(self, outputs: Array, targets: Array) -> Array:
         """Accuracy."""

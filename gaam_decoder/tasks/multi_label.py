@@ -38,29 +38,36 @@ class MultiLabel(Task):
         """Whether a row has each label, (..., K)."""
         return outputs > 0
 
-    def batch_sums(self, output_SBK: "Tensor", target_SB: "Tensor") -> "Tensor":
-        """``2 T`` and ``P + L`` of the rows of every seed, (S, 2)."""
+    def batch_sums(self, output_SBK: "Tensor", targets: "Tensor") -> "Tensor":
+        """Numerator and denominator of micro-F1 over the rows of every seed, (S, 2).
+
+        The numerator is twice the number of right predicted labels, the denominator the
+        number of predicted labels and of labels together.
+        """
         predicted_SBK = self.predictions(output_SBK)
-        actual_SBK = target_SB > 0.5
-        twice_right_S = 2 * (predicted_SBK & actual_SBK).sum((1, 2))
-        all_S = predicted_SBK.sum((1, 2)) + actual_SBK.sum((1, 2))
+        actual_SBK = targets > 0.5
+        numerator_S = 2 * (predicted_SBK & actual_SBK).sum((1, 2))
+        denominator_S = predicted_SBK.sum((1, 2)) + actual_SBK.sum((1, 2))
         # torch is imported only here: reports need no tensors
         from torch import stack
 
-        return stack([twice_right_S, all_S], dim=1)
+        return stack([numerator_S, denominator_S], dim=1)
 
     def training_score(self, sums_S: "Tensor", num_rows: int) -> "Tensor":  # noqa: ARG002
-        """Micro-F1 of an epoch."""
-        return sums_S[:, 0] / sums_S[:, 1].clamp(min=1)
+        """Micro-F1 of an epoch, (S,), from the sums of ``batch_sums``, (S, 2)."""
+        numerator_S = sums_S[:, 0]
+        denominator_S = sums_S[:, 1]
+        # 0 where nothing is a label or predicted, and both are 0
+        return numerator_S / denominator_S.clamp(min=1)
 
     def selection_score(self, outputs: Any, targets: Any) -> Any:
         """Micro-F1 at logit 0."""
         predicted = self.predictions(outputs)
         actual = targets > 0.5
-        right = in_float64((predicted & actual).sum((-2, -1)))
-        num_all = in_float64(predicted.sum((-2, -1)) + actual.sum((-2, -1)))
+        num_right = in_float64((predicted & actual).sum((-2, -1)))
+        denominator = in_float64(predicted.sum((-2, -1)) + actual.sum((-2, -1)))
         # where nothing is a label or predicted, 0 / 1 instead of 0 / 0
-        return 2 * right / (num_all + (num_all == 0))
+        return 2 * num_right / (denominator + (denominator == 0))
 
     def row_contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
         """``micro-F1 + influence of the row``, (N,).
@@ -69,11 +76,12 @@ class MultiLabel(Task):
         """
         predicted_NK = self.predictions(output_NK)
         actual_NK = targets > 0.5
-        right_N = (predicted_NK & actual_NK).sum(1)
-        # labels and predictions of each row together
-        all_N = predicted_NK.sum(1) + actual_NK.sum(1)
+        num_right_N = (predicted_NK & actual_NK).sum(1)
+        # predicted labels and labels of each row together
+        num_both_N = predicted_NK.sum(1) + actual_NK.sum(1)
         score = float(self.selection_score(output_NK, targets))
-        change_N = (2 * right_N - score * all_N) / max(1, int(all_N.sum()))
+        denominator = max(1, int(num_both_N.sum()))
+        change_N = (2 * num_right_N - score * num_both_N) / denominator
         contribution_N: NDArray[Any] = score + len(targets) * change_N
         return contribution_N
 

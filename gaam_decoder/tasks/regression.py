@@ -47,10 +47,13 @@ class Regression(Task):
         """The outputs themselves."""
         return outputs
 
-    def batch_sums(self, output_SBK: "Tensor", target_SB: "Tensor") -> "Tensor":
-        """Sum of ``1 - mean_k (f - y)^2``: targets of variance 1 make its mean R2."""
-        row_SB = 1 - (output_SBK - target_SB).square().mean(-1)
-        return row_SB.sum(1)
+    def batch_sums(self, output_SBK: "Tensor", targets: "Tensor") -> "Tensor":
+        """Sum over the rows of 1 minus the mean squared error of the row, (S,).
+
+        Targets have variance 1 in training: the mean over all rows is then R2.
+        """
+        squared_error_SB = (output_SBK - targets).square().mean(-1)
+        return (1 - squared_error_SB).sum(1)
 
     def selection_score(self, outputs: Any, targets: Any) -> Any:
         """R2, averaged over the columns."""

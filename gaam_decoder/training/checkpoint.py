@@ -25,7 +25,7 @@ from safetensors.numpy import save
 from gaam_cache.common.errors import GaamWarning
 from gaam_cache.common.messages import visible
 from gaam_cache.store.files import DAMAGE, digest_of, write_file
-from gaam_decoder.runs.folders import unfinished_folders
+from gaam_decoder.runs.folders import unfinished_folders, unfinished_name
 from gaam_decoder.runs.write import SeedResult
 
 if TYPE_CHECKING:
@@ -340,7 +340,7 @@ def _describe_folder(
         done.update(entry["seed"] for entry in description.get("results", ()))
         if not description["done"]:
             # the folder's name is that of the experiment, between dots
-            lease = lease_name(folder.stem[1:], seeds)
+            lease = lease_name(unfinished_name(folder), seeds)
             epoch = description["epochs_done"]
             seed_batches.append({"seeds": seeds, "epoch": epoch, "claim": lease})
     return {

@@ -85,9 +85,9 @@ def train(rows: int, number: int) -> list[tuple[Any, ...]]:
         for run, start in zip(
             chosen.runs, range(0, len(others), len(RATES)), strict=True
         ):
-            right, logits = zip(
-                *chosen.tunings[run.key].validation_answers(), strict=True
-            )
+            answers = list(chosen.tunings[run.key].answers_of_candidates())
+            right = [candidate.contribution_R for candidate in answers]
+            logits = [candidate.test_logits_of_seeds for candidate in answers]
             tested_RKN = (np.array(logits).argmax(-1) == run.labels)[:, :, :most]
             pool = [
                 one.hits[:, most:].mean() for one in others[start : start + len(RATES)]

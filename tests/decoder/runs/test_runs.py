@@ -158,7 +158,7 @@ def test_a_run_that_is_named_is_loaded_alone(study: Path) -> None:
     selection = load_runs(first).selection
     assert selection is not None
     assert selection.left_out == {"name": 1}
-    with pytest.raises(NotFoundError, match=f"'{first.name}'"):
+    with pytest.raises(NotFoundError, match=f"{first.name}'"):
         load_runs(study / "runs" / f"{first.name}0")
 
 
