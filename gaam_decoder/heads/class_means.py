@@ -1,6 +1,6 @@
 """The nearest class mean.
 
-N rows, F features, C classes or labels; F1 = F + 1 with the bias last.
+N rows, F features, C classes or labels; A = F + 1, the bias last.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from gaam_decoder.heads.linear import LinearHead
 
 NEVER_MARGIN = 30.0
 """How far the logit of a class without training rows is below the mean logit."""
+LEAST_SPREAD = 1e-9
+"""Less is rounding: the rows of every class are equal, and 1 takes its place."""
 
 ALIASES = ("nearest-centroid", "centroids", "prototypes")
 
@@ -61,19 +63,24 @@ class ClassMeansHead(FittedHead, LinearHead):
         z_NF = scale.standardised(training.x_NF)
         target_NC = target_matrix(training, self.num_classes)
         if training.task == "classification":
-            weight_CF1, spread = _class_weights(z_NF, target_NC)
+            weight_CA, spread = _class_weights(z_NF, target_NC)
         else:
-            weight_CF1, spread = _label_weights(z_NF, target_NC)
-        weight_CF, bias_C = scale.for_raw_features(weight_CF1)
+            weight_CA, spread = _label_weights(z_NF, target_NC)
+        weight_CF, bias_C = scale.for_raw_features(weight_CA)
         self.fc.weight.data.copy_(weight_CF)
         self.fc.bias.data.copy_(bias_C)
 
         scores = []
         for rows in (training, validation):
-            z_RF = scale.standardised(rows.x_NF)
-            logits_RC = z_RF @ weight_CF1[:, :-1].T + weight_CF1[:, -1]
-            scores.append(fit_score(logits_RC, rows))
-        on_value(1, f"validation {scores[1].value:.3f}")
+            rows_z_NF = scale.standardised(rows.x_NF)
+            logits_NC = rows_z_NF @ weight_CA[:, :-1].T + weight_CA[:, -1]
+            scores.append(fit_score(logits_NC, rows))
+        training_score, validation_score = scores
+        on_value(1, f"validation {validation_score.value:.3f}")
+        entry = log_entry(
+            1, "spread", spread, training_score, validation_score, training.task
+        )
+        # nothing is chosen: the spread of the rows is the only value
         return Fit(
             setting="spread",
             value=spread,
@@ -81,38 +88,53 @@ class ClassMeansHead(FittedHead, LinearHead):
             highest=spread,
             tried=1,
             kept=1,
-            log=(log_entry(1, "spread", spread, scores[0], scores[1], training.task),),
+            log=(entry,),
         )
 
     @classmethod
     def cost(cls, rows: int, features: int, classes: int) -> tuple[float, float]:
-        """Floating-point operations and bytes: the rows are kept as float64."""
+        """Floating-point operations and bytes of memory.
+
+        The rows and their distances from the means are float64, 8 bytes each.
+        """
         return 8.0 * rows * features * classes, 16.0 * rows * features
 
 
 def _class_weights(z_NF: Tensor, target_NC: Tensor) -> tuple[Tensor, float]:
-    """Weights of the logits of the nearest class mean, (C, F1), and the spread.
+    """Weights of the logits of the nearest class mean, (C, A), and the spread.
 
-    The spread is the mean squared distance of rows from the mean of their class.
+    ``logit_c = (z . m_c - |m_c|^2 / 2) / spread``: the last of the A = F + 1 weights is
+    the bias. The spread is the mean squared distance of rows from the mean m_c of their
+    class.
+
+    Args:
+        z_NF: standardised features of the training rows.
+        target_NC: 1 for the class of a row, else 0.
     """
     count_C = target_NC.sum(0)
     mean_CF = (target_NC.T @ z_NF) / count_C.clamp_min(1)[:, None]
-    spread = _spread(z_NF, mean_CF, target_NC)
-    weight_CF1 = _weights_from_means(mean_CF) / spread
+    from_mean_NF = z_NF - target_NC @ mean_CF
+    spread = _or_one(float(from_mean_NF.square().sum(1).mean()))
+    weight_CA = _weights_from_means(mean_CF) / spread
 
     # a class without rows is never predicted: its logit is the mean of the others,
-    # less a margin
+    # less a margin, which the bias takes
     has_rows_C = count_C > 0
-    never_F1 = weight_CF1[has_rows_C].mean(0)
-    never_F1[-1] -= NEVER_MARGIN
-    return torch.where(has_rows_C[:, None], weight_CF1, never_F1), spread
+    empty_class_A = weight_CA[has_rows_C].mean(0)
+    empty_class_A[-1] -= NEVER_MARGIN
+    return torch.where(has_rows_C[:, None], weight_CA, empty_class_A), spread
 
 
 def _label_weights(z_NF: Tensor, target_NC: Tensor) -> tuple[Tensor, float]:
-    """Weights of the logits of labels, (C, F1), and the spread.
+    """Weights of the logits of labels, (C, A), and the spread.
 
-    A logit compares the mean of the rows with the label to the mean of the others. The
-    spread is the mean squared distance of rows from their mean, averaged over labels.
+    A logit compares the mean of the rows with the label to the mean of the others; the
+    last of its A = F + 1 weights is the bias. The spread is the mean squared distance
+    of rows from their mean of the two, averaged over labels.
+
+    Args:
+        z_NF: standardised features of the training rows.
+        target_NC: 1 for the labels of a row, else 0.
     """
     with_C = target_NC.sum(0)
     without_C = len(z_NF) - with_C
@@ -120,30 +142,28 @@ def _label_weights(z_NF: Tensor, target_NC: Tensor) -> tuple[Tensor, float]:
     sum_CF = target_NC.T @ z_NF
     mean_CF = sum_CF / with_C.clamp_min(1)[:, None]
     other_CF = (total_F - sum_CF) / without_C.clamp_min(1)[:, None]
-    mean_square = float(z_NF.square().sum(1).mean())
     # the sum of squares around two means is that around 0, less that of the means
-    explained_C = with_C * mean_CF.square().sum(1) + without_C * other_CF.square().sum(
-        1
-    )
-    spread = mean_square - float(explained_C.mean()) / len(z_NF)
-    spread = spread if spread > 1e-9 else 1.0
-    weight_CF1 = (_weights_from_means(mean_CF) - _weights_from_means(other_CF)) / spread
+    mean_square = float(z_NF.square().sum(1).mean())
+    square_with_C = with_C * mean_CF.square().sum(1)
+    square_without_C = without_C * other_CF.square().sum(1)
+    explained = float((square_with_C + square_without_C).mean())
+    spread = _or_one(mean_square - explained / len(z_NF))
+    weight_CA = (_weights_from_means(mean_CF) - _weights_from_means(other_CF)) / spread
 
     # of a label that no row has, or every row, one mean is missing: its logit is
-    # constant, far below or above 0
+    # constant, far below or above 0, and has a bias alone
     is_constant_C = (with_C == 0) | (without_C == 0)
-    weight_CF1[is_constant_C] = 0.0
-    constant_C = torch.where(with_C == 0, -NEVER_MARGIN, NEVER_MARGIN).to(weight_CF1)
-    weight_CF1[:, -1] = torch.where(is_constant_C, constant_C, weight_CF1[:, -1])
-    return weight_CF1, spread
+    weight_CA[is_constant_C] = 0.0
+    constant_C = torch.where(with_C == 0, -NEVER_MARGIN, NEVER_MARGIN).to(weight_CA)
+    weight_CA[:, -1] = torch.where(is_constant_C, constant_C, weight_CA[:, -1])
+    return weight_CA, spread
 
 
 def _weights_from_means(mean_CF: Tensor) -> Tensor:
-    """Weights ``m`` and biases ``-|m|^2 / 2`` of the logits of class means, (C, F1)."""
+    """Weights ``m`` and biases ``-|m|^2 / 2`` of the logits of class means, (C, A)."""
     return torch.cat([mean_CF, -mean_CF.square().sum(1, keepdim=True) / 2], dim=1)
 
 
-def _spread(z_NF: Tensor, mean_CF: Tensor, target_NC: Tensor) -> float:
-    """Mean squared distance of rows from the mean of their class; 1 if it is 0."""
-    spread = float((z_NF - target_NC @ mean_CF).square().sum(1).mean())
-    return spread if spread > 1e-9 else 1.0
+def _or_one(spread: float) -> float:
+    """The spread, or 1 where it is 0 up to rounding: logits are divided by it."""
+    return spread if spread > LEAST_SPREAD else 1.0

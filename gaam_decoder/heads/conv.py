@@ -60,8 +60,10 @@ class ConvHead(Head):
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """(B, L, D) -> (B, C); takes no noise."""
         image_BLHW = torch.unflatten(x_BLD, -1, self.image_shape)
+        # the channels are last in memory, and second for the convolution
         image_BHWL = image_BLHW.permute(0, 2, 3, 1).contiguous()
         hidden_BKHW = self.conv1(image_BHWL.permute(0, 3, 1, 2)).relu()
-        y_BLHW = self.conv2(hidden_BKHW).relu()
-        logits_BC: Tensor = self.fc(y_BLHW.flatten(1))
+        # as many channels as layers again
+        output_BLHW = self.conv2(hidden_BKHW).relu()
+        logits_BC: Tensor = self.fc(output_BLHW.flatten(1))
         return logits_BC

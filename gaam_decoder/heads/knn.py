@@ -1,6 +1,6 @@
 """The nearest training rows vote.
 
-B batch, N training rows, K outputs.
+B batch, N training rows, M neighbours of a row, K outputs.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from gaam_cache.common.errors import check_option
-from gaam_decoder.heads.frames.kept_rows import KeptRows, Values
+from gaam_decoder.heads.frames.kept_rows import KeptRows, SettingValues
 
 ALIASES = ("nearest-neighbours", "nearest-neighbors", "k-nearest-neighbours")
 
@@ -46,18 +46,24 @@ class KNNHead(KeptRows):
         return (float(self.k),)
 
     @property
-    def chosen_values(self) -> Values:
+    def chosen_values(self) -> SettingValues:
         """The number that was asked for."""
         return (float(self.k),)
 
     def choose(self, value: float) -> None:
         """There is one value."""
 
-    def means(self, square_BN: Tensor, values: Values) -> list[Tensor]:
-        """Mean target of the nearest rows."""
-        most = square_BN.shape[1]
+    def means(self, square_distance_BN: Tensor, values: SettingValues) -> list[Tensor]:
+        """Mean target of the k nearest training rows, (B, K), for each k of ``values``.
+
+        Args:
+            square_distance_BN: squared distances of B rows to the N training rows.
+            values: numbers of neighbours.
+        """
+        num_training_rows = square_distance_BN.shape[1]
         means = []
         for value in values:
-            nearest_BM = square_BN.topk(min(int(value), most), largest=False).indices
+            k = min(int(value), num_training_rows)
+            nearest_BM = square_distance_BN.topk(k, largest=False).indices
             means.append(self.value_NK[nearest_BM].mean(1))
         return means

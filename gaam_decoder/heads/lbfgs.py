@@ -1,13 +1,14 @@
 """Logistic regression to convergence, as benchmarks of encoders fit it.
 
-N training rows, V validation rows, F features, F1 = F + 1 with the bias last. In the
-shape of a tensor C are the classes or labels; elsewhere C is the inverse penalty.
+N training rows, V validation rows, F features, A = F + 1: the features and, last, a 1
+whose weight is the bias. In the shape of a tensor C are the classes or labels;
+elsewhere C is the inverse penalty.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +18,12 @@ from torch.nn import functional
 
 from gaam_decoder.heads.base import Examples, Fit, FittedHead
 from gaam_decoder.heads.frames.scale import Scale
-from gaam_decoder.heads.frames.targets import fit_score, log_entry, target_matrix
+from gaam_decoder.heads.frames.targets import (
+    FitScore,
+    fit_score,
+    log_entry,
+    target_matrix,
+)
 from gaam_decoder.heads.linear import LinearHead
 from gaam_decoder.tasks import task_of
 
@@ -85,70 +91,69 @@ class LBFGSHead(FittedHead, LinearHead):
     ) -> Fit:
         """Set weight and bias: see ``FittedHead.fit``."""
         scale = Scale.of_rows(training.x_NF)
-        z_NF1 = scale.standardised_in_float32(training.x_NF, with_bias=True)
-        z_VF1 = scale.standardised_in_float32(validation.x_NF, with_bias=True)
+        z_NA = scale.standardised_in_float32(training.x_NF, with_bias=True)
+        z_VA = scale.standardised_in_float32(validation.x_NF, with_bias=True)
         target_NC = target_matrix(training, self.num_classes)
         has_classes = task_of(training.task).has_classes
-        problem = _Problem(z_NF1, target_NC.T, has_classes=has_classes)
+        problem = _Problem(z_NA, target_NC.T, has_classes=has_classes)
 
         log: list[dict[str, Any]] = []
-        # sort key of the validation score of every C so far, larger is better
-        ranks: list[tuple[float, float]] = []
-        kept = 1  # position of the best C so far, from 1
-        optimum_CF1 = target_NC.new_zeros(self.num_classes, z_NF1.shape[1])
-        previous_CF1 = optimum_CF1
-        kept_CF1 = optimum_CF1
-        for number, inverse_penalty in enumerate(GRID, start=1):
-            # optima change smoothly with log C: extrapolate the last two
-            start_CF1 = 2 * optimum_CF1 - previous_CF1
-            previous_CF1 = optimum_CF1
-            solution = problem.solve(inverse_penalty, start_CF1)
-            optimum_CF1 = solution.weight_CF1
-
-            logits_CV = _logits(optimum_CF1, z_VF1)
-            validation_score = fit_score(logits_CV.T, validation)
+        validation_scores: list[FitScore] = []
+        best_index = 0
+        best_CA = target_NC.new_zeros(self.num_classes, z_NA.shape[1])
+        for index, solution in enumerate(problem.solve_grid(best_CA)):
+            training_logits_CN = problem.logits(solution.weight_CA)
+            training_score = fit_score(training_logits_CN.T, training)
+            validation_logits_CV = _logits(solution.weight_CA, z_VA)
+            validation_score = fit_score(validation_logits_CV.T, validation)
+            validation_scores.append(validation_score)
             entry = log_entry(
-                number,
+                index + 1,
                 "C",
-                inverse_penalty,
-                fit_score(problem.logits(optimum_CF1).T, training),
+                GRID[index],
+                training_score,
                 validation_score,
                 training.task,
             )
             log.append(entry | solution.log_values())
-            ranks.append(validation_score.rank)
             # a loss that is no number (nan) never wins
-            if number == 1 or ranks[-1] > ranks[kept - 1]:
-                kept = number
-                kept_CF1 = optimum_CF1
+            is_better = validation_score.rank > validation_scores[best_index].rank
+            if index == 0 or is_better:
+                best_index = index
+                best_CA = solution.weight_CA
             percent = 100 * validation_score.value
-            on_value(number, f"C {inverse_penalty:.2g} validation {percent:.1f}%")
+            on_value(index + 1, f"C {GRID[index]:.2g} validation {percent:.1f}%")
 
-        weight_CF, bias_C = scale.for_raw_features(kept_CF1)
+        weight_CF, bias_C = scale.for_raw_features(best_CA)
         self.fc.weight.data.copy_(weight_CF)
         self.fc.bias.data.copy_(bias_C)
-        return _fit_of(log, kept)
+        return _fit_of(log, best_index)
 
     @classmethod
     def cost(cls, rows: int, features: int, classes: int) -> tuple[float, float]:
         """Floating-point operations and bytes of memory.
 
-        An evaluation takes two products. The rows are kept twice as float32: as they
-        are, and standardised.
+        An evaluation of the loss takes two products. The rows are kept twice as float32
+        (8 bytes a feature): as they are, and standardised.
         """
         operations = 4.0 * rows * features * classes * len(GRID) * EVALUATIONS
         return operations, 8.0 * rows * features
 
 
-def _fit_of(log: Sequence[dict[str, Any]], kept: int) -> Fit:
-    """The outcome for all C; ``kept`` is the position of the best, from 1."""
+def _fit_of(log: Sequence[dict[str, Any]], best_index: int) -> Fit:
+    """The outcome of a fit.
+
+    Args:
+        log: an entry for every C of ``GRID``.
+        best_index: index of the best C.
+    """
     return Fit(
         setting="C",
-        value=GRID[kept - 1],
+        value=GRID[best_index],
         lowest=GRID[0],
         highest=GRID[-1],
         tried=len(GRID),
-        kept=kept,
+        kept=best_index + 1,
         unconverged=tuple(entry["C"] for entry in log if not entry["converged"]),
         log=tuple(log),
     )
@@ -157,7 +162,7 @@ def _fit_of(log: Sequence[dict[str, Any]], kept: int) -> Fit:
 class _Solution(NamedTuple):
     """The weights at which L-BFGS ended for one C, and how."""
 
-    weight_CF1: Tensor
+    weight_CA: Tensor
     iterations: int
     stopped: str | None
     """Why it ended before it converged; None: it converged."""
@@ -176,8 +181,8 @@ class _Solution(NamedTuple):
 class _Correction(NamedTuple):
     """What L-BFGS remembers of a step: s, y and s.y of Nocedal & Wright."""
 
-    step_CF1: Tensor
-    gradient_change_CF1: Tensor
+    step_CA: Tensor
+    gradient_change_CA: Tensor
     product: float
 
 
@@ -193,61 +198,76 @@ class _Problem:
     Source: Nocedal & Wright 2006, Numerical Optimization, algorithms 7.4 and 7.5.
     """
 
-    def __init__(self, z_NF1: Tensor, target_CN: Tensor, *, has_classes: bool) -> None:
-        # the last feature is 1, so that the last weight is the bias
-        self._z_NF1 = z_NF1
+    def __init__(self, z_NA: Tensor, target_CN: Tensor, *, has_classes: bool) -> None:
+        # standardised features, the last of them 1, so that the last weight is the bias
+        self._z_NA = z_NA
         self._target_CN = target_CN
         self._has_classes = has_classes
-        self._num_rows = len(z_NF1)
+        self._num_rows = len(z_NA)
         # the penalty of each weight; the bias has none
-        self._penalty_F1 = torch.zeros_like(z_NF1[0], dtype=target_CN.dtype)
+        self._penalty_A = torch.zeros_like(z_NA[0], dtype=target_CN.dtype)
 
     def _probabilities(self, logits_CN: Tensor) -> Tensor:
         """Of the classes of a row together, or of each label by itself, (C, N)."""
         return logits_CN.softmax(0) if self._has_classes else logits_CN.sigmoid()
 
-    def logits(self, weight_CF1: Tensor) -> Tensor:
+    def logits(self, weight_CA: Tensor) -> Tensor:
         """Logits of the training rows, (C, N)."""
-        return _logits(weight_CF1, self._z_NF1)
+        return _logits(weight_CA, self._z_NA)
 
-    def solve(self, inverse_penalty: float, weight_CF1: Tensor) -> _Solution:
-        """Minimise by L-BFGS from ``weight_CF1`` on."""
-        self._penalty_F1[:-1] = 1 / (inverse_penalty * self._num_rows)
+    def solve_grid(self, weight_CA: Tensor) -> Iterator[_Solution]:
+        """The solution for every C of ``GRID`` in turn, from ``weight_CA`` on."""
+        previous_CA = weight_CA
+        for inverse_penalty in GRID:
+            # optima change smoothly with log C: extrapolate the last two
+            start_CA = 2 * weight_CA - previous_CA
+            previous_CA = weight_CA
+            solution = self.solve(inverse_penalty, start_CA)
+            weight_CA = solution.weight_CA
+            yield solution
+
+    def solve(self, inverse_penalty: float, weight_CA: Tensor) -> _Solution:
+        """Minimise the loss for one C by L-BFGS, from ``weight_CA`` on."""
+        self._penalty_A[:-1] = 1 / (inverse_penalty * self._num_rows)
         corrections: deque[_Correction] = deque(maxlen=CORRECTIONS)
-        logits_CN = self.logits(weight_CF1)
-        gradient_CF1 = self._gradient(logits_CN, weight_CF1)
+        logits_CN = self.logits(weight_CA)
+        gradient_CA = self._gradient(logits_CN, weight_CA)
         for iteration in range(MOST_ITERATIONS):
-            if float(gradient_CF1.abs().max()) <= TOLERANCE:
-                return _Solution(weight_CF1, iteration, stopped=None)
-            direction_CF1 = _direction(gradient_CF1, corrections)
-            direction_CN = self.logits(direction_CF1)
-            length = self._step_length(
-                weight_CF1, direction_CF1, logits_CN, direction_CN
-            )
+            if float(gradient_CA.abs().max()) <= TOLERANCE:
+                return _Solution(weight_CA, iteration, stopped=None)
+            direction_CA = _direction(gradient_CA, corrections)
+            direction_CN = self.logits(direction_CA)
+            length = self._step_length(weight_CA, direction_CA, logits_CN, direction_CN)
 
-            step_CF1 = length * direction_CF1
-            weight_CF1 = weight_CF1 + step_CF1
+            step_CA = length * direction_CA
+            weight_CA = weight_CA + step_CA
             logits_CN = logits_CN + length * direction_CN
-            change_CF1 = self._gradient(logits_CN, weight_CF1) - gradient_CF1
-            gradient_CF1 = gradient_CF1 + change_CF1
-            product = float((step_CF1 * change_CF1).sum())
+            change_CA = self._gradient(logits_CN, weight_CA) - gradient_CA
+            gradient_CA = gradient_CA + change_CA
+            product = float((step_CA * change_CA).sum())
             # of a convex loss it is positive, up to rounding
             if product > 0:
-                corrections.append(_Correction(step_CF1, change_CF1, product))
+                corrections.append(_Correction(step_CA, change_CA, product))
         stopped = f"the limit of {MOST_ITERATIONS:,} steps"
-        return _Solution(weight_CF1, MOST_ITERATIONS, stopped)
+        return _Solution(weight_CA, MOST_ITERATIONS, stopped)
 
-    def _gradient(self, logits_CN: Tensor, weight_CF1: Tensor) -> Tensor:
-        """The gradient of the penalised loss at these weights, (C, F1)."""
+    def _gradient(self, logits_CN: Tensor, weight_CA: Tensor) -> Tensor:
+        """The gradient of the penalised loss at these weights, (C, A), A = F + 1.
+
+        Args:
+            logits_CN: logits of the training rows.
+            weight_CA: the weights, which give the gradient of the penalty.
+        """
         p_CN = self._probabilities(logits_CN)
         residual_CN = (p_CN - self._target_CN) / self._num_rows
-        loss_gradient_CF1 = (residual_CN.float() @ self._z_NF1).double()
-        return loss_gradient_CF1 + self._penalty_F1 * weight_CF1
+        # reading the rows takes most of the time: this product alone is float32
+        loss_gradient_CA = (residual_CN.float() @ self._z_NA).double()
+        return loss_gradient_CA + self._penalty_A * weight_CA
 
     def _step_length(
         self,
-        weight_CF1: Tensor,
-        direction_CF1: Tensor,
+        weight_CA: Tensor,
+        direction_CA: Tensor,
         logits_CN: Tensor,
         direction_CN: Tensor,
     ) -> float:
@@ -258,14 +278,14 @@ class _Problem:
         bounds finds t; a step beyond a bound becomes a bisection.
 
         Args:
-            weight_CF1: W.
-            direction_CF1: the direction.
+            weight_CA: W.
+            direction_CA: the direction.
             logits_CN: logits of W.
             direction_CN: logits of the direction.
         """
         # the parts of the slope phi' and the curvature phi'' without probabilities
-        penalty_curvature = float((self._penalty_F1 * direction_CF1.square()).sum())
-        fixed_slope = float((self._penalty_F1 * direction_CF1 * weight_CF1).sum())
+        penalty_curvature = float((self._penalty_A * direction_CA.square()).sum())
+        fixed_slope = float((self._penalty_A * direction_CA * weight_CA).sum())
         fixed_slope -= float((self._target_CN * direction_CN).sum()) / self._num_rows
         first_p_CN = self._probabilities(logits_CN)
         first_mean = float((first_p_CN * direction_CN).sum()) / self._num_rows
@@ -302,13 +322,13 @@ class _Problem:
         return (p_CN * (1 - p_CN) * direction_CN.square()).sum(0)
 
 
-def _logits(weight_CF1: Tensor, z_NF1: Tensor) -> Tensor:
+def _logits(weight_CA: Tensor, z_NA: Tensor) -> Tensor:
     """Logits of some rows, (C, N) float64; the product is float32."""
     # a product with rows of F numbers is several times as fast as with columns
-    return functional.linear(weight_CF1.float(), z_NF1).double()
+    return functional.linear(weight_CA.float(), z_NA).double()
 
 
-def _direction(gradient_CF1: Tensor, corrections: Sequence[_Correction]) -> Tensor:
+def _direction(gradient_CA: Tensor, corrections: Sequence[_Correction]) -> Tensor:
     """The direction of the next step of L-BFGS.
 
     It is minus the gradient times an estimate of the inverse Hessian, which the last
@@ -316,19 +336,19 @@ def _direction(gradient_CF1: Tensor, corrections: Sequence[_Correction]) -> Tens
 
     Source: Nocedal & Wright 2006, algorithm 7.4, the two-loop recursion.
     """
-    direction_CF1 = -gradient_CF1
+    direction_CA = -gradient_CA
     alphas = []
-    for step_CF1, change_CF1, product in reversed(corrections):
-        alpha = float((step_CF1 * direction_CF1).sum()) / product
-        direction_CF1 = direction_CF1 - alpha * change_CF1
+    for step_CA, change_CA, product in reversed(corrections):
+        alpha = float((step_CA * direction_CA).sum()) / product
+        direction_CA = direction_CA - alpha * change_CA
         alphas.append(alpha)
     if corrections:
         # the first estimate of the inverse Hessian: the curvature of the last step
         last = corrections[-1]
-        square = float(last.gradient_change_CF1.square().sum())
-        direction_CF1 = direction_CF1 * (last.product / square)
+        square = float(last.gradient_change_CA.square().sum())
+        direction_CA = direction_CA * (last.product / square)
     pairs = zip(corrections, reversed(alphas), strict=True)
-    for (step_CF1, change_CF1, product), alpha in pairs:
-        beta = float((change_CF1 * direction_CF1).sum()) / product
-        direction_CF1 = direction_CF1 + (alpha - beta) * step_CF1
-    return direction_CF1
+    for (step_CA, change_CA, product), alpha in pairs:
+        beta = float((change_CA * direction_CA).sum()) / product
+        direction_CA = direction_CA + (alpha - beta) * step_CA
+    return direction_CA

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gaam_cache.common.errors import check_option
-from gaam_decoder.heads.frames.kept_rows import KeptRows, Values
+from gaam_decoder.heads.frames.kept_rows import KeptRows, SettingValues
 
 Kernel = Literal["gaussian", "boxcar", "epanechnikov", "triangular"]
 WIDTHS = tuple(float(width) for width in np.logspace(-2, 1, 25))
@@ -75,7 +75,7 @@ class NadarayaWatsonHead(KeptRows):
         return WIDTHS if self.width is None else (self.width,)
 
     @property
-    def chosen_values(self) -> Values:
+    def chosen_values(self) -> SettingValues:
         """The width."""
         # a tensor of one number: a run has the width among its weights
         return self.chosen_width
@@ -84,34 +84,40 @@ class NadarayaWatsonHead(KeptRows):
         """Set the width."""
         self.chosen_width.fill_(value)
 
-    def means(self, square_BN: Tensor, values: Values) -> list[Tensor]:
-        """Means by the weights of the kernel."""
-        return [
-            kernel_weights(square_BN / width**2, self.kernel) @ self.value_NK
-            for width in values
-        ]
+    def means(self, square_distance_BN: Tensor, values: SettingValues) -> list[Tensor]:
+        """Means of the training targets by the kernel, (B, K), for each width.
+
+        Args:
+            square_distance_BN: squared distances of B rows to the N training rows.
+            values: widths of the kernel.
+        """
+        means = []
+        for width in values:
+            weight_BN = kernel_weights(square_distance_BN / width**2, self.kernel)
+            means.append(weight_BN @ self.value_NK)
+        return means
 
 
-def kernel_weights(square_BN: Tensor, kernel: Kernel) -> Tensor:
+def kernel_weights(square_u_BN: Tensor, kernel: Kernel) -> Tensor:
     """Weights of N training rows for B rows, ``K(u_i) / sum_j K(u_j)``, (B, N).
 
     Where no training row lies in the window of the kernel, the nearest one has weight
     1.
 
     Args:
-        square_BN: squares of u, the distances divided by the width.
+        square_u_BN: squares of u, the distances divided by the width.
         kernel: K.
     """
     if kernel == "gaussian":
-        return torch.softmax(-0.5 * square_BN, dim=1)
+        return torch.softmax(-0.5 * square_u_BN, dim=1)
     if kernel == "boxcar":
-        k_BN = (square_BN <= 1).to(square_BN.dtype)
+        k_BN = (square_u_BN <= 1).to(square_u_BN.dtype)
     elif kernel == "triangular":
-        k_BN = (1 - square_BN.sqrt()).clamp_min(0)
+        k_BN = (1 - square_u_BN.sqrt()).clamp_min(0)
     else:
-        k_BN = (1 - square_BN).clamp_min(0)
+        k_BN = (1 - square_u_BN).clamp_min(0)
     total_B1 = k_BN.sum(1, keepdim=True)
-    nearest_B1 = square_BN.argmin(1, keepdim=True)
-    nearest_BN = torch.zeros_like(square_BN).scatter(1, nearest_B1, 1.0)
+    nearest_B1 = square_u_BN.argmin(1, keepdim=True)
+    nearest_BN = torch.zeros_like(square_u_BN).scatter(1, nearest_B1, 1.0)
     is_empty_B1 = total_B1 == 0
     return torch.where(is_empty_B1, nearest_BN, k_BN / total_B1)

@@ -5,7 +5,7 @@ N training rows, V validation rows, F features, K outputs, M = min(N, F) eigenve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,7 +14,12 @@ from torch import Tensor
 
 from gaam_decoder.heads.base import Examples, Fit, FittedHead
 from gaam_decoder.heads.frames.scale import Scale
-from gaam_decoder.heads.frames.targets import fit_score, log_entry, target_matrix
+from gaam_decoder.heads.frames.targets import (
+    FitScore,
+    fit_score,
+    log_entry,
+    target_matrix,
+)
 from gaam_decoder.heads.linear import LinearHead
 
 PENALTIES = tuple(float(penalty) for penalty in np.logspace(-6, 2, 33))
@@ -66,52 +71,45 @@ class RidgeHead(FittedHead, LinearHead):
         projected_VM = z_VF @ solutions.basis_FM
 
         log: list[dict[str, Any]] = []
-        kept = 0  # index of the best penalty so far
-        ranks = []
-        for number, penalty in enumerate(PENALTIES, start=1):
+        validation_scores: list[FitScore] = []
+        best_index = 0
+        for index, penalty in enumerate(PENALTIES):
             weight_MK = solutions.weights(penalty)
             training_output_NK = projected_NM @ weight_MK + solutions.mean_K
             validation_output_VK = projected_VM @ weight_MK + solutions.mean_K
             training_score = fit_score(training_output_NK, training)
             validation_score = fit_score(validation_output_VK, validation)
-            log.append(
-                log_entry(
-                    number,
-                    "penalty",
-                    penalty,
-                    training_score,
-                    validation_score,
-                    training.task,
-                )
+            validation_scores.append(validation_score)
+            entry = log_entry(
+                index + 1,
+                "penalty",
+                penalty,
+                training_score,
+                validation_score,
+                training.task,
             )
-            ranks.append(validation_score.rank)
-            if ranks[-1] > ranks[kept]:
-                kept = number - 1
+            log.append(entry)
+            if validation_score.rank > validation_scores[best_index].rank:
+                best_index = index
             text = f"penalty {penalty:.2g} validation {validation_score.value:.3f}"
-            on_value(number, text)
+            on_value(index + 1, text)
 
-        weight_KF = (solutions.basis_FM @ solutions.weights(PENALTIES[kept])).T
         raw_weight_KF, bias_K = scale.for_raw_features(
-            torch.cat([weight_KF, solutions.mean_K[:, None]], dim=1)
+            solutions.feature_weights(PENALTIES[best_index])
         )
         self.fc.weight.data.copy_(raw_weight_KF)
         self.fc.bias.data.copy_(bias_K)
-        return Fit(
-            setting="penalty",
-            value=PENALTIES[kept],
-            lowest=PENALTIES[0],
-            highest=PENALTIES[-1],
-            tried=len(PENALTIES),
-            kept=kept + 1,
-            log=tuple(log),
-        )
+        return _fit_of(log, best_index)
 
     @classmethod
     def cost(cls, rows: int, features: int, classes: int) -> tuple[float, float]:
         """Floating-point operations and bytes of memory.
 
-        The Gram matrix of rows or features, whichever are fewer, and its eigenvectors.
-        The rows are kept twice as float64.
+        Operations: the Gram matrix of rows or features, whichever are fewer, its
+        eigenvectors, the rows in their basis, and the outputs for every penalty.
+
+        Memory: a feature of a row takes 20 bytes, as it is given in float32, and twice
+        in float64. The Gram matrix, its eigenvectors and a work space are float64.
         """
         fewer = min(rows, features)
         operations = 4.0 * rows * features * fewer + 10.0 * fewer**3
@@ -119,8 +117,29 @@ class RidgeHead(FittedHead, LinearHead):
         return operations, 20.0 * rows * features + 24.0 * fewer**2
 
 
+def _fit_of(log: Sequence[dict[str, Any]], best_index: int) -> Fit:
+    """The outcome of a fit.
+
+    Args:
+        log: an entry for every one of ``PENALTIES``.
+        best_index: index of the best penalty.
+    """
+    return Fit(
+        setting="penalty",
+        value=PENALTIES[best_index],
+        lowest=PENALTIES[0],
+        highest=PENALTIES[-1],
+        tried=len(PENALTIES),
+        kept=best_index + 1,
+        log=tuple(log),
+    )
+
+
 class _Solutions(NamedTuple):
-    """The solutions for all penalties, in a basis of M eigenvectors."""
+    """The solutions for all penalties, in a basis of M eigenvectors.
+
+    Weights of the features for one penalty: ``basis (target / (value + penalty))``.
+    """
 
     basis_FM: Tensor
     """Weights of a row's features in every coordinate of the basis."""
@@ -135,15 +154,18 @@ class _Solutions(NamedTuple):
     def of_rows(cls, z_NF: Tensor, target_NK: Tensor) -> _Solutions:
         """Decompose the smaller Gram matrix, of features (F, F) or of rows (N, N).
 
-        ``z_NF`` has mean 0. Eigenvectors of either matrix give those of the other.
+        With Z the features, whose mean is 0, and Y the targets without their mean, the
+        weights are ``(Z'Z / N + penalty)^-1 Z'Y / N``.
         """
         num_rows, num_features = z_NF.shape
         mean_K = target_NK.mean(0)
         from_mean_NK = target_NK - mean_K
         if num_features <= num_rows:
+            # Z'Z / N = U S U', so the weights are U ((S + penalty)^-1 U'Z'Y / N)
             value_M, basis_FM = torch.linalg.eigh(z_NF.T @ z_NF / num_rows)
             target_MK = basis_FM.T @ (z_NF.T @ from_mean_NK) / num_rows
         else:
+            # ZZ' / N = V S V', so they also are Z'V ((S + penalty)^-1 V'Y / N)
             value_M, vector_NM = torch.linalg.eigh(z_NF @ z_NF.T / num_rows)
             basis_FM = z_NF.T @ vector_NM
             target_MK = vector_NM.T @ from_mean_NK / num_rows
@@ -152,3 +174,8 @@ class _Solutions(NamedTuple):
     def weights(self, penalty: float) -> Tensor:
         """Weights of the coordinates in the basis with this penalty, (M, K)."""
         return self.target_MK / (self.value_M + penalty)[:, None]
+
+    def feature_weights(self, penalty: float) -> Tensor:
+        """Weights of the features with this penalty, the bias last, (K, F + 1)."""
+        weight_KF = (self.basis_FM @ self.weights(penalty)).T
+        return torch.cat([weight_KF, self.mean_K[:, None]], dim=1)

@@ -27,12 +27,18 @@ SMALL_SHARE = 1e-3
 TASKS = ("classification", "regression", "multi-label")
 BATCH_ROWS = 256
 """Rows of which a fit holds the distances at once."""
-Values = Sequence[float] | Tensor
-"""Values of the setting of a head, such as the number of neighbours."""
+VALIDATION_SHARE = 0.1
+"""Share of the rows that an estimate of a fit takes for validation."""
+SettingValues = Sequence[float] | Tensor
+"""Values of the one setting of a head: of k of ``knn``, or of the width of
+``nadaraya-watson``."""
 
 
 class KeptRows(FittedHead):
     """A head whose output is a weighted mean of the targets of the training rows.
+
+    The weights follow from the distances to the training rows, and from one setting
+    whose value validation rows choose: k of ``knn``, the width of ``nadaraya-watson``.
 
     Shares of classes become logits, ``log(p + 0.001)``, shares of labels log-odds,
     ``log(p + 0.001) - log(1 - p + 0.001)``; means of numbers stay as they are.
@@ -49,9 +55,9 @@ class KeptRows(FittedHead):
 
     key_NF: Tensor  # standardised features of the kept rows
     value_NK: Tensor  # their targets
-    mean_F: Tensor  # of the features, and the factor after subtracting it
+    mean_F: Tensor  # features are standardised as (x - mean_F) * factor_F
     factor_F: Tensor
-    task_number: Tensor  # position in ``TASKS``, a scalar
+    task_number: Tensor  # position in ``TASKS``: a run stores it with the weights
 
     def __init__(self, num_layers: int, hidden_size: int, num_classes: int) -> None:
         super().__init__(num_layers, hidden_size, num_classes)
@@ -68,12 +74,12 @@ class KeptRows(FittedHead):
         """Values of the setting that validation rows compare."""
 
     @abstractmethod
-    def means(self, square_BN: Tensor, values: Values) -> list[Tensor]:
+    def means(self, square_distance_BN: Tensor, values: SettingValues) -> list[Tensor]:
         """Weighted means of the kept targets, (B, K), for each value of the setting.
 
         Args:
-            square_BN: squared distances of B rows to the kept rows.
-            values: the values of the setting.
+            square_distance_BN: squared distances of B rows to the N kept rows.
+            values: of the setting, such as the numbers of neighbours to try.
         """
 
     @abstractmethod
@@ -82,17 +88,20 @@ class KeptRows(FittedHead):
 
     @property
     @abstractmethod
-    def chosen_values(self) -> Values:
+    def chosen_values(self) -> SettingValues:
         """The value of the setting in use, as a sequence or a tensor of one number."""
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """(B, L, D) -> (B, K); takes no noise."""
-        [mean_BK] = self.means(self._squares(x_BLD.flatten(1)), self.chosen_values)
+        square_distance_BN = self._square_distances(x_BLD.flatten(1))
+        # there is one chosen value, so there is one mean
+        [mean_BK] = self.means(square_distance_BN, self.chosen_values)
         return self._outputs(mean_BK)
 
     def resize(self, tensors: Mapping[str, Tensor]) -> None:
         """Make room for as many kept rows as these tensors of a run have."""
         for name in ("key_NF", "value_NK"):
+            # a tensor of another shape is damaged: loading it says so
             if name in tensors and tensors[name].ndim == 2:
                 buffer = getattr(self, name)
                 num_rows = len(tensors[name])
@@ -111,6 +120,7 @@ class KeptRows(FittedHead):
         """
         self._keep(training)
         values = self.candidates
+        # training scores are for the log alone: a sample of the rows is enough
         training_scores = self._scores(evenly_spaced(training), values)
         validation_scores = self._scores(validation, values)
         log = []
@@ -130,16 +140,17 @@ class KeptRows(FittedHead):
             on_value(number, text)
 
         # of equal scores, the first wins
-        indices = range(len(values))
-        best = max(indices, key=lambda index: validation_scores[index].rank)
-        self.choose(values[best])
+        best_index = max(
+            range(len(values)), key=lambda index: validation_scores[index].rank
+        )
+        self.choose(values[best_index])
         return Fit(
             setting=self.setting,
-            value=values[best],
+            value=values[best_index],
             lowest=values[0],
             highest=values[-1],
             tried=len(values),
-            kept=best + 1,
+            kept=best_index + 1,
             log=tuple(log),
         )
 
@@ -147,10 +158,19 @@ class KeptRows(FittedHead):
     def cost(cls, rows: int, features: int, classes: int) -> tuple[float, float]:
         """Floating-point operations and bytes of memory.
 
-        A tenth of the rows is taken for validation. The kept rows are float32, for a
-        while float64; a batch has the distances to all of them, for every value.
+        Distances are a product of the validation rows with all rows. Means are another
+        one, of weights with targets, for every value of the setting.
+
+        A number of a row takes at most 16 bytes: float32 as it is given and as it is
+        kept, and float64 in between. A distance takes 16 bytes, too: it and three
+        results of float32 on the way to its weight.
         """
-        operations = 0.2 * rows**2 * (features + cls.num_tried_values * classes)
+        operations = (
+            2.0
+            * VALIDATION_SHARE
+            * rows**2
+            * (features + cls.num_tried_values * classes)
+        )
         memory = 16.0 * rows * (features + classes) + 16.0 * BATCH_ROWS * rows
         return operations, memory
 
@@ -165,7 +185,7 @@ class KeptRows(FittedHead):
         self.value_NK = target_NK.float().to(device)
         self.task_number.fill_(TASKS.index(training.task))
 
-    def _squares(self, x_BF: Tensor) -> Tensor:
+    def _square_distances(self, x_BF: Tensor) -> Tensor:
         """Squared distances of rows to the kept rows, (B, N)."""
         z_BF = (x_BF - self.mean_F) * self.factor_F
         # |z - k|^2 = |z|^2 - 2 z.k + |k|^2, without a tensor of shape (B, N, F)
@@ -187,15 +207,16 @@ class KeptRows(FittedHead):
         logits_BK = torch.where(is_label, log_p_BK - log_rest_BK, log_p_BK)
         return torch.where(is_number, mean_BK, logits_BK)
 
-    def _scores(self, rows: Examples, values: Values) -> list[FitScore]:
-        """The score of the outputs for some rows, for every value of the setting."""
-        # for every batch, the outputs by each value
-        batches: list[list[Tensor]] = []
+    def _scores(self, rows: Examples, values: SettingValues) -> list[FitScore]:
+        """How good the outputs for some rows are with each value of the setting."""
+        # for each value, the outputs of every batch
+        batches_by_value: list[list[Tensor]] = [[] for _ in values]
         for x_BF in torch.split(rows.x_NF.to(self.mean_F.device), BATCH_ROWS):
-            means = self.means(self._squares(x_BF), values)
-            batches.append([self._outputs(mean_BK) for mean_BK in means])
+            means = self.means(self._square_distances(x_BF), values)
+            for batches, mean_BK in zip(batches_by_value, means, strict=True):
+                batches.append(self._outputs(mean_BK))
         scores = []
-        for parts in zip(*batches, strict=True):
-            output_NK = torch.cat(parts).to(rows.label_N.device)
+        for batches in batches_by_value:
+            output_NK = torch.cat(batches).to(rows.label_N.device)
             scores.append(fit_score(output_NK, rows))
         return scores

@@ -1,6 +1,6 @@
 """The scale of features that fitted heads share.
 
-N rows, F features, C classes; F1 = F + 1 with the bias last.
+N rows, F features, C classes; A = F + 1, the bias last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ class Scale(NamedTuple):
     """Standardises features: ``z = (x - mean) * factor``.
 
     The factor is ``1 / (standard deviation * sqrt F)``, F the number of features that
-    vary, so that rows have a mean squared norm of 1.
+    vary. So rows have a mean squared norm of 1, and a penalty or a distance means the
+    same whatever the number of features.
     """
 
     mean_F: Tensor
@@ -27,8 +28,12 @@ class Scale(NamedTuple):
 
     @classmethod
     def of_rows(cls, x_NF: Tensor) -> Scale:
-        """The scale that standardises these rows; a constant feature has factor 0."""
+        """The scale with which these rows have mean 0 and mean squared norm 1.
+
+        A constant feature has factor 0.
+        """
         num_rows, num_features = x_NF.shape
+        # some features at a time: float64 of all of them would take too much memory
         variances = []
         means = []
         for columns in _slices(num_features, max(1, BLOCK_NUMBERS // num_rows)):
@@ -42,8 +47,9 @@ class Scale(NamedTuple):
         # rounding leaves a constant some variance
         varies_F = variance_F > 1e-12 * (variance_F + mean_F.square())
         num_varying = max(1, int(varies_F.sum()))
-        inverse_F = variance_F.clamp_min(1e-300).rsqrt() / num_varying**0.5
-        return cls(mean_F, torch.where(varies_F, inverse_F, 0.0))
+        # 1 / standard deviation, then the square root that gives rows norm 1
+        factor_F = variance_F.clamp_min(1e-300).rsqrt() / num_varying**0.5
+        return cls(mean_F, torch.where(varies_F, factor_F, 0.0))
 
     def standardised(self, x_NF: Tensor) -> Tensor:
         """z, (N, F), float64."""
@@ -56,22 +62,24 @@ class Scale(NamedTuple):
 
         Args:
             x_NF: raw features.
-            with_bias: append a feature of 1, (N, F1), whose weight is a bias.
+            with_bias: append a feature of 1, whose weight is a bias: (N, A), A = F + 1.
         """
         num_rows, num_features = x_NF.shape
-        z_NF1 = x_NF.new_ones((num_rows, num_features + with_bias), dtype=torch.float32)
+        width = num_features + 1 if with_bias else num_features
+        z_NA = x_NF.new_ones((num_rows, width), dtype=torch.float32)
         for rows in _slices(num_rows, max(1, BLOCK_NUMBERS // num_features)):
-            z_NF1[rows, :num_features] = self.standardised(x_NF[rows])
-        return z_NF1
+            z_NA[rows, :num_features] = self.standardised(x_NF[rows])
+        return z_NA
 
-    def for_raw_features(self, weight_CF1: Tensor) -> tuple[Tensor, Tensor]:
+    def for_raw_features(self, weight_CA: Tensor) -> tuple[Tensor, Tensor]:
         """Weight (C, F) and bias (C,) of the same linear map for raw features.
 
         Args:
-            weight_CF1: weights for standardised features; the last column is the bias.
+            weight_CA: weights for standardised features, A = F + 1; the last column is
+                the bias.
         """
-        weight_CF = weight_CF1[:, :-1] * self.factor_F
-        return weight_CF, weight_CF1[:, -1] - weight_CF @ self.mean_F
+        weight_CF = weight_CA[:, :-1] * self.factor_F
+        return weight_CF, weight_CA[:, -1] - weight_CF @ self.mean_F
 
 
 def _slices(length: int, size: int) -> Iterator[slice]:
