@@ -29,7 +29,7 @@ from gaam_cache.common.command_line import (
     from_config,
     read_options,
 )
-from gaam_cache.common.errors import ConfigError, NotFoundError
+from gaam_cache.common.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.common.messages import tell
 from gaam_cache.common.paths import absolute_path, shown_path, suggest_folder
 from gaam_cache.common.settings import data_path
@@ -643,6 +643,7 @@ def report(
     from gaam_cache.store.files import check_writable
     from gaam_decoder.reports import report as reports
     from gaam_decoder.reports.columns import explain_columns
+    from gaam_decoder.reports.entries import DEFAULT_SCORE
     from gaam_decoder.reports.table import TableOptions
 
     if explain:
@@ -655,9 +656,10 @@ def report(
     usual_format = "json" if as_json else "terminal"
     format = format or usual_format
 
-    # refuse before the work what could not be written after it
+    # Refuse before the work what could not be written after it. A column may have the
+    # name of the score.
     part: reports.ReportPart = {"section": section, "columns": columns}
-    reports.format_of(format, score or "accuracy", **part)
+    reports.format_of(format, score or DEFAULT_SCORE, **part)
     if out:
         check_writable(out, option="--out", file=True)
     if figures:
@@ -755,7 +757,7 @@ def inspect(
             typer.echo("\x1b[H\x1b[2J", nl=False)
         _show(inspection, as_json)
         if inspection.complete or inspection.damage or not watch:
-            raise typer.Exit(3 if inspection.damage else 0)
+            raise typer.Exit(CacheError.exit_code if inspection.damage else 0)
         time.sleep(5)
 
 
@@ -795,14 +797,14 @@ def verify(
                 path, recompute_rows=recompute, device=device, progress=progress
             )
     _show(result, as_json)
-    raise typer.Exit(0 if result.good else 3)
+    # good: nothing is missing or damaged
+    raise typer.Exit(0 if result.good else CacheError.exit_code)
 
 
 def _has_runs(path: Path) -> bool:
     """Whether a folder is a run or contains runs.
 
-    The import takes longer than to verify a small cache, so a caller asks only about
-    folders that are no caches.
+    Slow, because it imports torch: call it only for a folder that is no cache.
     """
     from gaam_decoder.inspect import has_runs
 
@@ -825,7 +827,8 @@ def runs(
 
     listing = list_runs(folders or [Path("runs")], **_filters(attn, head, where))
     _show(listing, as_json)
-    raise typer.Exit(0 if listing.good else 3)
+    # good: no run is damaged
+    raise typer.Exit(0 if listing.good else CacheError.exit_code)
 
 
 @app.command(cls=HelpCommand, rich_help_panel=UNDERSTAND)
@@ -1076,6 +1079,7 @@ def study(
     from gaam_decoder import study as studies
     from gaam_decoder.grids.recipe import Sources, find_grid, read_grid_study
 
+    # the recorded results are compared with the new ones, or replaced by them
     if check and record:
         raise ConfigError("--check and --record at once", expected="one of them")
     known_keys = sorted(key.replace("_", "-") for key in studies.MACHINE)
@@ -1117,7 +1121,16 @@ def _run_grid(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Run a study of several data sets and encoders, or say what is missing."""
+    """Run a study of several data sets and encoders, or say what is missing.
+
+    Args:
+        grid_study: the recipe, and the folder of its results.
+        sources: folders of the data sets and encoders; None: write the page alone.
+        dry_run: whether to say what is missing, and to run nothing.
+        record: whether to keep records and page beside the recipe, too.
+        quiet: whether neither commands nor progress are shown.
+        as_json: whether the outcome is printed as JSON.
+    """
     from gaam_decoder.grids.running import carry_out_grid, estimate_grid
 
     if dry_run:
@@ -1274,8 +1287,10 @@ def predict(
         device=device,
         **file_format,
     )
-    # a table on a terminal and a bar on the same one would be mixed
+    # Without a file, predictions go to stdout as a table while they are made. Those of
+    # texts in the command line are few, and are shown at the end.
     prints_table = out is None and not config.has_argument_texts
+    # the table and a bar of progress would be mixed on one terminal
     is_quiet = quiet or (prints_table and sys.stdout.isatty())
     # a stream that a caller put in place may have no buffer
     stdout: Any = getattr(sys.stdout, "buffer", sys.stdout)

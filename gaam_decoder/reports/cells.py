@@ -150,9 +150,10 @@ def what_would_decide(entry: Entry) -> str:
     if claim.seeds_to_decide is not None:
         if claim.seeds_to_decide > claim.num_seeds:
             return f"about {claim.seeds_to_decide:,} seeds"
+        # the estimate is rough, and these seeds did not decide
         return "a few more seeds"
     if claim.rows_to_decide is not None:
         return f"about {claim.rows_to_decide:,} rows"
     if claim.groups_to_decide is not None:
         return f"about {claim.groups_to_decide:,} groups"
-    return "neither alone, or too few rows differ to say"
+    return "neither seeds nor rows alone, or too few rows differ to say"

@@ -39,7 +39,7 @@ from gaam_decoder.reports.table import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Screen:
+class ScreenColumn:
     """How a terminal shows a column."""
 
     # its header, which may have two lines
@@ -67,8 +67,8 @@ class Column:
     # other names that people use for it
     aliases: tuple[str, ...] = ()
     # None: a terminal does not show it
-    screen: Screen | None = None
-    # whether a narrow page shows it without scrolling
+    screen: ScreenColumn | None = None
+    # whether a narrow page or screen shows it without scrolling
     is_key: bool = False
     # the same, but only in a table without comparisons
     is_key_without_comparisons: bool = False
@@ -138,7 +138,7 @@ VERDICT = Column(
         "--margin"
     ),
     is_comparison=True,
-    screen=Screen("verdict", position=9),
+    screen=ScreenColumn("verdict", position=9),
     is_key=True,
 )
 SCORE = Column(
@@ -146,7 +146,7 @@ SCORE = Column(
     cell=lambda entry: entry.compared_score.score.text(entry.compared_score.mean),
     note="mean over the finished seeds, on the test rows",
     values_for_programs=single_value(lambda entry: entry.compared_score.mean),
-    screen=Screen("{score}", position=1),
+    screen=ScreenColumn("{score}", position=1),
     is_key=True,
 )
 ROWS_CI = Column(
@@ -162,7 +162,7 @@ ROWS_CI = Column(
     values_for_programs=interval_bounds(
         lambda entry: entry.compared_score.seeds_rows_interval
     ),
-    screen=Screen("95% CI", position=4),
+    screen=ScreenColumn("95% CI", position=4),
     is_key_without_comparisons=True,
 )
 DIFFERENCE = Column(
@@ -174,7 +174,7 @@ DIFFERENCE = Column(
     ),
     is_comparison=True,
     values_for_programs=single_value(lambda entry: claim_of(entry).difference),
-    screen=Screen("diff", position=6),
+    screen=ScreenColumn("diff", position=6),
     is_key=True,
 )
 DIFFERENCE_CI = Column(
@@ -190,7 +190,7 @@ DIFFERENCE_CI = Column(
         lambda entry: claim_of(entry).interval_corrected
     ),
     aliases=("ci", "interval"),
-    screen=Screen("95% CI", position=7),
+    screen=ScreenColumn("95% CI", position=7),
     is_key=True,
 )
 P_HOLM = Column(
@@ -203,7 +203,7 @@ P_HOLM = Column(
     ),
     is_comparison=True,
     values_for_programs=single_value(lambda entry: claim_of(entry).p_holm),
-    screen=Screen("p\nHolm", position=8, drop_order=3),
+    screen=ScreenColumn("p\nHolm", position=8, drop_order=3),
 )
 DECIDE = Column(
     header="would decide",
@@ -220,7 +220,7 @@ SD = Column(
     note="standard deviation over seeds",
     values_for_programs=single_value(lambda entry: entry.compared_score.std),
     aliases=("std",),
-    screen=Screen("sd", position=3, drop_order=5),
+    screen=ScreenColumn("sd", position=3, drop_order=5),
 )
 SEEDS = Column(
     header="seeds",
@@ -230,7 +230,7 @@ SEEDS = Column(
         "": len(entry.seeds),
         " failed": len(entry.failed),
     },
-    screen=Screen("seeds", position=5, drop_order=4),
+    screen=ScreenColumn("seeds", position=5, drop_order=4),
 )
 SEEDS_CI = Column(
     header="95% CI seeds",
@@ -271,7 +271,7 @@ VALIDATION = Column(
     cell=validation_text,
     note=("with --all: mean validation score of the candidate; the choice rests on it"),
     values_for_programs=single_value(validation_accuracy),
-    screen=Screen("validation", position=2),
+    screen=ScreenColumn("validation", position=2),
 )
 PARAMETERS = Column(
     header="parameters (attn / total)",
@@ -281,7 +281,7 @@ PARAMETERS = Column(
         " attn": entry.parameters["attention"],
         " total": entry.parameters["total"],
     },
-    screen=Screen("parameters\nattn / total", position=10, drop_order=1),
+    screen=ScreenColumn("parameters\nattn / total", position=10, drop_order=1),
 )
 SECONDS = Column(
     header="s/seed",
@@ -289,7 +289,7 @@ SECONDS = Column(
     note="seconds of training, mean over seeds",
     values_for_programs=single_value(mean_seconds),
     aliases=("seconds",),
-    screen=Screen("s per\nseed", position=11, drop_order=2),
+    screen=ScreenColumn("s per\nseed", position=11, drop_order=2),
 )
 # all columns, in the order of a page, a paper and a model card
 COLUMNS = (
@@ -327,38 +327,42 @@ def entries_sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
 
     Without ``columns`` it has those of ``COLUMNS`` that are not empty in all entries.
     """
-    shown = list(columns)
-    if not shown:
-        shown = [
+    shown_columns = list(columns)
+    if not shown_columns:
+        shown_columns = [
             column
             for column in COLUMNS
             if any(column.text(entry) for entry in table.shown_entries)
         ]
 
     caption = score_caption(table)
-    has_comparisons = any(column.is_comparison for column in shown)
+    has_comparisons = any(column.is_comparison for column in shown_columns)
     if table.compared_entries and has_comparisons:
         baseline = brief(str(table.baseline))
         difference_unit = table.score.difference_unit
         caption += f", and differences to '{baseline}' in {difference_unit}"
 
-    headers = [column.header.format(score=table.score.column) for column in shown]
+    header = [
+        column.header.format(score=table.score.column) for column in shown_columns
+    ]
+    # a narrow page always shows the first column, and these
     key_headers = [
-        header
-        for column, header in zip(shown[1:], headers[1:], strict=True)
+        name
+        for column, name in zip(shown_columns[1:], header[1:], strict=True)
         if column.is_key or (column.is_key_without_comparisons and not has_comparisons)
     ]
     return Sheet(
         caption=caption,
-        header=headers,
+        header=header,
         lines=[
-            [column.text(entry) for column in shown] for entry in table.shown_entries
+            [column.text(entry) for column in shown_columns]
+            for entry in table.shown_entries
         ],
         key_headers=key_headers,
     )
 
 
-def screen_columns() -> list[tuple[Column, Screen]]:
+def screen_columns() -> list[tuple[Column, ScreenColumn]]:
     """The columns that a terminal shows, in their order there."""
     shown = [(column, column.screen) for column in COLUMNS if column.screen]
     return sorted(shown, key=lambda pair: pair[1].position)

@@ -35,6 +35,7 @@ WIDTH = 4.2
 LINE_HEIGHT = 0.15  # inches of a line of text
 MOST_LINES = 4  # of a panel, those of the best entries
 MOST_MARKED = 12  # points of a line up to which each has a marker
+BELOW_SEEDS = 0.18  # of the distance between two entries: their intervals, below dots
 TEMPLATES = Path(__file__).with_name("templates")
 COLOURS = tomllib.loads((TEMPLATES / "colours.toml").read_text("utf-8"))
 PALETTE = {
@@ -202,16 +203,16 @@ def _draw_seed_values(table: Table) -> Figure:
     score = table.score
     figure, axes = _figure_of_entries(table.shown_entries, f"test {score.column}")
     for height, entry in enumerate(table.shown_entries):
-        compared = entry.compared_score
-        value_S = score.factor * np.sort(compared.scored.values)
+        measured = entry.compared_score
+        value_S = score.factor * np.sort(measured.scored.values)
         if len(value_S):
             _draw_seeds(axes, height, value_S)
         _draw_intervals(
             axes,
-            height + 0.18,
+            height + BELOW_SEEDS,
             score.factor,
-            compared.seeds_interval,
-            compared.seeds_rows_interval,
+            measured.seeds_interval,
+            measured.seeds_rows_interval,
         )
     return with_legend(figure)
 
@@ -377,7 +378,7 @@ def inline_svg(picture: Picture, key: str) -> str:
         text = re.sub(pattern, "", text, count=1, flags=re.DOTALL)
 
     # Only tags change: the text between them has names of decoders.
-    text = re.sub("<[^>]+>", lambda match: _tag_of_page(match[0], key), text)
+    text = re.sub("<[^>]+>", lambda match: _tag_for_page(match[0], key), text)
     head, body = text.split(">", 1)
     box = re.findall(r'viewBox="[^"]+"', head)[0]
     alternative = escape(visible(f"{picture.title}. {picture.caption}"))
@@ -388,9 +389,14 @@ def inline_svg(picture: Picture, key: str) -> str:
     )
 
 
-def _tag_of_page(tag: str, key: str) -> str:
-    """Prefix the ids in a tag with ``key``, and name its colours by CSS variables."""
-    tag = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{key}-", tag)
+def _tag_for_page(tag: str, key: str) -> str:
+    """Fit a tag of an SVG into a page with other SVGs and colours of its own.
+
+    Its ids, and what refers to them, begin with ``key``, so that those of two pictures
+    do not clash. Its colours become CSS variables.
+    """
+    before_ids = r' id="|url\(#|href="#'
+    tag = re.sub(f"({before_ids})", rf"\g<1>{key}-", tag)
     for name, colour in PALETTE.items():
         tag = tag.replace(colour, f"var(--{name})")
     return tag
@@ -398,7 +404,7 @@ def _tag_of_page(tag: str, key: str) -> str:
 
 def svg_files(name: str, picture: Picture) -> dict[str, bytes]:
     """SVG files by name, one for a light page and one for a dark page."""
-    svg = inline_svg(picture, "p")
+    svg = inline_svg(picture, key="p")
     style = (
         "text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif!important}"
         "svg{stroke-linejoin:round;stroke-linecap:butt}"

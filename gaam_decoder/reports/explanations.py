@@ -14,11 +14,13 @@ from gaam_decoder.stats.scores.base import percent
 
 
 def explain_numbers(table: Table) -> Iterator[str]:
-    """Sentences on how the numbers of a table were made, as far as reports differ.
+    """Sentences on how the numbers of a table were made, where reports differ in it.
 
     docs/concepts/verdicts-computed.md says what holds for all reports.
     """
-    for select in sorted({entry.select for entry in table.entries} - {"test"}):
+    # how the epoch was selected; selection by test rows has a note of its own
+    selections = {entry.select for entry in table.entries} - {"test"}
+    for select in sorted(selections):
         explanation = SELECT_NOTES.get(select, "not known here")
         yield f"select {brief(select, 40)}: {explanation}"
     if table.entries:
@@ -81,8 +83,10 @@ def _explain_tuning(table: Table) -> Iterator[str]:
         for entry in table.entries
         for tuning in entry.tunings
     )
-    for seeds, apart in seed_sets:
-        reports = "other seeds report" if apart else "the same seeds report"
+    for seeds, has_separate_seeds in seed_sets:
+        reports = (
+            "other seeds report" if has_separate_seeds else "the same seeds report"
+        )
         yield (
             f"tuning: seeds {spell_numbers(seeds)} chose by validation "
             f"{table.task.score_title}; "

@@ -103,14 +103,21 @@ def _note_naming_entries(
     apply to a table without such entries.
     """
 
-    def name_entries(table: Table) -> str | None:
-        names = [entry.label for entry in table.entries if applies(entry)]
-        if not names:
-            return None
+    def make_note(table: Table) -> str | None:
         sentence = text.format(score=table.task.score_title)
-        return f"{sentence}: {join_first(names, MOST_NAMED)}"
+        return _name_entries(table, sentence, applies)
 
-    return name_entries
+    return make_note
+
+
+def _name_entries(
+    table: Table, sentence: str, applies: Callable[[Entry], object]
+) -> str | None:
+    """The sentence, then the entries for which ``applies`` is true; None: no entry."""
+    labels = [entry.label for entry in table.entries if applies(entry)]
+    if not labels:
+        return None
+    return f"{sentence}: {join_first(labels, MOST_NAMED)}"
 
 
 def _selected(table: Table) -> str | None:
@@ -131,7 +138,11 @@ def _selected(table: Table) -> str | None:
 
 
 def _holm_after_selection(table: Table) -> str:
-    """Which comparisons Holm corrects for, although filters left runs out."""
+    """Which comparisons Holm corrects for, where filters left runs out.
+
+    Runs that filters left out were read, and count. Runs whose folders were not among
+    those of the report, but beside them, were not read.
+    """
     text = (
         "; Holm corrects for all comparisons of this table "
         f"({num_tests_in_words(table.num_tests)})"
@@ -286,9 +297,10 @@ def _predicts_one_class(entry: Entry) -> bool:
 
 
 def _leaks(table: Table) -> str | None:
-    """A note on test rows whose texts training rows have too, or the encoder saw.
+    """A note on test rows that are known before the test; None without any.
 
-    Copies of test rows among training rows leak their labels.
+    Training rows may have the same texts, or the states may be fitted on the test split
+    (by TF-IDF, for example).
     """
     split_pairs = _train_and_test_splits(table)
     # test split -> training split -> number of test rows whose text it has too
@@ -308,7 +320,7 @@ def _leaks(table: Table) -> str | None:
         )
     if table.cache.fitted_on in {test for _, test in split_pairs}:
         leaks.append("the states were fitted on the test texts (not on their labels)")
-    return "; ".join(leaks)
+    return "; ".join(leaks) or None
 
 
 def _train_and_test_splits(table: Table) -> set[tuple[str, str]]:
@@ -332,20 +344,20 @@ def _not_compared(table: Table) -> str | None:
             )
         return None
 
-    # the baseline itself, and heads that are fitted at once, are never compared
+    # the baseline, controls and heads that are fitted at once are never compared
     def lacks_counterpart(entry: Entry) -> bool:
-        exempt = (
+        is_never_compared = (
             is_baseline(entry, baseline)
             or entry.labels_shuffled
             or entry.fitted_at_once
         )
-        return not (entry.comparison or exempt)
+        return not (entry.comparison or is_never_compared)
 
     text = (
         f"not compared, because no '{brief(baseline)}' has the same head, recipe and "
         "seeds"
     )
-    return _note_naming_entries(text, lacks_counterpart)(table)
+    return _name_entries(table, text, lacks_counterpart)
 
 
 def _against_probe(table: Table) -> str | None:
@@ -397,19 +409,19 @@ def _few_validation_rows(entry: Entry) -> bool:
 
 def _few_training_rows(table: Table) -> str | None:
     """A note where training rows, not test rows, limit the precision of differences."""
-    num_train = min(
+    fewest_train_rows = min(
         (entry.train_rows for entry, _ in table.compared_entries), default=math.inf
     )
-    if num_train >= table.num_test_rows:
+    if fewest_train_rows >= table.num_test_rows:
         return None
 
-    # groups are counted as if training groups were as large as test groups
-    num_units = table.num_groups or table.num_test_rows
-    count = num_train * num_units / table.num_test_rows
+    # a training group counts as large as the mean test group, see ``Entry.train_rows``
+    num_test_units = table.num_groups or table.num_test_rows
+    num_training_units = fewest_train_rows * num_test_units / table.num_test_rows
     units = table.unit_noun
     return (
         f"in differences, test {units} count as no more than training "
-        f"{units} ({count:,.0f} at least): which training {units} were "
+        f"{units} ({num_training_units:,.0f} at least): which training {units} were "
         "drawn matters as much (--folds 5 tests on all)"
     )
 

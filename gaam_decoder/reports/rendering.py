@@ -40,7 +40,7 @@ def render(
         words: further values beside the tables.
         section: the only section to write, if any.
         columns: the only columns of the table of accuracies, if any.
-        with_sections: whether to write sections.
+        with_sections: whether to write the sections that no option asked for.
         sections_over_sets: the sections over all tables.
         filters: further filters of the template, whose results are not escaped.
     """
@@ -60,28 +60,20 @@ def render(
         if section is None or table_sections:
             table_values.append({**values, **more(table)})
 
+    shown_over_sets = [
+        over_sets
+        for over_sets in sections_above_tables(sections_over_sets, section)
+        # a section has answers if an option of the report asked for it
+        if with_sections or over_sets.answers
+    ]
     template = environment.get_template(f"{name}.jinja")
     return template.render(
         tables=table_values,
         separate=SEPARATE,
         alone=section is not None,
-        above=_above(sections_over_sets, section, with_sections),
+        sections_over_sets=shown_over_sets,
         **(words or {}),
     )
-
-
-def _above(
-    sections_over_sets: Sequence[Section], name: str | None, with_sections: bool
-) -> list[Section]:
-    """The sections over all tables, or the one called ``name``.
-
-    Without sections, those remain that answer an option of the report.
-    """
-    return [
-        section
-        for section in sections_above_tables(sections_over_sets, name)
-        if with_sections or section.answers
-    ]
 
 
 def _table_values(
@@ -91,8 +83,8 @@ def _table_values(
     return {
         "answers": answer_sentences(table, table_sections),
         "sheet": entries_sheet(table, columns) if table.entries else None,
-        "below": legend(table),
-        "beside": table.further_lines(),
+        "legend": legend(table),
+        "further_lines": table.further_lines(),
         "notes": notes(table),
         "pictures": overview_pictures(table),
     }

@@ -98,23 +98,22 @@ class Report:
         return format
 
     def save_figures(self, folder: str | Path) -> list[Path]:
-        """Write the first pictures, one of each section, and return their paths.
+        """Write the first pictures of the report, and return the paths of their files.
 
-        Each picture is written as PDF and as PNG. All tables together have about six
-        pictures, and each table has at least one.
+        Each picture is written as PDF and as PNG. Of each section over data sets the
+        first ``MOST_SAVED`` pictures are written. The tables share as many: a table has
+        those beside its scores, and then the first of each section, at least one.
         """
         paths: list[Path] = []
         for section in self.sections_over_sets:
-            _, section_pictures = section.parts
-            for picture in section_pictures[:MOST_SAVED]:
-                paths += _write_picture(picture, absolute_path(folder), "")
+            for picture in section.parts.pictures[:MOST_SAVED]:
+                paths += _write_picture(picture, absolute_path(folder), prefix="")
         pictures_per_table = max(1, MOST_SAVED // len(self.tables))
         for number, table in enumerate(self.tables, 1):
             prefix = f"table{number}-" if len(self.tables) > 1 else ""
             pictures = [*overview_pictures(table)]
             for section in sections(table):
-                _, section_pictures = section.parts
-                pictures += section_pictures[:1]
+                pictures += section.parts.pictures[:1]
             for picture in pictures[:pictures_per_table]:
                 paths += _write_picture(picture, absolute_path(folder), prefix)
         return paths

@@ -242,6 +242,11 @@ class Format(ABC):
     # sections over the data sets of all tables, as ``across_sections`` returns them
     sections_over_sets: Sequence[Any] = ()
 
+    @property
+    def shows_sections(self) -> bool:
+        """Whether the sections of tables are written: not beside chosen columns."""
+        return not self.columns
+
     @abstractmethod
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write all tables to ``stream``."""

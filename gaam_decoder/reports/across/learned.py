@@ -88,7 +88,7 @@ def _parts(cells: Cells) -> Parts:
     if layer_lines:
         caption = "share of layers in the summed attention, over data sets"
         sheets.append(Sheet(caption, LAYERS, layer_lines))
-    return sheets, pictures
+    return Parts(sheets, pictures)
 
 
 def _parameter_lines(

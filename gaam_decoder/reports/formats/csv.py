@@ -15,8 +15,8 @@ from gaam_decoder.reports.sections.base import (
 from gaam_decoder.reports.table import Format, Table
 
 TITLE = "title"  # column with the title of the table
-# Objects of the JSON whose values keep their own names as columns.
-UNNAMED = ("cache", "scores", "comparison")
+# Objects of the JSON whose keys do not stand before the names of their values.
+NOT_IN_COLUMN_NAMES = ("cache", "scores", "comparison")
 # A formula begins a cell, or stands behind a semicolon that a spreadsheet takes for
 # the separator. Some spreadsheets also read the full-width forms.
 _FORMULA = re.compile("(^|;)(?=\\s*[=+\\-@\uff1d\uff0b\uff0d\uff20])")
@@ -26,12 +26,7 @@ class Csv(Format):
     """Accuracies are fractions; a value that does not exist is empty."""
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
-        """Write one line per entry of every table, with the values and keys of JSON.
-
-        With columns: only these, by their headers, and the title if there are several
-        tables. With a section: the lines of its tables as people read them, behind
-        title and caption of each.
-        """
+        """Write the lines as CSV, with a header that has the columns of all lines."""
         import pandas
 
         lines = [
@@ -42,7 +37,13 @@ class Csv(Format):
         frame.to_csv(stream, index=False, lineterminator="\n")
 
     def _lines(self, tables: Sequence[Table]) -> list[dict[str, object]]:
-        """The lines of the file, each by column: a section, columns or everything."""
+        """The lines of the file, each by column.
+
+        A line for every entry of every table has all values, under their keys in JSON.
+        With ``self.columns`` it has these alone, by their headers, and the title if
+        there are several tables. With ``self.section`` there is a line for every line
+        of its tables, as people read them, with title and caption.
+        """
         if self.section is not None:
             lines = list(
                 _lines_of_section(tables, self.section, self.sections_over_sets)
@@ -87,8 +88,7 @@ def _lines_of_section(
 
 def _lines_of_sheets(section: Section, title: str) -> Iterator[dict[str, object]]:
     """The lines of a section's tables by header, behind ``title`` and caption."""
-    sheets, _ = section.parts
-    for sheet in sheets:
+    for sheet in section.parts.sheets:
         caption_values = {TITLE: title, "caption": sheet.caption}
         for cells in sheet.lines:
             cell_by_header = dict(zip(sheet.header, cells, strict=True))
@@ -99,8 +99,8 @@ def _lines(table: Table) -> Iterator[dict[str, object]]:
     """All values of every shown entry, and of every final model."""
     content = table.to_dict()
     shared = _shared_values(table, content)
-    baseline = "majority_accuracy" if table.task.has_classes else "baseline_score"
-    tested = {name: content[name] for name in ("tested_on", "test_rows", baseline)}
+    trivial_score = "majority_accuracy" if table.task.has_classes else "baseline_score"
+    tested = {name: content[name] for name in ("tested_on", "test_rows", trivial_score)}
     for entry, values in zip(table.shown_entries, content["entries"], strict=True):
         evaluated = {"settings": entry.settings, "evaluated": True}
         yield shared | flat(values) | tested | evaluated
@@ -132,15 +132,23 @@ def _shared_values(table: Table, content: Mapping[str, Any]) -> dict[str, object
 def flat(values: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """Turn JSON values into columns: ``accuracy.mean`` becomes ``accuracy_mean``.
 
-    An interval becomes ``low`` and ``high``, a list of seeds their number; no column
-    has another list.
+    An interval becomes ``low`` and ``high``, a list of seeds their number. Other lists
+    and missing values are left out.
+
+    Args:
+        values: JSON values by key.
+        prefix: stands before the key in the name of a column.
     """
     columns: dict[str, object] = {}
     for key, value in values.items():
+        # names of columns have no hyphen; it comes with the names of scores
         name = f"{prefix}{key}".replace("-", "_")
         if isinstance(value, Mapping):
-            short = key.replace("on_these_test_rows", "these_rows")
-            columns |= flat(value, "" if key in UNNAMED else f"{prefix}{short}_")
+            inner_prefix = ""
+            if key not in NOT_IN_COLUMN_NAMES:
+                short_key = key.replace("on_these_test_rows", "these_rows")
+                inner_prefix = f"{prefix}{short_key}_"
+            columns |= flat(value, inner_prefix)
         elif "ci95" in key and isinstance(value, (list, tuple)):
             columns[f"{name}_low"] = value[0]
             columns[f"{name}_high"] = value[1]
@@ -156,5 +164,8 @@ def _cell(value: object) -> object:
     """Keep numbers, and mark a text that begins like a formula as text."""
     if not isinstance(value, str):
         return value
-    marked = re.sub(r"^(?=[\t\r])", "'", value)
+    # Some spreadsheets drop a first tab or return, and then read a formula. This comes
+    # first: ``visible`` replaces both characters.
+    marked = f"'{value}" if value.startswith(("\t", "\r")) else value
+    # the quote stands before the formula, and behind a semicolon that precedes it
     return _FORMULA.sub(r"\1'", visible(marked))

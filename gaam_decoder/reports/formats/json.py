@@ -24,26 +24,30 @@ class Json(Format):
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the object; accuracies are fractions.
 
-        The object is in ASCII: every program reads it, and no name in it can send
-        control characters to a terminal.
+        The object is that of the first table, or of the requested section in the first
+        table that has it. Its key ``other_caches`` has those of the other tables. The
+        object is in ASCII: every program reads it, and no name in it can send control
+        characters to a terminal.
         """
-        objects: list[dict[str, object]] = []
-        above = sections_above_tables(self.sections_over_sets, self.section)
-        if self.section is not None:
-            objects += [_section_values(section) for section in above]
+        over_sets = sections_above_tables(self.sections_over_sets, self.section)
         sections_by_table = requested_sections(
             tables, self.section, self.sections_over_sets
         )
-        for table, sections in zip(tables, sections_by_table, strict=True):
-            if self.section is None:
-                objects.append(_values(table, sections))
-            else:
-                objects += [_alone(table, section) for section in sections]
+        objects: list[dict[str, object]] = []
+        if self.section is None:
+            for table, sections in zip(tables, sections_by_table, strict=True):
+                objects.append(_table_values(table, sections))
+        else:
+            # a section is one over data sets, or one of tables
+            objects += [_section_values(section) for section in over_sets]
+            for table, sections in zip(tables, sections_by_table, strict=True):
+                objects += [_section_of_table(table, section) for section in sections]
+
         first, *other_objects = objects
         if other_objects:
             first["other_caches"] = other_objects
-        if self.section is None and above:
-            first["over_data_sets"] = _values_by_name(above)
+        if self.section is None and over_sets:
+            first["over_data_sets"] = _values_by_name(over_sets)
 
         # NaN becomes null, such as in the attention map of a lost seed.
         finite = json.loads(json.dumps(first), parse_constant=_null)
@@ -55,11 +59,8 @@ def _null(constant: str) -> None:  # noqa: ARG001
     """Stand for NaN and infinity, which JSON does not have."""
 
 
-def _alone(table: Table, section: Section) -> dict[str, object]:
-    """A section that is written alone, with title, warnings and signature of its table.
-
-    Its own tables are those that people read.
-    """
+def _section_of_table(table: Table, section: Section) -> dict[str, object]:
+    """A section of a table, with the title, warnings and signature of the table."""
     return {
         "title": table.title(),
         "warnings": warnings(table),
@@ -69,8 +70,7 @@ def _alone(table: Table, section: Section) -> dict[str, object]:
 
 
 def _section_values(section: Section) -> dict[str, object]:
-    """A section as JSON values, with its tables as people read them."""
-    sheets, _ = section.parts
+    """A section as JSON values; cells of its tables are texts, as people read them."""
     return {
         "section": section.name,
         "heading": section.heading,
@@ -79,13 +79,13 @@ def _section_values(section: Section) -> dict[str, object]:
         "values": section.values,
         "tables": [
             {"caption": sheet.caption, "header": sheet.header, "lines": sheet.lines}
-            for sheet in sheets
+            for sheet in section.parts.sheets
         ],
     }
 
 
-def _values(table: Table, sections: Sequence[Section]) -> dict[str, object]:
-    """Everything on a table, with those of its sections that have a lead sentence."""
+def _table_values(table: Table, sections: Sequence[Section]) -> dict[str, object]:
+    """Everything on a table as JSON values, with its sections."""
     return table.to_dict() | {
         "conclusion": conclusion(table),
         "answers": answer_sentences(table, sections),

@@ -35,7 +35,7 @@ class Latex(Format):
             section=self.section,
             columns=self.columns,
             sections_over_sets=self.sections_over_sets,
-            with_sections=not self.columns,
+            with_sections=self.shows_sections,
             cell=_cell,
         )
         stream.write(page)

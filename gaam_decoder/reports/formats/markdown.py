@@ -23,7 +23,7 @@ class Markdown(Format):
             section=self.section,
             columns=self.columns,
             sections_over_sets=self.sections_over_sets,
-            with_sections=not self.columns,
+            with_sections=self.shows_sections,
             pipe=pipe,
         )
         stream.write(page)

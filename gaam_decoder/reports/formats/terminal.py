@@ -14,7 +14,7 @@ from gaam_cache.common.messages import brief, visible
 from gaam_decoder.reports.cells import marks
 from gaam_decoder.reports.columns import (
     Column,
-    Screen,
+    ScreenColumn,
     Sheet,
     entries_sheet,
     score_caption,
@@ -54,8 +54,11 @@ class Terminal(Format):
         else:
             console.width = max(console.width, LEAST_WIDTH)
 
-        above = sections_above_tables(self.sections_over_sets, self.section)
-        _write_above(above, console, self.section)
+        over_sets = sections_above_tables(self.sections_over_sets, self.section)
+        if self.section:
+            _write_requested_over_sets(over_sets, console)
+        else:
+            _write_answer_over_sets(over_sets, console)
         sections_by_table = requested_sections(
             tables, self.section, self.sections_over_sets
         )
@@ -65,7 +68,7 @@ class Terminal(Format):
             if sections or not self.section
         ]
         for number, (table, sections) in enumerate(shown):
-            if number or above:
+            if number or over_sets:
                 console.print()
             _print_line(console, table.title(), style="bold")
             if self.section:
@@ -75,8 +78,8 @@ class Terminal(Format):
         if len(shown) > 1:
             _print_line(console, f"{len(shown)} separate tables: {SEPARATE}")
             # of many tables, the answer above them has left the screen
-            for answer in (text for section in above for text in section.answers):
-                _print_line(console, f"{answer}.")
+            for section in over_sets:
+                _print_answers(section, console)
 
 
 def _console(stream: TextIO) -> Console:
@@ -92,27 +95,42 @@ def _console(stream: TextIO) -> Console:
     )
 
 
-def _write_above(
-    above: Sequence[Section], console: Console, requested: str | None
-) -> None:
-    """Write the answer over all tables, and name the other sections over them."""
-    for section in above:
-        if not (section.answers or requested):
+def _write_requested_over_sets(over_sets: Sequence[Section], console: Console) -> None:
+    """Write everything of the sections over all tables that a person asked for."""
+    for section in over_sets:
+        _print_line(console, section.heading, style="bold")
+        _print_answers(section, console)
+        for sheet in section.parts.sheets:
+            _print_line(console, sheet.caption)
+            console.print(_rich_table(sheet), "")
+        for line in section.lines:
+            _print_line(console, f"- {line}")
+
+
+def _write_answer_over_sets(over_sets: Sequence[Section], console: Console) -> None:
+    """Write the sections over all tables that have an answer, and name all of them.
+
+    They are cut to what a screen has room for.
+    """
+    for section in over_sets:
+        if not section.answers:
             continue
         _print_line(console, section.heading, style="bold")
-        for answer in section.answers:
-            _print_line(console, f"{answer}.")
-        sheets, _ = section.parts
-        for part in sheets:
-            _print_line(console, part.caption)
-            fitting = part if requested else _narrowed(part, console.width)
-            console.print(_rich_table(fitting), "")
-        shown = section.lines if requested else section.lines[:MOST_NOTES]
-        for line in shown:
+        _print_answers(section, console)
+        for sheet in section.parts.sheets:
+            _print_line(console, sheet.caption)
+            console.print(_rich_table(_narrowed(sheet, console.width)), "")
+        for line in section.lines[:MOST_NOTES]:
             _print_line(console, f"- {line}")
-    names = [section.name for section in above]
-    if names and not requested:
+    names = [section.name for section in over_sets]
+    if names:
         _print_line(console, f"more by --section NAME: {', '.join(names)}")
+
+
+def _print_answers(section: Section, console: Console) -> None:
+    """Print the answers of a section, each as a sentence."""
+    for answer in section.answers:
+        _print_line(console, f"{answer}.")
 
 
 def _narrowed(sheet: Sheet, width: int) -> Sheet:
@@ -120,6 +138,7 @@ def _narrowed(sheet: Sheet, width: int) -> Sheet:
 
     The widest column goes first. The first column and the key columns stay.
     """
+    # each column as its header and cells, with the width of the widest
     columns = [list(cells) for cells in zip(sheet.header, *sheet.lines, strict=True)]
     widths = [max(map(_width, cells)) + 2 for cells in columns]
     kept_indices = list(range(len(columns)))
@@ -211,13 +230,12 @@ def _write_section(section: Section, console: Console) -> None:
     if section.lead:
         heading += f": {section.lead}"
     _print_line(console, heading)
-    sheets, pictures = section.parts
-    for part in sheets:
-        _print_line(console, part.caption, style="bold")
-        console.print(_rich_table(part), "")
+    for sheet in section.parts.sheets:
+        _print_line(console, sheet.caption, style="bold")
+        console.print(_rich_table(sheet), "")
     for line in section.lines:
         _print_line(console, f"- {line}")
-    if pictures:
+    if section.parts.pictures:
         _print_line(console, "its picture is in --format html and --figures")
 
 
@@ -242,48 +260,52 @@ def _entries_table(table: Table, console: Console) -> RichTable:
         settings = entry.settings.replace(AT_EDGE, "(edge)").replace(", ", " ")
         names.append(f"{entry.name} {settings}".rstrip() + marks(entry))
 
-    texts_of = _texts_by_column(table)
+    texts_by_column = _texts_by_column(table)
     first_width = min(LONGEST_NAME, max(map(_width, names))) + 2
-    shown = _columns_with_room(texts_of, console.width - first_width)
-    columns = [texts_of[column] for column in shown]
-    header, *lines = zip(["decoder", *names], *columns, strict=True)
+    shown_columns = _columns_with_room(texts_by_column, console.width - first_width)
+    texts_of_columns = [texts_by_column[column] for column in shown_columns]
+    header, *lines = zip(["decoder", *names], *texts_of_columns, strict=True)
     return _rich_table(Sheet("", list(header), [list(line) for line in lines]))
 
 
-def _texts_by_column(table: Table) -> dict[Screen, list[str]]:
+def _texts_by_column(table: Table) -> dict[ScreenColumn, list[str]]:
     """Column of the screen -> its header and cells.
 
-    Columns without a value are left out. The header of the score is short, and may have
-    two lines.
+    Columns that are empty in all entries are left out. The header of the score is
+    short, and may have two lines.
     """
     score = table.score.column.replace("accuracy", "acc").replace(" ", "\n", 1)
-    texts_of = {}
-    for column, screen in screen_columns():
+    texts_by_column = {}
+    for column, screen_column in screen_columns():
         cells = [column.text(entry) for entry in table.shown_entries]
-        if any(cells):
-            texts_of[screen] = [screen.header.format(score=score), *cells]
-    return texts_of
+        is_empty = all(cell == "" for cell in cells)
+        if not is_empty:
+            header = screen_column.header.format(score=score)
+            texts_by_column[screen_column] = [header, *cells]
+    return texts_by_column
 
 
 def _columns_with_room(
-    texts_of: Mapping[Screen, Sequence[str]], width: int
-) -> list[Screen]:
+    texts_by_column: Mapping[ScreenColumn, Sequence[str]], width: int
+) -> list[ScreenColumn]:
     """The columns for which a screen has room, in their order.
 
     Args:
-        texts_of: column -> its header and cells.
+        texts_by_column: column -> its header and cells.
         width: characters of the screen beside the first column.
     """
-    width_of = {
-        column: max(map(_width, texts)) + 2 for column, texts in texts_of.items()
+    width_by_column = {
+        column: max(map(_width, texts)) + 2 for column, texts in texts_by_column.items()
     }
-    dispensable = [column for column in texts_of if column.drop_order is not None]
+    dispensable = [
+        column for column in texts_by_column if column.drop_order is not None
+    ]
     # the lowest number goes first
     dispensable.sort(key=lambda column: column.drop_order or 0)
     for column in dispensable:
-        if sum(width_of.values()) > width:
-            del width_of[column]
-    return list(width_of)
+        if sum(width_by_column.values()) > width:
+            del width_by_column[column]
+    return list(width_by_column)
 
 
 def _width(text: str) -> int:

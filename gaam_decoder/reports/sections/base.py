@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from gaam_cache.common import plugins
 from gaam_cache.common.version import __version__
@@ -24,8 +24,13 @@ PAIRS_HINT = (
     "--pairs layers, or another setting in which decoders differ, compares each with "
     "each"
 )
-# The tables and the pictures of a section.
-Parts = tuple[Sequence[Sheet], Sequence[Picture]]
+
+
+class Parts(NamedTuple):
+    """The tables and the pictures of a section."""
+
+    sheets: Sequence[Sheet]
+    pictures: Sequence[Picture] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,16 +42,18 @@ class Section:
     lead: str = ""
     """One sentence without its full stop; a section without a lead is not in JSON."""
     answers: Sequence[str] = ()
-    """Answers to an option of the report, under the title, without full stops."""
+    """Sentences without full stops, under the title, if an option such as ``--pairs``
+    asked for this section."""
     lines: Sequence[str] = ()  # notes below the tables
     values: Any = None  # the section as JSON values; fractions, not percent
-    make: Callable[[], Parts]
-    """Makes tables and pictures; late, because they read the files of each seed."""
+    make: Callable[[], tuple[Sequence[Sheet], Sequence[Picture]]]
+    """Makes the ``Parts``; late, because they read the files of each seed."""
 
     @cached_property
     def parts(self) -> Parts:
         """Its tables and its pictures, made at the first use."""
-        return self.make()
+        sheets, pictures = self.make()
+        return Parts(sheets, pictures)
 
 
 class Writer(ABC):
@@ -88,26 +95,30 @@ def requested_sections(
     Raises:
         ConfigError: there is no section of that name.
     """
-    above = [section.name for section in sections_over_sets]
+    names_over_sets = [section.name for section in sections_over_sets]
     # the sections of tables need not be made, which reads the files of every seed
-    if name in above:
+    if name in names_over_sets:
         return [[] for _ in tables]
-    by_table = [sections(table) for table in tables]
+    sections_by_table = [sections(table) for table in tables]
     if name is None:
-        return by_table
-    names = [section.name for table_sections in by_table for section in table_sections]
+        return sections_by_table
+    names = [
+        section.name
+        for table_sections in sections_by_table
+        for section in table_sections
+    ]
     if name not in names:
         hint = PAIRS_HINT if name == "pairs" else None
         raise plugins.unknown(
             "section of these runs",
             name,
-            list(dict.fromkeys([*above, *names])),
+            list(dict.fromkeys([*names_over_sets, *names])),
             where="--section",
             hint=hint,
         )
     return [
         [section for section in table_sections if section.name == name]
-        for table_sections in by_table
+        for table_sections in sections_by_table
     ]
 
 
@@ -118,17 +129,16 @@ def sections_above_tables(
     return [section for section in sections_over_sets if name in (None, section.name)]
 
 
-def answer_sentences(table: Table, of_table: Sequence[Section]) -> list[str]:
+def answer_sentences(table: Table, table_sections: Sequence[Section]) -> list[str]:
     """The sentences under the title of a table: answers to options, and the conclusion.
 
-    ``of_table`` are the sections of the table. A section has answers if an option of
-    the report, such as ``--pairs``, asks for it.
+    The answers are those of ``table_sections``, which are the sections of the table.
     """
-    requested = [answer for section in of_table for answer in section.answers]
+    answers = [answer for section in table_sections for answer in section.answers]
     # Without a baseline the conclusion would only say that nothing is compared.
-    if requested and not table.compared_entries:
-        return requested
-    return [*requested, conclusion(table)]
+    if answers and not table.compared_entries:
+        return answers
+    return [*answers, conclusion(table)]
 
 
 def signature(table: Table) -> str:

@@ -13,7 +13,7 @@ from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.entries import SCALED_SUFFIX, Entry
 from gaam_decoder.reports.scoring import score_of
-from gaam_decoder.reports.sections.base import Section, Writer
+from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.wording import TEMPERATURE
 from gaam_decoder.stats.scores.base import Score
@@ -38,18 +38,20 @@ class Calibration(Writer):
 
 @dataclass(frozen=True)
 class _Words:
-    """What probabilities are of, and what they are compared with."""
+    """How a section spells what depends on the task."""
 
-    predicted: str
-    share: str
-    kind: str
+    predicted: str  # what a probability is of
+    share: str  # what a probability is compared with
+    kind: str  # which probabilities count, in short
 
 
 def _words(table: Table) -> _Words:
-    """What the probabilities of the table's task are of, in words."""
+    """The words for the task of a table."""
     if table.task.has_classes:
-        return _Words("what is predicted", "accuracy", "top label")
-    return _Words("each label", "share with the label", "all labels")
+        return _Words(predicted="what is predicted", share="accuracy", kind="top label")
+    return _Words(
+        predicted="each label", share="share with the label", kind="all labels"
+    )
 
 
 def _calibration(table: Table) -> Section:
@@ -68,6 +70,7 @@ def _calibration(table: Table) -> Section:
     if table.temperature:
         lines.append(TEMPERATURE)
     sheet = _calibration_sheet(finished, score, words, table.temperature)
+    # an entry without a finished seed has no row in any bin, and no point
     picture = _reliability_diagram(table.entries[:MOST_LINES], words)
     return Section(
         name="calibration",
@@ -75,7 +78,7 @@ def _calibration(table: Table) -> Section:
         lead=f"expected calibration error {score.text(min(errors))} to "
         f"{score.text(max(errors))}% ({words.kind}, {BINS} bins{scaled})",
         lines=tuple(lines),
-        make=lambda: ((sheet,), (picture,)),
+        make=lambda: Parts(sheets=(sheet,), pictures=(picture,)),
         values=[_calibration_values(entry) for entry in finished],
     )
 
@@ -126,9 +129,9 @@ def _reliability_diagram(entries: Sequence[Entry], words: _Words) -> Picture:
     """Share of right answers by mean probability, a point for every bin."""
     curves = []
     for entry in entries:
-        count_B, right_B, probability_B = entry.calibration_bins[
-            :, entry.calibration_bins[0] >= FEWEST
-        ]
+        has_enough_rows_B = entry.calibration_bins[0] >= FEWEST
+        # of the drawn bins: rows, right rows, and summed probabilities
+        count_B, right_B, probability_B = entry.calibration_bins[:, has_enough_rows_B]
         mean_B = 100 * probability_B / count_B
         curves.append(Line(entry.label, mean_B, 100 * right_B / count_B))
     diagonal = Line("as they say", [0, 100], [0, 100])

@@ -54,7 +54,7 @@ def _curves(table: Table) -> Parts:
         "Mean over seeds, of the best decoders; the band is one standard deviation.",
         lambda: line_panels(drawn, "epoch"),
     )
-    return (sheet,), (picture,) if drawn else ()
+    return Parts(sheets=(sheet,), pictures=(picture,) if drawn else ())
 
 
 def _panels(table: Table) -> dict[str, list[Line]]:

@@ -93,4 +93,4 @@ def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
             bottom=0,
         ),
     )
-    return (), (picture,)
+    return Parts(sheets=(), pictures=(picture,))

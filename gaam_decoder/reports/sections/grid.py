@@ -25,9 +25,10 @@ NOT_AN_AXIS = {
     "plugins",
 }
 """Settings that are no quantity, or that decide the split of the rows."""
-ALL = "all"  # the value of a setting that limits neither layers nor training rows
+ALL = "all"
+"""The value of ``layers`` or ``train_rows`` in a recipe that has no limit."""
 Accuracies = dict[Any, float]  # value of the axis -> mean accuracy
-Cells = dict[str, Accuracies]  # name of a line of the table -> its cells
+Lines = dict[str, Accuracies]  # name of a line of the table -> its cells
 
 
 class Grid(Writer):
@@ -36,14 +37,17 @@ class Grid(Writer):
     position = 10
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Yield the section if entries differ in layers, rows or a number alone."""
-        axis, cells = _cells(table)
-        if not cells:
+        """Yield the section if some entries differ in a single setting.
+
+        The setting is layers, training rows, or one whose values are numbers.
+        """
+        axis, lines = _lines_along_axis(table)
+        if not lines:
             return
         task = table.task
         values = [
             {"decoder": name, "value": value, task.score_key: mean}
-            for name, accuracies in cells.items()
+            for name, accuracies in lines.items()
             for value, mean in accuracies.items()
         ]
         yield Section(
@@ -51,19 +55,19 @@ class Grid(Writer):
             heading=f"{_capitalised(task.score_title)} by setting",
             lead=f"decoders differ in {axis}; what is best here is best on the test "
             "rows, which must not choose settings",
-            make=lambda: _parts(axis, cells, task),
+            make=lambda: _parts(axis, lines, task),
             values={"axis": axis, "cells": values},
         )
 
 
-def _cells(table: Table) -> tuple[str, Cells]:
-    """Choose the axis of the table, and collect the mean accuracies along it.
+def _lines_along_axis(table: Table) -> tuple[str, Lines]:
+    """Choose the axis of the grid, and collect the mean accuracies along it.
 
-    The axis is the setting with the most values, a column for each. Entries of a line
-    of the table have all other settings alike.
+    The axis is the setting with the most values, a column for each. The entries on one
+    line of the grid agree in all other settings.
 
     Returns:
-        The name of the axis, empty without any; and the cells of every line.
+        The name of the axis, empty without any; and the lines with several cells.
     """
     entries = [
         entry for entry in table.entries if entry.finished and not entry.labels_shuffled
@@ -75,14 +79,16 @@ def _cells(table: Table) -> tuple[str, Cells]:
     axes = [name for name in varied_names if _is_axis(name, values_of[name])]
     axis = max(axes, key=lambda name: len(values_of[name]), default="")
 
-    cells: Cells = {}
+    lines: Lines = {}
     other_names = [name for name in varied_names if name != axis]
     for entry, settings in zip(entries, settings_of_entries, strict=True):
         if axis in settings:
-            line = cells.setdefault(_line_name(entry, settings, other_names), {})
-            line[settings[axis]] = entry.default_score.mean or 0.0
+            mean = entry.default_score.mean
+            assert mean is not None, "the default score of a finished seed is defined"
+            accuracies = lines.setdefault(_line_name(entry, settings, other_names), {})
+            accuracies[settings[axis]] = mean
     # A line with one value shows nothing along the axis.
-    return axis, {name: line for name, line in cells.items() if len(line) > 1}
+    return axis, {name: cells for name, cells in lines.items() if len(cells) > 1}
 
 
 def _settings(entry: Entry) -> dict[str, object]:
@@ -116,13 +122,14 @@ def _line_name(
 ) -> str:
     """Mechanism and head of an entry, with those of its settings in ``names``.
 
-    All entries of a line of the table have the same.
+    All entries of a line of the grid have the same name. A setting without a limit, or
+    that the entry lacks, is not named.
     """
     parts = [f"{brief(entry.attention)} + {brief(entry.head, 60)}"]
     for name in names:
-        value = settings.get(name, ALL)
-        if value != ALL:
-            parts.append(brief(f"{name}={value}"))
+        is_limited = name in settings and settings[name] != ALL
+        if is_limited:
+            parts.append(brief(f"{name}={settings[name]}"))
     return ", ".join(parts)
 
 
@@ -144,23 +151,26 @@ def _capitalised(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _parts(axis: str, cells: Cells, task: Task) -> Parts:
+def _parts(axis: str, lines: Lines, task: Task) -> Parts:
     """The table of mean accuracies by the value of the axis, and a picture of it."""
     score = score_of(task.default_score)
-    distinct = {value for line in cells.values() for value in line}
-    values = sorted(distinct, key=lambda value: (_axis_position(value), str(value)))
+    distinct_values = {value for accuracies in lines.values() for value in accuracies}
+    values = sorted(
+        distinct_values, key=lambda value: (_axis_position(value), str(value))
+    )
     header = [axis, *map(_value_in_words, values)]
-    table = []
-    for name, accuracies in cells.items():
-        table.append([name, *(score.text(accuracies.get(value)) for value in values)])
-    sheet = Sheet(f"{score.column} by {axis}", header, table)
+    sheet_lines = []
+    for name, accuracies in lines.items():
+        cells = [score.text(accuracies.get(value)) for value in values]
+        sheet_lines.append([name, *cells])
+    sheet = Sheet(f"{score.column} by {axis}", header, sheet_lines)
 
     positions = {}
     for value in values:
         position = _axis_position(value)
         if position < math.inf:
             positions[value] = position
-    lines = _lines(cells, positions, score.factor)
+    curves = _curves(lines, positions, score.factor)
     low = min(positions.values(), default=0)
     high = max(positions.values(), default=0)
     # a logarithmic scale from a factor of ten on, with room for rounding
@@ -173,24 +183,25 @@ def _parts(axis: str, cells: Cells, task: Task) -> Parts:
         f"{_capitalised(task.score_title)} by {axis}",
         f"Mean over seeds, of the {MOST_LINES} best; all else is the same along a "
         "line, but for what was tuned.",
-        lambda: line_panels([(title, lines[:MOST_LINES])], axis, is_log=is_log),
+        lambda: line_panels([(title, curves[:MOST_LINES])], axis, is_log=is_log),
     )
-    return (sheet,), (picture,) if lines else ()
+    return Parts(sheets=(sheet,), pictures=(picture,) if curves else ())
 
 
-def _lines(cells: Cells, positions: Mapping[object, float], factor: int) -> list[Line]:
-    """The lines of the picture: those with two points or more.
+def _curves(lines: Lines, positions: Mapping[object, float], factor: int) -> list[Line]:
+    """The curves of the picture: the lines with two points or more.
 
     Args:
-        cells: mean accuracies by line and value of the axis.
-        positions: value of the axis -> where it stands.
+        lines: mean accuracies by line and value of the axis.
+        positions: value of the axis -> where it stands; values without a place on the
+            axis, such as several layers, are left out.
         factor: of the accuracies, 100 for percent.
     """
-    lines = []
-    for name, accuracies in cells.items():
+    curves = []
+    for name, accuracies in lines.items():
         values = [value for value in positions if value in accuracies]
         if len(values) > 1:
             x = [positions[value] for value in values]
             y = [factor * accuracies[value] for value in values]
-            lines.append(Line(name, x, y))
-    return lines
+            curves.append(Line(name, x, y))
+    return curves

@@ -39,9 +39,9 @@ class ImportanceOfLayers(Writer):
 
     def of(self, table: Table) -> Iterator[Section]:
         """Yield the section if a mechanism has an attention map over several layers."""
-        mechanisms = list(beside_alone(table.entries))
-        if mechanisms:
-            yield _beside_alone(table, mechanisms)
+        comparisons = list(compare_with_single_layers(table.entries))
+        if comparisons:
+            yield _comparison_section(table, comparisons)
             return
         unfolded = [entry for entry in table.entries if entry.folds == 1]
         if any(_importance(entry) is not None for entry in unfolded):
@@ -52,11 +52,11 @@ class ImportanceOfLayers(Writer):
             )
 
 
-def beside_alone(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
+def compare_with_single_layers(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
     """Compare the importance of layers with the accuracy on each layer alone.
 
     The importance factor of a layer comes from the attention map of an entry that reads
-    several layers. Yields JSON values for each such entry.
+    several layers. Yields the values of ``_correlate`` for each such entry.
 
     An entry with attention maps needs entries on at least four of its layers, each on
     one layer alone, with the same head and recipe except the layers; tuned settings may
@@ -73,7 +73,7 @@ def beside_alone(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
     ]
     singles = [entry for entry in usable if len(entry.runs[0].layer_numbers) == 1]
     for entry in usable:
-        by_mechanism = _entries_alone(entry, singles)
+        by_mechanism = _entries_on_single_layers(entry, singles)
         factor_SL = None
         if by_mechanism:
             factor_SL = factor_by_seed(entry.runs, entry.finished)
@@ -85,7 +85,9 @@ def beside_alone(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
                 yield values
 
 
-def _entries_alone(entry: Entry, singles: Sequence[Entry]) -> dict[str, EntryOfLayer]:
+def _entries_on_single_layers(
+    entry: Entry, singles: Sequence[Entry]
+) -> dict[str, EntryOfLayer]:
     """Mechanism -> its entries on single layers that ``entry`` reads, by layer.
 
     Only mechanisms with at least ``LEAST_LAYERS`` such entries count; if the entry's
@@ -130,7 +132,9 @@ def _correlate(
         entry_of_layer: these entries by layer.
 
     Returns:
-        JSON values; None if no seed finished on all layers.
+        JSON values: ``importance_of`` and ``alone`` name the entry and the mechanism,
+        ``layers`` has importance and accuracy of each layer, and ``rho`` is their
+        correlation. None if no seed finished on all layers.
     """
     single_layers = sorted(entry_of_layer)
     singles = [entry_of_layer[layer] for layer in single_layers]
@@ -177,27 +181,28 @@ def _rho(first_L: NDArray[Any], second_L: NDArray[Any]) -> float | None:
     return float(spearmanr(first_L, second_L).statistic)
 
 
-def _beside_alone(table: Table, mechanisms: list[dict[str, Any]]) -> Section:
+def _comparison_section(table: Table, comparisons: list[dict[str, Any]]) -> Section:
     """The section that compares importance with the accuracy on each layer alone.
 
-    ``mechanisms`` holds what ``beside_alone`` yields.
+    ``comparisons`` are what ``compare_with_single_layers`` yields; the first stands in
+    the lead.
     """
-    cells = []
-    for values in mechanisms:
+    lines = []
+    for values in comparisons:
         layers = spell_numbers([by_layer["layer"] for by_layer in values["layers"]])
         rho = "-" if values["rho"] is None else f"{values['rho']:+.2f}"
-        cells.append([values["importance_of"], values["alone"], layers, rho])
+        lines.append([values["importance_of"], values["alone"], layers, rho])
     header = ["importance", "alone", "layers", "rho"]
-    sheet = Sheet("importance of layers and accuracy of each alone", header, cells)
-    decoder, alone, layers, rho = cells[0]
+    sheet = Sheet("importance of layers and accuracy of each alone", header, lines)
+    decoder, mechanism_alone, layers, rho = lines[0]
     return Section(
         name="importance",
         heading="Does importance predict accuracy",
-        lead=f"importance by {decoder} and accuracy of {alone} on one of layers "
-        f"{layers} alone: rank correlation {rho}",
+        lead=f"importance by {decoder} and accuracy of {mechanism_alone} on one of "
+        f"layers {layers} alone: rank correlation {rho}",
         lines=(IMPORTANCE,),
         make=lambda: _shares(table, sheet),
-        values={"mechanisms": mechanisms},
+        values={"mechanisms": comparisons},
     )
 
 
@@ -238,7 +243,7 @@ def _shares(table: Table, *first_sheets: Sheet) -> Parts:
         "Mean over seeds, of the best; the band is one standard deviation.",
         lambda: line_panels(panels, "encoder layer", reference=equal, bottom=0),
     )
-    return (*first_sheets, sheet), (picture,)
+    return Parts(sheets=(*first_sheets, sheet), pictures=(picture,))
 
 
 def _layers_by_share(importance: Importance) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from gaam_cache.common.messages import brief
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.sections.base import Section, Writer
+from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 
 HEADER = [
@@ -36,7 +36,7 @@ class Learned(Writer):
             yield Section(
                 name="learned",
                 heading="Learned parameters",
-                make=lambda: ((sheet,), ()),
+                make=lambda: Parts(sheets=(sheet,)),
             )
 
 

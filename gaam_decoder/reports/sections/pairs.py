@@ -26,7 +26,7 @@ from gaam_decoder.reports.compare import (
     num_tests_in_words,
 )
 from gaam_decoder.reports.entries import Comparison, claim_values
-from gaam_decoder.reports.sections.base import Section, Writer
+from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.stats.paired import NO_CLAIM
 from gaam_decoder.stats.scores.base import Score
@@ -76,7 +76,7 @@ class EveryPair(Writer):
             lead=_lead(comparisons, axis),
             answers=_answers(table, pairs, axis) if pairs.is_requested else (),
             lines=_lines(table, pairs),
-            make=lambda: (list(_sheets(pairs.groups, axis, table.score)), ()),
+            make=lambda: Parts(list(_sheets(pairs.groups, axis, table.score))),
             values={
                 "axis": axis,
                 "corrected_for": pairs.num_tests,
@@ -111,9 +111,10 @@ def _lines(table: Table, pairs: Pairs) -> list[str]:
         )
         lines.append(
             f"the {MOST_VALUES} best decoders are compared each with each, all others "
-            f"with the best and with that of all; {MOST_LISTED} pairs at most are "
-            "listed, JSON has every one"
+            "with the best one and with that of all layers or rows; "
+            f"{MOST_LISTED} pairs at most are listed, JSON has every one"
         )
+    # there may be more groups than these
     if len(pairs.groups) == MOST_GROUPS:
         lines.append(
             f"of more than {MOST_GROUPS} groups those of most decoders are compared"
@@ -148,7 +149,10 @@ def _answers(table: Table, pairs: Pairs, axis: str) -> list[str]:
 
 
 def _answer(group: PairGroup, axis: str, table: Table) -> str:
-    """A sentence on the best entry: its verdicts, and its difference to the second."""
+    """A sentence on the best entry: its verdicts, and its difference to the second.
+
+    ``axis`` is the setting in which the entries of the group differ.
+    """
     score = table.score
     mean = score.text(group.entries[0].compared_score.mean)
     percent = "%" if score.percent else ""
@@ -163,9 +167,9 @@ def _answer(group: PairGroup, axis: str, table: Table) -> str:
         for (first, second), comparison in group.pairs.items()
         if first == 0
     }
-    parts = _verdicts_of_best(group, axis, table, comparisons_of_best)
-    if parts:
-        text += f": {'; '.join(parts)}"
+    clauses = _verdicts_of_best(group, axis, table, comparisons_of_best)
+    if clauses:
+        text += f": {'; '.join(clauses)}"
     if not comparisons_of_best:
         return text
 
@@ -190,36 +194,39 @@ def _verdicts_of_best(
 
     ``comparisons_of_best`` has the best entry minus another, by the other's position.
     """
-    labels: dict[str, list[str]] = {}
+    labels_by_verdict: dict[str, list[str]] = {}
     for second, comparison in comparisons_of_best.items():
-        labels.setdefault(comparison.claim.verdict, []).append(group.labels[second])
-    parts = []
+        labels = labels_by_verdict.setdefault(comparison.claim.verdict, [])
+        labels.append(group.labels[second])
+    clauses = []
 
+    # Too few seeds allow no verdict. Where the score or the data are why there is none,
+    # that reason is given: more seeds would not help.
     num_seeds = max(
         (len(pair.seeds) for pair in comparisons_of_best.values()), default=0
     )
-    if num_seeds < stats.LEAST_SEEDS and NO_CLAIM not in labels:
+    if num_seeds < stats.LEAST_SEEDS and NO_CLAIM not in labels_by_verdict:
         seeds = f"seeds: {num_seeds}, and a claim needs {stats.LEAST_SEEDS}"
-        parts.append(f"there is no verdict on differences yet ({seeds})")
+        clauses.append(f"there is no verdict on differences yet ({seeds})")
     else:
         margin = table.score.size(table.margin)
         verdicts = [
-            words.format(in_words(axis, labels[verdict]), margin)
+            words.format(in_words(axis, labels_by_verdict[verdict]), margin)
             for verdict, words in VERDICTS.items()
-            if verdict in labels
+            if verdict in labels_by_verdict
         ]
         if verdicts:
-            parts.append(f"it is {', '.join(verdicts)}")
+            clauses.append(f"it is {', '.join(verdicts)}")
 
-    if NO_CLAIM in labels:
+    if NO_CLAIM in labels_by_verdict:
         reasons = (
             comparison.claim.no_claim_reason
             for comparison in comparisons_of_best.values()
         )
-        reason = next(filter(None, reasons))
-        silent = in_words(axis, labels[NO_CLAIM])
-        parts.append(f"no claim is made beside {silent}: {reason}")
-    return parts
+        first_reason = next(filter(None, reasons))
+        without_claim = in_words(axis, labels_by_verdict[NO_CLAIM])
+        clauses.append(f"no claim is made beside {without_claim}: {first_reason}")
+    return clauses
 
 
 def in_words(axis: str, labels: Sequence[str]) -> str:
@@ -296,13 +303,16 @@ def _list_sheet(group: PairGroup, axis: str, score: Score) -> Sheet:
 def _listed_pairs(group: PairGroup) -> list[PairPositions]:
     """The pairs to list: all if they are few, else those of the reference entries.
 
-    The reference entries are the best one, and the one of all layers or rows.
+    The reference entries are the best one, and the one of all layers or rows. Each is
+    paired with the other references and the best entries.
     """
     pairs = sorted(group.pairs)
     if len(pairs) <= MOST_LISTED:
         return pairs
     references = {*group.references}
-    listed_entries = {*range(MOST_VALUES)} | references
+    # entries stand by rank
+    best_entries = range(MOST_VALUES)
+    listed_entries = {*best_entries} | references
     listed_pairs = []
     for pair in pairs:
         has_reference = bool(references & {*pair})

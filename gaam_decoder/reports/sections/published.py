@@ -12,7 +12,7 @@ from typing import Any
 
 from gaam_cache.common.messages import brief
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.sections.base import Section, Writer
+from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 
 FILE = Path(__file__).with_name("published.json")
@@ -51,7 +51,7 @@ class Published(Writer):
             lead=f"{content['source']}; {content['selection']} (optimistic)",
             lines=_lines(dataset, results, table),
             values={"encoder": dataset["encoder"], "percent": results},
-            make=lambda: ((sheet,), ()),
+            make=lambda: Parts(sheets=(sheet,)),
         )
 
 

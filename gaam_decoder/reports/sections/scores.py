@@ -11,7 +11,7 @@ from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.scoring import all_scores
-from gaam_decoder.reports.sections.base import Section, Writer
+from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.stats.scores.base import Score, percent
 
@@ -49,25 +49,25 @@ class Scores(Writer):
                 "choose the score to compare before you see the scores: of many, one "
                 "differs by chance",
             ),
-            make=lambda: (tuple(_sheets(table, scores)), ()),
+            make=lambda: Parts(list(_sheets(table, scores))),
         )
 
 
 def _sheets(table: Table, scores: dict[str, Score]) -> Iterator[Sheet]:
     """All scores, and the recall of classes where there are any."""
-    yield _every(table, scores)
+    yield _scores_sheet(table, scores)
     if table.task.has_classes:
-        yield _recall(table)
+        yield _recall_sheet(table)
 
 
-def _every(table: Table, scores: dict[str, Score]) -> Sheet:
+def _scores_sheet(table: Table, scores: dict[str, Score]) -> Sheet:
     """Mean and standard deviation of every score of every entry."""
     lines = []
     for entry in table.entries:
         cells = [entry.label]
         for name, score in scores.items():
             value_S = entry.values_by_score.get(name, np.empty(0))
-            # a mean over the seeds that have a value would be one of other seeds
+            # a mean over some of the seeds does not compare with those over all seeds
             if not len(value_S) or np.isnan(value_S).any():
                 cells.append("-")
                 continue
@@ -81,7 +81,7 @@ def _every(table: Table, scores: dict[str, Score]) -> Sheet:
     return Sheet("test scores", header, lines)
 
 
-def _recall(table: Table) -> Sheet:
+def _recall_sheet(table: Table) -> Sheet:
     """The recall of the most frequent classes, for the best decoders."""
     count_C = table.entries[0].labels_per_class
     frequent = np.argsort(-count_C, kind="stable")[:MOST_CLASSES]

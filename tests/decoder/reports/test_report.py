@@ -67,7 +67,7 @@ def test_a_new_column_is_one_object(
         header="number of folds",
         cell=lambda entry: str(entry.folds),
         note="the last one",
-        screen=columns.Screen("folds", position=99),
+        screen=columns.ScreenColumn("folds", position=99),
     )
     monkeypatch.setattr(columns, "COLUMNS", (*columns.COLUMNS, column))
     report = gaam_decoder.report(runs)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import gaam_decoder
 from gaam_decoder import RunResult
 from gaam_decoder.reports.sections import Section, sections
-from gaam_decoder.reports.sections.importance import beside_alone
+from gaam_decoder.reports.sections.importance import compare_with_single_layers
 from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import answers, build_run, change_arrays
 
@@ -138,7 +138,7 @@ def test_importance_stands_beside_the_accuracy_of_each_layer_alone() -> None:
     gaam = build_run("gaam", answers(8, 0.9, 99), attention_map=map_SLD)
     [table] = build_tables([*singles, gaam])
 
-    [comparison] = beside_alone(table.entries)
+    [comparison] = compare_with_single_layers(table.entries)
     finished = [0, 1, 2, 3, 4, 6, 7]
     assert comparison["seeds_alone"] == finished
     importance = {layer["layer"]: layer["importance"] for layer in comparison["layers"]}
