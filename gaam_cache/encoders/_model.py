@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 import transformers
@@ -104,7 +104,7 @@ class ModelEncoder(Encoder):
         # either of two options.
         self._requested_layers = _parse_layers(config.layers)
         pools_layer_zero = config.layer_zero
-        if self._requested_layers is not None and self._requested_layers[0] == 0:
+        if self._requested_layers is not None and self._requested_layers.first == 0:
             pools_layer_zero = True
         self._first_layer: Literal[0, 1] = 0 if pools_layer_zero else 1
 
@@ -270,8 +270,8 @@ class ModelEncoder(Encoder):
         """
         if self._requested_layers is None:
             return CONVENTIONS[self._first_layer]
-        first_kept, last_kept = self._requested_layers
-        return f"transformers.hidden_states[{first_kept}:{last_kept + 1}]"
+        first, last = self._requested_layers
+        return f"transformers.hidden_states[{first}:{last + 1}]"
 
     def notices(self) -> list[str]:
         """Remarks on weights and adapters in the folder that gaam does not read."""
@@ -580,18 +580,18 @@ class ModelEncoder(Encoder):
         # Layers count as transformers' hidden states do: 0 is the first layer's input.
         first_layer = self._first_layer
         last_layer = first_layer + num_pooled_layers - 1
-        first_kept, last_kept = self._requested_layers or (first_layer, last_layer)
-        if last_kept > last_layer:
+        stored = self._requested_layers or _LayerRange(first_layer, last_layer)
+        if stored.last > last_layer:
             raise ConfigError(
                 f"--layers {self._config.layers}: '{self.name}' has no layer "
-                f"{last_kept}",
+                f"{stored.last}",
                 expected=f"layers from 0 to {last_layer}",
             )
         # indices of the stored layers among the pooled ones
         self._stored_layers = slice(
-            first_kept - first_layer, last_kept + 1 - first_layer
+            stored.first - first_layer, stored.last + 1 - first_layer
         )
-        self.num_layers = last_kept + 1 - first_kept
+        self.num_layers = stored.last + 1 - stored.first
 
     def encode(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Pooled states of a batch: (B, L, D) float32 for every pooling."""
@@ -666,8 +666,15 @@ class ModelEncoder(Encoder):
         }
 
 
-def _parse_layers(layers: str | None) -> tuple[int, int] | None:
-    """The first and the last layer in ``--layers``, such as "20-40" or "7".
+class _LayerRange(NamedTuple):
+    """A range of layers, counted as transformers' hidden states: 0 is the input."""
+
+    first: int
+    last: int  # the last layer of the range itself
+
+
+def _parse_layers(layers: str | None) -> _LayerRange | None:
+    """The range of layers in ``--layers``, such as "20-40" or "7".
 
     None if the option is not set.
     """
@@ -675,7 +682,7 @@ def _parse_layers(layers: str | None) -> tuple[int, int] | None:
     if not layer_numbers:
         return None
     # A single number is the first layer and the last one.
-    return layer_numbers[0], layer_numbers[-1]
+    return _LayerRange(layer_numbers[0], layer_numbers[-1])
 
 
 def _source_digest(cls: type) -> str:

@@ -167,8 +167,8 @@ class EncoderTokenizer:
         }
 
     @cached_property
-    def added_ids(self) -> set[int]:
-        """Ids of the special tokens around every text.
+    def special_ids_around_text(self) -> set[int]:
+        """Ids of the special tokens that stand around every text, such as [CLS].
 
         The tokenizer adds them, or the markup of the chat template holds them.
         """
@@ -208,15 +208,15 @@ class EncoderTokenizer:
         return str(self.pretrained.convert_ids_to_tokens(token))
 
     def repeated_special(self, ids: Sequence[int]) -> Iterator[int]:
-        """Yield added special tokens that stand twice in a row, white space left out.
+        """Yield special tokens around a text that stand twice, but for white space.
 
         This happens if a text begins or ends with the characters of such a token, and
         the tokenizer adds the token again.
         """
-        # The last added token, if nothing but white space has followed it.
+        # The last of these tokens, if nothing but white space has followed it.
         previous: int | None = None
         for token in ids:
-            if token in self.added_ids:
+            if token in self.special_ids_around_text:
                 if token == previous:
                     yield token
                 previous = token

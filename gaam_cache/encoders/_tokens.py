@@ -336,7 +336,7 @@ class Tokens:
         own_ids = text.ids[text.start : text.stop]
         first_ids = [token for token in own_ids[:EDGE_TOKENS] if not is_space(token)]
         last_ids = [token for token in own_ids[-EDGE_TOKENS:] if not is_space(token)]
-        return {*first_ids[:1], *last_ids[-1:]} & self.tokenizer.added_ids
+        return {*first_ids[:1], *last_ids[-1:]} & self.tokenizer.special_ids_around_text
 
     def _cut_texts(self, rows: Sequence[str]) -> list[CutText]:
         """Tokenise texts, with their prompts, and cut them at the maximum length."""
@@ -422,22 +422,27 @@ class Tokens:
         return wrap_in_prompt(self.prompt or TEXT_PLACEHOLDER, row)
 
 
+class OwnTokens(NamedTuple):
+    """Which tokens of a text and its prompt are the text's own: two values a token.
+
+    Both are False for a special token.
+    """
+
+    is_own_T: NDArray[np.bool_]  # whether it holds a character of the text
+    is_removable_T: NDArray[np.bool_]  # whether it also holds none of the prompt
+
+
 def find_own_tokens(
     offsets: Sequence[tuple[int, int]],
     is_ordinary_T: NDArray[np.bool_],
     wrapped: WrappedText,
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+) -> OwnTokens:
     """Find the tokens of a text inside its prompt.
 
     Args:
         offsets: the first character of every token, and the one behind its last.
         is_ordinary_T: whether each token is not a special one.
         wrapped: the text inside its prompt.
-
-    Returns:
-        Whether each token holds a character of the text, (T,); and whether it holds
-        characters of the text only, and none of the prompt, (T,). A special token does
-        neither.
     """
     offsets_T2 = np.asarray(offsets, np.int64).reshape(-1, 2)
     start_T = offsets_T2[:, 0]
@@ -452,7 +457,7 @@ def find_own_tokens(
     overlaps_text_T = (start_T < wrapped.stop) & (stop_T > wrapped.start)
     is_own_T = overlaps_text_T & is_ordinary_T
     is_inside_T = (start_T >= wrapped.start) & (stop_T <= wrapped.stop)
-    return is_own_T, is_own_T & is_inside_T
+    return OwnTokens(is_own_T, is_removable_T=is_own_T & is_inside_T)
 
 
 def cut_around_prompt(
@@ -483,22 +488,23 @@ def cut_around_prompt(
     own_positions = np.flatnonzero(is_own_T)
     removable_positions = np.flatnonzero(is_removable_T)
     num_own = len(own_positions)
-    excess = len(ids) - max_length
+    num_to_cut = max(0, len(ids) - max_length)
     if num_own and own_positions[-1] - own_positions[0] + 1 != num_own:
         raise DataError("the tokens of a text do not stand together in its prompt")
 
-    # The prompt leaves no room for the text, or the text has no token. The prompt
-    # itself may be too long, and is then cut at its end.
-    if num_own <= max(excess, 0) or len(removable_positions) < excess:
-        return CutText(ids[:max_length], start=0, stop=0, truncated=excess > 0)
+    # The prompt itself may be too long, and is then cut at its end.
+    leaves_no_own_token = num_own <= num_to_cut
+    is_prompt_too_long = len(removable_positions) < num_to_cut
+    if leaves_no_own_token or is_prompt_too_long:
+        return CutText(ids[:max_length], start=0, stop=0, truncated=num_to_cut > 0)
 
     start = int(own_positions[0])
     stop = int(own_positions[-1]) + 1
-    if excess <= 0:
+    if num_to_cut == 0:
         return CutText(ids, start, stop, truncated=False)
 
-    cut_positions = removable_positions[-excess:]
+    cut_positions = removable_positions[-num_to_cut:]
     if at_beginning:
-        cut_positions = removable_positions[:excess]
+        cut_positions = removable_positions[:num_to_cut]
     remaining_ids = np.delete(np.asarray(ids), cut_positions).tolist()
-    return CutText(remaining_ids, start, stop - excess, truncated=True)
+    return CutText(remaining_ids, start, stop - num_to_cut, truncated=True)

@@ -41,6 +41,14 @@ class StoredTensor(NamedTuple):
     dtype: str  # as safetensors writes it: F32, BF16, I8, ...
 
 
+class _LoadedModel(NamedTuple):
+    """A model with the weights of its files."""
+
+    model: Any
+    report: dict[str, Any]  # transformers' report, with keys such as "missing_keys"
+    stored: dict[str, StoredTensor]  # the tensors in the files, by name
+
+
 def load_trained(
     located: LocatedEncoder,
     model_config: transformers.PretrainedConfig,
@@ -69,16 +77,16 @@ def load_trained(
         options["device_map"] = device_map
 
     with library_errors_as(f"cannot load the weights of '{name}'", located.path):
-        stored: dict[str, StoredTensor] = {}
         # a skeleton, which is a model without weights, shows the class
+        model_class = type(skeleton(model_config))
         if located.is_gguf:
-            model_class = type(skeleton(model_config))
             model, loading_report = load_gguf(
                 located.path, model_class, model_config, options
             )
+            stored: dict[str, StoredTensor] = {}
         else:
             model, loading_report, stored = _load_safetensors(
-                located, model_config, options
+                located, model_class, model_config, options
             )
 
     _check_parameters(model, loading_report, name, located, select_part)
@@ -103,16 +111,18 @@ def load_trained(
 
 def _load_safetensors(
     located: LocatedEncoder,
+    model_class: Any,
     model_config: transformers.PretrainedConfig,
     options: dict[str, Any],
-) -> tuple[Any, dict[str, Any], dict[str, StoredTensor]]:
+) -> _LoadedModel:
     """Load the model from safetensors files.
 
-    Returns:
-        The model; transformers' report on loading it, with keys such as
-        "missing_keys"; and the shapes and types of the tensors in the files, by name.
+    Args:
+        located: the encoder's files.
+        model_class: the model's class in transformers.
+        model_config: the model's configuration.
+        options: more arguments for the class's ``from_pretrained``.
     """
-    model_class = type(skeleton(model_config))
     # By itself, transformers would read any file in the folder. So it gets no folder,
     # but the tensors of the right files. A slice is read when transformers needs it:
     # until then, the files must stay open.
@@ -144,7 +154,7 @@ def _load_safetensors(
             ignore_mismatched_sizes=True,
             **options,
         )
-    return model, loading_report, stored
+    return _LoadedModel(model, loading_report, stored)
 
 
 def _refuse_duplicates(names: set[str], located: LocatedEncoder) -> None:

@@ -38,6 +38,13 @@ RowStates = Mapping[str, NDArray[Any]]
 """States of a row: pooling -> (num_layers, hidden_size), float32 or float64."""
 
 
+class CausalSetting(NamedTuple):
+    """What the configuration of a model says about the direction of attention."""
+
+    text: str  # the setting and its value, for messages: "is_decoder = true"
+    is_causal: bool  # whether attention is causal by this setting
+
+
 class PreciseStates(NamedTuple):
     """States of one row in higher precision than the encoder's arithmetic."""
 
@@ -181,11 +188,8 @@ class Encoder(ABC):
     """
     untrained_seed: int | None = None
     """Seed of random weights; None if the weights are trained."""
-    causal_setting: tuple[str, bool] | None = None
-    """A setting of the configuration, as text, and whether it claims causal attention.
-
-    None if the configuration has no such setting.
-    """
+    causal_setting: CausalSetting | None = None
+    """What the configuration says about causal attention; None if it says nothing."""
     _is_loaded = False  # whether ``load_for`` called ``load``
     adapter_of: str | None = None
     """The base model of its adapter; None without an adapter."""

@@ -35,7 +35,7 @@ from gaam_cache.encoders._notices import compare_sentence_transformers
 from gaam_cache.encoders._probe import ProbeRows
 from gaam_cache.encoders._tokens import SpannedText, Tokens
 from gaam_cache.encoders._weights import encoder_part
-from gaam_cache.encoders.base import Inputs
+from gaam_cache.encoders.base import CausalSetting, Inputs
 from gaam_cache.store.files import hash_parts, short_digest
 
 CAUSAL_SHIFT = 1e-6
@@ -165,19 +165,18 @@ class TextEncoder(ModelEncoder):
         return SHORT_TEXTS
 
     @property
-    def causal_setting(self) -> tuple[str, bool] | None:  # type: ignore[override]
-        """The configuration's claim about the direction of attention; None without one.
-
-        Returns:
-            The setting as text, and whether it says causal.
-        """
+    def causal_setting(self) -> CausalSetting | None:  # type: ignore[override]
+        """What the configuration says about causal attention; None if nothing."""
         # A model of several towers has an inner configuration for its texts.
         configs = [self._model_config, self._model_config.get_text_config()]
         for name, causal_by_value in CAUSAL_SETTINGS.items():
             for config in configs:
                 value = vars(config).get(name)
                 if isinstance(value, bool) and value in causal_by_value:
-                    return f"{name} = {str(value).lower()}", causal_by_value[value]
+                    return CausalSetting(
+                        f"{name} = {str(value).lower()}",
+                        is_causal=causal_by_value[value],
+                    )
         return None
 
     def _extra_file_names(self) -> set[str]:

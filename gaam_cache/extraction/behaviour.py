@@ -94,13 +94,12 @@ def warn_of_contradiction(encoder: Encoder) -> None:
     setting = encoder.causal_setting
     if setting is None or encoder.acts_causal is None:
         return
-    name, says_causal = setting
-    if says_causal == encoder.acts_causal:
+    if setting.is_causal == encoder.acts_causal:
         return
-    meaning = "causal" if says_causal else "bidirectional"
+    meaning = "causal" if setting.is_causal else "bidirectional"
     message = (
-        f"the configuration of '{encoder.label}' says {meaning} ({name}), but with "
-        f"transformers {version('transformers')} the model "
+        f"the configuration of '{encoder.label}' says {meaning} ({setting.text}), "
+        f"but with transformers {version('transformers')} the model "
         f"{_describe_acting(encoder.acts_causal)}: its states are not those that its "
         "authors meant"
     )

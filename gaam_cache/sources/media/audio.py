@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,9 +147,16 @@ class Audio(Media):
         }
 
 
+class _Piece(NamedTuple):
+    """A part of a sound, or the whole sound."""
+
+    start: int  # index of its first sample
+    stop: int  # index of the sample behind its last one
+
+
 def _cut(
     frames: int, rate: int, seconds: float | None, *, all_pieces: bool
-) -> list[tuple[int, int]]:
+) -> list[_Piece]:
     """Divide a sound into pieces, or cut it to its first piece.
 
     Piece i lasts from sample round(i * seconds * rate) to round((i + 1) * seconds *
@@ -160,13 +167,10 @@ def _cut(
         rate: samples a second.
         seconds: length of a piece; None for the sound as one piece.
         all_pieces: whether all pieces are wanted, or only the first.
-
-    Returns:
-        (start, stop) of every piece: its first sample, and the one behind its last.
     """
     if seconds is None:
-        return [(0, frames)]
-    pieces: list[tuple[int, int]] = []
+        return [_Piece(0, frames)]
+    pieces: list[_Piece] = []
     start = 0
     number = 0
     while start < frames and (all_pieces or not pieces):
@@ -177,7 +181,7 @@ def _cut(
         # a short sound is a row, but the short rest of a long one is not
         is_complete = stop == end
         if not pieces or is_complete or stop - start >= SHORTEST_TAIL * rate:
-            pieces.append((start, stop))
+            pieces.append(_Piece(start, stop))
         start = stop
     return pieces
 

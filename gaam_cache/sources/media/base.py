@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from gaam_cache.common import plugins
 from gaam_cache.common.devices import cores, workers_here
@@ -201,8 +201,13 @@ def import_decoder(module_name: str, kind: str) -> Any:
         ) from error
 
 
-_Decoded = tuple[type[Media] | None, Sequence[Item]]
-"""The kind of a file and its inputs; None and nothing where no file is named."""
+class _DecodedFile(NamedTuple):
+    """What a cell of a table holds or names."""
+
+    kind: type[Media] | None  # None if the cell is empty
+    inputs: Sequence[Item]  # none if the cell is empty
+
+
 _FileRecord = tuple[str, Mapping[str, Any], Callable[[], Sequence[Item]]]
 """The location of a record, its values, and the function that returns its inputs."""
 
@@ -234,8 +239,9 @@ class Files:
             # A record waits in the queue until enough later ones are in it too. So the
             # threads are ahead of the caller, but never too far for the memory.
             for location, record in records:
-                decoded = pool.submit(self._decode, location, record[column])
-                pending.append((location, record, partial(self._result, decoded)))
+                decoding = pool.submit(self._decode, location, record[column])
+                get_inputs = partial(self._wait_for_inputs, decoding)
+                pending.append((location, record, get_inputs))
                 if len(pending) >= FILES_AHEAD * threads:
                     yield pending.popleft()
             yield from pending
@@ -249,15 +255,15 @@ class Files:
             raise RuntimeError("no file was decoded")
         return self._kind
 
-    def _result(self, decoded: Future[_Decoded]) -> Sequence[Item]:
+    def _wait_for_inputs(self, decoding: Future[_DecodedFile]) -> Sequence[Item]:
         """Wait for a file to be decoded, and return its inputs.
 
         The first file decides the kind. A file of another kind is refused. Without a
         file there are no inputs.
         """
-        kind, items = decoded.result()
+        kind, inputs = decoding.result()
         if kind is None:
-            return items
+            return inputs
         if self._kind is None:
             self._kind = kind
         if kind != self._kind:
@@ -266,28 +272,25 @@ class Files:
                 expected=f"a {self._kind.noun}",
                 found=f"a {kind.noun}",
             )
-        return items
+        return inputs
 
-    def _decode(self, location: str, cell: Any) -> _Decoded:
+    def _decode(self, location: str, cell: Any) -> _DecodedFile:
         """Decode the file in a cell; this runs in a thread.
 
         Args:
             location: where the record of the cell is, for messages.
             cell: the bytes of a file, its name, or nothing.
-
-        Returns:
-            The kind of the file, and its inputs; None and nothing for an empty cell.
         """
         file_cell = file_in(cell)
         if file_cell is None:
-            return None, ()
+            return _DecodedFile(kind=None, inputs=())
         name = file_cell if isinstance(file_cell, str) else location
         try:
             content, file = self._read_file(location, file_cell)
             head = content[:HEAD_BYTES]
             refuse_pointer(head, location)
             kind = self._kind_of(content, head)
-            return kind, kind.items(content, self._config, file)
+            return _DecodedFile(kind, kind.items(content, self._config, file))
         # the message names the file, unless it says what else was found
         except DataError as error:
             error.details.setdefault("found", excerpt(name))
