@@ -352,9 +352,7 @@ def ablate(
 
     layer_sets = [_layer_set("all", importance.layers, [run], run.seeds)]
     for name, layers in chosen_layers.items():
-        runs_on_layers = [
-            trained for trained in runs if trained.layer_numbers == layers
-        ]
+        runs_on_layers = [other for other in runs if other.layer_numbers == layers]
         layer_sets.append(_layer_set(name, layers, runs_on_layers, run.seeds))
     return Ablation(
         run=str(run.path),

@@ -384,7 +384,24 @@ def reporting_experiments(
         if tuning_experiment.key in choice.tunings:
             reporting_keys.add(candidate_key)
 
-    # final models, which ``choice`` leaves out: they have no test rows
+    # ``choice`` leaves out final models, which have no test rows
+    finals = _chosen_final_models(experiments, config, tuning_experiments, tuning_runs)
+    reporting_keys.update(final.key for final in finals)
+    return [
+        experiment for experiment in experiments if experiment.key in reporting_keys
+    ]
+
+
+def _chosen_final_models(
+    experiments: Sequence[Experiment],
+    config: TrainConfig,
+    tuning_experiments: Mapping[str, Experiment],
+    tuning_runs: Sequence[RunResult],
+) -> list[Experiment]:
+    """The best candidate of every final model that has several; warn if all failed.
+
+    The arguments are those of ``reporting_experiments``.
+    """
     tested: list[Experiment] = []
     finals: list[Experiment] = []
     for experiment in experiments:
@@ -392,24 +409,21 @@ def reporting_experiments(
             finals.append(experiment)
         else:
             tested.append(experiment)
+
+    chosen_finals: list[Experiment] = []
+    tuning_seeds = config.resolved_tune_seeds or ()
     for grid in candidate_grids(finals):
         if len(grid) == 1:
             continue
         chosen = _chosen_final_model(
-            grid,
-            tested,
-            tuning_experiments,
-            tuning_runs,
-            config.resolved_tune_seeds or (),
+            grid, tested, tuning_experiments, tuning_runs, tuning_seeds
         )
-        if chosen is not None:
-            reporting_keys.add(chosen.key)
-        else:
+        if chosen is None:
             text = f"left out: {grid[0]}: no rate was finished by all of --tune-seeds"
-            warnings.warn(text, GaamWarning, stacklevel=2)
-    return [
-        experiment for experiment in experiments if experiment.key in reporting_keys
-    ]
+            warnings.warn(text, GaamWarning, stacklevel=3)
+        else:
+            chosen_finals.append(chosen)
+    return chosen_finals
 
 
 def _chosen_final_model(

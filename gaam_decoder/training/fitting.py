@@ -51,13 +51,7 @@ def fit_experiment(
     decoder = build_decoder(spec, FIT_SEED).to(device).eval()
     with explained_memory_errors(recipe, seeds=(), device=str(device)):
         fit = _fit(decoder, spec.task, data, recipe, on_value)
-    if fit.unconverged:
-        warnings.warn(
-            f"{recipe}: the fit did not converge for {len(fit.unconverged)} of "
-            f"{fit.tried} values of {fit.setting}",
-            GaamWarning,
-            stacklevel=4,
-        )
+    _warn_of_unconverged(fit, recipe)
 
     # evaluate as a trained seed is evaluated
     test = data.test
@@ -84,6 +78,17 @@ def fit_experiment(
         device=str(device), dtype="float32", seed_batch=1, compiled=False, why="fitted"
     )
     return result, fit, engine
+
+
+def _warn_of_unconverged(fit: Fit, recipe: Recipe) -> None:
+    """Warn of tried values for which the fit did not converge."""
+    if fit.unconverged:
+        warnings.warn(
+            f"{recipe}: the fit did not converge for {len(fit.unconverged)} of "
+            f"{fit.tried} values of {fit.setting}",
+            GaamWarning,
+            stacklevel=5,
+        )
 
 
 def _fit(

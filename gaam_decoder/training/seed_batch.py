@@ -90,47 +90,40 @@ class SeedBatch:
         # the cosine schedule multiplies all learning rates by this factor and changes
         # it at every step; the other schedules leave it at 1
         self._rate_factor = 1.0
-        self.seed_states = [
-            SeedState(
-                seed=seed, schedule=Plateau(rate=recipe.lr), best_epoch=recipe.epochs
-            )
-            for seed in seeds
-        ]
-
+        self.seed_states = [SeedState.before_training(seed, recipe) for seed in seeds]
         self.task = task_of(spec.task)
 
         # the labels of each seed, which a control experiment shuffles
         self._label_SN, self._validation_label_SV = labels_by_seed(
             data, seeds, shuffle=recipe.shuffle_labels
         )
-        # the weight of every class, or of every label of label sets, in the loss
-        self._class_weight_SC: Tensor | None = None
-        if recipe.class_weights == "balanced" and self.task.has_classes:
-            self._class_weight_SC = balanced(self._label_SN, spec.num_classes, dtype)
-        elif recipe.class_weights == "balanced":
-            self._class_weight_SC = balanced_labels(self._label_SN, dtype)
+        self._class_weight_SC = self._balancing_weights(dtype)
 
         # one module computes for all seeds, whose parameters are stacked
         device = data.train.label_N.device
         decoders = [build_decoder(spec, seed).to(dtype) for seed in seeds]
-        self._target_scales: list[TargetScale] = []
-        if self.task.standardises:
-            self._target_scales = self._add_target_scales(decoders)
+        self._target_scales = self._add_target_scales(decoders)
         self._learned_target_SN = self._learned_targets(self._label_SN)
         self.decoder = copy.deepcopy(decoders[0]).to(device)
         self.step = (steps or StepCache()).get(
             spec, recipe, engine, self.decoder, self.loss_function, len(seeds)
         )
+        has_loss_scales = recipe.loss_scale == "dynamic"
         self.state = State.initial(
-            decoders,
-            device,
-            self.step.optimizer,
-            self.task,
-            scaled=recipe.loss_scale == "dynamic",
+            decoders, device, self.step.optimizer, self.task, scaled=has_loss_scales
         )
-        self.kept_weights = Weights(
-            _cloned(self.state.parameters), _cloned(self.state.buffers)
-        )
+        self.kept_weights = self.state.weights.cloned()
+
+    def _balancing_weights(self, dtype: torch.dtype) -> Tensor | None:
+        """Weights of the classes, or of the labels of label sets, in the loss, (S, C).
+
+        None where all weigh the same.
+        """
+        if self.recipe.class_weights == "none":
+            return None
+        if self.task.has_classes:
+            return balanced(self._label_SN, self.spec.num_classes, dtype)
+        return balanced_labels(self._label_SN, dtype)
 
     def _add_target_scales(self, decoders: Sequence[Decoder]) -> list[TargetScale]:
         """Add the mean and deviation of its training targets to the decoder of a seed.
@@ -139,10 +132,12 @@ class SeedBatch:
         returns numbers in the unit of the data.
 
         Returns:
-            The scale of each seed: seeds may learn from different rows, or from
-            shuffled targets.
+            The scale of each seed, because the targets of seeds may be shuffled in
+            different ways; empty for other tasks than regression.
         """
         scales: list[TargetScale] = []
+        if not self.task.standardises:
+            return scales
         for decoder, target_NC in zip(decoders, self._label_SN, strict=True):
             scale = TargetScale.from_targets(target_NC)
             scale = scale.to(target_NC.device, decoder.dtype)
@@ -274,7 +269,7 @@ class SeedBatch:
             float(self.loss_function(logits_VC, label_V))
             for logits_VC, label_V in zip(logits_SVC, learned_target_SV, strict=True)
         ]
-        return list(zip(score_S.tolist(), losses, strict=True))
+        return list(map(Score, score_S.tolist(), losses))
 
     def _keep_weights(self, index: int) -> None:
         """Copy the weights of one seed, as those of its best epoch so far."""
@@ -431,9 +426,10 @@ class SeedBatch:
         for seed_state, saved in zip(self.seed_states, saved_states, strict=True):
             for name, value in saved.items():
                 setattr(seed_state, name, value)
-            # JSON has neither dataclasses nor tuples
+            # JSON has neither dataclasses nor named tuples
             seed_state.schedule = Plateau(**saved["schedule"])
-            seed_state.best = saved["best"] and tuple(saved["best"])
+            if saved["best"] is not None:
+                seed_state.best = Score(*saved["best"])
 
     def results(self) -> list[SeedResult]:
         """The result of every seed, with the weights of its kept epoch."""
@@ -473,8 +469,3 @@ class SeedBatch:
         kept = self.kept_weights.parameters | self.kept_weights.buffers
         weights = {name: kept[name][index] for name in self.decoder.state_dict()}
         self.decoder.load_state_dict(weights)
-
-
-def _cloned(tensors: Stacked) -> Stacked:
-    """Copies of tensors, by the same names."""
-    return {name: value.clone() for name, value in tensors.items()}

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -15,8 +15,13 @@ PATIENCE = 10  # epochs without a better score
 THRESHOLD = 1e-4  # relative rise that makes a score better
 SMALLEST_CHANGE = 1e-8  # of the learning rate
 SMALLEST_SCALE = 1.0  # of a loss: below it unscaled gradients overflow
-Score = tuple[float, float]
-"""Score (``Task.selection_score``) and loss of an epoch on the validation rows."""
+
+
+class Score(NamedTuple):
+    """How good the weights after an epoch are, on the validation rows."""
+
+    value: float  # ``Task.selection_score``, such as the accuracy: larger is better
+    loss: float
 
 
 class EpochScaling(NamedTuple):
@@ -80,6 +85,13 @@ class SeedState:
     failed: str | None = None  # why its training has ended early
     log: list[dict[str, Any]] = field(default_factory=list)
 
+    @classmethod
+    def before_training(cls, seed: int, recipe: Recipe) -> Self:
+        """The state of a seed before its first epoch."""
+        return cls(
+            seed=seed, schedule=Plateau(rate=recipe.lr), best_epoch=recipe.epochs
+        )
+
     def log_epoch(
         self,
         recipe: Recipe,
@@ -107,7 +119,8 @@ class SeedState:
         entry: dict[str, Any] = {
             "seed": self.seed,
             "epoch": epoch,
-            "loss": loss,
+            # JSON has no number that is not finite
+            "loss": loss if np.isfinite(loss) else None,
             task.training_key: training_score,
             "lr": self.schedule.rate,
         }
@@ -117,24 +130,31 @@ class SeedState:
             entry["skipped"] = scaling.skipped
 
         # a failed seed keeps the weights that it failed with
-        if not np.isfinite(loss):
-            entry["loss"] = None
         self.failed = _failure(recipe, epoch, loss, scaling)
         if self.failed is not None:
             return True
 
-        # without validation rows the last epoch is kept
-        is_kept = score is None and epoch == recipe.epochs
         if score is not None:
-            entry[task.score_key], entry["selection_loss"] = score
-            if self.best is None or _is_better(score, self.best, recipe):
-                self.best = score
-                self.best_epoch = epoch
-                is_kept = True
+            entry[task.score_key] = score.value
+            entry["selection_loss"] = score.loss
+        is_kept = self._record_best(recipe, epoch, score)
         # the plateau is that of the validation score, or else of the training score
         if recipe.schedule == "plateau":
-            self.schedule.end_epoch(training_score if score is None else score[0])
+            self.schedule.end_epoch(training_score if score is None else score.value)
         return is_kept
+
+    def _record_best(self, recipe: Recipe, epoch: int, score: Score | None) -> bool:
+        """Record an epoch if it is the best so far; return whether it is.
+
+        Without validation rows (no score), the last epoch counts as the best.
+        """
+        if score is None:
+            return epoch == recipe.epochs
+        if self.best is not None and not _is_better(score, self.best, recipe):
+            return False
+        self.best = score
+        self.best_epoch = epoch
+        return True
 
 
 def _failure(
@@ -161,9 +181,7 @@ def _is_better(score: Score, best: Score, recipe: Recipe) -> bool:
     Among equal scores the lower loss is better, or with ``ties="first"`` the earlier
     epoch.
     """
-    value, loss = score
-    best_value, best_loss = best
     if recipe.ties == "first":
-        return value > best_value
+        return score.value > best.value
     # compare the values first, and the losses only where the values are equal
-    return (value, -loss) > (best_value, -best_loss)
+    return (score.value, -score.loss) > (best.value, -best.loss)

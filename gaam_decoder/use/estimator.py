@@ -145,11 +145,7 @@ class Estimator:
         if self.task == CLASSIFICATION:
             classes, labels = _classes_and_codes(targets)
             names = _names_of(classes)
-        columns: dict[str, dict[str, list[str]]] = {}
-        if groups is not None:
-            group_names = list(map(str, np.asarray(groups).tolist()))
-            _check_count("groups", len(group_names), len(states))
-            columns = {GROUPS: {"train": group_names}}
+        columns = _group_columns(groups, len(states))
 
         # a folder of its own, and nothing in the folder of the user
         with tempfile.TemporaryDirectory(
@@ -540,6 +536,19 @@ def _check_count(name: str, count: int, num_rows: int) -> None:
             where=name,
             hint="pass both of the same rows, in the same order",
         )
+
+
+def _group_columns(groups: Any, num_rows: int) -> dict[str, dict[str, list[str]]]:
+    """The kept column of the cache that names the group of every row, if there are any.
+
+    Returns:
+        Name of the column -> split -> a name for every row; empty without groups.
+    """
+    if groups is None:
+        return {}
+    group_names = list(map(str, np.asarray(groups).tolist()))
+    _check_count("groups", len(group_names), num_rows)
+    return {GROUPS: {"train": group_names}}
 
 
 def _classes_and_codes(targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -242,20 +242,17 @@ def _check_code(config: DecoderConfig, kind: str, text: str, where: str) -> None
         where: the folder, for messages.
     """
     recorded_code = recorded_plugins(config.settings)
+    name = text.partition(":")[0]
+    recorded = recorded_code.get(f"{kind} {name}")
     # the spec cannot be parsed before its plug-in is registered
-    recorded_name = text.partition(":")[0]
-    _check_registered(
-        recorded_name, kind, recorded_code.get(f"{kind} {recorded_name}"), where
-    )
+    _check_registered(name, kind, recorded, where)
+    parse_spec(text, kind)
 
-    # the parsed name: an alias has become the name of its plug-in
-    name = parse_spec(text, kind).name
     code = plugins.code_hash(KINDS[kind].package, name, kind=kind)
     # origin, a space and the hash; of gaam's own code the hash alone
     is_own = " " not in code
     # a run does not record gaam's own code
     code_to_record = None if is_own else code
-    recorded = recorded_code.get(f"{kind} {name}")
     if recorded != code_to_record:
         raise ConfigError(
             f"the {kind} '{name}' is not the code that the run was trained with",

@@ -229,22 +229,33 @@ class Predictor:
         self._row_encoder: RowEncoder | None = None
         self._opening_lock = threading.Lock()
 
-        spec = _decoder_spec(config)
         # the module of one seed, which gets the weights of each seed in turn
         with LOADING_LOCK:
-            self._decoder = build_decoder(spec, seed=0).eval().to(self._device)
+            decoder = build_decoder(_decoder_spec(config), seed=0)
+            self._decoder = decoder.eval().to(self._device)
         self._decoder.head.resize(_head_weights(weights))
         parameters = self._decoder.state_dict()
-        if _shapes(weights) != _stacked_shapes(parameters, len(self.seeds)):
-            decoder = f"{spec.attention} + {spec.head}"
-            raise CacheError(f"the weights are not those of {decoder}")
-        if self._decoder.attention.depends_on_batch:
-            message = f"'{spec.attention}' predicts a row by the rows beside it"
-            raise ConfigError(message)
+        self._check_decoder(weights, parameters)
         # on the device and in the type of the module's own parameters
         self._stacked_weights = {
             name: weights[name].to(parameter) for name, parameter in parameters.items()
         }
+
+    def _check_decoder(
+        self, weights: Mapping[str, Tensor], parameters: Mapping[str, Tensor]
+    ) -> None:
+        """Check that the decoder fits the weights and predicts each row by itself.
+
+        Args:
+            weights: by name, of all seeds, (S, ...).
+            parameters: of the module of one seed, by name.
+        """
+        attention, head = self._config.attention, self._config.head
+        if _shapes(weights) != _stacked_shapes(parameters, len(self.seeds)):
+            raise CacheError(f"the weights are not those of {attention} + {head}")
+        if self._decoder.attention.depends_on_batch:
+            message = f"'{attention}' predicts a row by the rows beside it"
+            raise ConfigError(message)
 
     def predict(self, rows: Sequence[Any]) -> list[Any]:
         """The name of the most probable class of every row; see ``predictions``.

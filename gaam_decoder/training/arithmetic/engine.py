@@ -119,13 +119,11 @@ def choose_engine(
     all_numbers = recipe.epochs * num_rows * num_seeds * numbers_per_row
     compiled, why_compiled = _choose_compiler(all_numbers, device, compile)
 
-    # The mechanism, the user, the memory or other workers limit the seeds together.
-    # torch.func cannot run some parts over stacked parameters of several seeds.
-    parts = (decoder.attention, spec.attention.name), (decoder.head, spec.head.name)
-    unstackable = [name for part, name in parts if not part.stackable]
-    if unstackable:
+    # the mechanism, the user, the memory or other workers limit the seeds together
+    unstackable_part = _unstackable_part(decoder, spec)
+    if unstackable_part is not None:
         seed_batch_size = 1
-        why_together = f"{unstackable[0]} is not stacked"
+        why_together = f"{unstackable_part} is not stacked"
     elif seed_batch is not None:
         seed_batch_size = seed_batch
         why_together = "as asked"
@@ -143,6 +141,18 @@ def choose_engine(
         compiled=compiled,
         why=f"{why_together}; {why_compiled}",
     )
+
+
+def _unstackable_part(decoder: Decoder, spec: DecoderSpec) -> str | None:
+    """The mechanism or head that torch.func cannot run over stacked parameters.
+
+    None if it can run both.
+    """
+    if not decoder.attention.stackable:
+        return spec.attention.name
+    if not decoder.head.stackable:
+        return spec.head.name
+    return None
 
 
 def _choose_compiler(

@@ -84,6 +84,12 @@ class Weights(NamedTuple):
     parameters: Stacked
     buffers: Stacked
 
+    def cloned(self) -> Weights:
+        """A copy, which further steps do not change."""
+        parameters = {name: value.clone() for name, value in self.parameters.items()}
+        buffers = {name: value.clone() for name, value in self.buffers.items()}
+        return Weights(parameters, buffers)
+
 
 class State(NamedTuple):
     """The tensors of a seed batch; a training step changes them in place."""
