@@ -61,7 +61,7 @@ from gaam_cache.workers.engines.base import (
     Task,
     Worker,
     load_engine,
-    warning_once,
+    showing_each_warning_once,
 )
 from gaam_cache.workers.leases import LEASE_FOLDER, Holder, Lease, Leases
 from gaam_cache.workers.ranks import Rank, device_of, find_rank
@@ -181,7 +181,7 @@ def _extract_by_engine(
     task = Task(_run_worker, argument, config.out, config.device)
     started = time.perf_counter()
     summaries: list[ExtractSummary] = engine.run(
-        task, config, warning_once(progress.receive)
+        task, config, showing_each_warning_once(progress.receive)
     )
 
     # Every worker counts the missing shards when it ends. The last one finds fewest,

@@ -457,6 +457,7 @@ def choose_layers(
     layers = np.array(importance.layers)
     factors = np.array(importance.factor)
     num_layers = len(layers)
+    # the two sets may not overlap, and a third one is needed for a random set
     if not 1 <= count <= num_layers // 2 or math.comb(num_layers, count) < 3:
         expected = "a run on three or more layers"
         if num_layers > 2:

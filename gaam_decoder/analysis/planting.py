@@ -369,6 +369,7 @@ def gaussian_states(shape: tuple[int, int, int], seed: int) -> NDArray[np.float3
     signs_D = np.random.default_rng([seed, STATES]).integers(0, 2, shape[2])
     x_NLD = np.empty(shape, np.float32)
     for block, start in enumerate(range(0, len(x_NLD), BLOCK_ROWS)):
+        # a view: what is written here is in ``x_NLD``
         block_NLD = x_NLD[start : start + BLOCK_ROWS]
         generator = np.random.default_rng([seed, STATES, block])
         block_NLD[:] = generator.standard_normal(block_NLD.shape, dtype=np.float32)

@@ -156,7 +156,7 @@ class UnfinishedWork:
         """The file of the seeds that are trained together.
 
         Args:
-            seeds: of the seed batch, which its name is made of.
+            seeds: of the seed batch; they make the name of the file.
             engine: how the seeds are run (device, type, compiled or not).
         """
         digest = digest_of(" ".join(map(str, seeds)).encode())[:16]

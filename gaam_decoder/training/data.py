@@ -205,15 +205,16 @@ class LoadedFeatures:
             positions = [layer - split.first_layer for layer in recipe.layers]
             array = array.keeping(positions)
         count = len(array) if loaded_N is None else len(loaded_N)
-        size = count * math.prod(array.shape[1:]) * TYPES[array.stored_dtype].itemsize
-        location = self._choose_location(size, device, keys)
+        numbers_per_row = math.prod(array.shape[1:])
+        num_bytes = count * numbers_per_row * TYPES[array.stored_dtype].itemsize
+        location = self._choose_location(num_bytes, device, keys)
         # on disk all rows of the split are within reach
         if location == "disk":
             loaded_N = None
         return Features(array, device, location, loaded_N)
 
     def _choose_location(
-        self, size: int, device: torch.device, keys: Sequence[Hashable]
+        self, num_bytes: int, device: torch.device, keys: Sequence[Hashable]
     ) -> Location:
         """The fastest memory with room for new features; without room, the disk.
 
@@ -221,7 +222,7 @@ class LoadedFeatures:
         dropped.
 
         Args:
-            size: of the new features in bytes.
+            num_bytes: of the new features.
             device: that trains.
             keys: of features that the experiment needs.
         """
@@ -230,7 +231,7 @@ class LoadedFeatures:
             candidates.append(("cuda", device))
         candidates.append(("memory", torch.device("cpu")))
         for location, memory_device in candidates:
-            if size > self._free_bytes(memory_device):
+            if num_bytes > self._free_bytes(memory_device):
                 self._features_by_key = {
                     key: features
                     for key, features in self._features_by_key.items()
@@ -238,7 +239,7 @@ class LoadedFeatures:
                 }
                 # torch would keep the dropped memory for itself
                 devices.free_cached_memory(device)
-            if size <= self._free_bytes(memory_device):
+            if num_bytes <= self._free_bytes(memory_device):
                 return location
         return "disk"
 

@@ -94,12 +94,12 @@ def plan_experiments(
     groups = None
     if config.groups is not None:
         groups = read_groups(str(config.groups), cache, config.train_split)
-    requested = recipes(config, dtype, groups)
-    check_rows(requested, cache)
+    requested_recipes = recipes(config, dtype, groups)
+    check_rows(requested_recipes, cache)
 
     # several spellings of a mechanism have the same key: one experiment for them
     experiment_by_key: dict[str, Experiment] = {}
-    for recipe in requested:
+    for recipe in requested_recipes:
         experiment = _experiment(recipe, cache)
         experiment_by_key[experiment.key] = experiment
     experiments = _possible_experiments(list(experiment_by_key.values()), config)

@@ -138,8 +138,9 @@ def _distances(
     learned_share_KC = learned_KC / np.maximum(1, num_learned_K)[:, None]
     class_distance_K = abs(held_out_share_KC - learned_share_KC).sum(1) / 2
 
-    # the two other terms are together below 2: one held-out row of a class without any
-    # training row outweighs them
+    # Held-out rows of classes without any training row. (The training rows are below 0
+    # where a group that is held out already is counted again.) The two other terms are
+    # together below 2: one such row outweighs them.
     lost_K = np.where(learned_KC <= 0, held_out_KC, 0).sum(1)
     size_distance_K = abs(num_held_out_K / total_C.sum() - fraction)
     distance_K = 2 * lost_K + class_distance_K + size_distance_K

@@ -281,7 +281,7 @@ def _config_values(
     config: TrainConfig,
     cache: EmbeddingCache,
 ) -> dict[str, Any]:
-    """The settings of a config that a recipe does not hold by the same name."""
+    """The settings of a config that a recipe lacks, or holds in another form."""
     train_rows: int | str | None = recipe.train_rows
     if recipe.shots is not None:
         train_rows = f"{recipe.shots}{PER_CLASS}"

@@ -438,19 +438,25 @@ class SeedBatch:
         validation = self.data.validation(self.recipe)
 
         # compute the logits of all seeds together
-        test_SNC = torch.empty(len(self.seeds), 0, self.spec.num_classes)
+        test_logits_SNC = torch.empty(len(self.seeds), 0, self.spec.num_classes)
         if test is not None:
-            test_SNC = self.logits(test, self.kept_weights).float().cpu()
-        validation_SVC: Tensor | None = None
+            test_logits_SNC = self.logits(test, self.kept_weights).float().cpu()
+        validation_logits_SVC: Tensor | None = None
         if validation is not None:
-            validation_SVC = self.logits(validation, self.kept_weights).float().cpu()
+            validation_logits_SVC = (
+                self.logits(validation, self.kept_weights).float().cpu()
+            )
 
         results: list[SeedResult] = []
         finished: list[tuple[SeedResult, Attention]] = []
         for index, seed_state in enumerate(self.seed_states):
             self._load_kept_weights(index)
-            validation_VC = None if validation_SVC is None else validation_SVC[index]
-            result = result_of(self.decoder, seed_state, test_SNC[index], validation_VC)
+            validation_logits_VC = (
+                None if validation_logits_SVC is None else validation_logits_SVC[index]
+            )
+            result = result_of(
+                self.decoder, seed_state, test_logits_SNC[index], validation_logits_VC
+            )
             results.append(result)
             if result.failed is None:
                 finished.append((result, copy.deepcopy(self.decoder.attention)))

@@ -20,50 +20,50 @@ from gaam_decoder.training.seed_state import SeedState
 def result_of(
     decoder: Decoder,
     seed_state: SeedState,
-    test_NC: Tensor,
-    validation_VC: Tensor | None,
+    test_logits_NC: Tensor,
+    validation_logits_VC: Tensor | None,
 ) -> SeedResult:
     """The result of one seed, without its attention map and its time.
 
     Args:
         decoder: with the weights of the seed.
         seed_state: the state of the seed.
-        test_NC: logits of the test rows.
-        validation_VC: logits of the validation rows, if there are any.
+        test_logits_NC: logits of the test rows.
+        validation_logits_VC: logits of the validation rows, if there are any.
     """
     weights = _copied_to_cpu(decoder.state_dict())
     learned = _copied_to_cpu(decoder.attention.learned())
     failed = seed_state.failed
     if not failed:
-        failed = _result_failure(test_NC, weights)
+        failed = _result_failure(test_logits_NC, weights)
 
     # a failed seed has no logits
     if failed:
-        test_NC = torch.full_like(test_NC, torch.nan)
-    if validation_VC is not None:
-        is_finite = bool(validation_VC.isfinite().all())
+        test_logits_NC = torch.full_like(test_logits_NC, torch.nan)
+    if validation_logits_VC is not None:
+        is_finite = bool(validation_logits_VC.isfinite().all())
         if failed or not is_finite:
-            validation_VC = torch.full_like(validation_VC, torch.nan)
+            validation_logits_VC = torch.full_like(validation_logits_VC, torch.nan)
     return SeedResult(
         seed=seed_state.seed,
         failed=failed,
         epoch=0 if failed else seed_state.best_epoch,
         seconds=0.0,
         weights=weights,
-        test_logits=test_NC,
+        test_logits=test_logits_NC,
         attention_map=None,
         learned=learned,
         log=seed_state.log,
-        validation_logits=validation_VC,
+        validation_logits=validation_logits_VC,
     )
 
 
-def _result_failure(test_NC: Tensor, weights: Stacked) -> str | None:
+def _result_failure(test_logits_NC: Tensor, weights: Stacked) -> str | None:
     """Why the result of a seed counts as failed, or None."""
-    if not bool(test_NC.isfinite().all()):
+    if not bool(test_logits_NC.isfinite().all()):
         return "the logits of the test rows are not finite"
     # without test rows, the weights themselves must be finite
-    has_test_rows = len(test_NC) > 0
+    has_test_rows = len(test_logits_NC) > 0
     if has_test_rows:
         return None
     if not all(bool(value.isfinite().all()) for value in weights.values()):

@@ -187,7 +187,9 @@ def _train_in_workers(
         other_paths=(config.cache / PLAN_FILE,),
     )
     engine = base.load_engine(config)
-    paths_by_worker = engine.run(task, config, base.warning_once(on_message))
+    paths_by_worker = engine.run(
+        task, config, base.showing_each_warning_once(on_message)
+    )
     # every worker returns the paths of all runs
     paths = paths_by_worker[0]
     return [read_run(Path(path)) for path in paths]
@@ -465,8 +467,9 @@ class _Sweep:
         A fit is too quick for a checkpoint.
         """
 
+        # progress counts a tried value as a seed-epoch
         def on_value(text: str) -> None:
-            self._report_work(experiment, f": {text}", 1)
+            self._report_work(experiment, f": {text}", new_seed_epochs=1)
 
         num_fitted = len(data.train) + len(data.selection or ())
         check_fit_memory(experiment.spec, experiment.recipe, num_fitted, self._device)

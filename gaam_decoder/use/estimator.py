@@ -480,7 +480,9 @@ def fit(
     """
     if task is None:
         task = _task_of(_as_array(targets))
-    return Estimator(task=task).set_params(**settings).fit(states, targets, groups)
+    # ``set_params`` refuses a misspelt setting and names similar ones
+    estimator = Estimator(task=task).set_params(**settings)
+    return estimator.fit(states, targets, groups)
 
 
 def _task_of(targets: NDArray[Any]) -> str:

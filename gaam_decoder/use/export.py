@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,12 +54,21 @@ FIELDS_TO_FILL_IN = {
     "language": "of the rows that it learned from, such as en",
 }
 """Fields of the card that people fill in."""
-ROWS = {
-    "text": ("text", "a text"),
-    "audio": ("audio", "a.wav"),
-    "vision": ("image", "a.png"),
+
+
+class _RowWords(NamedTuple):
+    """How a card names rows of one kind."""
+
+    hub_task: str  # what stands before '-classification' in the hub's name of the task
+    example: str  # a row
+
+
+ROW_WORDS = {
+    "text": _RowWords("text", "a text"),
+    "audio": _RowWords("audio", "a.wav"),
+    "vision": _RowWords("image", "a.png"),
 }
-"""By kind of the rows: the hub's task before '-classification', and a row."""
+"""By kind of the rows."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 USE = """\
 ```python
@@ -210,14 +220,16 @@ def card(run: RunResult, config: DecoderConfig) -> str:
 def _metadata(config: DecoderConfig) -> dict[str, object]:
     """The fields at the head of the card, which the hub reads."""
     mechanism_name = config.attention.partition(":")[0]
-    task, _ = ROWS.get(config.plan.kind, ("", ""))
     # the hub has no task for numbers, and none of its own for label sets
-    has_classes = task_of(config.plan.task).has_classes
+    pipeline_tag = ""
+    row_words = ROW_WORDS.get(config.plan.kind)
+    if row_words is not None and task_of(config.plan.task).has_classes:
+        pipeline_tag = f"{row_words.hub_task}-classification"
     dataset = _hub_id(config.plan.dataset)
     return {
         "library_name": "gaam",
         "tags": sorted({"gaam", "attention-decoder", mechanism_name}),
-        "pipeline_tag": f"{task}-classification" if task and has_classes else "",
+        "pipeline_tag": pipeline_tag,
         "base_model": _hub_id(config.plan.encoder),
         "datasets": [dataset] if dataset else [],
     }
@@ -230,8 +242,9 @@ def _usage(plan: Plan) -> str:
             "predict_states(states)  "
             "# (rows, layers, hidden size), as the cache has them"
         )
-    _, row = ROWS.get(plan.kind, ("", "a row"))
-    return f'predict(["{row}"])'
+    row_words = ROW_WORDS.get(plan.kind)
+    example = "a row" if row_words is None else row_words.example
+    return f'predict(["{example}"])'
 
 
 def _classes_in_words(plan: Plan) -> list[str]:

@@ -154,9 +154,11 @@ class Predictions:
         ):
             values: list[Any] = []
             for number, probability in zip(classes, probabilities, strict=True):
+                is_likeliest = not values
                 values += [self.class_names[number], probability]
-            # the agreement is about the likeliest class, so it stands behind that
-            values.insert(2, agreement)
+                # the seeds agree, or not, about the likeliest class
+                if is_likeliest:
+                    values.append(agreement)
             records.append(dict(zip(names, values, strict=True)))
         return records
 
@@ -446,7 +448,10 @@ def _decoder_spec(config: DecoderConfig) -> DecoderSpec:
 
 
 def _head_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of the head of the first seed, by their names in the head."""
+    """The weights of the head of the first seed, by their names in the head.
+
+    Weights without an axis of seeds are left out: the check of all shapes refuses them.
+    """
     prefix = "head."
     return {
         name.removeprefix(prefix): tensor[0]

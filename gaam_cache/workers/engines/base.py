@@ -87,7 +87,7 @@ def load_engine(workers: WorkerConfig) -> Engine:
     return engine_class()
 
 
-def warning_once(on_message: OnMessage) -> OnMessage:
+def showing_each_warning_once(on_message: OnMessage) -> OnMessage:
     """Make a receiver of messages that shows each warning once for all workers.
 
     It passes on all other messages to ``on_message``.
