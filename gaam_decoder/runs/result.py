@@ -116,19 +116,6 @@ class Validation:
         return temperature
 
 
-def _read_test_tensor(run: RunResult, key: str) -> Any:
-    """A tensor of the test file as an array; None if the file lacks it."""
-    with run.tensors(TEST_FILE) as file:
-        if key not in file.keys():  # noqa: SIM118 the file is no mapping
-            return None
-        return file.get_tensor(key)
-
-
-def _test_tensor(key: str) -> Any:
-    """A property that reads a tensor of the test file once; None if it is missing."""
-    return cached_property(lambda run: _read_test_tensor(run, key))
-
-
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class RunResult:
     """A finished run.
@@ -279,15 +266,45 @@ class RunResult:
         with self.checked_file(name) as path, safe_open(path, "np") as file:
             yield file
 
-    logits = _test_tensor("logits")
-    """Test logits, (S, N, C); NaN for failed seeds."""
-    labels = _test_tensor("labels")
-    """Test labels, (N,); of numbers and label sets (N, K)."""
-    test_rows = _test_tensor("rows")
-    """Numbers of a fold's test rows in the train split, (N,); None without folds."""
-    attention_map = _test_tensor("attention_map")
-    """Attention map averaged over the test rows: (S, L, D), (S, L, 1) or (S, H, Q, L).
-    NaN for failed seeds; None if the mechanism has none or there are no test rows."""
+    @cached_property
+    def logits(self) -> NDArray[np.float32]:
+        """Test logits, (S, N, C); NaN for failed seeds."""
+        return self._read_logits()
+
+    @cached_property
+    def labels(self) -> NDArray[Any]:
+        """Test labels, (N,); of numbers and label sets (N, K)."""
+        with self.tensors(TEST_FILE) as file:
+            labels: NDArray[Any] = file.get_tensor("labels")
+        return labels
+
+    @cached_property
+    def test_rows(self) -> NDArray[np.int64] | None:
+        """Test rows of a fold: numbers in the train split, (N,); None without folds."""
+        return self._read_optional("rows")
+
+    @cached_property
+    def attention_map(self) -> NDArray[np.float32] | None:
+        """Attention map averaged over the test rows.
+
+        (S, L, D), (S, L, 1) or (S, H, Q, L). NaN for failed seeds; None if the
+        mechanism has none or there are no test rows.
+        """
+        return self._read_optional("attention_map")
+
+    def _read_logits(self) -> NDArray[np.float32]:
+        """Read the test logits from the file."""
+        with self.tensors(TEST_FILE) as file:
+            logits: NDArray[np.float32] = file.get_tensor("logits")
+        return logits
+
+    def _read_optional(self, key: str) -> NDArray[Any] | None:
+        """A tensor of the test file; None if the file lacks it."""
+        with self.tensors(TEST_FILE) as file:
+            if key not in file.keys():  # noqa: SIM118 the file is no mapping
+                return None
+            tensor: NDArray[Any] = file.get_tensor(key)
+        return tensor
 
     @cached_property
     def relations(self) -> dict[str, NDArray[np.int32]]:
@@ -320,7 +337,7 @@ class RunResult:
         # the property ``logits`` would keep what it reads
         logits: NDArray[np.float32] | None = vars(self).get("logits")
         if logits is None:
-            logits = _read_test_tensor(self, "logits")
+            logits = self._read_logits()
         if self.failed:
             return logits[[seed not in self.failed for seed in self.seeds]]
         return logits

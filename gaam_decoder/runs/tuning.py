@@ -123,42 +123,47 @@ class Tuning:
                 such as those of a speaker, the same number.
         """
         for runs in self.candidate_runs:
-            runs_by_seed = first_run_by_seed(runs)
-            contributions_of_seeds: list[NDArray[Any]] = []
-            test_logits_of_seeds: list[NDArray[np.float32]] = []
-            # of each seed, the numbers of its validation rows in each relation
-            relations_of_seeds: list[list[NDArray[np.int32]]] = []
-            for seed in self.seeds:
-                run = runs_by_seed[seed]
-                validation = run.validation
-                if validation is None or not run.evaluated:
-                    return
-                index = run.seeds.index(seed)
-                logits_VC, label_V = validation.of_seed(index)
-                contributions_of_seeds.append(
-                    run.task_definition.row_contributions(logits_VC, label_V)
-                )
-                test_logits_of_seeds.append(
-                    run.finished_logits()[run.finished.index(seed)]
-                )
-                relations_of_seeds.append(
-                    validation.relations_of_seed(index, relations)
-                )
+            answers = self._answers_of_candidate(runs, relations)
+            if answers is None:
+                return
+            yield answers
 
-            seeds_share_rows = runs[0].recipe.val_folds is None
-            if seeds_share_rows:
-                contributions = np.mean(contributions_of_seeds, axis=0)
-                # the same rows have the same numbers in every seed
-                numbers_of_relations = relations_of_seeds[0]
-            else:
-                contributions = np.concatenate(contributions_of_seeds)
-                numbers_of_relations = [
-                    np.concatenate(numbers_of_seeds)
-                    for numbers_of_seeds in zip(*relations_of_seeds, strict=True)
-                ]
-            yield CandidateAnswers(
-                contributions, test_logits_of_seeds, numbers_of_relations
+    def _answers_of_candidate(
+        self, runs: Sequence[RunResult], relations: Collection[str]
+    ) -> CandidateAnswers | None:
+        """The answers of a candidate; None if a run has no validation or test rows."""
+        runs_by_seed = first_run_by_seed(runs)
+        contributions_of_seeds: list[NDArray[Any]] = []
+        test_logits_of_seeds: list[NDArray[np.float32]] = []
+        # of each seed, the numbers of its validation rows in each relation
+        relations_of_seeds: list[list[NDArray[np.int32]]] = []
+        for seed in self.seeds:
+            run = runs_by_seed[seed]
+            validation = run.validation
+            if validation is None or not run.evaluated:
+                return None
+            index = run.seeds.index(seed)
+            logits_VC, label_V = validation.of_seed(index)
+            contributions_of_seeds.append(
+                run.task_definition.row_contributions(logits_VC, label_V)
             )
+            test_logits_of_seeds.append(run.finished_logits()[run.finished.index(seed)])
+            relations_of_seeds.append(validation.relations_of_seed(index, relations))
+
+        seeds_share_rows = runs[0].recipe.val_folds is None
+        if seeds_share_rows:
+            contributions = np.mean(contributions_of_seeds, axis=0)
+            # the same rows have the same numbers in every seed
+            numbers_of_relations = relations_of_seeds[0]
+        else:
+            contributions = np.concatenate(contributions_of_seeds)
+            numbers_of_relations = [
+                np.concatenate(numbers_of_seeds)
+                for numbers_of_seeds in zip(*relations_of_seeds, strict=True)
+            ]
+        return CandidateAnswers(
+            contributions, test_logits_of_seeds, numbers_of_relations
+        )
 
     @property
     def accuracy(self) -> float:

@@ -125,15 +125,13 @@ def claim_by_score(
     baseline_SN = baseline.by_row
     if by_row_SN is None or baseline_SN is None or no_claim_reason:
         return without_test
-    tuning_variance = mechanism.tuning_variance + baseline.tuning_variance
-    train_rows = min(mechanism.train_rows, baseline.train_rows)
     if score.is_share_of_hits:
         return claim(
             by_row_SN,
             baseline_SN,
             margin=margin,
-            tuning_variance=tuning_variance,
-            train_rows=train_rows,
+            tuning_variance=_tuning_variance(mechanism, baseline),
+            train_rows=_train_rows(mechanism, baseline),
             groups=mechanism.groups,
         )
     # an analysis of variance needs two seeds and two rows
@@ -142,34 +140,56 @@ def claim_by_score(
 
     # a single row may outweigh all others in a score without bound
     difference_SN = by_row_SN.astype(np.float64) - baseline_SN.astype(np.float64)
-    effects = crossed(difference_SN, mechanism.groups)
     if math.isinf(score.largest_difference) and _is_too_skewed(difference_SN.mean(0)):
         num_rows = difference_SN.shape[1]
         skewed = f"the contributions of {num_rows:,} rows are too skewed"
         return replace(without_test, no_claim_reason=skewed)
+    limits = _limits_of_contributions(score, difference_SN, mechanism, baseline)
+    return replace(
+        without_test,
+        interval=limits.interval(),
+        p=limits.p,
+        p_equivalent=limits.p_equivalent(margin),
+        limits=limits,
+    )
+
+
+def _limits_of_contributions(
+    score: Score, difference_SN: Floats, mechanism: Scored, baseline: Scored
+) -> MeanLimits:
+    """The tests of a difference by a score, from which p-values and intervals follow.
+
+    Args:
+        score: compares the two.
+        difference_SN: contributions of the rows to the score of the mechanism, minus
+            those to the score of the baseline.
+        mechanism: scores of the mechanism.
+        baseline: scores of the baseline.
+    """
+    effects = crossed(difference_SN, mechanism.groups)
+    effects = effects._replace(
+        train_rows=_train_rows(mechanism, baseline),
+        tuning_variance=_tuning_variance(mechanism, baseline),
+    )
     # both lack the same rows: the larger change counts
     unseen_change_squared = max(
         mechanism.unseen_change_squared, baseline.unseen_change_squared
     )
-    limits = MeanLimits(
-        effects=effects._replace(
-            train_rows=train_rows, tuning_variance=tuning_variance
-        ),
+    return MeanLimits(
+        effects=effects,
         variance_from_unseen_rows=UNSEEN_FACTOR * unseen_change_squared,
         largest_difference=score.largest_difference,
     )
-    return _claim_with_test(without_test, limits)
 
 
-def _claim_with_test(claim_without_test: Claim, limits: MeanLimits) -> Claim:
-    """The claim with the interval and the p-values of its limits."""
-    return replace(
-        claim_without_test,
-        interval=limits.interval(),
-        p=limits.p,
-        p_equivalent=limits.p_equivalent(claim_without_test.margin),
-        limits=limits,
-    )
+def _tuning_variance(mechanism: Scored, baseline: Scored) -> float:
+    """Variance of the difference from the tuning of both."""
+    return mechanism.tuning_variance + baseline.tuning_variance
+
+
+def _train_rows(mechanism: Scored, baseline: Scored) -> float:
+    """Training rows of the two: the fewer, if one has fewer."""
+    return min(mechanism.train_rows, baseline.train_rows)
 
 
 def _claim_without_test(

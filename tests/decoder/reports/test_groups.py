@@ -205,7 +205,7 @@ def runs_on_speakers(effect: float) -> list[RunResult]:
     right = hard_N + rng.normal(1, 1, (8, ROWS)) > 0
     right_of_baseline = hard_N + rng.normal(1, 1, (8, ROWS)) > 0
     label_N = build_run("none", right_of_baseline).labels
-    same = {
+    same: dict[str, NDArray[Any]] = {
         "speaker": speaker_N,
         "chance": rng.integers(0, 8, ROWS),
         "file": np.arange(ROWS),

@@ -82,6 +82,7 @@ def test_the_majority_is_that_of_the_training_rows(
     for run in gaam_decoder.train(config):
         learned = TRAIN_LABELS
         if folds is not None:
+            assert run.test_rows is not None
             learned = np.delete(TRAIN_LABELS, run.test_rows)
         majority = int(np.bincount(learned).argmax())
         assert run.majority_accuracy == np.mean(run.labels == majority)
