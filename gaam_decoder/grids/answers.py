@@ -13,6 +13,7 @@ from gaam_decoder.reports.over_sets import (
     ResultsOverSets,
     answers_over_sets,
 )
+from gaam_decoder.reports.over_sets_text import sentence
 from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.stats import LEAST_SEEDS, NO_CLAIM
 from gaam_decoder.stats.across import FEW_SEEDS
@@ -44,6 +45,18 @@ def answers_of(grid: Grid, records: Records) -> list[AnswerOverSets]:
             )
             answers += answers_over_sets(compared)
     return answers
+
+
+def in_words(grid: Grid, answer: AnswerOverSets) -> str:
+    """The answer in one sentence; it says how many cells count, unless all do."""
+    text = sentence(answer)
+    num_counted = 0
+    if answer.decoders:
+        num_counted = len(answer.data_sets) * len(answer.encoders)
+    num_cells = len(list(grid.cells()))
+    if num_counted < num_cells:
+        text += f" ({num_counted} of {num_cells} cells count)"
+    return text
 
 
 def _results(rows: Sequence[DecoderRow], records: Records) -> list[CellResult]:

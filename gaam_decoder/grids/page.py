@@ -7,18 +7,14 @@ from collections.abc import Sequence
 
 from gaam_cache.common.markdown import items, pipe_table, plain
 from gaam_cache.common.messages import duration, visible
-from gaam_decoder.grids.answers import answers_of
+from gaam_decoder.grids.answers import answers_of, in_words
 from gaam_decoder.grids.recipe import Grid, GridStudy
 from gaam_decoder.grids.records import CellKey, DecoderRow, Records
 from gaam_decoder.reports.drawing import Picture, svg_files
 from gaam_decoder.reports.formats.markdown import pipe
 from gaam_decoder.reports.over_sets import AnswerOverSets
 from gaam_decoder.reports.over_sets_pictures import forest_picture, overview_picture
-from gaam_decoder.reports.over_sets_text import (
-    decoders_sheet,
-    notes_on_method,
-    sentence,
-)
+from gaam_decoder.reports.over_sets_text import decoders_sheet, notes_on_method
 
 PAGE = "README.md"
 MOST_FORESTS = 3  # decoders of a grid with a forest plot of their own
@@ -37,7 +33,9 @@ def make_files(
     pictures: list[Picture] = []
     for grid in study.grids:
         answers = answers_of(grid, records)
-        answer_lines += [f"{grid.title}: {sentence(answer)}" for answer in answers]
+        answer_lines += [
+            f"{grid.title}: {in_words(grid, answer)}" for answer in answers
+        ]
         sections += _section(grid, answers, records)
         pictures += _pictures(grid, answers)
 
@@ -88,7 +86,9 @@ def _section(grid: Grid, answers: Sequence[AnswerOverSets], records: Records) ->
     recorded = records.cells()
     missing = [cell.title for cell in cells if cell.key not in recorded]
     lines = [f"## {grid.title}", ""]
-    lines.append(f"{len(cells) - len(missing)} of {len(cells)} cells are in.")
+    num_recorded = len(cells) - len(missing)
+    verb = "is" if num_recorded == 1 else "are"
+    lines.append(f"{num_recorded} of {len(cells)} cells {verb} in.")
     if missing:
         lines.append(f"Missing, and in no mean: {plain(', '.join(missing))}.")
     lines.append("")
@@ -97,8 +97,11 @@ def _section(grid: Grid, answers: Sequence[AnswerOverSets], records: Records) ->
     if not answers:
         return lines
 
-    for picture in _forests(grid, answers):
-        lines += _picture_lines(picture)
+    forests = _forests(grid, answers)
+    for picture in forests:
+        lines += [*_picture_lines(picture), f"{plain(picture.title)}.", ""]
+    if forests:
+        lines += [plain(forests[0].caption), ""]
     # the answers differ in the baseline alone
     notes = [*answers[0].compared.remarks]
     if answers[0].decoders:
@@ -113,23 +116,22 @@ def _answer_lines(grid: Grid, number: int, answer: AnswerOverSets) -> Lines:
 
     Without a difference that counts there is neither picture nor table.
     """
-    lines = [f"{plain(sentence(answer))}.", ""]
+    lines = [f"{plain(in_words(grid, answer))}.", ""]
     for picture in _overview(grid, number, answer):
-        lines += [*_picture_lines(picture), pipe(decoders_sheet(answer)), ""]
+        lines += [*_picture_lines(picture), plain(picture.caption), ""]
+        lines += [pipe(decoders_sheet(answer)), ""]
     if answer.left_out:
         lines += [*items(answer.left_out), ""]
     return lines
 
 
 def _picture_lines(picture: Picture) -> Lines:
-    """A picture, light or dark as the page is, and its caption."""
+    """A picture, light or dark as the page is."""
     title = html.escape(visible(picture.title))
     return [
         '<picture><source media="(prefers-color-scheme: dark)" '
         f'srcset="{picture.name}-dark.svg"><img alt="{title}" '
         f'src="{picture.name}-light.svg"></picture>',
-        "",
-        f"{plain(picture.title)}. {plain(picture.caption)}",
         "",
     ]
 
@@ -254,7 +256,7 @@ def cost_lines(grid: Grid, records: Records) -> Lines:
         extraction = math.fsum(row.extract_seconds or 0.0 for row in rows)
         training = math.fsum(row.train_seconds for row in rows)
         lines.append(
-            f"- {plain(encoder)}: {len(rows)} cells, extraction "
+            f"- {plain(encoder)}, {len(rows)} cells: extraction "
             f"{duration(extraction)}, training {duration(training)}."
         )
     return lines

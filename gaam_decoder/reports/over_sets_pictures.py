@@ -71,10 +71,11 @@ def _better_side(answer: AnswerOverSets) -> str:
     return f"{side} of the line: better."
 
 
-def _x_label(answer: AnswerOverSets) -> str:
-    """What the x axis of both pictures shows."""
+def _x_label(answer: AnswerOverSets, width: int) -> str:
+    """What the x axis of both pictures shows, in lines of so many characters."""
     baseline = brief(answer.compared.baseline, 26)
-    return f"difference to {baseline}, {answer.compared.score.difference_unit}"
+    label = f"difference to {baseline}, {answer.compared.score.difference_unit}"
+    return "\n".join(textwrap.wrap(visible(label), width))
 
 
 def _shown(difference: float, score: Score) -> float:
@@ -108,7 +109,7 @@ def _draw_overview(answer: AnswerOverSets) -> Figure:
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("\n".join(textwrap.wrap(visible(_x_label(answer)), 50)))
+    axes.set_xlabel(_x_label(answer, 36))
     axes.grid(axis="x")
     return with_legend(figure)
 
@@ -116,25 +117,32 @@ def _draw_overview(answer: AnswerOverSets) -> Figure:
 def _draw_cells(
     axes: Axes, row: int, answer: AnswerOverSets, decoder: DecoderOverSets
 ) -> None:
-    """Draw a dot for every cell, in the colour of its encoder and a line for each."""
+    """Draw a dot for every cell, in the colour of its encoder and a line for each.
+
+    A single data set has no interval of a mean: its cells then have their own.
+    """
     score = answer.compared.score
     heights = row + np.linspace(-0.32, -0.06, len(answer.encoders))
     for number, encoder in enumerate(answer.encoders):
-        differences = [
-            _shown(cell.difference, score)
+        colour = PALETTE[f"c{number % 8}"]
+        cells = [
+            cell
             for (_, cell_encoder), cell in decoder.differences.items()
             if cell_encoder == encoder
         ]
         axes.plot(
-            differences,
-            [heights[number]] * len(differences),
+            [_shown(cell.difference, score) for cell in cells],
+            [heights[number]] * len(cells),
             "o",
             ms=2.4,
             mew=0,
             alpha=0.7,
-            c=PALETTE[f"c{number % 8}"],
+            c=colour,
             label=visible(brief(encoder, 30)),
         )
+        ends = _shown_interval(cells[0].interval, score)
+        if len(cells) == 1 and ends:
+            axes.plot(ends, [heights[number]] * 2, c=colour, lw=1, alpha=0.7)
 
 
 def _draw_mean(axes: Axes, row: int, decoder: DecoderOverSets, score: Score) -> None:
@@ -180,7 +188,10 @@ def _draw_forest(answer: AnswerOverSets, decoder: DecoderOverSets) -> Figure:
     for axes, panel in zip(all_axes[0], panels, strict=True):
         if len(panels) > 1:
             axes.set_title("\n".join(textwrap.wrap(visible(panel), 14)), fontsize=7)
-        axes.locator_params(axis="x", nbins=5 if len(panels) < 3 else 3)
+        num_ticks = 5 if len(panels) < 3 else 3
+        axes.locator_params(axis="x", nbins=num_ticks, steps=[1, 2, 5, 10])
+        if len(panels) > 2:
+            axes.tick_params(axis="x", labelsize=6)
         draw_margin(axes, score.factor * answer.compared.margin)
         for row, data_set in enumerate(data_sets):
             difference, interval = _of_panel(answer, decoder, data_set, panel)
@@ -194,8 +205,7 @@ def _draw_forest(answer: AnswerOverSets, decoder: DecoderOverSets) -> Figure:
     _draw_diamond(all_axes[0, -1], len(names), decoder, score)
     all_axes[0, 0].set_yticks(range(len(names) + 1), [*names, "mean"])
     all_axes[0, 0].set_ylim(len(names) + 0.6, -0.6)
-    x_label = "\n".join(textwrap.wrap(visible(_x_label(answer)), 60))
-    figure.supxlabel(x_label, fontsize=8)
+    figure.supxlabel(_x_label(answer, 60), fontsize=8)
     return figure
 
 

@@ -183,7 +183,7 @@ def notes_on_method(answers: Sequence[AnswerOverSets]) -> list[str]:
         "decoders; p of these sets is that of the exact signed-rank test, of these "
         "data sets alone",
     ]
-    if first.num_ranked:
+    if first.num_ranked > 1:
         lines.append(
             f"mean rank: 1 is the best, over the {first.num_ranked} data sets with "
             "every decoder"
