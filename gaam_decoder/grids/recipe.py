@@ -17,6 +17,7 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -125,13 +126,14 @@ class GridStudy:
     def cells(self) -> Iterator[Cell]:
         """All cells, in the order in which they are run.
 
-        The first encoders of all grids come first: every data set has a cell early.
+        The first encoder of every grid comes first, with all its data sets; then the
+        second of every grid, and so on. So every data set has a cell early.
         """
-        most_encoders = max(len(grid.encoders) for grid in self.grids)
-        for number in range(most_encoders):
-            for grid in self.grids:
-                names = list(grid.encoders)[number : number + 1]
-                yield from (cell for cell in grid.cells() if cell.encoder in names)
+        encoders_by_grid = [list(grid.encoders) for grid in self.grids]
+        # grids with fewer encoders are done earlier
+        for encoders in zip_longest(*encoders_by_grid):
+            for grid, encoder in zip(self.grids, encoders, strict=True):
+                yield from (cell for cell in grid.cells() if cell.encoder == encoder)
 
     def steps(self, cell: Cell, sources: Sources) -> list[Step]:
         """The commands of a cell: the extraction, then the trainings.
@@ -156,11 +158,16 @@ class GridStudy:
 
 
 def _step(command: str, options: Mapping[str, object], sources: Sources) -> Step:
-    """A command with the settings of the machine that it has."""
+    """A command with its options.
+
+    Settings of this machine are added where the command has such a setting.
+    """
     config_class = COMMANDS[command][0]
     known = config_class.__dataclass_fields__
-    overrides = {k: v for k, v in (sources.machine or {}).items() if k in known}
-    all_options = {**options, **overrides}
+    machine_settings = {
+        name: value for name, value in (sources.machine or {}).items() if name in known
+    }
+    all_options = {**options, **machine_settings}
     config = settings.resolve(config_class, command, dict(all_options))
     return Step(command, all_options, config)
 
@@ -241,7 +248,11 @@ def _read_grid(table: Mapping[str, Any]) -> Grid:
 
 
 def _read_options(options: Mapping[str, Any]) -> dict[str, object]:
-    """Options by the names of arguments, without those that belong to the cell."""
+    """The options of a command, by names of arguments.
+
+    Raises:
+        ConfigError: an option that the cell decides, or the machine that runs it.
+    """
     named = {key.replace("-", "_"): value for key, value in options.items()}
     forbidden = sorted((NOT_IN_GRID | MACHINE) & set(named))
     if forbidden:

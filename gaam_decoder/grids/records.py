@@ -120,7 +120,9 @@ Row = TypeVar("Row", DecoderRow, SeedRow)
 
 
 def read_records(study: GridStudy, folder: Path) -> Records:
-    """The records in a folder of the cells of this study, by its settings of today.
+    """Read the records of the cells of a study from a folder.
+
+    A cell that was run with other settings than the recipe has now is left out.
 
     Raises:
         CacheError: a file is damaged, or seeds and rows disagree.

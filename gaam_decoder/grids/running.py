@@ -122,7 +122,7 @@ class _GridRun:
     """Runs cells and saves records for one call of ``carry_out_grid``."""
 
     study: GridStudy
-    record: bool
+    keeps_beside_recipe: bool
     say: Callable[[str], None]
     progress: Progress | None
 
@@ -130,7 +130,7 @@ class _GridRun:
         """Write records, page and pictures; return the answers of the grids."""
         answers, files = make_files(self.study, records)
         folders = [self.study.results]
-        if self.record:
+        if self.keeps_beside_recipe:
             folders.append(self.study.folder)
         for folder in folders:
             write_records(folder, records)
@@ -139,7 +139,10 @@ class _GridRun:
         return answers
 
     def cell(self, cell: Cell, steps: list[Step]) -> Records:
-        """Run the commands of a cell, and make its records."""
+        """Run the commands of a cell, and make its records.
+
+        ``steps`` has the extraction first, then every training.
+        """
         extract_step, *train_steps = steps
         self.say(extract_step.words())
         summary = extract(extract_step.config, progress=self.progress)
@@ -154,8 +157,7 @@ class _GridRun:
             names |= {run.path.name for run in trained}
 
         # The folder may have runs of an earlier recipe: only those of this one count.
-        runs = load_runs(folder)
-        runs[:] = [run for run in runs if run.path.name in names]
+        runs = [run for run in load_runs(folder) if run.path.name in names]
         train_seconds = sum(sum(run.seconds.values()) for run in runs)
         tables: dict[str, Table] = {}
         for baseline in cell.grid.baselines:
@@ -170,13 +172,15 @@ class _GridRun:
         return records_of_cell(cell, tables, CellCost(extract_seconds, train_seconds))
 
     def _extract_seconds(self, cell: Cell, summary: ExtractSummary) -> float | None:
-        """Seconds of the whole extraction; None if several sittings shared it.
+        """Seconds of the whole extraction; None if several calls shared it.
 
-        A training that is interrupted finds the cache there: a file keeps the seconds.
+        A file keeps the seconds. The next call may find the cache complete: it makes no
+        row, and still has to record them.
         """
         path = self.study.results / "extractions" / "-".join(cell.key)
         if summary.rows_made == sum(summary.rows.values()):
             write_file(path, f"{summary.seconds:.9g}\n".encode())
         elif summary.rows_made > 0:
+            # the seconds of this call alone say nothing of the whole
             path.unlink(missing_ok=True)
         return float(path.read_text("utf-8")) if path.is_file() else None

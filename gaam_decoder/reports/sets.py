@@ -1,21 +1,16 @@
-"""Which table of a report is of which data set and encoder.
+"""The tables of a report that an answer over data sets takes, and what they say.
 
-An answer over many data sets takes one table of each data set and encoder. What it
-leaves out is said by name; no result decides what it takes.
+It takes one table of each data set and encoder, and one head. What it leaves out is
+said by name; no result decides what it takes.
 """
 
-import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief
-from gaam_cache.config import IMPORTED
-from gaam_cache.store.files import digest_of
 from gaam_decoder.reports.compare import is_baseline
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.over_sets import (
@@ -24,18 +19,19 @@ from gaam_decoder.reports.over_sets import (
     CellResult,
     ResultsOverSets,
 )
+from gaam_decoder.reports.set_tables import (
+    choose_tables,
+    first_of,
+    settings_of_encoders,
+)
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.titles import distinguishing_words
 from gaam_decoder.reports.wording import join_first
-from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.tuning import TUNED_SETTINGS
 from gaam_decoder.stats.across import difference_of_claim, why_left_out
 from gaam_decoder.stats.claims import Claim
 from gaam_decoder.stats.scores.base import Interval
 
 FACTORS = ("dataset", "encoder")
-# an encoder reads every data set with these properties of its own
-OF_ROWS = ("dataset", "columns", "class_names", "content")
 
 
 def parse_factors(factors: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -181,20 +177,20 @@ def gather_cells(tables: Sequence[Table]) -> Cells | None:
             _is_in_answer(entry, head, baseline) for entry, _ in table.compared_entries
         )
     ]
-    names = _Names.of(usable)
-    left_out += names.take_one_set_of_rows(usable)
-    left_out += names.take_one_cache()
-    left_out += _other_heads(compared, head)
+    chosen, not_chosen = choose_tables(usable)
+    left_out += [*not_chosen, *_other_heads(compared, head)]
 
-    entry_names = _entry_names(names.taken, head, baseline)
+    entries_of_tables = _entries_by_name(
+        [named.table for named in chosen], head, baseline
+    )
     cells = tuple(
         Cell(
-            data_set=names.data_set[id(table)],
-            encoder=names.encoder[id(table)],
-            table=table,
-            entries=entry_names[id(table)],
+            data_set=named.data_set,
+            encoder=named.encoder,
+            table=named.table,
+            entries=entries,
         )
-        for table in names.taken
+        for named, entries in zip(chosen, entries_of_tables, strict=True)
     )
     remarks = [*_other_encoders(cells), *_other_training(cells)]
     selection = tables[0].selection
@@ -238,15 +234,7 @@ def _without_baseline(tables: Sequence[Table], baseline: str) -> list[str]:
     ]
     if not titles:
         return []
-    return [
-        f"no '{brief(baseline)}' to compare with, so left out: "
-        f"{'; '.join(titles[:MOST_NAMED])}{_and_more(titles)}"
-    ]
-
-
-def _and_more(names: Sequence[str]) -> str:
-    """How many names follow those that a sentence lists; empty where none do."""
-    return f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return [f"no '{brief(baseline)}' to compare with, so left out: {first_of(titles)}"]
 
 
 def _other_heads(tables: Sequence[Table], head: str) -> list[str]:
@@ -266,241 +254,6 @@ def _other_heads(tables: Sequence[Table], head: str) -> list[str]:
     ]
 
 
-class _Names:
-    """The names of data sets and encoders, and which tables are taken of each."""
-
-    def __init__(
-        self, tables: Sequence[Table], data_set: dict[int, str], encoder: dict[int, str]
-    ) -> None:
-        self.taken = list(tables)
-        self.data_set = data_set
-        self.encoder = encoder
-
-    @classmethod
-    def of(cls, tables: Sequence[Table]) -> "_Names":
-        """Name data set and encoder of every table, as short as they are unique.
-
-        ``data_set`` and ``encoder`` hold the names by the ``id`` of the table.
-        """
-        data_set = dict(
-            zip(
-                map(id, tables),
-                _short_names([_data_set(table.cache) for table in tables]),
-                strict=True,
-            )
-        )
-        encoder = dict(
-            zip(
-                map(id, tables),
-                _short_names([_encoder(table.cache) for table in tables]),
-                strict=True,
-            )
-        )
-        return cls(tables, data_set, encoder)
-
-    def take_one_set_of_rows(self, tables: Sequence[Table]) -> list[str]:
-        """Take one set of test rows of every data set, and leave other tables out.
-
-        The set that most encoders read counts. Of several, the one whose words (such as
-        "test split 'test'") most tables share; then the one with most test rows; then
-        the first.
-
-        Returns:
-            A sentence for each data set with several sets of test rows.
-        """
-        kinds = Counter(table.tested_on for table in tables)
-        by_data_set: dict[str, dict[object, list[Table]]] = {}
-        for table in tables:
-            by_rows = by_data_set.setdefault(self.data_set[id(table)], {})
-            by_rows.setdefault(_rows_of(table), []).append(table)
-
-        lines = []
-        for name, by_rows in by_data_set.items():
-            if len(by_rows) == 1:
-                continue
-
-            def weight(of_rows: Sequence[Table]) -> tuple[int, int, int]:
-                encoders = {self.encoder[id(table)] for table in of_rows}
-                first = of_rows[0]
-                return len(encoders), kinds[first.tested_on], first.num_test_rows
-
-            counted = max(by_rows.values(), key=weight)
-            others = [
-                table
-                for of_rows in by_rows.values()
-                for table in of_rows
-                if of_rows is not counted
-            ]
-            self._leave_out(others)
-            rows = "; ".join(map(_rows_in_words, others[:MOST_NAMED])) + _and_more(
-                [table.tested_on for table in others]
-            )
-            lines.append(
-                f"{name} has several sets of rows: {_rows_in_words(counted[0])} count; "
-                f"left out: {rows}"
-            )
-        return lines
-
-    def take_one_cache(self) -> list[str]:
-        """Take one table of every data set and encoder, and leave other tables out.
-
-        Several caches of a data set and encoder count as several encoders where a
-        setting of the encoder, such as the pooling, tells them apart. Else the first
-        cache counts.
-
-        Returns:
-            A sentence for each cache that is left out.
-        """
-        lines = []
-        for name in dict.fromkeys(self.encoder[id(table)] for table in self.taken):
-            tables = [t for t in self.taken if self.encoder[id(t)] == name]
-            counts = Counter(self.data_set[id(table)] for table in tables)
-            if max(counts.values()) > 1:
-                lines += self._split_encoder(name, tables)
-        return lines
-
-    def _split_encoder(self, name: str, tables: Sequence[Table]) -> list[str]:
-        """Name the encoder of these tables by its settings too; see above.
-
-        Args:
-            name: of the encoder, which all tables share.
-            tables: its tables, several of them of one data set.
-        """
-        words = _settings_of_encoder([table.cache for table in tables])
-        lines = []
-        seen: set[tuple[str, str]] = set()
-        for table, word in zip(tables, words, strict=True):
-            encoder = f"{name} ({word})" if word else name
-            self.encoder[id(table)] = encoder
-            place = (self.data_set[id(table)], encoder)
-            if place in seen:
-                self._leave_out([table])
-                lines.append(
-                    f"{place[0]} through {encoder} has several caches: the first "
-                    f"counts; left out: {brief(Path(table.cache.path).name, 60)}"
-                )
-            seen.add(place)
-        return lines
-
-    def _leave_out(self, tables: Sequence[Table]) -> None:
-        """Remove these tables from those that are taken."""
-        left_out = {id(table) for table in tables}
-        self.taken = [table for table in self.taken if id(table) not in left_out]
-
-
-Label = tuple[str, str, bool]
-"""Full name, short name, and whether the full name is a path of this machine."""
-
-
-def _short_names(labels: Sequence[Label]) -> list[str]:
-    """The short name of each, or the full one where several of the hub share it."""
-    full_by_short: dict[str, set[str]] = {}
-    for full, short, is_path in labels:
-        if not is_path:
-            full_by_short.setdefault(short, set()).add(full)
-    names = []
-    for full, short, is_path in labels:
-        is_shared = not is_path and len(full_by_short[short]) > 1
-        names.append(brief(full if is_shared else short, 60))
-    return names
-
-
-def _data_set(cache: CacheRecord) -> Label:
-    """The names of the data set of a cache."""
-    record: Mapping[str, Any] = (cache.plan or {}).get("dataset", {})
-    return _label(cache.dataset, record)
-
-
-def _encoder(cache: CacheRecord) -> Label:
-    """The names of the encoder of a cache."""
-    record: Mapping[str, Any] = (cache.plan or {}).get("encoder", {})
-    return _label(cache.encoder, record)
-
-
-def _label(label: str, record: Mapping[str, Any]) -> Label:
-    """A full name, and the short one that people recognise.
-
-    The short name is the last part of a path, or of a name on the hub.
-
-    Args:
-        label: the full name, as reports write it.
-        record: of the data set or encoder in the plan of the cache, with its ``name``
-            and, where it is local, its ``path``.
-    """
-    name = str(record.get("name", label))
-    path = Path(name)
-    short = path.name or label
-    # many data sets lie in files called train or data
-    if record.get("path") and path.suffix and path.parent.name:
-        short = f"{path.parent.name}/{path.name}"
-    return label, label.replace(name, short, 1), bool(record.get("path"))
-
-
-def _rows_of(table: Table) -> object:
-    """What identifies training and test rows of a table, whichever encoder read them.
-
-    Two tables with equal results have the same rows. The result holds hashes of the
-    rows, where the cache has them. A cache of imported states has hashes of the states
-    alone, so its counts of rows and test labels must do.
-    """
-    run = table.entries[0].runs[0]
-    labels = digest_of(run.labels.tobytes())
-    fields: Mapping[str, Any] = (table.cache.plan or {}).get("fingerprint_fields", {})
-    kind = (table.cache.plan or {}).get("encoder", {}).get("kind", IMPORTED)
-    content = None if kind == IMPORTED else json.dumps(fields.get("content"))
-    counts = json.dumps(table.cache.rows, sort_keys=True)
-    return table.tested_on, table.num_test_rows, labels, counts, content
-
-
-def _rows_in_words(table: Table) -> str:
-    """Test rows and size of all splits, for a sentence."""
-    counts = " + ".join(
-        f"{count:,} {brief(split, 40)}" for split, count in table.cache.rows.items()
-    )
-    return f"{table.tested_on} of {counts} rows"
-
-
-def _settings_of_encoder(caches: Sequence[CacheRecord]) -> list[str]:
-    """For every cache, the settings of its encoder that the others do not share.
-
-    In words; empty texts where the encoders of all caches have the same settings.
-    """
-    # records that are equal where the same encoder read the rows
-    stripped = [_encoder_alone(cache) for cache in caches]
-    keys = [
-        json.dumps([cache.plan, cache.layers], sort_keys=True, default=str)
-        for cache in stripped
-    ]
-    distinct = dict(zip(keys, stripped, strict=True))
-    if len(distinct) < 2:
-        return [""] * len(caches)
-    words = dict(
-        zip(distinct, distinguishing_words(list(distinct.values())), strict=True)
-    )
-    return [words[key] for key in keys]
-
-
-def _encoder_alone(cache: CacheRecord) -> CacheRecord:
-    """A copy of the record of a cache that holds the settings of its encoder alone.
-
-    Everything that depends on the rows is left out, so that copies of several data sets
-    are equal where the same encoder read them.
-    """
-    plan = cache.plan or {}
-    fields = {
-        name: value
-        for name, value in plan.get("fingerprint_fields", {}).items()
-        if name not in OF_ROWS
-    }
-    encoder_fields = dict(fields.get("encoder", {}))
-    # what was imported, or fitted, is of the rows too
-    for name in ("imported", "fitted_on"):
-        encoder_fields.pop(name, None)
-    fields["encoder"] = encoder_fields
-    encoder = {name: plan.get("encoder", {}).get(name) for name in ("kind", "revision")}
-    return replace(cache, plan={"encoder": encoder, "fingerprint_fields": fields})
-
-
 def _other_encoders(cells: Sequence[Cell]) -> list[str]:
     """Sentences on encoders that read some data sets with other settings."""
     lines = []
@@ -509,7 +262,7 @@ def _other_encoders(cells: Sequence[Cell]) -> list[str]:
         # an encoder that is fitted to the rows (tf-idf) differs for every data set
         if any(cell.table.cache.fitted_on for cell in of_encoder):
             continue
-        words = _settings_of_encoder([cell.table.cache for cell in of_encoder])
+        words = settings_of_encoders([cell.table.cache for cell in of_encoder])
         if any(words):
             settings = [
                 f"{cell.data_set}: {word}"
@@ -562,51 +315,63 @@ def _recipe(cell: Cell) -> dict[str, str]:
     return shared
 
 
-def _entry_names(
+def _entries_by_name(
     tables: Sequence[Table], head: str, baseline: str
-) -> dict[int, dict[str, Entry]]:
-    """Compared entries of every table, and their baselines, by a common name.
+) -> list[dict[str, Entry]]:
+    """Compared entries and baselines of every table, by names that all tables share.
 
-    A mechanism has a short name, such as ``gaam``, unless a table has several forms of
-    it, such as ``gaam:heads=1`` and ``gaam:heads=2``: its options may be chosen to fit
-    the encoder. Settings that distinguish the entries of a mechanism in any table are
-    part of the name.
+    The name is short, such as ``gaam``, so that tables share it where a person gave the
+    mechanism other options for another encoder. A mechanism with several forms in one
+    table, such as ``gaam:heads=1`` and ``gaam:heads=2``, keeps its options. Settings
+    that distinguish the entries of a mechanism in any table are part of the name.
 
     Returns:
-        ``id`` of a table -> name -> entry.
+        Name -> entry, for every table.
     """
-    entries_of = {
-        id(table): [
-            entry for entry in table.entries if _is_in_answer(entry, head, baseline)
-        ]
+    entries_of_tables = [
+        [entry for entry in table.entries if _is_in_answer(entry, head, baseline)]
         for table in tables
-    }
-    every_list = list(entries_of.values())
+    ]
     several_forms = {
         name
-        for entries in every_list
+        for entries in entries_of_tables
         for name, forms in _forms(entries).items()
         if len(forms) > 1
     }
-    settings = sorted({name for entries in every_list for name in _varying(entries)})
-    named: dict[int, dict[str, Entry]] = {}
-    for key, entries in entries_of.items():
+    settings = sorted(
+        {name for entries in entries_of_tables for name in _varying(entries)}
+    )
+    named: list[dict[str, Entry]] = []
+    for entries in entries_of_tables:
         by_name: dict[str, Entry] = {}
         for entry in entries:
-            short = entry.attention.partition(":")[0]
-            name = brief(entry.attention if short in several_forms else short)
-            values = [
-                brief(f"{setting}={entry.recipe[setting]}")
-                for setting in settings
-                if _is_given(entry, setting)
-            ]
-            full_name = " ".join([name, *values])
-            if full_name in by_name:
-                # the same mechanism of another plugin
-                full_name = f"{full_name} {entry.code or len(by_name)}"
-            by_name[full_name] = entry
-        named[key] = by_name
+            name = _entry_name(entry, several_forms, settings)
+            if name in by_name:
+                # a plug-in of the same name: the digest of its code distinguishes it
+                name = f"{name} {entry.code or len(by_name)}"
+            by_name[name] = entry
+        named.append(by_name)
     return named
+
+
+def _entry_name(
+    entry: Entry, several_forms: Collection[str], settings: Sequence[str]
+) -> str:
+    """The name of an entry in an answer over data sets.
+
+    Args:
+        entry: the entry.
+        several_forms: mechanisms that keep their options.
+        settings: those that distinguish entries.
+    """
+    short = entry.attention.partition(":")[0]
+    name = brief(entry.attention if short in several_forms else short)
+    values = [
+        brief(f"{setting}={entry.recipe[setting]}")
+        for setting in settings
+        if _is_given(entry, setting)
+    ]
+    return " ".join([name, *values])
 
 
 def _is_in_answer(entry: Entry, head: str, baseline: str) -> bool:

@@ -43,15 +43,16 @@ class LearnedOverSets(AcrossWriter):
     def of(self, cells: Cells, answers: Sequence[AnswerOverSets]) -> Iterator[Section]:
         """Yield the section, unless no mechanism learned parameters or read layers."""
         del answers
-        first = cells.cells[0].entries.values()
-        # the files of every seed are read where the section is asked for
-        if any(entry.runs[0].learned or _importance(entry) for entry in first):
+        # The first table has to do: all have about the same decoders, and to look at
+        # each would read the files of every seed.
+        entries = cells.cells[0].entries.values()
+        if any(entry.runs[0].learned or _importance(entry) for entry in entries):
             yield Section(
                 name="across-learned",
                 heading="What is learned over all data sets, by encoder",
                 lines=(
-                    "lowest and highest are those of any head, feature, seed and data "
-                    "set; medians of data sets are the smallest and the largest",
+                    "lowest and highest: of all heads, features, seeds and data sets; "
+                    "medians of data sets: the smallest and the largest of them",
                     "a share is that of the layer in the summed attention, a mean over "
                     "data sets; equal shares mean that no layer matters more",
                 ),
@@ -74,10 +75,10 @@ def _parts(cells: Cells) -> Parts:
                 if cell.encoder == encoder and name in cell.entries
             }
             parameter_lines += _parameter_lines(encoder, name, entries.values())
-            shares = _shares(entries)
-            if shares:
-                layer_lines.append(_layer_line(encoder, name, shares))
-                curves.append(_curve(name, shares))
+            importances = _importances_of_same_layers(entries.values())
+            if importances:
+                layer_lines.append(_layer_line(encoder, name, importances))
+                curves.append(_curve(name, importances))
         if curves:
             pictures.append(_picture(number, encoder, curves[:MOST_LINES]))
 
@@ -138,16 +139,19 @@ def _importance(entry: Entry) -> Importance | None:
     return importance
 
 
-def _shares(entries: Mapping[str, Entry]) -> list[Importance]:
-    """The importance of layers for every data set whose layers are those of most."""
+def _importances_of_same_layers(entries: Iterable[Entry]) -> list[Importance]:
+    """The importance of layers for each data set on which the usual layers were read.
+
+    The usual layers are those of most data sets; only shares of the same layers have a
+    mean. ``entries`` are those of a decoder, one for each data set.
+    """
     importances = []
-    for entry in entries.values():
+    for entry in entries:
         importance = _importance(entry)
         if importance is not None:
             importances.append(importance)
     if not importances:
         return []
-    # only shares of the same layers have a mean
     layers = [importance.layers for importance in importances]
     usual_layers = max(layers, key=layers.count)
     return [
@@ -155,37 +159,39 @@ def _shares(entries: Mapping[str, Entry]) -> list[Importance]:
     ]
 
 
-def _layer_line(encoder: str, name: str, shares: Sequence[Importance]) -> list[str]:
+def _layer_line(
+    encoder: str, name: str, importances: Sequence[Importance]
+) -> list[str]:
     """A line of the table ``LAYERS``: the layers that a decoder reads most and least.
 
-    ``shares`` has the importance of layers for every data set (K data sets, L layers).
+    ``importances`` are those of every data set (K data sets, L layers).
     """
-    share_KL = np.array([importance.contribution for importance in shares])
+    share_KL = np.array([importance.contribution for importance in importances])
     mean_L = share_KL.mean(0)
     order = np.argsort(-mean_L, kind="stable")
-    layers = shares[0].layers
+    layers = importances[0].layers
     in_words = [f"{layers[index]} ({mean_L[index]:.1f}%)" for index in order]
     # data sets whose largest share is that of the same layer
     agreeing = int((share_KL.argmax(1) == order[0]).sum())
     return [
         encoder,
         name,
-        str(len(shares)),
+        str(len(importances)),
         ", ".join(in_words[:3]),
         in_words[-1],
-        f"{agreeing} of {len(shares)}",
+        f"{agreeing} of {len(importances)}",
     ]
 
 
-def _curve(name: str, shares: Sequence[Importance]) -> Line:
+def _curve(name: str, importances: Sequence[Importance]) -> Line:
     """Mean share of every layer; the band is the standard deviation over data sets."""
-    share_KL = np.array([importance.contribution for importance in shares])
+    share_KL = np.array([importance.contribution for importance in importances])
     mean_L = share_KL.mean(0)
     band = None
-    if len(shares) > 1:
+    if len(importances) > 1:
         std_L = share_KL.std(0, ddof=1)
         band = (mean_L - std_L, mean_L + std_L)
-    return Line(name, shares[0].layers, mean_L, band)
+    return Line(name, importances[0].layers, mean_L, band)
 
 
 def _picture(number: int, encoder: str, curves: Sequence[Line]) -> Picture:

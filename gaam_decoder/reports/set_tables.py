@@ -1,0 +1,268 @@
+"""Which table of a report stands for a data set and an encoder.
+
+Data sets and encoders are known by their names. Where several tables have the same
+names, a rule that looks at no result takes one of them.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gaam_cache.common.messages import brief
+from gaam_cache.config import IMPORTED
+from gaam_cache.store.files import digest_of
+from gaam_decoder.reports.over_sets import MOST_NAMED
+from gaam_decoder.reports.table import Table
+from gaam_decoder.reports.titles import distinguishing_words
+from gaam_decoder.runs.records import CacheRecord
+
+# an encoder reads every data set with these properties of its own
+OF_ROWS = ("dataset", "columns", "class_names", "content")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NamedTable:
+    """A table with the names of its data set and of its encoder."""
+
+    table: Table
+    data_set: str
+    encoder: str
+
+
+def choose_tables(tables: Sequence[Table]) -> tuple[list[NamedTable], list[str]]:
+    """Take one table of every data set and encoder.
+
+    Returns:
+        These tables, in the order of the report; and sentences on the others.
+    """
+    data_sets = _short_names([_names_of_data_set(table.cache) for table in tables])
+    encoders = _short_names([_names_of_encoder(table.cache) for table in tables])
+    named = [
+        NamedTable(table, data_set, encoder)
+        for table, data_set, encoder in zip(tables, data_sets, encoders, strict=True)
+    ]
+    with_same_rows, other_rows = _take_one_set_of_rows(named)
+    one_each, other_caches = _take_one_cache(with_same_rows)
+    return one_each, [*other_rows, *other_caches]
+
+
+def first_of(texts: Sequence[str]) -> str:
+    """The first texts, parted by semicolons, and how many more there are."""
+    listed = "; ".join(texts[:MOST_NAMED])
+    if len(texts) > MOST_NAMED:
+        listed += f" and {len(texts) - MOST_NAMED} more"
+    return listed
+
+
+def _take_one_set_of_rows(
+    tables: Sequence[NamedTable],
+) -> tuple[list[NamedTable], list[str]]:
+    """Take one set of test rows of every data set.
+
+    The set that most encoders read counts. Among equals these decide, in this order:
+
+    1. how many tables of the report have test rows of that kind ("test split 'test'");
+    2. the number of test rows;
+    3. the order of the tables.
+
+    Returns:
+        The tables with these rows; and a sentence for each data set with several sets.
+    """
+    num_tables_by_kind = Counter(named.table.tested_on for named in tables)
+
+    def rank(tables_of_rows: Sequence[NamedTable]) -> tuple[int, int, int]:
+        encoders = {named.encoder for named in tables_of_rows}
+        table = tables_of_rows[0].table
+        return len(encoders), num_tables_by_kind[table.tested_on], table.num_test_rows
+
+    left_out: set[NamedTable] = set()
+    sentences = []
+    for data_set in dict.fromkeys(named.data_set for named in tables):
+        tables_by_rows: dict[object, list[NamedTable]] = {}
+        for named in tables:
+            if named.data_set == data_set:
+                tables_by_rows.setdefault(_rows_of(named.table), []).append(named)
+        if len(tables_by_rows) == 1:
+            continue
+        counted = max(tables_by_rows.values(), key=rank)
+        others = [
+            named
+            for tables_of_rows in tables_by_rows.values()
+            for named in tables_of_rows
+            if tables_of_rows is not counted
+        ]
+        left_out.update(others)
+        other_rows = [_rows_in_words(named.table) for named in others]
+        sentences.append(
+            f"{data_set} has several sets of rows: {_rows_in_words(counted[0].table)} "
+            f"count; left out: {first_of(other_rows)}"
+        )
+    return [named for named in tables if named not in left_out], sentences
+
+
+def _take_one_cache(
+    tables: Sequence[NamedTable],
+) -> tuple[list[NamedTable], list[str]]:
+    """Take one table of every data set and encoder: the first.
+
+    Encoders that differ in a setting, such as the pooling, are several encoders.
+
+    Returns:
+        These tables; and a sentence for each table that is left out.
+    """
+    first: dict[tuple[str, str], NamedTable] = {}
+    sentences = []
+    for named in _tell_encoders_apart(tables):
+        names = (named.data_set, named.encoder)
+        if names in first:
+            cache = brief(Path(named.table.cache.path).name, 60)
+            sentences.append(
+                f"{named.data_set} through {named.encoder} has several caches: the "
+                f"first counts; left out: {cache}"
+            )
+        else:
+            first[names] = named
+    return list(first.values()), sentences
+
+
+def _tell_encoders_apart(tables: Sequence[NamedTable]) -> list[NamedTable]:
+    """Add settings to the name of an encoder that read a data set several times.
+
+    The settings are those in which its tables differ.
+    """
+    renamed = list(tables)
+    for encoder in dict.fromkeys(named.encoder for named in tables):
+        places = [
+            place for place, named in enumerate(tables) if named.encoder == encoder
+        ]
+        num_tables = Counter(tables[place].data_set for place in places)
+        if max(num_tables.values()) == 1:
+            continue
+        settings = settings_of_encoders([tables[place].table.cache for place in places])
+        for place, words in zip(places, settings, strict=True):
+            if words:
+                name = f"{encoder} ({words})"
+                renamed[place] = replace(tables[place], encoder=name)
+    return renamed
+
+
+class Names(NamedTuple):
+    """The names of a data set or an encoder."""
+
+    full: str
+    short: str
+    is_path: bool  # whether the full name is a path of this machine
+
+
+def _short_names(names: Sequence[Names]) -> list[str]:
+    """The short name of each, or the full one where several of the hub share it."""
+    full_by_short: dict[str, set[str]] = {}
+    for name in names:
+        if not name.is_path:
+            full_by_short.setdefault(name.short, set()).add(name.full)
+    shown = []
+    for name in names:
+        is_shared = not name.is_path and len(full_by_short[name.short]) > 1
+        shown.append(brief(name.full if is_shared else name.short, 60))
+    return shown
+
+
+def _names_of_data_set(cache: CacheRecord) -> Names:
+    """The names of the data set of a cache."""
+    record: Mapping[str, Any] = (cache.plan or {}).get("dataset", {})
+    return _names(cache.dataset, record)
+
+
+def _names_of_encoder(cache: CacheRecord) -> Names:
+    """The names of the encoder of a cache."""
+    record: Mapping[str, Any] = (cache.plan or {}).get("encoder", {})
+    return _names(cache.encoder, record)
+
+
+def _names(full: str, record: Mapping[str, Any]) -> Names:
+    """A full name, and the short one that people recognise.
+
+    The short name is the last part of a path, or of a name on the hub.
+
+    Args:
+        full: the name as reports write it, such as a path with a revision behind it.
+        record: of the data set or encoder in the plan of the cache, with its ``name``
+            and, where it is local, its ``path``.
+    """
+    name = str(record.get("name", full))
+    path = Path(name)
+    last_part = path.name or full
+    # many data sets lie in files called train or data
+    if record.get("path") and path.suffix and path.parent.name:
+        last_part = f"{path.parent.name}/{path.name}"
+    # what stands behind the path or name, such as a revision, stays
+    short = full.replace(name, last_part, 1)
+    return Names(full, short, is_path=bool(record.get("path")))
+
+
+def _rows_of(table: Table) -> object:
+    """A key of the training and test rows of a table, whichever encoder read them.
+
+    Tables with equal keys have the same rows. The plan of a cache has a hash of its
+    rows. That of imported states hashes the states instead, which differ between
+    encoders: there the numbers of rows and the test labels must do.
+    """
+    run = table.entries[0].runs[0]
+    labels = digest_of(run.labels.tobytes())
+    fields: Mapping[str, Any] = (table.cache.plan or {}).get("fingerprint_fields", {})
+    kind = (table.cache.plan or {}).get("encoder", {}).get("kind", IMPORTED)
+    hash_of_rows = None if kind == IMPORTED else json.dumps(fields.get("content"))
+    counts = json.dumps(table.cache.rows, sort_keys=True)
+    return table.tested_on, table.num_test_rows, labels, counts, hash_of_rows
+
+
+def _rows_in_words(table: Table) -> str:
+    """Test rows and size of all splits, for a sentence."""
+    counts = " + ".join(
+        f"{count:,} {brief(split, 40)}" for split, count in table.cache.rows.items()
+    )
+    return f"{table.tested_on} of {counts} rows"
+
+
+def settings_of_encoders(caches: Sequence[CacheRecord]) -> list[str]:
+    """For every cache, the settings of its encoder that the others do not share.
+
+    In words; empty texts where the encoders of all caches have the same settings.
+    """
+    # records that are equal where the same encoder read the rows
+    stripped = [_encoder_alone(cache) for cache in caches]
+    keys = [
+        json.dumps([cache.plan, cache.layers], sort_keys=True, default=str)
+        for cache in stripped
+    ]
+    distinct = dict(zip(keys, stripped, strict=True))
+    if len(distinct) < 2:
+        return [""] * len(caches)
+    words = dict(
+        zip(distinct, distinguishing_words(list(distinct.values())), strict=True)
+    )
+    return [words[key] for key in keys]
+
+
+def _encoder_alone(cache: CacheRecord) -> CacheRecord:
+    """A copy of the record of a cache that holds the settings of its encoder alone.
+
+    Everything that depends on the rows is left out, so that copies of several data sets
+    are equal where the same encoder read them.
+    """
+    plan = cache.plan or {}
+    fields = {
+        name: value
+        for name, value in plan.get("fingerprint_fields", {}).items()
+        if name not in OF_ROWS
+    }
+    encoder_fields = dict(fields.get("encoder", {}))
+    # what was imported, or fitted, is of the rows too
+    for name in ("imported", "fitted_on"):
+        encoder_fields.pop(name, None)
+    fields["encoder"] = encoder_fields
+    encoder = {name: plan.get("encoder", {}).get(name) for name in ("kind", "revision")}
+    return replace(cache, plan={"encoder": encoder, "fingerprint_fields": fields})
