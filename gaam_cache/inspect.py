@@ -110,7 +110,7 @@ def _classes_in_words(rows_per_class: dict[str, int]) -> str:
 
 
 def _figures_in_words(figures: dict[str, Any]) -> str:
-    """Figures of labels: '120 rows with a, 30 with b' or 'mean of x 2.98'."""
+    """Figures of labels: 'rows per label: a 120, b 30' or 'means: x 2.98'."""
     texts = []
     for key, value in figures.items():
         noun = key.replace("_", " ")
@@ -181,7 +181,8 @@ class Inspection:
         entries: list[tuple[str, str]] = []
         if self.plan is not None:
             # the splits follow as lines of their own
-            entries += _plan_in_words(visible_values(_plan_to_dict(self.plan, {})))
+            properties = _plan_to_dict(self.plan, splits={})
+            entries += _plan_in_words(visible_values(properties))
             for name, split in self.splits.items():
                 entries.append((visible(name), split.in_words()))
 
@@ -341,9 +342,15 @@ def _inspect_existing_split(
     Labels and tokens are counted only in a complete cache, and if the split is not too
     large.
     """
-    rows_per_class = target_figures = mean_tokens = None
+    rows_per_class: dict[str, int] | None = None
+    target_figures: dict[str, Any] | None = None
+    mean_tokens: float | None = None
     if not has_missing_shards and split.nbytes <= COUNTED_BYTES:
-        rows_per_class, target_figures = _label_figures(split)
+        if split.task == CLASSIFICATION:
+            rows_per_class = _count_classes(split)
+        # such as the mean of every column of numbers
+        elif split.labelled:
+            target_figures = split.target.summary(split.labels)
         mean_tokens = round(float(split.num_tokens.mean()), 1)
     return SplitInspection(
         rows=len(split),
@@ -356,22 +363,11 @@ def _inspect_existing_split(
     )
 
 
-def _label_figures(
-    split: Split,
-) -> tuple[dict[str, int] | None, dict[str, Any] | None]:
-    """Count the rows of every class, or summarise labels of another task.
-
-    Returns:
-        Class -> number of its rows, None if the task is not classification; and figures
-        of the labels by name, None for classes and for a split without labels.
-    """
-    if split.task != CLASSIFICATION:
-        figures = split.target.summary(split.labels) if split.labelled else None
-        return None, figures
-    # no row of a split without labels is of a class
+def _count_classes(split: Split) -> dict[str, int]:
+    """Class -> number of its rows; 0 for every class of a split without labels."""
     labels = split.labels if split.labelled else split.labels[:0]
     counts: dict[str, int] = split.target.summary(labels)["rows_per_class"]
-    return counts, None
+    return counts
 
 
 def _plan_to_dict(plan: Plan, splits: Mapping[str, object]) -> dict[str, Any]:
@@ -379,21 +375,24 @@ def _plan_to_dict(plan: Plan, splits: Mapping[str, object]) -> dict[str, Any]:
 
     ``splits`` is the description of the splits, which is put among them.
     """
-    # what decides the states of the encoder; an unused setting has no key
+    # What decides the states of the encoder. A setting at its default has no key, and
+    # some have one only with encoders of one kind.
     identity = plan.identity
     return {
-        "maker": plan.maker,
+        "maker": plan.maker,  # the command that makes the cache
         "encoder": plan.encoder.name,
         "label": plan.encoder_label,
         "revision": plan.encoder.revision,
         "dataset": plan.dataset_label,
         "compute_dtype": identity["dtype"],
+        # which tokens of a text are pooled: 'all', or 'text' for its own alone
         "pool_over": identity.get("pool_over", "all"),
         "imported_from": identity.get("imported", {}).get("files"),
         "planted": plan.planted,
         "columns": list(plan.columns),
         "splits": splits,
         "layers": identity.get("layers"),
+        # which positions of a picture are pooled, in words
         "pooled": identity.get("pooled"),
         "prompt": identity.get("prompt"),
         "max_length": identity.get("max_length"),
@@ -459,8 +458,9 @@ def _states_in_words(properties: dict[str, Any]) -> str:
     if properties["first_layer"] != 1:
         text += f", from layer {properties['first_layer']}"
     text += f", pooled by {' and '.join(properties['pooling'])}"
+    pooled_positions_in_words = properties["pooled"]  # of pictures; else None
     if properties["pool_over"] == "text":
         text += " over the text's own tokens"
-    elif properties["pooled"]:
-        text += f" over {properties['pooled']}"
+    elif pooled_positions_in_words:
+        text += f" over {pooled_positions_in_words}"
     return f"{text}, stored as {properties['storage_dtype']}"

@@ -11,7 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ MEDIA = "gaam_cache.sources.media"
 FEWEST_ROWS = 10  # with fewer rows, none can be held out for testing
 FEWEST_GROUPS = 6  # with fewer groups in 'test', reports make no claim
 DIGEST_BYTES = 16  # two texts of ten million agree by chance once in 10^24 data sets
-TOLERATED_SHARE = 0.01
+TOLERATED_SHARE = 0.01  # of rows that were cut, or that lost something else, unwarned
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -232,8 +232,10 @@ def _divide(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Row
         ConfigError: there are too few rows.
     """
     is_test_N = _choose_test_rows(rows, config, fraction)
-    # where the source has chosen the rows of 'test', it had more rows to choose from
-    has_few_rows = len(rows) < FEWEST_ROWS and not rows.is_test
+    # A source that has divided the rows itself had more of them, and passed on those
+    # that the limit takes: their number says nothing.
+    source_has_divided = len(rows.is_test) > 0
+    has_few_rows = len(rows) < FEWEST_ROWS and not source_has_divided
     if has_few_rows or not is_test_N.any():
         raise ConfigError(
             f"{len(rows)} rows are too few to hold some out for testing",
@@ -260,7 +262,7 @@ def _choose_test_rows(
         config: the extraction; it may name a column of groups that must not be split.
         fraction: the share of the rows that becomes 'test'.
     """
-    # a source that applied the limit has chosen the rows of 'test' already
+    # the source may have divided the rows already
     if rows.is_test:
         return np.asarray(rows.is_test, np.bool_)
     if config.test_groups is not None:
@@ -268,10 +270,9 @@ def _choose_test_rows(
             rows, config.test_groups, fraction, config.split_seed
         )
     # 'test' gets the same share of every stratum, such as a class
-    unit_strata, unit_N = _unit_strata(rows)
-    is_test_unit_U = held_out_rows(unit_strata, fraction, config.split_seed)
-    is_test_N: NDArray[np.bool_] = is_test_unit_U[unit_N]
-    return is_test_N
+    units = _units(rows)
+    is_test_U = held_out_rows(units.strata, fraction, config.split_seed)
+    return units.of_rows(is_test_U)
 
 
 def _choose_test_groups(
@@ -325,7 +326,8 @@ def _choose_test_groups(
 def _apply_limit(rows: Rows, config: ExtractConfig) -> Rows:
     """The rows of a split that ``--limit`` takes: a share of every class, or the first.
 
-    If the source has applied the limit already, these are all rows.
+    The pieces of a sound count as one row, except for the first rows. A source may have
+    applied the limit already: then all its rows are taken.
     """
     limit = config.limit
     if limit is None:
@@ -333,37 +335,50 @@ def _apply_limit(rows: Rows, config: ExtractConfig) -> Rows:
     if config.limit_rule == "first":
         is_taken_N = np.arange(len(rows)) < limit
     else:
-        unit_strata, unit_N = _unit_strata(rows)
-        is_taken_U = rows_within_limit(unit_strata, limit)
-        is_taken_N = is_taken_U[unit_N]
+        units = _units(rows)
+        is_taken_U = rows_within_limit(units.strata, limit)
+        is_taken_N = units.of_rows(is_taken_U)
     # without a change the rows need not be copied, which takes memory
     if is_taken_N.all():
         return rows
     return _select_rows(rows, is_taken_N)
 
 
-def _unit_strata(rows: Rows) -> tuple[Sequence[str], NDArray[np.int64]]:
-    """The stratum of every unit, and the index of the unit of every row, (N,).
+class _Units(NamedTuple):
+    """Rows that stay together: a unit is one row, or all pieces of one sound."""
 
-    A unit is a row, or all rows that are pieces of one sound: these must go to one
-    split together. Splits and limits take the same share of every stratum; of classes
-    the strata are the classes.
-    """
+    strata: Sequence[str]
+    """The stratum of every unit: splits and limits take the same share of each. The
+    strata of classes are the classes."""
+    unit_N: NDArray[np.int64]
+    """The index of every row's unit."""
+
+    def of_rows(self, values_U: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Give every row the value of its unit, (N,)."""
+        values_N: NDArray[np.bool_] = values_U[self.unit_N]
+        return values_N
+
+
+def _units(rows: Rows) -> _Units:
+    """The units of some rows, with the stratum of each."""
     # without pieces of sounds, every row is a unit of its own
     unit_number_N = np.asarray(rows.sound_numbers or range(len(rows)), np.int64)
     _, first_row_U, unit_N = np.unique(
         unit_number_N, return_index=True, return_inverse=True
     )
     # all rows of a unit have one label, so that of its first row is enough
-    labels = [rows.labels[row] for row in first_row_U.tolist()]
+    strata: Sequence[str] = [rows.labels[row] for row in first_row_U.tolist()]
     # rows without labels are one stratum
-    if not rows.labelled:
-        return labels, unit_N
-    return target_class(rows.task).strata(labels), unit_N
+    if rows.labelled:
+        strata = target_class(rows.task).strata(strata)
+    return _Units(strata, unit_N)
 
 
 def _select_rows(rows: Rows, is_selected_N: NDArray[np.bool_]) -> Rows:
-    """The rows for which ``is_selected_N``, (N,), is true, in their order."""
+    """The rows for which ``is_selected_N``, (N,), is true, in their order.
+
+    What a source has decided about 'train' and 'test' is applied by now, and dropped.
+    """
     row_N = np.flatnonzero(is_selected_N).tolist()
     columns = {
         name: [values[row] for row in row_N]

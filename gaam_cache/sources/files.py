@@ -152,7 +152,7 @@ def _find_files(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
     Raises:
         NotFoundError: the path does not exist, or has no data of this split.
     """
-    only_split = config.test_fraction is not None
+    takes_only_split = config.test_fraction is not None
     # a .txt holds texts only, and no labels
     suffixes = (*SUFFIXES, ".txt") if split in config.unlabelled else SUFFIXES
     if not path.exists():
@@ -160,11 +160,13 @@ def _find_files(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
             f"no file or folder at '{path}'", where=str(path.absolute())
         )
     if path.is_dir():
-        return files_of_split(path, split, only_split=only_split, suffixes=suffixes)
+        return files_of_split(
+            path, split, takes_only_split=takes_only_split, suffixes=suffixes
+        )
 
     # the path is a file: its name may be that of a split, or of a shard of a split
     name, num_shards = parse_table_name(path)
-    is_this_split = only_split or len(config.splits) == 1 or name == split
+    is_this_split = takes_only_split or len(config.splits) == 1 or name == split
     if kind_of(path) not in suffixes or not is_this_split:
         raise NotFoundError(
             f"no data for the split '{split}' at '{path}'",
@@ -207,7 +209,8 @@ def _open_saved(path: Path, config: ExtractConfig, split: str) -> _OpenedSplit:
     """
     import datasets
 
-    only_split = config.test_fraction is not None
+    # 'train' and 'test' are divided later
+    takes_only_split = config.test_fraction is not None
     # the library does not recognize pointers of Git LFS
     for file in sorted(path.glob("**/*.arrow")):
         check_file(file)
@@ -216,10 +219,13 @@ def _open_saved(path: Path, config: ExtractConfig, split: str) -> _OpenedSplit:
 
     folder = path
     if isinstance(data, datasets.DatasetDict):
-        name = _find_saved_split(path, list(data), split, only_split=only_split)
+        name = _find_saved_split(
+            path, list(data), split, takes_only_split=takes_only_split
+        )
         data = data[name]
         folder = path / name
-    elif not only_split and len(config.splits) > 1 and str(data.split) != split:
+    # a user who asks for one split means the only one there is, whatever its name
+    elif not takes_only_split and len(config.splits) > 1 and str(data.split) != split:
         raise NotFoundError(
             f"'{path}' is one split, and not '{split}'",
             where=str(path.absolute()),
@@ -229,7 +235,7 @@ def _open_saved(path: Path, config: ExtractConfig, split: str) -> _OpenedSplit:
 
 
 def _find_saved_split(
-    path: Path, names: list[str], split: str, *, only_split: bool
+    path: Path, names: list[str], split: str, *, takes_only_split: bool
 ) -> str:
     """Find the name under which a split was saved.
 
@@ -237,11 +243,11 @@ def _find_saved_split(
         path: the folder of the data set.
         names: names of the saved splits.
         split: the split, whose saved name may be a synonym such as "validation".
-        only_split: whether the data set must have a single split, which is then taken
-            whatever its name.
+        takes_only_split: whether the data set must have a single split, which is
+            then taken whatever its name.
     """
     # the name of the split or, if there is no such name, its synonyms
-    eligible = names if only_split else items_named_as_split(split, names, str)
+    eligible = names if takes_only_split else items_named_as_split(split, names, str)
     if len(eligible) != 1:
         problem = (
             f"several splits may be '{split}'" if eligible else f"no split '{split}'"
@@ -252,6 +258,6 @@ def _find_saved_split(
             where=str(path.absolute()),
             hint="--split names the splits of the data set",
         )
-    if not only_split:
+    if not takes_only_split:
         warn_of_synonym(split, eligible[0], path)
     return eligible[0]

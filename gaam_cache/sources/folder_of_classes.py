@@ -56,9 +56,10 @@ class FolderOfClasses(Source):
         """Read the files of a split as a table with two columns: file and label."""
         root = Path(config.dataset).expanduser()
         folder = _find_folder(config, root, split)
+        # a column of files, and one of labels: the names of their folders
         table = Table(
-            [FILE, *config.label_column],
-            lambda columns: _read_records(root, folder, columns),
+            names=[FILE, *config.label_column],
+            records=lambda columns: _read_records(root, folder, columns),
         )
         if config.task not in (AUTO, CLASSIFICATION):
             raise ConfigError(
@@ -78,8 +79,8 @@ class FolderOfClasses(Source):
             folder=root,
             report=report,
         )
-        # While rows are read, their paths are relative to the root, and messages name
-        # both. From now on, the rows are those of the split's folder.
+        # messages about a row name the root, to which its path is relative; later
+        # messages are about all rows, which lie in the folder of the split
         return replace(rows, origin=str(folder))
 
 

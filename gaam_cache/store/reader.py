@@ -136,17 +136,18 @@ class ShardedArray:
         row_N = np.ravel(row_numbers)
         rows = np.empty((len(row_N), *self.shape[1:]), NUMPY_DTYPES[self.stored_dtype])
         if rows.size:
-            self.read_into(row_N, rows.reshape(len(row_N), -1).view(np.uint8))
+            bytes_of_rows = rows.reshape(len(row_N), -1).view(np.uint8)
+            self.read_into(row_N, bytes_of_rows)
         if self.stored_dtype == "bfloat16":
             rows = as_float32(rows)
 
-        # What was read has the requested rows only, so they are indexed anew. NumPy
-        # pairs arrays of integers on several axes element by element. So an array index
-        # of rows stays an array, in its own shape.
-        read_rows: Any = slice(None)
+        # ``rows`` has the requested rows alone. So the index of rows becomes one of the
+        # same shape that counts them: [[0, 1]] for [[3, 5]]. The shape matters, because
+        # NumPy pairs index arrays of several axes element by element.
+        new_row_index: Any = slice(None)
         if not isinstance(row_index, slice):
-            read_rows = np.arange(len(rows)).reshape(np.shape(row_numbers))
-        selected: NDArray[Any] = rows[(read_rows, *other_indices)]
+            new_row_index = np.arange(len(rows)).reshape(row_numbers.shape)
+        selected: NDArray[Any] = rows[(new_row_index, *other_indices)]
         return selected
 
     def _separate_rows(self, index: Any) -> tuple[Any, list[Any]]:

@@ -36,7 +36,7 @@ class LabelColumns:
     """Classes or labels that the data set declares, in order; None if none."""
     strip: bool = False
     """Whether white space around names is removed."""
-    odd_classes: Collection[str] = ()
+    confirmed_classes: Collection[str] = ()
     """Names that often mean a missing label, such as 'nan', and that the user has
     confirmed as classes."""
     separator: str | None = None

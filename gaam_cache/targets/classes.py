@@ -132,11 +132,12 @@ class Classes(Target):
     @classmethod
     def read(cls, record: Mapping[str, Any], columns: LabelColumns) -> str:
         """The class that the only label column names; see ``class_of``."""
+        [column] = columns.names
         return class_of(
-            record[columns.names[0]],
+            record[column],
             columns.declared_names,
             strip=columns.strip,
-            odd_classes=columns.odd_classes,
+            confirmed_classes=columns.confirmed_classes,
         )
 
 
@@ -156,7 +157,7 @@ def class_of(
     names: tuple[str, ...] | None,
     *,
     strip: bool = False,
-    odd_classes: Collection[str] = (),
+    confirmed_classes: Collection[str] = (),
 ) -> str:
     """The class that a cell of a label column names.
 
@@ -170,8 +171,8 @@ def class_of(
         names: the classes that the data set declares, in order; None if it declares
             none.
         strip: remove white space around strings.
-        odd_classes: classes that the user has confirmed, although their names often
-            stand for a missing label.
+        confirmed_classes: classes that the user has confirmed, although their names
+            often stand for a missing label.
 
     Returns:
         The name of the class. Equal names are the same object.
@@ -184,7 +185,8 @@ def class_of(
     if names is not None and _is_whole_number(value):
         return sys.intern(_class_at_index(int(value), value, names))
     name = _class_name(value, names, strip=strip)
-    if not is_odd(name) or normal_spelling(name) in map(normal_spelling, odd_classes):
+    confirmed_spellings = map(normal_spelling, confirmed_classes)
+    if not is_odd(name) or normal_spelling(name) in confirmed_spellings:
         return sys.intern(name)
 
     raise NoLabelError(
@@ -269,15 +271,19 @@ def is_odd(name: str) -> bool:
 
 
 def is_doubtful(name: str, classes: Collection[str]) -> bool:
-    """Whether a name is doubtful: people write it for a missing label, as 'unknown'.
+    """Whether a name is doubtful: people or programs write it for a missing label.
+
+    People write 'unknown' or 99. Names that programs write, such as 'nan', are odd, see
+    ``is_odd``.
 
     Args:
         name: the name.
         classes: the names of all classes.
     """
-    # 99 is a class if 98 is one too, and otherwise a code
+    # a code such as 99 is an ordinary class if it continues a sequence: 97, 98, 99
     if name in MISSING_CODES:
-        return str(int(name) - 1) not in classes
+        number_before = str(int(name) - 1)
+        return number_before not in classes
     return name.casefold().strip(OUTER_CHARACTERS) in DOUBTFUL_WORDS or is_odd(name)
 
 
@@ -302,7 +308,7 @@ def refuse_quantities(
     origin: str,
     *,
     sampled: bool = False,
-    odd_classes: Collection[str] = (),
+    confirmed_classes: Collection[str] = (),
 ) -> None:
     """Refuse labels that are quantities, such as prices or scores, rather than classes.
 
@@ -314,13 +320,13 @@ def refuse_quantities(
         origin: where the labels are from, for messages.
         sampled: whether ``--limit`` chose the rows. A limit takes few rows of each of
             many classes, so many distinct labels then prove nothing.
-        odd_classes: labels that the user has confirmed as classes.
+        confirmed_classes: labels that the user has confirmed as classes.
 
     Raises:
         DataError: the labels are quantities.
     """
     # confirmed classes may be any numbers: only the other labels are examined
-    confirmed_spellings = set(map(normal_spelling, odd_classes))
+    confirmed_spellings = set(map(normal_spelling, confirmed_classes))
     distinct_labels = [
         label
         for label in dict.fromkeys(labels)

@@ -162,21 +162,24 @@ class LabelSets(MatrixTarget):
         Raises:
             NoLabelError: the labels are missing.
             DataError: a cell cannot be such labels.
+            UnicodeEncodeError: a label contains half a character.
         """
         if len(columns.names) > 1:
             return _to_json(
                 [name for name in columns.names if _flag_of(record[name], name)]
             )
+        [list_column] = columns.names
         names = {
             class_of(
                 entry,
                 columns.declared_names,
                 strip=columns.strip,
-                odd_classes=columns.odd_classes,
+                confirmed_classes=columns.confirmed_classes,
             )
-            for entry in _entries_of(record[columns.names[0]], columns)
+            for entry in _entries_of(record[list_column], columns)
         }
-        # an unpaired surrogate cannot be stored, and JSON hides it: encode raises here
+        # Half a character (an unpaired surrogate) cannot be stored, and JSON would hide
+        # it. The caller expects the UnicodeEncodeError that this raises.
         "".join(names).encode()
         if columns.declared_names is None:
             return _to_json(sorted(names))
@@ -194,7 +197,8 @@ class LabelSets(MatrixTarget):
     def declared_names(cls, columns: LabelColumns) -> tuple[str, ...] | None:
         """All labels that a table declares; None if it declares none.
 
-        Columns of 0 and 1 declare labels by their names, even labels that no row has.
+        Several label columns are columns of 0 and 1. Their names are the labels, even
+        labels that no row has. The type of a single column of lists may declare labels.
         """
         if len(columns.names) > 1:
             return columns.names

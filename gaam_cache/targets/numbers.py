@@ -86,10 +86,16 @@ class Numbers(MatrixTarget):
     @classmethod
     def from_labels(
         cls,
-        labels: Sequence[str],  # noqa: ARG003 the columns are the names
+        labels: Sequence[str],  # noqa: ARG003 they do not tell the names
         declared: tuple[str, ...] | None,
     ) -> Self:
-        """The target of these columns, which the source always declares."""
+        """The target of the declared columns.
+
+        Args:
+            labels: not used.
+            declared: names of the columns of numbers, which every source declares; only
+                a table without such columns has None.
+        """
         return cls(declared or ())
 
     @classmethod

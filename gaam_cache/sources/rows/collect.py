@@ -32,7 +32,8 @@ from gaam_cache.sources.rows.problems import RowProblems
 FILE_COLUMNS = ("file", "audio", "image", "img")
 """Usual names of a column of sounds or pictures; the first that exists is taken."""
 LABEL_KINDS = {str: "text", int: "numbers", float: "numbers", bool: "truth values"}
-"""Words for the values of a label column."""
+"""Type of a label's cell -> its kind in words. A column of several kinds is suspicious:
+the number 1 and the text '1' are one class."""
 # records between two reports of progress: to decode a file takes milliseconds
 FILES_PER_REPORT = 32
 TEXTS_PER_REPORT = 1024
@@ -174,10 +175,12 @@ def collect(
         DataError: rows cannot be used. The error says how many, and names the first
             ones.
     """
-    label_reader = LabelReader(config, columns.labels, table.class_names)
+    label_reader = LabelReader(
+        config, column_names=columns.labels, declared_names=table.class_names
+    )
     problems = RowProblems(split, origin, config, label_reader)
-    # None if there is no limit, or if a later step applies it
-    selection = _select_rows(table, columns, config, label_reader, problems, report)
+    # None if there is no limit, or if ``Source.read`` applies it to all rows
+    selection = _select_records(table, columns, config, label_reader, problems, report)
 
     # read the records, only those that the limit takes
     record_filter = _RecordFilter(columns, config, selection)
@@ -195,7 +198,8 @@ def collect(
         raise _no_rows_error(record_filter.num_skipped, origin)
     collected.warn_of_label_kinds(split)
 
-    # pieces of a sound belong together in every split, so the cache keeps its name
+    # Sounds are cut into pieces, which belong together in every split. So the cache
+    # keeps the name of each piece's sound in a column.
     if files is not None and config.clip_mode == "split":
         collected.kept_columns[CLIP_OF] = [piece.name for piece in collected.inputs]
     row_class = Texts if files is None else files.row_class()
@@ -208,6 +212,7 @@ def collect(
         num_skipped=record_filter.num_skipped,
         task=label_reader.target_class.task,
         labelled=label_reader.has_labels,
+        # pieces of one sound share the number of its record; a picture has its own
         sound_numbers=() if files is None else collected.record_numbers,
         is_test=_is_test_by_row(collected, selection),
     )
@@ -235,14 +240,15 @@ def _collect_records(
         problems: collects the errors of unusable records.
     """
     collected = _CollectedRows(columns)
-    for location, record, decode in records:
-        collected.num_records += 1
+    for number, (location, record, decode) in enumerate(records, start=1):
+        collected.num_records = number
         try:
-            row = _read_row(record, columns, label_reader, decode)
+            checked_record = _check_record(record, columns, label_reader, decode)
+        # the second error is that of a text with half a character
         except (DataError, UnicodeEncodeError) as error:
             problems.add(location, error)
         else:
-            collected.add(row)
+            collected.add(checked_record, number)
     return collected
 
 
@@ -266,21 +272,21 @@ def _with_files(
         yield location, record, None
 
 
-class _Row(NamedTuple):
-    """A checked record. A sound that is cut into pieces has several inputs."""
+class _CheckedRecord(NamedTuple):
+    """A record that can be used. Each of its inputs becomes a row."""
 
-    inputs: Sequence[Any]
+    inputs: Sequence[Any]  # one, or several pieces of a sound
     label: str
-    label_kind: str | None  # None where rows have no classes
+    label_kind: str | None  # of ``LABEL_KINDS``; None where rows have no classes
     kept_values: Sequence[str]
 
 
-def _read_row(
+def _check_record(
     record: Mapping[str, Any],
     columns: Columns,
     label_reader: LabelReader,
     decode: Decode | None,
-) -> _Row:
+) -> _CheckedRecord:
     """Check a record and read its inputs, its label and its kept values.
 
     Raises:
@@ -297,10 +303,12 @@ def _read_row(
         texts.extend(inputs)
     "".join(texts).encode()
 
-    label_kind = None
+    # a class may be written as a number in one row and as a text in another
+    label_kind: str | None = None
     if label_reader.has_labels and label_reader.is_classification:
-        label_kind = LABEL_KINDS[type(record[columns.labels[0]])]
-    return _Row(inputs, label, label_kind, kept_values)
+        [label_column] = columns.labels
+        label_kind = LABEL_KINDS[type(record[label_column])]
+    return _CheckedRecord(inputs, label, label_kind, kept_values)
 
 
 def _inputs_of(
@@ -343,18 +351,21 @@ class _CollectedRows:
         self.kept_columns: dict[str, list[str]] = {name: [] for name in columns.kept}
         self.record_numbers = list[int]()
         """The number of every row's record, from 1: pieces of a sound share one."""
-        self._label_kinds = set[str]()
+        self._label_kinds = set[str]()  # kinds of the labels' cells, ``LABEL_KINDS``
 
-    def add(self, row: _Row) -> None:
-        """Add the rows of the latest record: one row for each of its inputs."""
-        if row.label_kind is not None:
-            self._label_kinds.add(row.label_kind)
-        for row_input in row.inputs:
+    def add(self, record: _CheckedRecord, number: int) -> None:
+        """Add the rows of a record: one row for each of its inputs.
+
+        ``number`` counts all records that were read, from 1.
+        """
+        if record.label_kind is not None:
+            self._label_kinds.add(record.label_kind)
+        for row_input in record.inputs:
             self.inputs.append(row_input)
-            self.labels.append(row.label)
-            self.record_numbers.append(self.num_records)
+            self.labels.append(record.label)
+            self.record_numbers.append(number)
             for column, value in zip(
-                self.kept_columns.values(), row.kept_values, strict=True
+                self.kept_columns.values(), record.kept_values, strict=True
             ):
                 column.append(value)
 
@@ -381,19 +392,21 @@ class _Selection(NamedTuple):
 def _is_test_by_row(
     collected: _CollectedRows, selection: _Selection | None
 ) -> Sequence[bool]:
-    """Whether each row goes to 'test'; empty if the selection has not decided that.
+    """Whether each row goes to 'test'; empty if that is not decided yet.
 
     Args:
         collected: the rows, made of the selected records only.
-        selection: the records that a limit takes; None without a limit.
+        selection: the records that a limit takes, and for each whether it goes to
+            'test', if a test fraction divides the table; None without a limit.
     """
     if selection is None or not selection.is_test:
         return ()
-    # all pieces of a sound share a record, and so go to the same split
+    # Only selected records were read: the record of number 1 is the first of them. All
+    # pieces of a sound share a record, and so go to the same split.
     return [selection.is_test[number - 1] for number in collected.record_numbers]
 
 
-def _select_rows(
+def _select_records(
     table: Table,
     columns: Columns,
     config: ExtractConfig,
@@ -409,7 +422,7 @@ def _select_rows(
 
     Returns:
         The records; None if all records have to be read, because there is no limit or
-        because a later step applies it.
+        because ``Source.read`` applies it to all rows.
     """
     limit = config.limit
     fraction = config.test_fraction
@@ -421,7 +434,7 @@ def _select_rows(
     if config.test_groups is not None:
         return None
     if not columns.labels or takes_first_rows:
-        return _Selection(range(limit))
+        return _Selection(record_indices=range(limit))
 
     labels, num_skipped = _read_labels(
         table, columns, config, label_reader, problems, report
@@ -430,10 +443,14 @@ def _select_rows(
     row_strata = label_reader.target_class.strata(labels)
     if fraction is None:
         is_taken_N = rows_within_limit(row_strata, limit)
-        return _Selection(np.flatnonzero(is_taken_N).tolist(), num_skipped=num_skipped)
-    # the limit leaves out none of so few rows, or there are too few to divide: the
-    # caller reads all of them, and divides or refuses them
-    if len(labels) <= max(limit, FEWEST_ROWS):
+        return _Selection(
+            record_indices=np.flatnonzero(is_taken_N).tolist(), num_skipped=num_skipped
+        )
+    # the limit takes all of them, so that there is nothing to select
+    if len(labels) <= limit:
+        return None
+    # too few to divide: ``Source.read`` refuses them
+    if len(labels) <= FEWEST_ROWS:
         return None
     is_test_N = held_out_rows(row_strata, fraction, config.split_seed)
     return _select_in_both_splits(row_strata, is_test_N, limit, num_skipped)
@@ -504,7 +521,9 @@ def _read_labels(
 
 
 class _RecordFilter:
-    """Lets through the records that a limit takes, without empty ones if so configured.
+    """Lets through the records that a limit takes.
+
+    Empty records are left out if ``skip_empty`` is set, before the limit counts.
 
     Args:
         columns: the columns that are read.
@@ -515,7 +534,7 @@ class _RecordFilter:
     def __init__(
         self, columns: Columns, config: ExtractConfig, selection: _Selection | None
     ) -> None:
-        self._num_skipped_here = 0
+        self._num_skipped_so_far = 0  # empty records that ``apply`` has left out
         self._columns = columns
         self._skip_empty = config.skip_empty
         self._selection = selection
@@ -528,8 +547,8 @@ class _RecordFilter:
         the records has read all of it, so its number may be larger.
         """
         if self._selection is None:
-            return self._num_skipped_here
-        return max(self._num_skipped_here, self._selection.num_skipped)
+            return self._num_skipped_so_far
+        return max(self._num_skipped_so_far, self._selection.num_skipped)
 
     def apply(self, records: Iterator[Record]) -> Iterator[Record]:
         """Yield the selected records, and read no record after the last of them.
@@ -537,7 +556,7 @@ class _RecordFilter:
         Args:
             records: the location and the values of every record of the table.
         """
-        # without a limit all indices are selected
+        # without a limit all indices are selected, which never end
         selected_indices: Iterator[int] = itertools.count()
         if self._selection is not None:
             selected_indices = iter(self._selection.record_indices)
@@ -547,12 +566,13 @@ class _RecordFilter:
         for location, record in records:
             # an empty record has no index
             if self._skip_empty and self._is_empty(record):
-                self._num_skipped_here += 1
+                self._num_skipped_so_far += 1
                 continue
             # the indices ascend, so one comparison a record is enough
             if index == next_selected:
                 yield location, record
                 next_selected = next(selected_indices, None)
+            # all selected records were read
             if next_selected is None:
                 return
             index += 1
@@ -591,7 +611,7 @@ def rows_from_inputs(
     column = "row"
     # a table of one column: a program passes inputs, and no labels
     records = zip(locations, ({column: value} for value in inputs), strict=True)
-    table = Table([column], lambda columns: iter(records))
+    table = Table(names=[column], records=lambda columns: iter(records))
     columns = Columns(inputs=(column,), labels=(), of_files=kind != Texts.kind)
     # the caller, not a data set, names the files: they may lie anywhere
     config = replace(

@@ -60,17 +60,19 @@ def held_out_groups(
 ) -> NDArray[np.bool_]:
     """The rows to hold out for testing, as a mask (N,): all rows of a group or none.
 
-    The rule never changes, like that of ``held_out_rows``. The digests of the groups
-    give their order: the SHA-256 of '<seed> <name of the group>' in UTF-8.
+    Groups are added one by one, so that of every class about the fraction is held out.
+    The rule never changes, like that of ``held_out_rows``:
 
-    The distance of a choice is the sum of ``|1,000,000 h - f n|`` over the classes: h
-    of the n rows of a class are held out, and f is the fraction in millionths, rounded.
-    No group is held out if that would take the last row of a class from training.
-
-    The first pass goes through the groups in order. It holds out every group that
-    keeps each class within its share, ``1,000,000 h <= f n``. Then single groups
-    follow. Each is the group that reduces the distance most, of equal ones the first.
-    The choice ends when no group reduces the distance.
+    - The order of the groups is that of their digests, the SHA-256 of '<seed> <name of
+      the group>' in UTF-8.
+    - A class has n rows, of which h are held out; f is the fraction in millionths,
+      rounded. The distance from the fraction is ``|1,000,000 h - f n|``, summed over
+      the classes.
+    - No group is held out if a class would be left without a row for training.
+    - First, every group in order is held out that leaves ``1,000,000 h <= f n`` in each
+      class.
+    - Then, again and again, the group is held out that reduces the distance most, the
+      first of equal ones, until no group reduces it.
     """
     # number groups by digest and classes by name, and count the rows of each pair
     group_number = _number_groups(groups, seed)

@@ -22,30 +22,32 @@ class LabelReader:
 
     Args:
         config: the extraction.
-        names: the label columns; none for a split without labels.
-        declared: the classes or labels that the table declares, in order.
+        column_names: the label columns; none for a split without labels.
+        declared_names: the classes or labels that the table declares, in order; None if
+            it declares none.
     """
 
     def __init__(
         self,
         config: ExtractConfig,
-        names: tuple[str, ...],
-        declared: tuple[str, ...] | None,
+        column_names: tuple[str, ...],
+        declared_names: tuple[str, ...] | None,
     ) -> None:
-        if declared is not None and config.strip_labels:
-            declared = tuple(name.strip() for name in declared)
+        if declared_names is not None and config.strip_labels:
+            declared_names = tuple(name.strip() for name in declared_names)
         self.columns = LabelColumns(
-            names=names,
-            declared_names=declared,
+            names=column_names,
+            declared_names=declared_names,
             strip=config.strip_labels,
-            odd_classes=config.odd_classes,
+            confirmed_classes=config.odd_classes,
             separator=config.label_separator,
         )
         self._target_class: type[Target] | None = None
         if config.task != AUTO:
             self._target_class = target_class(config.task)
-        self.may_be_quantities = config.task == AUTO and declared is None
-        """Whether labels that are numbers may be another task than classification."""
+        self.may_be_quantities = config.task == AUTO and declared_names is None
+        """Whether labels that are numbers may be another task than classification. They
+        are classes if the user says so, or if the table declares its classes."""
 
     @property
     def has_labels(self) -> bool:
@@ -88,6 +90,7 @@ class LabelReader:
         if cell is None or (isinstance(cell, str) and is_blank(cell)):
             return
         self._target_class = target_class(CLASSIFICATION)
+        # at most one kind of labels claims a cell; cells of classes are claimed by none
         for known_class in target_classes().values():
             if known_class.claims_cell(cell, self.columns):
                 self._target_class = known_class

@@ -208,8 +208,8 @@ def items_named_as_split(
 ) -> list[T]:
     """The items that belong to a split.
 
-    Where none does, they are the items of a split of another name for the same: 'valid'
-    and 'dev' are names of 'validation'.
+    The validation split has several names, such as 'validation', 'valid' and 'dev'. If
+    no item has the name that is asked for, items with another of these names count.
 
     Args:
         split: name of the split.
@@ -234,7 +234,11 @@ def warn_of_synonym(split: str, name: str, where: Path) -> None:
 
 
 def files_of_split(
-    path: Path, split: str, *, only_split: bool, suffixes: Iterable[str] = SUFFIXES
+    path: Path,
+    split: str,
+    *,
+    takes_only_split: bool,
+    suffixes: Iterable[str] = SUFFIXES,
 ) -> SplitFiles:
     """The files of a split in a folder.
 
@@ -244,7 +248,8 @@ def files_of_split(
     Args:
         path: the folder.
         split: name of the split.
-        only_split: take the only split of the folder, whatever its name.
+        takes_only_split: whether to take the only split of the folder, whatever its
+            name.
         suffixes: formats of the tables that count.
 
     Raises:
@@ -253,21 +258,22 @@ def files_of_split(
     """
     tables = tables_in(path, suffixes)
     shard_folder = path / SHARD_FOLDER
-    # beside the only table, a folder called data may hold anything
-    if shard_folder.is_dir() and not (only_split and tables):
+    # If a table lies in the folder itself, it is the only split. A folder called data
+    # beside it may hold anything.
+    if shard_folder.is_dir() and not (takes_only_split and tables):
         tables += tables_in(shard_folder, suffixes)
     if not tables:
         tables = _tables_below(path, split, suffixes)
 
     chosen = tables
-    if not only_split:
+    if not takes_only_split:
         chosen = items_named_as_split(split, tables, lambda table: table.split)
     if len(chosen) == 1:
-        if not only_split:
+        if not takes_only_split:
             warn_of_synonym(split, chosen[0].split, path)
         return chosen[0]
 
-    subject = "the data" if only_split else f"'{split}'"
+    subject = "the data" if takes_only_split else f"'{split}'"
     problem = f"no data for the split '{split}' at '{path}'"
     if chosen:
         problem = f"several files may be {subject} at '{path}'"

@@ -31,22 +31,20 @@ def shares(rows_by_class: Mapping[str, int], limit: int) -> dict[str, int]:
     # the classes that have no share yet, and the rows that are left for them
     counts = dict(rows_by_class)
     rows_left = limit
-    total_count = sum(counts.values())
 
     # Give one row to every class whose share is below one. Fewer rows are left for the
     # others then, so the share of another class may fall below one, too.
-    while limit >= len(rows_by_class):
-        small_classes = [
-            name for name, count in counts.items() if count * rows_left < total_count
-        ]
-        if not small_classes:
-            break
+    gives_every_class_a_row = limit >= len(rows_by_class)
+    small_classes = _classes_below_one_row(counts, rows_left)
+    while gives_every_class_a_row and small_classes:
         for name in small_classes:
             share_by_class[name] = 1
-            total_count -= counts.pop(name)
             rows_left -= 1
+            del counts[name]
+        small_classes = _classes_below_one_row(counts, rows_left)
 
     # round the shares of the other classes down, and hand out the rest by remainder
+    total_count = sum(counts.values())
     remainders = {
         name: count * rows_left % total_count for name, count in counts.items()
     }
@@ -58,6 +56,15 @@ def shares(rows_by_class: Mapping[str, int], limit: int) -> dict[str, int]:
     for name in by_remainder[: limit - sum(share_by_class.values())]:
         share_by_class[name] += 1
     return share_by_class
+
+
+def _classes_below_one_row(counts: Mapping[str, int], rows_left: int) -> list[str]:
+    """The classes that get less than one of ``rows_left`` rows in proportion.
+
+    ``counts`` has the number of rows of every class.
+    """
+    total_count = sum(counts.values())
+    return [name for name, count in counts.items() if count * rows_left < total_count]
 
 
 def rows_within_limit(labels: Sequence[str], limit: int) -> NDArray[np.bool_]:

@@ -47,8 +47,8 @@ class RowProblems:
         self._label_reader = label_reader
         self._num_unusable_rows = 0
         self._first_unusable_rows = list[_UnusableRow]()
-        # number of rows without a label, by the text in place of the label
-        self._num_rows_by_bad_label = Counter[str]()
+        # word for a missing label, such as 'nan' -> number of rows that have it
+        self._num_rows_by_missing_word = Counter[str]()
 
     def add(self, location: str, error: DataError | UnicodeEncodeError) -> None:
         """Record that a row cannot be used.
@@ -66,7 +66,7 @@ class RowProblems:
             )
         if isinstance(error, NoLabelError):
             # 'found' is the text of the cell in place of a label
-            self._num_rows_by_bad_label[error.details["found"]] += 1
+            self._num_rows_by_missing_word[error.details["found"]] += 1
         if len(self._first_unusable_rows) < NUM_EXAMPLES:
             self._first_unusable_rows.append(_UnusableRow(location, error))
 
@@ -84,8 +84,8 @@ class RowProblems:
             DataError: the labels are quantities rather than classes, or at least one
                 row is unusable.
         """
-        # The label column may be the wrong one. That would explain the unusable rows,
-        # so it is reported first. Declared classes prove that the column has classes.
+        # The label column may be the wrong one: its cells may be prices or scores. That
+        # would explain the unusable rows, so it is reported first.
         reader = self._label_reader
         if reader.has_labels and reader.is_classification and reader.may_be_quantities:
             [column] = reader.columns.names
@@ -93,7 +93,7 @@ class RowProblems:
                 labels,
                 f"{self.origin}, column '{column}' of '{self._split}'",
                 sampled=sampled,
-                odd_classes=self._config.odd_classes,
+                confirmed_classes=self._config.odd_classes,
             )
         if self._first_unusable_rows:
             raise self._unusable_rows_error(num_rows)
@@ -102,7 +102,8 @@ class RowProblems:
         """The error of the first unusable row; it names the next unusable rows too."""
         first_row = self._first_unusable_rows[0]
         # where no row has a label, the split is at fault and not its rows
-        if self._num_rows_by_bad_label.total() == num_rows:
+        num_rows_without_label = self._num_rows_by_missing_word.total()
+        if num_rows_without_label == num_rows:
             return self._no_labels_error(first_row.location, num_rows)
 
         error = first_row.error
@@ -130,16 +131,12 @@ class RowProblems:
             first_location: the location of its first row.
             num_rows: the number of its rows.
         """
-        bad_labels = [
-            f"{bad_label} in {count:,} rows"
-            for bad_label, count in self._num_rows_by_bad_label.most_common(
-                NUM_EXAMPLES
-            )
-        ]
+        most_common = self._num_rows_by_missing_word.most_common(NUM_EXAMPLES)
+        words = [f"{word} in {count:,} rows" for word, count in most_common]
         return DataError(
             f"'{self._split}' has no labels",
             expected="a label for each of its rows, or --set unlabelled for the split",
-            found=f"of {num_rows:,} rows: {', '.join(bad_labels)}",
+            found=f"of {num_rows:,} rows: {', '.join(words)}",
             where=f"{self.origin}, {first_location}",
             hint=self._no_labels_hint(),
         )
@@ -152,7 +149,9 @@ class RowProblems:
         """
         splits = self._config.splits
         training_split = "train" if "train" in splits else splits[0]
-        if self._split == training_split or self._config.test_fraction is not None:
+        # a test fraction divides the only split, which is a training split, too
+        is_divided = self._config.test_fraction is not None
+        if self._split == training_split or is_divided:
             return (
                 "--label-column names the column of the labels; rows without labels "
                 "are for gaam predict"
