@@ -47,7 +47,9 @@ def stream_seed(seed: int, stream: str, *counters: int) -> int:
     comparisons are paired.
     """
     sequence = np.random.SeedSequence([seed, STREAMS[stream], *counters])
-    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+    [state] = sequence.generate_state(1, np.uint64)
+    # without its last bit it fits into a signed number of 64 bits
+    return int(state >> np.uint64(1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,7 +129,8 @@ class Decoder(nn.Module):
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
         """(B, L, D) -> (B, C); without ``noise_BK`` it is an evaluation."""
         output_BC = self._outputs(x_BLD, noise_BK)
-        # a decoder of numbers learns standardised ones
+        # a regression decoder learns standardised targets: evaluation gives its outputs
+        # the scale of the data
         if self.targets is None or self.training:
             return output_BC
         number_BC: Tensor = self.targets(output_BC)
@@ -242,10 +245,10 @@ def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:
 
 
 def with_derived_options(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
-    """A mechanism with the options that it derives from the dimensions spelled out.
+    """Spell out the options that a mechanism derives from the dimensions.
 
-    Such an option is the number of heads: ``gaam`` on 12 layers is ``gaam:heads=4``. A
-    derived value that is the usual number of heads is left out.
+    Such an option is the number of heads: ``gaam`` on 12 layers is ``gaam:heads=4``.
+    The usual number, 8, is left out: ``gaam`` on 24 layers stays as it is.
     """
     derived = _derived_options(spec, num_layers, hidden_size)
     unusual = {name: value for name, value in derived.items() if value != DEFAULT_HEADS}
@@ -254,24 +257,27 @@ def with_derived_options(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
 
 
 def canonical_spec(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
-    """The shortest spec of a mechanism, without options that it would derive itself.
+    """The one spec of all that give the same mechanism at these dimensions.
 
-    Two specs have the same canonical spec exactly if their mechanisms are equal at
-    these dimensions.
+    A derived number of heads is spelled out, so that ``gaam`` and ``gaam:heads=4`` are
+    one on 12 layers; the usual number, 8, is left out, also where it is given.
     """
     full_spec = with_derived_options(spec, num_layers, hidden_size)
-    derived = _derived_options(full_spec, num_layers, hidden_size)
-    usual_options = {(name, DEFAULT_HEADS) for name in derived}
-    options = [option for option in full_spec.options if option not in usual_options]
+    derivable_names = _derived_options(full_spec, num_layers, hidden_size).keys()
+    options = [
+        (name, value)
+        for name, value in full_spec.options
+        if not (name in derivable_names and value == DEFAULT_HEADS)
+    ]
     return Spec(full_spec.name, tuple(options))
 
 
 # A sweep asks for the same mechanism thousands of times.
 @functools.cache
 def _derived_options(spec: Spec, num_layers: int, hidden_size: int) -> dict[str, Any]:
-    """The options whose default is None, with the values the mechanism gives them.
+    """The options whose default is None, with the values that a mechanism has.
 
-    Such an option is the number of heads, which depends on the dimensions.
+    It derives a value from the dimensions where none is given: the number of heads.
     """
     with shapes_only():
         attention = build_attention(spec, num_layers, hidden_size)

@@ -20,7 +20,13 @@ LayerSets = tuple[Layers | str, ...]
 """Sets of layers; ``EACH`` stands for one set per layer of the cache."""
 Sizes = tuple[int | str | None, ...]
 """Numbers of rows, in all or of every class (``5/class``); None is all rows."""
-_NUMBER = r"(0|[1-9]\d{0,8})"
+_NUMBER = r"(?:0|[1-9]\d{0,8})"
+_NUMBER_OR_RANGE = re.compile(
+    rf"(?P<first>{_NUMBER})(?:-(?P<last>{_NUMBER}))?", re.ASCII
+)
+_SIZE = re.compile(
+    rf"(?P<rows>[1-9]\d{{0,8}})(?P<thousands>k?)(?P<per_class>{PER_CLASS})?", re.ASCII
+)
 
 
 def _split_commas(value: object) -> list[object]:
@@ -39,14 +45,14 @@ def parse_numbers(value: Any) -> tuple[int, ...]:
     """Read numbers and ranges, ``1-8,12``, of a text or a list: ascending, unique."""
     numbers: set[int] = set()
     for part in _split_commas(value):
-        match = re.fullmatch(f"{_NUMBER}(-{_NUMBER})?", str(part), re.ASCII)
+        match = _NUMBER_OR_RANGE.fullmatch(str(part))
         if match is None:
             # Leading zeros are refused: '1,000' would be the numbers 1 and 0.
             raise ValueError(
                 "a list (3,5,9), a range (0-31), or both (1-8,12), no leading zeros"
             )
-        first = int(match[1])
-        last = int(match[3] or match[1])
+        first = int(match["first"])
+        last = int(match["last"] or match["first"])
         if not first <= last < first + MOST_NUMBERS:
             raise ValueError(f"a range that rises, of at most {MOST_NUMBERS:,} numbers")
         numbers.update(range(first, last + 1))
@@ -73,13 +79,13 @@ def parse_seeds(value: Any) -> tuple[int, ...]:
 
     Several texts are one list. A list of one integer is that seed.
     """
-    single = value
-    if isinstance(value, (list, tuple)) and len(value) == 1:
-        single = value[0]
     # 10 and "10" are a number of seeds, as is ["10"]; [10] is the seed 10
-    may_be_count = isinstance(single, str) or single is value
-    if may_be_count and re.fullmatch(r"\d{1,9}", str(single), re.ASCII):
-        return parse_numbers(f"0-{int(single) - 1}")
+    count = value
+    if isinstance(value, (list, tuple)):
+        is_one_text = len(value) == 1 and isinstance(value[0], str)
+        count = value[0] if is_one_text else None
+    if re.fullmatch(r"\d{1,9}", str(count), re.ASCII):
+        return parse_numbers(f"0-{int(count) - 1}")
     return parse_numbers(value)
 
 
@@ -111,14 +117,15 @@ def parse_sizes(value: object) -> Sizes:
 
 def _parse_size(part: object) -> int | str | None:
     """Read one number of rows: ``100``, ``1k``, ``5/class``; None is all rows."""
-    match = re.fullmatch(rf"([1-9]\d{{0,8}})(k?)({PER_CLASS})?", str(part), re.ASCII)
+    match = _SIZE.fullmatch(str(part))
     if match is None:
         if part in (None, "all"):
             return None
         raise ValueError("numbers of rows, all, or of every class: 100,1k,5/class")
-    thousands = 1000 if match[2] else 1
-    rows = int(match[1]) * thousands
-    return f"{rows}{PER_CLASS}" if match[3] else rows
+    rows = int(match["rows"])
+    if match["thousands"]:
+        rows *= 1000
+    return f"{rows}{PER_CLASS}" if match["per_class"] else rows
 
 
 def parse_rates(value: object) -> tuple[float, ...]:

@@ -106,7 +106,10 @@ class Groups:
 
         A column and a file with the same names make the same recipe.
         """
-        return digest_of("\n".join(["whole groups choose", *self.names]).encode())[:16]
+        # the rule for these groups: under an earlier one, validation rows were split
+        # from their groups, so the keys of its runs have to differ
+        rule = "whole groups choose"
+        return digest_of("\n".join([rule, *self.names]).encode())[:16]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,8 +137,8 @@ class Recipe:
     fold: Fold | None
     groups: Groups | GroupsRecord | None
     """A record where the recipe was read from run.json."""
-    # Settings since 0.1.0: the defaults are what earlier recipes did, so that their
-    # keys stay the same.
+    # settings since 0.1.0: the defaults are what earlier recipes did, so that their
+    # keys stay the same
     loss_scale: Literal["none", "dynamic"] = "none"
     clip_order: Literal["unscale-first", "clip-first"] = "unscale-first"
     ties: Literal["loss", "first"] = "loss"

@@ -58,12 +58,13 @@ def balanced(label_SN: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:
 
 
 def balanced_labels(label_SNC: Tensor, dtype: torch.dtype) -> Tensor:
-    """Weights of the labels with which having and not having one count alike, (S, C).
+    """Weights of the labels, (S, C): rows with a label count as much as those without.
 
     Formula: ``w_c = max(n - n_c, 1) / max(n_c, 1)``, n the number of rows, n_c those
-    with label c. It is the weight of the rows with the label; those without have 1.
-    So a label that no row has, or every row, still has a finite weight above 0. There
-    is no upper limit: a label that one of 2,000 rows has weighs 1,999.
+    with label c. A row with the label weighs w_c, a row without it 1, so that both
+    sides have the same sum. A label that no row has, or every row, still has a finite
+    weight above 0. There is no upper limit: a label that one of 2,000 rows has weighs
+    1,999.
 
     ``class_weight="balanced"`` of scikit-learn's one-vs-rest classifiers has the same
     ratio of the two weights.
@@ -81,7 +82,7 @@ def balanced_labels(label_SNC: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def weighted_label_mean(
-    loss_of: Loss, logits_BC: Tensor, label_BC: Tensor, weight_C: Tensor | None
+    loss: Loss, logits_BC: Tensor, label_BC: Tensor, weight_C: Tensor | None
 ) -> Tensor:
     """The loss of a batch of label sets whose labels have weights, a scalar.
 
@@ -91,23 +92,21 @@ def weighted_label_mean(
     It equals ``BCEWithLogitsLoss(pos_weight=...)`` of torch for binary cross-entropy.
 
     Args:
-        loss_of: the loss, whose ``tasks`` include multi-label.
+        loss: the loss, whose ``tasks`` include multi-label.
         logits_BC: logits.
         label_BC: labels of 0 and 1.
         weight_C: weights of the labels; None: all count alike.
     """
     if weight_C is None:
-        return loss_of(logits_BC, label_BC)
+        return loss(logits_BC, label_BC)
     weight_BC = torch.where(label_BC.bool(), weight_C, 1.0)
     # M = B C labels, every one a row with a single label
-    label_loss_M = _row_losses(
-        loss_of, logits_BC.reshape(-1, 1), label_BC.reshape(-1, 1)
-    )
+    label_loss_M = _row_losses(loss, logits_BC.reshape(-1, 1), label_BC.reshape(-1, 1))
     return (weight_BC.reshape(-1) * label_loss_M).mean()
 
 
 def weighted_mean(
-    loss_of: Loss, logits_BC: Tensor, label_B: Tensor, weight_B: Tensor | None
+    loss: Loss, logits_BC: Tensor, label_B: Tensor, weight_B: Tensor | None
 ) -> Tensor:
     """The loss of a batch whose rows have weights, a scalar.
 
@@ -118,21 +117,21 @@ def weighted_mean(
     as a batch with them, and small batches balance nothing.
 
     Args:
-        loss_of: the loss.
+        loss: the loss.
         logits_BC: logits.
         label_B: classes.
         weight_B: weights of the rows; None: all count alike.
     """
     if weight_B is None:
-        return loss_of(logits_BC, label_B)
-    return (weight_B * _row_losses(loss_of, logits_BC, label_B)).mean()
+        return loss(logits_BC, label_B)
+    return (weight_B * _row_losses(loss, logits_BC, label_B)).mean()
 
 
-def _row_losses(loss_of: Loss, logits_BC: Tensor, label_B: Tensor) -> Tensor:
+def _row_losses(loss: Loss, logits_BC: Tensor, label_B: Tensor) -> Tensor:
     """The loss of every row, as the loss of a batch of this row alone, (B,)."""
 
     def loss_of_row(logits_C: Tensor, label: Tensor) -> Tensor:
-        return loss_of(logits_C[None], label[None])
+        return loss(logits_C[None], label[None])
 
     loss_B: Tensor = vmap(loss_of_row)(logits_BC, label_B)
     return loss_B

@@ -33,7 +33,9 @@ class AdamW(Optimizer):
 
     def numbers(self, step: Any) -> tuple[Any, ...]:
         """``1 - beta1^t`` and ``sqrt(1 - beta2^t)``, which correct the bias, and t."""
-        return 1 - BETAS[0] ** step, (1 - BETAS[1] ** step) ** 0.5, step
+        correction = 1 - BETAS[0] ** step
+        root_correction = (1 - BETAS[1] ** step) ** 0.5
+        return correction, root_correction, step
 
     def update(
         self,
@@ -41,39 +43,56 @@ class AdamW(Optimizer):
         gradient: Tensor,
         state: Stacked,
         lr: Tensor,
-        numbers: Tensor,
+        step_constants: Tensor,
         weight_decay: float,
     ) -> None:
-        """One step of one parameter."""
-        exp_avg = state["exp_avg"]
-        exp_avg_sq = state["exp_avg_sq"]
+        """One step of one parameter; see ``numbers`` for the three constants."""
         if _fits_one_kernel(parameter):
-            one_kernel: Any = torch._fused_adamw_
-            one_kernel(
-                [parameter],
-                [gradient.contiguous()],
-                [exp_avg],
-                [exp_avg_sq],
-                [],
-                [numbers[2].squeeze()],
-                beta1=BETAS[0],
-                beta2=BETAS[1],
-                eps=EPSILON,
-                lr=lr.squeeze(),
-                weight_decay=weight_decay,
-                amsgrad=False,
-                maximize=False,
+            step_number = step_constants[2]
+            _update_in_one_kernel(
+                parameter, gradient, state, lr, step_number, weight_decay
             )
             return
+        correction = per_seed(step_constants[0], gradient)
+        root_correction = per_seed(step_constants[1], gradient)
+
+        # in place: new memory for every operation would take longer than the operation
+        exp_avg = state["exp_avg"]
+        exp_avg_sq = state["exp_avg_sq"]
         exp_avg.lerp_(gradient, 1 - BETAS[0])
         exp_avg_sq.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        # in place: new memory for every operation would take longer than the operation
-        # numbers: the corrections of the two moments, and the step
-        root = exp_avg_sq.sqrt().div_(per_seed(numbers[1], gradient))
+        root = exp_avg_sq.sqrt().div_(root_correction)
         denominator = root.add_(EPSILON)
         step = torch.div(exp_avg, denominator, out=denominator)
         parameter.mul_(1 - lr * weight_decay)
-        parameter.sub_(step.mul_(lr / per_seed(numbers[0], gradient)))
+        parameter.sub_(step.mul_(lr / correction))
+
+
+def _update_in_one_kernel(
+    parameter: Tensor,
+    gradient: Tensor,
+    state: Stacked,
+    lr: Tensor,
+    step_number: Tensor,
+    weight_decay: float,
+) -> None:
+    """One step of one parameter of one seed; learning rate and step have one number."""
+    one_kernel: Any = torch._fused_adamw_
+    one_kernel(
+        [parameter],
+        [gradient.contiguous()],
+        [state["exp_avg"]],
+        [state["exp_avg_sq"]],
+        [],
+        [step_number.squeeze()],
+        beta1=BETAS[0],
+        beta2=BETAS[1],
+        eps=EPSILON,
+        lr=lr.squeeze(),
+        weight_decay=weight_decay,
+        amsgrad=False,
+        maximize=False,
+    )
 
 
 def _fits_one_kernel(parameter: Tensor) -> bool:

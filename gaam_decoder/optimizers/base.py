@@ -1,6 +1,6 @@
 """The base class of optimizers, which own the state that they keep of every seed.
 
-S seeds, K numbers that depend on the step alone.
+S seeds, K constants of a step: numbers that depend on its number alone.
 """
 
 from abc import ABC, abstractmethod
@@ -21,10 +21,11 @@ class Optimizer(ABC):
 
     The first axis of every tensor is the seed, and nothing may flow from one seed to
     another: a matrix of a decoder is (S, rows, columns) here. An optimizer is a file
-    with two methods, ``initial_state`` and ``update``, and needs ``numbers`` only if
-    something depends on the step. Its options are the keyword-only arguments of the
-    constructor. Its state lives in the dictionaries that ``initial_state`` returns,
-    never in the object: training stacks, saves and restores it.
+    with two methods, ``initial_state`` and ``update``. It needs ``numbers`` only if
+    something depends on the number of the step. Its options are the keyword-only
+    arguments of the constructor. Its state lives in the dictionaries that
+    ``initial_state`` returns, never in the object: training stacks, saves and restores
+    it.
 
     A state may differ between parameters, and its tensors need not look like the
     parameter. This one keeps a momentum of matrices, and steps along its sign; of other
@@ -38,7 +39,9 @@ class Optimizer(ABC):
                     return {"momentum": torch.zeros_like(parameter)}
                 return {"size": parameter.new_zeros(len(parameter))}
 
-            def update(self, parameter, gradient, state, lr, numbers, weight_decay):
+            def update(
+                self, parameter, gradient, state, lr, step_constants, weight_decay
+            ):
                 if "momentum" in state:
                     step = state["momentum"].lerp_(gradient, 0.1).sign()
                 else:
@@ -66,10 +69,11 @@ class Optimizer(ABC):
         """
 
     def numbers(self, step: object) -> tuple[Any, ...]:  # noqa: ARG002
-        """K numbers that depend on the step alone, such as corrections of a bias.
+        """K constants of a step for ``update``, such as Adam's corrections of a bias.
 
         Args:
-            step: from 1: a number, or one for each seed, (S,), in float64.
+            step: the number of the step, from 1; or one for each seed, (S,), in
+                float64.
         """
         return ()
 
@@ -80,7 +84,7 @@ class Optimizer(ABC):
         gradient: Tensor,
         state: Stacked,
         lr: Tensor,
-        numbers: Tensor,
+        step_constants: Tensor,
         weight_decay: float,
     ) -> None:
         """Change one parameter and its state in place.
@@ -90,8 +94,9 @@ class Optimizer(ABC):
             gradient: (S, ...), of the unscaled loss, clipped if the recipe clips.
             state: of this parameter.
             lr: (S, 1, ...), to broadcast with the parameter.
-            numbers: of ``numbers``: (K,), or (K, S) if each seed is at a step of its
-                own; see ``per_seed``.
+            step_constants: what ``numbers`` gives for this step: (K,), or (K, S) if
+                each seed is at a step of its own; ``per_seed`` gives either a shape
+                that broadcasts.
             weight_decay: of the recipe.
         """
 
@@ -121,7 +126,7 @@ class Optimizer(ABC):
         gradients: Stacked,
         states: States,
         lr_S: Tensor,
-        numbers: Tensor,
+        step_constants: Tensor,
         weight_decay: float,
         updated_S: Tensor | None = None,
     ) -> None:
@@ -132,7 +137,7 @@ class Optimizer(ABC):
             gradients: by the same names.
             states: by the same names.
             lr_S: learning rates.
-            numbers: of this step, see ``update``.
+            step_constants: what ``numbers`` gives for this step, as in ``update``.
             weight_decay: of the recipe.
             updated_S: whether each seed takes the step; the tensors of the others stay
                 as they are. None: all take it.
@@ -145,7 +150,7 @@ class Optimizer(ABC):
             if updated_S is not None:
                 old_tensors = [tensor.clone() for tensor in tensors]
             lr = per_seed(lr_S, gradient)
-            self.update(parameter, gradient, state, lr, numbers, weight_decay)
+            self.update(parameter, gradient, state, lr, step_constants, weight_decay)
             # the other seeds get their old values back
             if updated_S is not None:
                 for tensor, old_tensor in zip(tensors, old_tensors, strict=True):

@@ -40,7 +40,7 @@ class SGD(Optimizer):
         gradient: Tensor,
         state: Stacked,
         lr: Tensor,
-        numbers: Tensor,  # noqa: ARG002
+        step_constants: Tensor,  # noqa: ARG002
         weight_decay: float,
     ) -> None:
         """One step of one parameter."""
