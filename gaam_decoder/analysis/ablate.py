@@ -492,25 +492,26 @@ def choose_layers(
 
 
 def _shuffled_sets(
-    pool: Sequence[int], count: int, at_least: int, seed: int
+    pool: Sequence[int], layers_per_set: int, least_sets: int, seed: int
 ) -> list[Layers]:
     """Different sets of layers in a random order.
 
     Args:
         pool: layers to choose from.
-        count: layers of each set.
-        at_least: number of sets, or all if there are no more; there may be more.
+        layers_per_set: number of layers of each set.
+        least_sets: number of sets to return at least, if there are as many.
         seed: decides the order.
     """
     generator = np.random.default_rng(seed)
-    if math.comb(len(pool), count) <= MOST_LISTED:
-        all_sets = list(combinations(sorted(pool), count))
+    # list and shuffle all sets where they are few, else draw some
+    if math.comb(len(pool), layers_per_set) <= MOST_LISTED:
+        all_sets = list(combinations(sorted(pool), layers_per_set))
         return [all_sets[number] for number in generator.permutation(len(all_sets))]
 
     # a dictionary keeps the order in which sets were drawn
     drawn: dict[Layers, None] = {}
-    while len(drawn) < at_least:
-        layers = generator.choice(pool, count, replace=False)
+    while len(drawn) < least_sets:
+        layers = generator.choice(pool, layers_per_set, replace=False)
         drawn[tuple(sorted(layers.tolist()))] = None
     return list(drawn)
 

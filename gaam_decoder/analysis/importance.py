@@ -124,7 +124,8 @@ def factor_by_seed(
 ) -> NDArray[np.float64] | None:
     """Importance factor of every layer for each of some finished seeds, (S, L).
 
-    The runs differ in their seeds alone. None if the mechanism has no attention map.
+    The runs differ in their seeds alone. None if the mechanism has no attention map, or
+    one of the seeds did not finish.
     """
     map_by_seed = values_by_finished_seed(runs, lambda run: run.attention_map)
     if not map_by_seed or not set(seeds) <= map_by_seed.keys():

@@ -297,28 +297,12 @@ def _shortest_decimal(value: float) -> str:
 
 def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, States]:
     """States of the training rows and of the test rows, drawn or taken from a cache."""
-    rows_of_cache = 0
+    rows_of_cache: int | None = None
     if cache is not None:
         rows_of_cache = sum(len(split) for split in cache.values())
-    default_rows = ROWS if cache is None else rows_of_cache
-    num_rows = config.rows or default_rows
+    num_rows = _num_rows(config, rows_of_cache)
     # a third of the rows is for the test
     num_train = num_rows - num_rows // 3
-
-    fewest_rows = 3 * config.classes
-    if num_rows < fewest_rows:
-        raise ConfigError(
-            "more classes than rows",
-            expected=f"--rows of at least {fewest_rows:,}, of which a third is 'test'",
-            found=f"{num_rows:,}",
-        )
-    if cache is not None and num_rows > rows_of_cache:
-        raise ConfigError(
-            "the cache has fewer rows than --rows",
-            expected=f"--rows of at most {rows_of_cache:,}",
-            found=f"--rows {num_rows:,}",
-        )
-
     if cache is None:
         shape = (num_rows, config.layers or LAYERS, config.width or WIDTH)
         x_NLD = gaussian_states(shape, config.seed)
@@ -334,14 +318,42 @@ def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, 
     )
 
 
+def _num_rows(config: PlantConfig, rows_of_cache: int | None) -> int:
+    """The number of rows to plant, for training and test together.
+
+    Args:
+        config: of the planted cache; it may name the number.
+        rows_of_cache: rows of the given cache; None for Gaussian states.
+
+    Raises:
+        ConfigError: too few rows for the classes, or more than the cache has.
+    """
+    default_rows = ROWS if rows_of_cache is None else rows_of_cache
+    num_rows = config.rows or default_rows
+    fewest_rows = 3 * config.classes
+    if num_rows < fewest_rows:
+        raise ConfigError(
+            "more classes than rows",
+            expected=f"--rows of at least {fewest_rows:,}, of which a third is 'test'",
+            found=f"{num_rows:,}",
+        )
+    if rows_of_cache is not None and num_rows > rows_of_cache:
+        raise ConfigError(
+            "the cache has fewer rows than --rows",
+            expected=f"--rows of at most {rows_of_cache:,}",
+            found=f"--rows {num_rows:,}",
+        )
+    return num_rows
+
+
 def _take_rows(
     cache: EmbeddingCache, row_N: NDArray[np.int64], dtype: str | None
 ) -> States:
-    """States of rows whose numbers count through all splits, in ascending order.
+    """States of some rows of a cache, in the order of the cache.
 
     Args:
         cache: where the rows are.
-        row_N: numbers of the rows.
+        row_N: numbers of the rows, which count through all splits; in any order.
         dtype: the type of the result; None: that of the cache.
     """
     parts: list[States] = []
@@ -349,8 +361,8 @@ def _take_rows(
     for split in cache.values():
         end_row = first_row + len(split)
         is_in_split_N = (row_N >= first_row) & (row_N < end_row)
-        row_of_split = np.sort(row_N[is_in_split_N] - first_row)
-        x_NLD = split.embeddings[row_of_split]
+        rows_of_split = np.sort(row_N[is_in_split_N] - first_row)
+        x_NLD = split.embeddings[rows_of_split]
         # a state that overflows is refused where it is stored
         with np.errstate(over="ignore"):
             parts.append(x_NLD.astype(dtype or x_NLD.dtype))
@@ -366,14 +378,14 @@ def gaussian_states(shape: tuple[int, int, int], seed: int) -> NDArray[np.float3
     Shape:
         (N, L, D).
     """
-    signs_D = np.random.default_rng([seed, STATES]).integers(0, 2, shape[2])
+    coin_D = np.random.default_rng([seed, STATES]).integers(0, 2, shape[2])
+    mean_D = np.where(coin_D == 1, MEAN, -MEAN)
     x_NLD = np.empty(shape, np.float32)
     for block, start in enumerate(range(0, len(x_NLD), BLOCK_ROWS)):
         # a view: what is written here is in ``x_NLD``
         block_NLD = x_NLD[start : start + BLOCK_ROWS]
         generator = np.random.default_rng([seed, STATES, block])
         block_NLD[:] = generator.standard_normal(block_NLD.shape, dtype=np.float32)
-    mean_D = MEAN * (2.0 * signs_D - 1)
     return x_NLD + mean_D.astype(np.float32)
 
 

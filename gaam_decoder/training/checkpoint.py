@@ -284,6 +284,7 @@ def _digest(
     parts: list[bytes | memoryview] = [json.dumps([name, description]).encode()]
     for key, value in sorted(arrays.items()):
         parts.append(f"{key} {value.dtype} {value.shape}".encode())
+        # the bytes of the array, without a copy
         parts.append(value.reshape(-1).view("u1").data)
     return digest_of(*parts)
 

@@ -99,18 +99,18 @@ def add_attention_maps(
     totals: list[Tensor] = []
     for x_BLD in subset.features.batches(subset.rows, batch_size):
         x_BLD = x_BLD.float()
-        sums: list[Tensor] = []
+        batch_sums: list[Tensor] = []
         for _, attention in finished:
             attention_map = attention.eval().attention_map(x_BLD)
-            if attention_map is not None:
-                sums.append(float64(attention_map).sum(0))
-        has_no_maps = not sums
-        if has_no_maps:
-            return
-        if totals:
-            sums = [
-                total + map_sum for total, map_sum in zip(totals, sums, strict=True)
-            ]
-        totals = sums
+            if attention_map is None:
+                return
+            batch_sums.append(float64(attention_map).sum(0))
+        if not totals:
+            totals = batch_sums
+            continue
+        totals = [
+            total + batch_sum
+            for total, batch_sum in zip(totals, batch_sums, strict=True)
+        ]
     for (result, _), total in zip(finished, totals, strict=True):
         result.attention_map = (total / len(subset)).float().cpu()

@@ -32,6 +32,9 @@ MEMORY_SHARE = 0.4  # share of the free memory that a seed batch may take
 # this, the decoder is built without memory (on torch's meta device). A smaller one is
 # built in memory: the meta device imports torch's compiler, which takes 1.4 seconds.
 MOST_NUMBERS_IN_MEMORY = 2**20
+# settings of glibc's mallopt, as its malloc.h numbers them
+M_MMAP_THRESHOLD = -3
+M_TRIM_THRESHOLD = -1
 EVAL_BATCH_SIZE = 512
 EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
 """Of one batch in evaluation as float32; on a GPU of all seeds together."""
@@ -223,13 +226,17 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
         nonlocal num_bytes
         num_bytes += tensor.numel() * tensor.element_size()
 
-    width = decoder.head.num_noise
+    num_noise = decoder.head.num_noise
     device = next(decoder.parameters()).device
-    noise = torch.zeros(batch_size, width, device=device) if width else None
+    noise_BK: Tensor | None = None
+    if num_noise:
+        noise_BK = torch.zeros(batch_size, num_noise, device=device)
     x_BLD = torch.zeros(batch_size, spec.num_layers, spec.hidden_size, device=device)
     decoder.train()
+    # the second hook is for the backward pass, which is not run
     with torch.autograd.graph.saved_tensors_hooks(add_bytes, lambda nothing: nothing):
-        decoder(x_BLD, noise)
+        decoder(x_BLD, noise_BK)
+    # the batch itself takes memory, also where autograd keeps nothing
     return max(num_bytes, x_BLD.numel() * x_BLD.element_size())
 
 
@@ -245,17 +252,17 @@ def free_bytes(device: torch.device) -> int:
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """Tell glibc to keep the memory that a step frees for the next step.
+    """Tell glibc, once, to keep the memory that a step frees for the next step.
 
     The system would hand it back page by page, all zeroed. That made steps of the conv
     head 1.5 times as long, and compiled steps of the linear head 1.3 times.
     """
     with contextlib.suppress(AttributeError, OSError):
         libc = ctypes.CDLL(None)
-        # M_MMAP_THRESHOLD, of one block; glibc accepts no larger value
-        libc.mallopt(-3, 32 * 2**20)
-        # M_TRIM_THRESHOLD, of all blocks
-        libc.mallopt(-1, 512 * 2**20)
+        # bytes of one block; glibc accepts no larger value
+        libc.mallopt(M_MMAP_THRESHOLD, 32 * 2**20)
+        # bytes of all freed blocks
+        libc.mallopt(M_TRIM_THRESHOLD, 512 * 2**20)
 
 
 @contextlib.contextmanager
