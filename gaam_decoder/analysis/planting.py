@@ -297,19 +297,32 @@ def _shortest_decimal(value: float) -> str:
 
 def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, States]:
     """States of the training rows and of the test rows, drawn or taken from a cache."""
-    rows_of_cache: int | None = None
-    if cache is not None:
-        rows_of_cache = sum(len(split) for split in cache.values())
-    num_rows = _num_rows(config, rows_of_cache)
-    # a third of the rows is for the test
-    num_train = num_rows - num_rows // 3
     if cache is None:
-        shape = (num_rows, config.layers or LAYERS, config.width or WIDTH)
-        x_NLD = gaussian_states(shape, config.seed)
-        x_NLD = x_NLD.astype(config.storage_dtype or "float32")
-        return x_NLD[:num_train], x_NLD[num_train:]
+        return _drawn_states(config)
+    return _states_of_cache(config, cache)
+
+
+def _drawn_states(config: PlantConfig) -> tuple[States, States]:
+    """Gaussian states of the training rows and of the test rows."""
+    num_rows = config.rows or ROWS
+    _check_num_rows(num_rows, config.classes, most_rows=None)
+    shape = (num_rows, config.layers or LAYERS, config.width or WIDTH)
+    x_NLD = gaussian_states(shape, config.seed)
+    x_NLD = x_NLD.astype(config.storage_dtype or "float32")
+    num_train = _num_train(num_rows)
+    return x_NLD[:num_train], x_NLD[num_train:]
+
+
+def _states_of_cache(
+    config: PlantConfig, cache: EmbeddingCache
+) -> tuple[States, States]:
+    """States of randomly chosen rows of a cache: training rows and test rows."""
+    rows_of_cache = sum(len(split) for split in cache.values())
+    num_rows = config.rows or rows_of_cache
+    _check_num_rows(num_rows, config.classes, most_rows=rows_of_cache)
     generator = np.random.default_rng([config.seed, ROW_CHOICE])
     order_N = generator.permutation(rows_of_cache)
+    num_train = _num_train(num_rows)
     train_rows = order_N[:num_train]
     test_rows = order_N[num_train:num_rows]
     return (
@@ -318,32 +331,32 @@ def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, 
     )
 
 
-def _num_rows(config: PlantConfig, rows_of_cache: int | None) -> int:
-    """The number of rows to plant, for training and test together.
+def _num_train(num_rows: int) -> int:
+    """The number of training rows: all but a third, which is for the test."""
+    return num_rows - num_rows // 3
+
+
+def _check_num_rows(num_rows: int, num_classes: int, most_rows: int | None) -> None:
+    """Check that there are enough rows for the classes, and that the cache has them.
 
     Args:
-        config: of the planted cache; it may name the number.
-        rows_of_cache: rows of the given cache; None for Gaussian states.
-
-    Raises:
-        ConfigError: too few rows for the classes, or more than the cache has.
+        num_rows: training and test rows together.
+        num_classes: C.
+        most_rows: rows of the given cache; None for Gaussian states.
     """
-    default_rows = ROWS if rows_of_cache is None else rows_of_cache
-    num_rows = config.rows or default_rows
-    fewest_rows = 3 * config.classes
+    fewest_rows = 3 * num_classes
     if num_rows < fewest_rows:
         raise ConfigError(
             "more classes than rows",
             expected=f"--rows of at least {fewest_rows:,}, of which a third is 'test'",
             found=f"{num_rows:,}",
         )
-    if rows_of_cache is not None and num_rows > rows_of_cache:
+    if most_rows is not None and num_rows > most_rows:
         raise ConfigError(
             "the cache has fewer rows than --rows",
-            expected=f"--rows of at most {rows_of_cache:,}",
+            expected=f"--rows of at most {most_rows:,}",
             found=f"--rows {num_rows:,}",
         )
-    return num_rows
 
 
 def _take_rows(

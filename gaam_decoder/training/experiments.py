@@ -652,7 +652,8 @@ def _layer_sets(config: TrainConfig, cache: EmbeddingCache) -> list[Layers]:
             f"the cache has no layer {min(missing_layers)}",
             expected=f"--layers from {layers[0]} to {layers[-1]}",
         )
+    # a list of all layers is another spelling of None
     return [
-        None if len(layer_set or ()) == len(layers) else layer_set
+        None if layer_set is None or len(layer_set) == len(layers) else layer_set
         for layer_set in layer_sets
     ]

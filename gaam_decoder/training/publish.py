@@ -58,7 +58,7 @@ def publish(
         engine: that trained the seeds.
         config: of the training.
         cache: with the states.
-        fit: of a head that was fitted at once.
+        fit: of a head that was fitted at once; None: seeds were trained in steps.
 
     Returns:
         The run folder.

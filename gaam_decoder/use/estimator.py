@@ -496,6 +496,7 @@ def _task_of(targets: NDArray[Any]) -> str:
 
 def _as_array(values: Any) -> NDArray[Any]:
     """An array of NumPy: of a list, of pandas or of torch."""
+    # only a tensor of torch has this method
     if hasattr(values, "detach"):
         tensor = values.detach().cpu()
         # NumPy has no bfloat16

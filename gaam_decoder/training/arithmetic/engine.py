@@ -198,16 +198,19 @@ def _choose_seed_batch(
     All of them fit into the free memory, and on a CPU a step of them fits into its
     caches.
     """
-    activations = activation_bytes(decoder, spec, recipe.batch_size)
-    parameters = sum(p.numel() * p.element_size() for p in decoder.parameters())
+    bytes_of_activations = activation_bytes(decoder, spec, recipe.batch_size)
+    bytes_of_parameters = sum(
+        parameter.numel() * parameter.element_size()
+        for parameter in decoder.parameters()
+    )
     # parameters, their gradients, two tensors of the optimizer, and the parameters of
     # the best epoch; activations and their gradients
-    bytes_per_seed = 5 * parameters + 2 * activations
+    bytes_per_seed = 5 * bytes_of_parameters + 2 * bytes_of_activations
     seeds_in_memory = int(MEMORY_SHARE * free_bytes(device) / bytes_per_seed)
     seeds_in_memory = min(seeds_in_memory, MOST_SEEDS[device.type])
 
     # a step reads and writes all of these but the best epoch
-    bytes_of_step = 4 * parameters + activations
+    bytes_of_step = 4 * bytes_of_parameters + bytes_of_activations
     seeds_in_caches = WORKING_SET * torch.get_num_threads() // bytes_of_step
     if device.type == "cpu" and seeds_in_caches < seeds_in_memory:
         stacking_pays = compiled or seeds_in_caches >= LEAST_STACKED
