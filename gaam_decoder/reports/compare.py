@@ -6,10 +6,10 @@ states and test rows, with those that filters left out. Other tables of a report
 other families.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY
-from gaam_decoder.reports.entries import Comparison, Entry
+from gaam_decoder.reports.entries import Comparison, Entry, EntryKey
 from gaam_decoder.runs.tuning import TUNED_SETTINGS
 from gaam_decoder.specs import Settings
 from gaam_decoder.stats.scored import Scored, claim_by_score
@@ -35,6 +35,7 @@ ALL_HEADS = "all heads"
 SettingPairs = tuple[tuple[str, str], ...]  # sorted names and values
 EntriesBySettings = dict[SettingPairs, list[Entry]]
 PairPositions = tuple[int, int]  # the positions of two entries in their group
+Key = TypeVar("Key", bound=Hashable)  # of a comparison
 
 
 def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison | None:
@@ -118,7 +119,7 @@ def _difference_over_folds(
     )
 
 
-def _tuning_grids(entry: Entry) -> list[list[Any]]:
+def _tuning_grids(entry: Entry) -> list[list[dict[str, float]]]:
     """For every tuning of an entry (one, or one a fold), the settings it tried."""
     return [
         [candidate.values for candidate in tuning.candidates]
@@ -133,21 +134,21 @@ def _scores_to_claim(entry: Entry, positions: list[int]) -> Scored:
     training rows.
     """
     # The score is a mean over P parts. In each part validation chose the settings, and
-    # that choice adds a variance.
-    variance = sum(choice.variance for choice in entry.simulated_choices)
-    choice_variance = variance / entry.score_SP.shape[1] ** 2
+    # that choice adds a variance to the score of the part.
+    num_parts = entry.score_SP.shape[1]
+    sum_of_variances = sum(choices.variance for choices in entry.simulated_choices)
     return replace(
         entry.compared_score.scored.subset_of_seeds(positions),
-        tuning_variance=choice_variance,
+        tuning_variance=sum_of_variances / num_parts**2,
         train_rows=entry.train_rows,
     )
 
 
 def _correct_by_holm(
-    comparisons: Mapping[Any, Comparison],
-    whole_family: Mapping[Any, Comparison] | None = None,
+    comparisons: Mapping[Key, Comparison],
+    whole_family: Mapping[Key, Comparison] | None = None,
     num_untested: int = 0,
-) -> dict[Any, Comparison]:
+) -> dict[Key, Comparison]:
     """Give comparisons Holm's p-values, corrected for all comparisons of a family.
 
     A family are the comparisons that are corrected for one another. The tests of a
@@ -182,7 +183,7 @@ def compare_with_counterparts(
     all_entries: Sequence[Entry],
     margin: float,
     find_counterpart: Callable[[Entry, Sequence[Entry]], Entry | None],
-) -> dict[Any, Comparison]:
+) -> dict[EntryKey, Comparison]:
     """Compare every entry of a table with its counterpart.
 
     Holm corrects the comparisons of entries with the same head for one another.
@@ -198,7 +199,7 @@ def compare_with_counterparts(
     Returns:
         The comparison of each entry with a counterpart, by the key of the entry.
     """
-    corrected: dict[tuple[Any, Any], Comparison] = {}
+    corrected: dict[tuple[EntryKey, EntryKey], Comparison] = {}
     for head in dict.fromkeys(entry.head for entry in entries):
         comparisons = _compare_head(entries, head, margin, find_counterpart)
         all_comparisons = _compare_head(all_entries, head, margin, find_counterpart)
@@ -212,7 +213,7 @@ def _compare_head(
     head: str,
     margin: float,
     find_counterpart: Callable[[Entry, Sequence[Entry]], Entry | None],
-) -> dict[tuple[Any, Any], Comparison]:
+) -> dict[tuple[EntryKey, EntryKey], Comparison]:
     """Subtract from every entry with this head its counterpart.
 
     ``find_counterpart`` finds the counterpart of an entry among ``entries``, or None.
@@ -235,7 +236,7 @@ def _compare_head(
 
 
 def num_tests_by_head(
-    entries: Sequence[Entry], comparisons: Mapping[Any, Comparison]
+    entries: Sequence[Entry], comparisons: Mapping[EntryKey, Comparison]
 ) -> dict[str, int]:
     """Number of comparisons that Holm corrects for, by head.
 
@@ -335,6 +336,7 @@ def find_baseline(
             return other
     if not entry.tunings:
         return None
+    # each decoder may have a learning rate and weight decay of its own
     for other in baseline_entries:
         if other.tunings and same_recipe(entry.recipe, other.recipe, TUNED_SETTINGS):
             return other
@@ -506,7 +508,7 @@ def _family(entries: Sequence[Entry], axis: str) -> str:
 
 def _testable_pairs(
     groups: Iterable[Sequence[Entry]], axis: str
-) -> dict[str, set[frozenset[Any]]]:
+) -> dict[str, set[frozenset[EntryKey]]]:
     """The distinct pairs with enough seeds and test rows for a claim, by family.
 
     Args:
@@ -517,7 +519,7 @@ def _testable_pairs(
         Family, whose pairs Holm corrects for one another -> its pairs, each a set of
         the keys of two entries.
     """
-    testable: dict[str, set[frozenset[Any]]] = {}
+    testable: dict[str, set[frozenset[EntryKey]]] = {}
     for entries in groups:
         pairs = {
             frozenset({first.key, second.key})
@@ -675,7 +677,7 @@ def _shared_settings(entry: Entry, axis: str) -> SettingPairs:
     is_scaled = (
         entry.compared_score.score.uses_temperature and entry.temperatures is not None
     )
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "attn": entry.attention,
         "head": entry.head,
         "tuned": bool(entry.tunings),

@@ -177,22 +177,26 @@ def overview_pictures(table: Table) -> list[Picture]:
     if table.entries:
         title = table.score.title
         accuracy = Picture(
-            "accuracy",
-            f"{title[0].upper()}{title[1:]} of every seed",
-            "One dot per seed, and two 95% intervals of the mean: over seeds (thick), "
-            "and over seeds and test rows (thin).",
-            lambda: _draw_seed_values(table),
+            name="accuracy",
+            title=f"{title[0].upper()}{title[1:]} of every seed",
+            caption=(
+                "One dot per seed, and two 95% intervals of the mean: over seeds "
+                "(thick), and over seeds and test rows (thin)."
+            ),
+            draw=lambda: _draw_seed_values(table),
         )
         pictures.append(accuracy)
     if any(entry.comparison for entry in table.shown_entries):
         better_side = "Right" if table.score.larger_is_better else "Left"
         differences = Picture(
-            "differences",
-            f"Differences to {brief(str(table.baseline))} with intervals",
-            f"{better_side} of the line: better. An interval over seeds and rows that "
-            "crosses it leaves open which is better; within the band, the margin, a "
-            "difference does not matter.",
-            lambda: _draw_differences(table),
+            name="differences",
+            title=f"Differences to {brief(str(table.baseline))} with intervals",
+            caption=(
+                f"{better_side} of the line: better. An interval over seeds and rows "
+                "that crosses it leaves open which is better; within the band, the "
+                "margin, a difference does not matter."
+            ),
+            draw=lambda: _draw_differences(table),
         )
         pictures.append(differences)
     return pictures

@@ -23,6 +23,8 @@ from gaam_decoder.stats.scores.base import Interval, Score
 from gaam_decoder.tasks import Task
 
 Floats = NDArray[np.float64]
+EntryKey = tuple[tuple[RunResult, ...], tuple[int, ...], tuple[SimulatedChoices, ...]]
+"""Runs, seeds and simulated choices of an entry."""
 
 BY_FOLD = "by fold"
 DEFAULT_SCORE = "accuracy"
@@ -201,11 +203,8 @@ class Entry(EntryScores):
     grouped_by: tuple[str, ...] = ()  # relations that put test rows together
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        """Its runs, seeds and simulated choices of the tuning, to look an entry up.
-
-        Entries with the same key have the same numbers.
-        """
+    def key(self) -> EntryKey:
+        """What identifies an entry: those with the same key have the same numbers."""
         return self.runs, self.seeds, self.simulated_choices
 
     @property

@@ -1,6 +1,5 @@
 """How the numbers of a table were made, where reports differ in it."""
 
-from collections import Counter
 from collections.abc import Iterator
 
 from gaam_cache.common.messages import brief
@@ -78,19 +77,17 @@ def _explain_tuning(table: Table) -> Iterator[str]:
         if entry.tunings:
             yield f"{entry.label}: {tuning_in_words(entry.tunings)}"
 
-    seed_sets = Counter(
+    # each set of tuning seeds once; a dictionary keeps their order
+    seed_sets = dict.fromkeys(
         (tuning.seeds, tuning.has_separate_seeds)
         for entry in table.entries
         for tuning in entry.tunings
     )
     for seeds, has_separate_seeds in seed_sets:
-        reports = (
-            "other seeds report" if has_separate_seeds else "the same seeds report"
-        )
+        reporting_seeds = "other seeds" if has_separate_seeds else "the same seeds"
         yield (
             f"tuning: seeds {spell_numbers(seeds)} chose by validation "
-            f"{table.task.score_title}; "
-            f"{reports}"
+            f"{table.task.score_title}; {reporting_seeds} report"
         )
 
 

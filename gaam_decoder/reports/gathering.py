@@ -507,6 +507,7 @@ def _make_entry(
         settings_at_edge=_settings_at_edge(tuning_of_parts, simulated_choices),
         runs=counted_runs,
         grouped_by=groups.relations,
+        # an entry has every field of its scores
         **vars(scores),
     )
 

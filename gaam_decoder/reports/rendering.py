@@ -103,6 +103,7 @@ def _environment(
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=StrictUndefined,
+        # markup is a subclass of str that needs no escape
         finalize=lambda text: harmless(text) if type(text) is str else text,
     )
     environment.filters |= {"raw": Markup, "harmless": harmless}

@@ -151,7 +151,8 @@ def format_of(
 
     Args:
         name: what ``--format`` takes.
-        score: the score in the table of accuracies.
+        score: the score that is compared, as a name or ``FILE.py:CLASS``; one of the
+            columns is called so.
         section: the section to show alone.
         columns: columns of that table.
 

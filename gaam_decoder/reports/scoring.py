@@ -100,13 +100,7 @@ def score_entry(
 
     contribution_SN = _row_contributions(predictions, task)
     default_score = Scored(
-        values=np.array(
-            [
-                task.selection_score(logits_NC, predictions.label_N)
-                for logits_NC in predictions.logits_SNC
-            ],
-            np.float64,
-        ),
+        values=_default_values(predictions, task),
         by_row=_by_row(contribution_SN, runs_by_part, repeats),
         groups=groups.row_groups,
     )
@@ -115,7 +109,6 @@ def score_entry(
     )
     is_fitted = bool(first_run.fit)
     classes = _count_classes(predictions, task)
-    shape = (len(predictions.finished), len(runs_by_part))
     return EntryScores(
         task=task,
         finished=predictions.finished,
@@ -124,7 +117,7 @@ def score_entry(
             seed_scores.scores[task.default_score], default_score, is_fitted
         ),
         compared_score=_measure(score, compared_score, is_fitted),
-        score_SP=np.array(seed_scores.values_of_parts, np.float64).reshape(shape),
+        score_SP=seed_scores.score_SP(num_parts=len(runs_by_part)),
         values_by_score=seed_scores.value_S_by_score(),
         confusion=classes.confusion,
         vote_accuracy=classes.vote_accuracy,
@@ -133,6 +126,15 @@ def score_entry(
         temperatures=predictions.temperature_SP,
         calibration_bins=seed_scores.calibration_bins,
     )
+
+
+def _default_values(predictions: "_Predictions", task: Task) -> Floats:
+    """The default score of every finished seed, (S,)."""
+    values = [
+        task.selection_score(logits_NC, predictions.label_N)
+        for logits_NC in predictions.logits_SNC
+    ]
+    return np.array(values, np.float64)
 
 
 def _row_contributions(predictions: "_Predictions", task: Task) -> NDArray[Any]:
@@ -362,6 +364,11 @@ class _SeedScores:
         self.values_of_parts.append(_values_of_parts(compared, compared_answers))
         if self.task.has_probabilities:
             self.calibration_bins += np.stack(reliability(scaled_answers))
+
+    def score_SP(self, num_parts: int) -> Floats:
+        """The compared score of every seed on every part; NaN where undefined."""
+        shape = (len(self.values_of_parts), num_parts)
+        return np.array(self.values_of_parts, np.float64).reshape(shape)
 
     def value_S_by_score(self) -> dict[str, Floats]:
         """Name of a score -> its values, (S,), NaN for a seed without one.

@@ -18,7 +18,7 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.class_order import OPTION, class_places, parse_order
 from gaam_decoder.reports.compare import Pairs
-from gaam_decoder.reports.entries import Comparison, Entry
+from gaam_decoder.reports.entries import Comparison, Entry, EntryKey
 from gaam_decoder.reports.gathering import TestedEntries, entries_by_test
 from gaam_decoder.reports.groups import TableGroups, find_group_like_columns
 from gaam_decoder.reports.names import name_entries
@@ -473,7 +473,7 @@ class _TableBuilder:
         self,
         entries: Sequence[Entry],
         all_entries: Sequence[Entry],
-        compared: Mapping[object, Comparison],
+        compared: Mapping[EntryKey, Comparison],
     ) -> tuple[Entry, ...]:
         """The entries with their comparisons and names, and how they were tuned.
 

@@ -218,9 +218,10 @@ def _write_entries(table: Table, console: Console, columns: Sequence[Column]) ->
         explanation += f", head {brief(head)}"
     if table.compared_entries:
         explanation += f", differences to {brief(str(table.baseline))}"
-    lines_below = legend(table)
-    _print_line(console, "; ".join([explanation, *lines_below[:1]]))
-    for line in lines_below[1:]:
+    # the first line of the legend goes on where the explanation ends
+    legend_lines = legend(table)
+    _print_line(console, "; ".join([explanation, *legend_lines[:1]]))
+    for line in legend_lines[1:]:
         _print_line(console, line)
 
 
@@ -257,6 +258,7 @@ def _entries_table(table: Table, console: Console) -> RichTable:
     """The table of decoders, with as many columns as the screen has room for."""
     names = []
     for entry in table.shown_entries:
+        # without spaces inside, a setting and its mark stay on one line of the cell
         settings = entry.settings.replace(AT_EDGE, "(edge)").replace(", ", " ")
         names.append(f"{entry.name} {settings}".rstrip() + marks(entry))
 

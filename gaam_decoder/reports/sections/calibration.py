@@ -136,12 +136,14 @@ def _reliability_diagram(entries: Sequence[Entry], words: _Words) -> Picture:
         curves.append(Line(entry.label, mean_B, 100 * right_B / count_B))
     diagonal = Line("as they say", [0, 100], [0, 100])
     return Picture(
-        "reliability",
-        "Reliability diagram",
-        f"Test rows of all seeds of the {MOST_LINES} best in {BINS} bins by the "
-        f"probability of {words.predicted}; below the dashed line probabilities are "
-        "too large.",
-        lambda: line_panels(
+        name="reliability",
+        title="Reliability diagram",
+        caption=(
+            f"Test rows of all seeds of the {MOST_LINES} best in {BINS} bins by the "
+            f"probability of {words.predicted}; below the dashed line probabilities "
+            "are too large."
+        ),
+        draw=lambda: line_panels(
             [(f"{words.share}, %", curves)], "mean probability, %", reference=diagonal
         ),
     )

@@ -49,10 +49,12 @@ def _curves(table: Table) -> Parts:
     sheet = Sheet("first to last epoch, mean over seeds", header, cells)
     drawn = [(title, lines[:MOST_LINES]) for title, lines in panels.items()]
     picture = Picture(
-        "curves",
-        "Learning curves",
-        "Mean over seeds, of the best decoders; the band is one standard deviation.",
-        lambda: line_panels(drawn, "epoch"),
+        name="curves",
+        title="Learning curves",
+        caption=(
+            "Mean over seeds, of the best decoders; the band is one standard deviation."
+        ),
+        draw=lambda: line_panels(drawn, "epoch"),
     )
     return Parts(sheets=(sheet,), pictures=(picture,) if drawn else ())
 

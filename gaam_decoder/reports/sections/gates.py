@@ -82,11 +82,13 @@ def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
     if gate:
         planted = Line("planted", RESIDUALS, planted_curve(gate))
     picture = Picture(
-        "gates",
-        "Learned gates",
-        "Mean over seeds, heads and features of the best; the band goes from the "
-        "lowest seed to the highest; dashed: what was planted, where something was.",
-        lambda: line_panels(
+        name="gates",
+        title="Learned gates",
+        caption=(
+            "Mean over seeds, heads and features of the best; the band goes from the "
+            "lowest seed to the highest; dashed: what was planted, where something was."
+        ),
+        draw=lambda: line_panels(
             [("weight", lines)],
             "standardised feature value, from the gate's centre",
             reference=planted,

@@ -55,7 +55,7 @@ class Grid(Writer):
             heading=f"{_capitalised(task.score_title)} by setting",
             lead=f"decoders differ in {axis}; what is best here is best on the test "
             "rows, which must not choose settings",
-            make=lambda: _parts(axis, lines, task),
+            make=lambda: _sheet_and_picture(axis, lines, task),
             values={"axis": axis, "cells": values},
         )
 
@@ -151,13 +151,13 @@ def _capitalised(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _parts(axis: str, lines: Lines, task: Task) -> Parts:
+def _sheet_and_picture(axis: str, lines: Lines, task: Task) -> Parts:
     """The table of mean accuracies by the value of the axis, and a picture of it."""
-    score = score_of(task.default_score)
     distinct_values = {value for accuracies in lines.values() for value in accuracies}
     values = sorted(
         distinct_values, key=lambda value: (_axis_position(value), str(value))
     )
+    score = score_of(task.default_score)
     header = [axis, *map(_value_in_words, values)]
     sheet_lines = []
     for name, accuracies in lines.items():
@@ -165,27 +165,45 @@ def _parts(axis: str, lines: Lines, task: Task) -> Parts:
         sheet_lines.append([name, *cells])
     sheet = Sheet(f"{score.column} by {axis}", header, sheet_lines)
 
+    # several layers, and all, have no place on the axis of the picture
     positions = {}
     for value in values:
         position = _axis_position(value)
         if position < math.inf:
             positions[value] = position
     curves = _curves(lines, positions, score.factor)
-    low = min(positions.values(), default=0)
-    high = max(positions.values(), default=0)
+    pictures = [_picture(axis, curves, positions.values(), task)] if curves else []
+    return Parts(sheets=(sheet,), pictures=pictures)
+
+
+def _picture(
+    axis: str, curves: Sequence[Line], positions: Iterable[float], task: Task
+) -> Picture:
+    """The picture of mean accuracies along the axis, for the best decoders.
+
+    Args:
+        axis: name of the setting.
+        curves: those of the best decoders stand first.
+        positions: of all points on the axis.
+        task: of the accuracies.
+    """
+    positions = list(positions)
+    low = min(positions, default=0)
+    high = max(positions, default=0)
     # a logarithmic scale from a factor of ten on, with room for rounding
     is_log = axis != "layers" and 0 < 9.999 * low < high
     title = f"test {task.score_title}"
-    if score.percent:
+    if score_of(task.default_score).percent:
         title += ", %"
-    picture = Picture(
-        "grid",
-        f"{_capitalised(task.score_title)} by {axis}",
-        f"Mean over seeds, of the {MOST_LINES} best; all else is the same along a "
-        "line, but for what was tuned.",
-        lambda: line_panels([(title, curves[:MOST_LINES])], axis, is_log=is_log),
+    return Picture(
+        name="grid",
+        title=f"{_capitalised(task.score_title)} by {axis}",
+        caption=(
+            f"Mean over seeds, of the {MOST_LINES} best; all else is the same along a "
+            "line, but for what was tuned."
+        ),
+        draw=lambda: line_panels([(title, curves[:MOST_LINES])], axis, is_log=is_log),
     )
-    return Parts(sheets=(sheet,), pictures=(picture,) if curves else ())
 
 
 def _curves(lines: Lines, positions: Mapping[object, float], factor: int) -> list[Line]:

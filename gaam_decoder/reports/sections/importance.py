@@ -238,10 +238,10 @@ def _shares(table: Table, *first_sheets: Sheet) -> Parts:
     layers = sorted({layer for line in curves[:MOST_LINES] for layer in line.x})
     equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
     picture = Picture(
-        "importance",
-        "Share of layers in the summed attention",
-        "Mean over seeds, of the best; the band is one standard deviation.",
-        lambda: line_panels(panels, "encoder layer", reference=equal, bottom=0),
+        name="importance",
+        title="Share of layers in the summed attention",
+        caption="Mean over seeds, of the best; the band is one standard deviation.",
+        draw=lambda: line_panels(panels, "encoder layer", reference=equal, bottom=0),
     )
     return Parts(sheets=(*first_sheets, sheet), pictures=(picture,))
 

@@ -329,6 +329,7 @@ def _matrix_sheet(group: PairGroup, axis: str, score: Score) -> Sheet:
     count = min(len(group.labels), MOST_VALUES)
     cells = [["-"] * count for _ in range(count)]
     for (first, second), comparison in group.pairs.items():
+        # positions are ranks, and the second is the larger one
         if second < count:
             claim = comparison.claim
             mark = MARKS.get(claim.verdict, "")

@@ -60,6 +60,7 @@ def _published_dataset(
 ) -> dict[str, Any] | None:
     """The published data set with the same name and classes as the table's."""
     classes = sorted(map(_plain, table.cache.class_names))
+    # such as ``ag_news`` of ``fancyzhx/ag_news (default)``, or of ``ag_news.csv``
     without_subset = table.cache.dataset.partition(" (")[0]
     name = _plain(Path(without_subset).stem)
     datasets: dict[str, dict[str, Any]] = content["datasets"]

@@ -85,6 +85,7 @@ def _recall_sheet(table: Table) -> Sheet:
     """The recall of the most frequent classes, for the best decoders."""
     count_C = table.entries[0].labels_per_class
     frequent = np.argsort(-count_C, kind="stable")[:MOST_CLASSES]
+    # a class without a test row has no recall
     listed_classes = np.sort(frequent[count_C[frequent] > 0])
     finished = [entry for entry in table.entries[:MOST_DECODERS] if entry.finished]
     lines = []
