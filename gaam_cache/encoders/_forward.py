@@ -334,7 +334,7 @@ class Forward(ABC):
         stack = cast(nn.ModuleList, self.running_model.get_submodule(stack_name))
         states: dict[int, dict[str, Tensor]] = {}
 
-        def pool(layer: int, x_BTD: Any) -> None:
+        def pool(layer: int, x_BTD: Tensor) -> None:
             states[layer] = self._pool_layer(x_BTD, batch)
 
         with layer_hooks(stack, pool, first_layer=self.first_layer):
@@ -349,7 +349,7 @@ class Forward(ABC):
             raise Unusable("not every layer was run")
         return [states[layer] for layer in expected_layers]
 
-    def _pool_layer(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
+    def _pool_layer(self, x_BTD: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Pool the states of one layer: (B, D) for every pooling."""
         length_B = batch.length_B
         # A pooling reads the first positions of a row. If only a span of the row is to
@@ -538,7 +538,7 @@ def _is_equal(now: object, before: object) -> bool:
 
 @contextmanager
 def layer_hooks(
-    stack: nn.ModuleList, receive: Callable[[int, Any], None], *, first_layer: int
+    stack: nn.ModuleList, receive: Callable[[int, Tensor], None], *, first_layer: int
 ) -> Iterator[None]:
     """While open, call ``receive`` with the number and output of every layer that runs.
 

@@ -99,7 +99,10 @@ def _check_readable(file: Path) -> None:
 
 
 def load_gguf(
-    file: Path, model_class: Any, model_config: Any, options: dict[str, Any]
+    file: Path,
+    model_class: Any,
+    model_config: transformers.PretrainedConfig,
+    options: dict[str, Any],
 ) -> tuple[Any, dict[str, Any]]:
     """Load and dequantise the model of a file.
 
@@ -158,7 +161,9 @@ def _without_gguf_progress_bar() -> Iterator[None]:
         gguf_utils.tqdm = progress_bar
 
 
-def _check_complete(file: Path, model_class: Any, model_config: Any) -> None:
+def _check_complete(
+    file: Path, model_class: Any, model_config: transformers.PretrainedConfig
+) -> None:
     """Refuse a file if transformers would drop a part of it that decides the states."""
     from gguf import GGUFReader
 
@@ -189,7 +194,9 @@ def _check_complete(file: Path, model_class: Any, model_config: Any) -> None:
 
 
 def _find_dropped_settings(
-    settings: Mapping[str, Any], architecture: str, model_config: Any
+    settings: Mapping[str, Any],
+    architecture: str,
+    model_config: transformers.PretrainedConfig,
 ) -> list[str]:
     """Find settings of the file that change states and are not in the configuration.
 
@@ -274,7 +281,10 @@ def _has_value(config_values: Mapping[str, object], name: str, value: object) ->
 
 
 def _find_dropped_tensors(
-    tensors: Sequence[str], architecture: str, model_class: Any, model_config: Any
+    tensors: Sequence[str],
+    architecture: str,
+    model_class: Any,
+    model_config: transformers.PretrainedConfig,
 ) -> list[str]:
     """Find tensors that transformers has no name for, apart from those of heads.
 

@@ -637,7 +637,8 @@ def _refuse_unsafe_files(folder: Path) -> None:
         # An unreadable configuration is refused later, by the library that loads it.
         with suppress(*JSON_ERRORS, TypeError):
             listed_files = list(_read_json_object(folder / f"{name}.json").get(key, []))
-        # The libraries would open every entry as a path, relative to the folder.
+        # The libraries would open every entry as a path, relative to the folder. A
+        # plain name is a path without folders.
         if any(Path(str(entry)).name != entry for entry in listed_files):
             raise ConfigError(
                 f"'{name}.json' names files outside of the encoder's folder",

@@ -78,7 +78,10 @@ class ModelEncoder(Encoder):
     _part: nn.Module
 
     def __init__(
-        self, located: LocatedEncoder, config: ExtractConfig, model_config: Any
+        self,
+        located: LocatedEncoder,
+        config: ExtractConfig,
+        model_config: transformers.PretrainedConfig,
     ) -> None:
         """Set up what needs no file. Callers use ``open``, which also reads files.
 
@@ -155,7 +158,9 @@ class ModelEncoder(Encoder):
         return encoder
 
     @classmethod
-    def _check_model_accepts_inputs(cls, name: str, model_config: Any) -> None:
+    def _check_model_accepts_inputs(
+        cls, name: str, model_config: transformers.PretrainedConfig
+    ) -> None:
         """Refuse a model whose classes take none of the arguments ``input_names``.
 
         Args:

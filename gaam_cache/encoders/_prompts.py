@@ -138,10 +138,11 @@ class ChatTemplate:
         template = self._template
         if "strftime_now" in template:
             # A macro of the same name takes the place of the function.
-            macro = f"{{%- macro strftime_now(form) -%}}{CHAT_DATE}{{%- endmacro -%}}"
+            macro = "{%- macro strftime_now(form) -%}" + CHAT_DATE + "{%- endmacro -%}"
             # The template may begin with white space, which the end of a macro would
             # swallow; an empty value between the two prevents that.
-            template = f"{macro}{{{{ '' }}}}{template}"
+            empty_value = "{{ '' }}"
+            template = macro + empty_value + template
         with library_errors_as(
             "the chat template of the tokenizer cannot be used", self._folder
         ):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
+from transformers import PretrainedConfig
 
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.messages import visible
@@ -51,7 +52,9 @@ class EncoderTokenizer:
             tokens. None if the tokenizer adds the special tokens.
     """
 
-    def __init__(self, pretrained: Any, folder: Path, text_config: Any) -> None:
+    def __init__(
+        self, pretrained: Any, folder: Path, text_config: PretrainedConfig
+    ) -> None:
         """Wrap a loaded tokenizer; refuse one that read no vocabulary.
 
         Args:

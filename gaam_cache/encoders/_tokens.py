@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
+from transformers import PretrainedConfig
 
 from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.config import TEXT_PLACEHOLDER, ExtractConfig
@@ -70,7 +71,11 @@ class Tokens:
     """
 
     def __init__(
-        self, pretrained: Any, model_config: Any, folder: Path, config: ExtractConfig
+        self,
+        pretrained: Any,
+        model_config: PretrainedConfig,
+        folder: Path,
+        config: ExtractConfig,
     ) -> None:
         """Choose the maximum length and the prompt; refuse impossible settings.
 

@@ -158,7 +158,7 @@ def _mappings() -> list[Any]:
     return [getattr(transformers, name) for name in names]
 
 
-def _task_classes(model_config: Any) -> Iterator[type]:
+def _task_classes(model_config: transformers.PretrainedConfig) -> Iterator[type]:
     """Yield the model classes for all tasks that a configuration can build.
 
     Every class is yielded once. The class that the configuration names comes first,
@@ -183,7 +183,9 @@ def _task_classes(model_config: Any) -> Iterator[type]:
             yield candidate
 
 
-def _tensor_names(task_class: type, model_config: Any, prefix: str) -> set[str]:
+def _tensor_names(
+    task_class: type, model_config: transformers.PretrainedConfig, prefix: str
+) -> set[str]:
     """Names of the tensors in a model for a task, each with the prefix and without.
 
     Args:

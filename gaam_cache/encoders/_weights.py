@@ -235,7 +235,7 @@ def _check_parameters(
     )
 
 
-def _names_in_part(model: Any, select_part: SelectPart) -> set[str]:
+def _names_in_part(model: nn.Module, select_part: SelectPart) -> set[str]:
     """Names of the tensors that decide the states: those in the part that is run.
 
     They are the names that the tensors have in the whole model.
@@ -248,7 +248,7 @@ def _names_in_part(model: Any, select_part: SelectPart) -> set[str]:
     return {name for name in names if not UNUSED_WEIGHTS.search(name)}
 
 
-def _names_of_computed_tensors(model: Any) -> set[str]:
+def _names_of_computed_tensors(model: nn.Module) -> set[str]:
     """Names of parameters that the model computes: sinusoidal position embeddings.
 
     The files of the weights need no tensors for them.

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import soxr
@@ -228,6 +228,21 @@ class AudioEncoder(ModelEncoder):
         # longer, the probe needs a length nevertheless.
         probe_lengths = [n for n in lengths if n <= LONGEST_PROBE] or [longest]
         return _ProbeLengths(probe_lengths, longest_short=PAIR_LENGTHS[-1])
+
+
+class _Sound(Protocol):
+    """A sound of a data set, or one of the fixed sounds."""
+
+    @property
+    def rate(self) -> int:
+        """Frames a second: a frame is a sample at the rate of the file."""
+
+    @property
+    def frames(self) -> int:
+        """Number of frames."""
+
+    def samples(self) -> NDArray[np.float32]:
+        """Decode the sound: (frames,)."""
 
 
 class _ProbeLengths(NamedTuple):
@@ -582,13 +597,13 @@ class _FrontEnd:
         """Samples of the longest sound in a file that has ``rate`` samples a second."""
         return math.ceil(self.seconds * rate)
 
-    def num_samples(self, sound: Any) -> int:
+    def num_samples(self, sound: _Sound) -> int:
         """Number of samples S of a sound after cutting and resampling.
 
         It follows from the file's length and rate: nothing is decoded.
         """
-        rate: int = sound.rate
-        frames: int = min(sound.frames, self.max_frames(rate))
+        rate = sound.rate
+        frames = min(sound.frames, self.max_frames(rate))
         # Round to the nearest sample, halves up; integers do so without an error.
         num_samples = (2 * frames * self.rate + rate) // (2 * rate)
         return min(num_samples, self.max_samples)
@@ -611,10 +626,9 @@ class _FrontEnd:
         most_samples = self.features_of_samples.most_inputs(most_features)
         return fewest_samples, most_samples
 
-    def read_clip(self, sound: Any) -> _Clip:
+    def read_clip(self, sound: _Sound) -> _Clip:
         """Decode a sound, cut it, resample it and compute its features."""
-        # A frame is a sample at the rate of the file. Frames that are cut off need no
-        # resampling.
+        # Frames that are cut off need no resampling.
         samples = sound.samples()[: self.max_frames(sound.rate)]
         if sound.rate != self.rate:
             samples = soxr.resample(
@@ -711,7 +725,7 @@ class _SoundForward(Forward):
             mask=self.to_device(mask_BT),
         )
 
-    def _pool_layer(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
+    def _pool_layer(self, x_BTD: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Pool the states of one layer; refuse a layer that lacks some positions."""
         # ``batch`` has counted the positions of the last layer. A layer with fewer
         # states cannot be pooled.

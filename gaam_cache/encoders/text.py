@@ -203,7 +203,7 @@ class TextEncoder(ModelEncoder):
             notices.append(notice)
         return notices
 
-    def _select_part(self, model: Any) -> Any:
+    def _select_part(self, model: nn.Module) -> Any:
         """Select the part of a model that reads texts."""
         if hasattr(model, "get_text_features"):
             return text_tower(model)
@@ -220,7 +220,7 @@ class TextEncoder(ModelEncoder):
             ids = ids.ids
         return f"{self._tokens.tokenizer.show(ids)}  ({len(ids):,} tokens)"
 
-    def _make_forward(self, part: Any, model: Any) -> _TextForward:
+    def _make_forward(self, part: nn.Module, model: nn.Module) -> _TextForward:
         """Build the forward of the model; refuse one whose tokenizer does not fit it.
 
         Args:
@@ -301,7 +301,7 @@ class TextEncoder(ModelEncoder):
             return longest_shared
         return None
 
-    def _make_probe_rows(self, part: Any, probe_length: int) -> ProbeRows:
+    def _make_probe_rows(self, part: nn.Module, probe_length: int) -> ProbeRows:
         """Make one set of texts with the model's marker tokens, and one set without.
 
         The second set serves if the model fails on the first: a marker token may
@@ -366,7 +366,9 @@ class TextEncoder(ModelEncoder):
         self._fitting_length = longest
 
 
-def _read_tokenizer(located: LocatedEncoder, model_config: Any) -> tuple[Any, Path]:
+def _read_tokenizer(
+    located: LocatedEncoder, model_config: transformers.PretrainedConfig
+) -> tuple[Any, Path]:
     """Read the tokenizer of an encoder.
 
     Returns:
@@ -387,7 +389,7 @@ def _read_tokenizer(located: LocatedEncoder, model_config: Any) -> tuple[Any, Pa
     return read_tokenizer(folder, **options), folder
 
 
-def text_tower(model: Any) -> Any:
+def text_tower(model: nn.Module) -> nn.Module:
     """Find the text tower of a model that compares texts with pictures or sounds.
 
     The tower must have a configuration of its own. It must take token ids, and no
@@ -396,7 +398,7 @@ def text_tower(model: Any) -> Any:
     Raises:
         Unusable: no part or several parts of the model are such towers.
     """
-    towers_by_depth: dict[int, list[Any]] = {}
+    towers_by_depth: dict[int, list[nn.Module]] = {}
     for name, module in model.named_modules():
         arguments = inspect.signature(module.forward).parameters
         reads_texts = "input_ids" in arguments and not MEDIA & arguments.keys()
@@ -404,7 +406,7 @@ def text_tower(model: Any) -> Any:
             towers_by_depth.setdefault(name.count("."), []).append(module)
 
     # Parts of a tower may take token ids too: the tower itself is the outermost one.
-    outermost: list[Any] = []
+    outermost: list[nn.Module] = []
     if towers_by_depth:
         outermost = towers_by_depth[min(towers_by_depth)]
     if len(outermost) != 1:

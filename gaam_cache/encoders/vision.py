@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -104,7 +104,7 @@ class VisionEncoder(ModelEncoder):
         A model of pictures and texts has such a part inside; a model of pictures is
         this part itself.
         """
-        parts_by_depth: dict[int, list[Any]] = {}
+        parts_by_depth: dict[int, list[nn.Module]] = {}
         for name, module in model.named_modules():
             arguments = inspect.signature(module.forward).parameters
             reads_pictures = "pixel_values" in arguments
@@ -114,7 +114,7 @@ class VisionEncoder(ModelEncoder):
                 parts_by_depth.setdefault(depth, []).append(module)
 
         # Two such parts at one depth: nobody can say which one is meant.
-        outermost: list[Any] = []
+        outermost: list[nn.Module] = []
         if parts_by_depth:
             outermost = parts_by_depth[min(parts_by_depth)]
         if len(outermost) != 1:
@@ -191,7 +191,7 @@ class VisionEncoder(ModelEncoder):
         return ProbeRows(sets=[list(pictures)], short_length=len(pictures[0]))
 
 
-def _patch_sides(model_config: Any) -> tuple[int, int]:
+def _patch_sides(model_config: transformers.PretrainedConfig) -> tuple[int, int]:
     """Read the height and the width of a patch in pixels from a configuration.
 
     ``patch_size`` may be one number, for square patches.
@@ -206,6 +206,17 @@ def _patch_sides(model_config: Any) -> tuple[int, int]:
         )
     height, width = sides
     return height, width
+
+
+class _Picture(Protocol):
+    """A picture of a data set, or one of the fixed pictures."""
+
+    @property
+    def where(self) -> str:
+        """Where the picture lies, for messages."""
+
+    def pixels(self) -> NDArray[np.uint8]:
+        """Decode the picture: (H, W, 3), RGB."""
 
 
 class _ImageProcessor:
@@ -236,19 +247,18 @@ class _ImageProcessor:
             )
         [self.shape] = shapes  # (C, H, W) of every result
 
-    def __call__(self, row: Any) -> NDArray[np.float32]:
+    def __call__(self, picture: _Picture) -> NDArray[np.float32]:
         """Decode, resize and normalise one picture: (C, H, W).
 
-        ``row`` is a picture of a data set. One that the image processor cannot read is
-        refused by a ``DataError``.
+        A picture that the image processor cannot read is refused by a ``DataError``.
         """
-        pixel_HWC: NDArray[np.uint8] = row.pixels()
+        pixel_HWC = picture.pixels()
         try:
-            picture = self._process(pixel_HWC)
+            x_CHW = self._process(pixel_HWC)
             # This error becomes the reason in the message below.
-            if picture.shape != self.shape:
-                raise Unusable(f"it makes {picture.shape} of it")
-            return picture
+            if x_CHW.shape != self.shape:
+                raise Unusable(f"it makes {x_CHW.shape} of it")
+            return x_CHW
         except MemoryError:
             raise
         # An image processor is code of other projects, and may raise any error.
@@ -259,7 +269,7 @@ class _ImageProcessor:
                 expected=f"an array of {self.shape} from one of {width} x {height} "
                 "pixels",
                 found=error_summary(error),
-                where=row.where,
+                where=picture.where,
                 hint="remove the row, or choose another encoder",
             ) from error
 
@@ -359,7 +369,7 @@ class _VisionForward(Forward):
             length_B=num_patches_B.to(self.device),
         )
 
-    def _pool_layer(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
+    def _pool_layer(self, x_BTD: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Pool the states of one layer: (B, D) for every pooling.
 
         Before the patches of a picture, a model may have positions that summarise it,
