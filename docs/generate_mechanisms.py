@@ -302,14 +302,14 @@ def entry(name: str, has_picture: bool) -> str:
     ]
     if described["source"]:
         rows.append(("source", described["source"].replace("``", "`")))
-    lines += ["| | |", "|---|---|"]
+    lines += ["| property | value |", "|---|---|"]
     lines += [f"| {key} | {value} |" for key, value in rows]
     return "\n".join([*lines, ""])
 
 
 def wrapped(formula: str) -> list[str]:
-    """A formula in lines of at most 100 characters."""
-    return textwrap.wrap(formula, 100)
+    """A formula in lines of at most 80 characters."""
+    return textwrap.wrap(formula, 80)
 
 
 def option_in_words(option: dict[str, object]) -> str:
