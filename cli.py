@@ -30,6 +30,7 @@ from gaam_cache.common.command_line import (
     read_options,
 )
 from gaam_cache.common.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.common.live_table import LiveTable, is_live
 from gaam_cache.common.messages import tell
 from gaam_cache.common.paths import absolute_path, shown_path, suggest_folder
 from gaam_cache.common.settings import data_path
@@ -40,7 +41,11 @@ from gaam_decoder.config import PlantConfig, TrainConfig
 if TYPE_CHECKING:
     from gaam_decoder.grids.recipe import GridStudy, Sources
     from gaam_decoder.runs.loading import Runs
+    from gaam_decoder.runs.result import RunResult
+    from gaam_decoder.training.status import DecoderStatus
 
+STATUS_COLUMNS = ("decoder", "learning\nrate", "validation", "seconds", "state")
+"""Columns of the table that ``gaam train`` draws on a terminal."""
 SETTINGS: dict[str, type] = {
     "extract": ExtractConfig,
     "import": ImportConfig,
@@ -405,48 +410,87 @@ def train(
     Runs that exist already are not trained again. No encoder is loaded.
     """
     import gaam_decoder
-    from gaam_decoder.training.sweep import is_candidate
 
     config = read_options(TrainConfig, context)
     if dry_run:
         _show(gaam_decoder.estimate(config), as_json)
         return
 
-    shown_runs: list[Path] = []
-
-    def show_run(run: gaam_decoder.RunResult) -> None:
-        if is_candidate(config, run):
-            return
-        shown_runs.append(run.path)
-        if not (quiet and as_json):
-            tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
-
+    display = _TrainDisplay(config, quiet, as_json)
     showing = show_progress(
-        "train", "seed-epochs", quiet=quiet, say=config.tuning_cost_in_words
+        "train",
+        "seed-epochs",
+        quiet=quiet,
+        say=config.tuning_cost_in_words,
+        table=display.table,
     )
     with showing as progress:
-        results = gaam_decoder.train(config, progress=progress, on_run=show_run)
-    _show_runs(config, results, shown_runs, as_json)
+        results = gaam_decoder.train(
+            config,
+            progress=progress,
+            on_run=display.show_run,
+            on_status=display.show_status,
+        )
+    display.end(results)
     gaam_decoder.check_failures(results, config.seeds)
 
 
-def _show_runs(
-    config: TrainConfig,
-    runs: "Runs",
-    shown_runs: list[Path],
-    as_json: bool,
-) -> None:
-    """Print the summary of a training and the next commands, or all runs as JSON.
+class _TrainDisplay:
+    """What ``gaam train`` shows: on a terminal a table that changes, else lines.
 
-    ``shown_runs`` are the paths of runs that were printed when they finished.
+    Args:
+        config: of the training.
+        quiet: show nothing.
+        as_json: print JSON on stdout, and lines on stderr.
     """
-    from gaam_decoder.training.sweep import next_commands, training_summary
 
-    if as_json:
-        _print_json([run.to_dict() for run in runs])
-        return
-    lines = training_summary(config, runs, shown_runs)
-    tell("\n".join([*lines, *next_commands(config, runs)]))
+    table: LiveTable | None = None
+    """Drawn on stderr while decoders train; None where that is no terminal."""
+
+    def __init__(self, config: TrainConfig, quiet: bool, as_json: bool) -> None:
+        self._config = config
+        self._quiet = quiet
+        self._as_json = as_json
+        self._shown_runs: list[Path] = []
+        if not quiet and is_live(sys.stderr):
+            self.table = LiveTable(STATUS_COLUMNS, numbers=STATUS_COLUMNS[1:4])
+        # a file or a pipe gets lines while somebody looks at the table
+        is_read_elsewhere = not as_json and not is_live(sys.stdout)
+        self._has_lines = not quiet and (self.table is None or is_read_elsewhere)
+
+    def show_status(self, status: "DecoderStatus") -> None:
+        """Put the status of a decoder into the table."""
+        if self.table is not None:
+            self.table.set_row(
+                status.decoder,
+                status.learning_rate,
+                status.validation,
+                f"{status.seconds:.1f}",
+                status.state,
+            )
+
+    def show_run(self, run: "RunResult") -> None:
+        """Print a line on a finished run, if it is not there to be chosen from."""
+        from gaam_decoder.training.sweep import is_candidate
+
+        if self._has_lines and not is_candidate(self._config, run):
+            self._shown_runs.append(run.path)
+            tell(run.summary(), to=sys.stderr if self._as_json else sys.stdout)
+
+    def end(self, runs: "Runs") -> None:
+        """Print the runs as JSON, or what validation chose and the next commands."""
+        from gaam_decoder.training.sweep import next_commands, training_summary
+
+        if self._as_json:
+            _print_json([run.to_dict() for run in runs])
+            return
+        if self._quiet:
+            return
+        if self.table is not None and not self._has_lines:
+            self.table.print()
+        else:
+            tell("\n".join(training_summary(self._config, runs, self._shown_runs)))
+        tell("\n".join(next_commands(self._config, runs)))
 
 
 # arguments and options of gaam report

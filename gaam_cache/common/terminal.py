@@ -9,12 +9,13 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from gaam_cache.common.devices import error_for_user as error_for_user
 from gaam_cache.common.errors import ConfigError, GaamError, GaamNote, GaamWarning
+from gaam_cache.common.live_table import LiveTable, is_live
 from gaam_cache.common.log import show_log_lines
 from gaam_cache.common.messages import duration, nearest, tell, visible
 from gaam_cache.common.paths import absolute_path
@@ -68,7 +69,12 @@ def with_progress(
 
 @contextmanager
 def show_progress(
-    title: str, unit: str, *, quiet: bool = False, say: str = ""
+    title: str,
+    unit: str,
+    *,
+    quiet: bool = False,
+    say: str = "",
+    table: LiveTable | None = None,
 ) -> Iterator[ReportProgress]:
     """Show progress on stderr: a bar, or a line every 30 s without a terminal.
 
@@ -77,13 +83,14 @@ def show_progress(
         unit: what is counted.
         quiet: show nothing.
         say: a line to print when the work begins, which an error may prevent.
+        table: drawn above the bar, where there is one.
 
     Yields:
         The function to call with (done, total, current work); a total of 0 is unknown.
     """
-    is_live = bool(not quiet and sys.stderr and sys.stderr.isatty())
+    has_bar = not quiet and is_live(sys.stderr)
     # without a terminal the bar is not shown, but estimates the time that is left
-    bar = _new_bar(title, unit)
+    bar = _new_bar(title, unit, table)
     task = bar.tasks[0]
     last_line_time = time.monotonic()
 
@@ -99,7 +106,7 @@ def show_progress(
             task.total = total or None
         bar.update(task.id, completed=done, description=visible(text))
         # the bar shows itself; lines come with pauses
-        if is_live or quiet or time.monotonic() - last_line_time < LINE_SECONDS:
+        if has_bar or quiet or time.monotonic() - last_line_time < LINE_SECONDS:
             return
 
         last_line_time = time.monotonic()
@@ -115,26 +122,41 @@ def show_progress(
 
     # ``run`` has slowed the garbage collector down during the imports, which are done
     gc.set_threshold(*USUAL_GC_THRESHOLD)
-    with bar if is_live else nullcontext():
+    if not has_bar:
+        yield report
+        return
+    with bar:
+        # rich hides the cursor, and a process that is killed could not show it again
+        bar.console.show_cursor(True)
         yield report
 
 
-def _new_bar(title: str, unit: str) -> "Progress":
-    """A bar on stderr with one task, whose total is not known yet."""
+def _new_bar(title: str, unit: str, table: LiveTable | None) -> "Progress":
+    """A bar on stderr with one task, whose total is not known yet; below a table."""
     from rich import console, progress
 
+    class Bar(progress.Progress):
+        def get_renderables(self) -> Iterator[Any]:
+            if table is not None:
+                yield table
+            yield from super().get_renderables()
+
+    # a table says itself what is going on
+    texts = [progress.TextColumn("{task.description:.36}", markup=False)]
     # lines on a terminal's stdout must go above the bar; a file has no bar to avoid
     redirects_stdout = bool(sys.stdout and sys.stdout.isatty())
     # the speed is measured over the last hour, because batches differ in their speed
-    bar = progress.Progress(
+    bar = Bar(
         title,
         progress.BarColumn(16),
         progress.MofNCompleteColumn(),
         unit,
         progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.description:.36}", markup=False),
+        *(texts if table is None else ()),
         console=console.Console(stderr=True),
         transient=True,
+        # drawing 60 rows takes 10 ms
+        refresh_per_second=10 if table is None else 4,
         redirect_stdout=redirects_stdout,
         speed_estimate_period=3600,
     )

@@ -33,8 +33,6 @@ from gaam_decoder.runs.read import read_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.trackers import check_tracker, track_seeds
 from gaam_decoder.runs.tuning import (
-    TUNED_SETTINGS,
-    VAL_FOLDS,
     Tuning,
     choose_candidates,
     first_run_by_seed,
@@ -67,12 +65,18 @@ from gaam_decoder.training.fitting import fit_experiment
 from gaam_decoder.training.probe import check_fit_memory
 from gaam_decoder.training.publish import publish
 from gaam_decoder.training.seed_batch import SeedBatch
+from gaam_decoder.training.status import (
+    DecoderStatus,
+    StatusBoard,
+    differing_settings,
+)
 
 Progress = Callable[[int, int, str], None]
 """Called with (finished seed-epochs, all seed-epochs, a description of the work).
 
 A seed-epoch is one epoch of one seed.
 """
+OnStatus = Callable[[DecoderStatus], None] | None
 ProgressOfProcess = Callable[[int, int, str, int], None]
 """The same, and the seed-epochs that this process finished since the last call."""
 
@@ -88,6 +92,7 @@ def train(
     *,
     progress: Progress | None = None,
     on_run: Callable[[RunResult], None] | None = None,
+    on_status: OnStatus = None,
 ) -> Runs:
     """Train every mechanism of a config over its seeds.
 
@@ -110,6 +115,7 @@ def train(
         config: mechanisms, seeds, recipe, protocol, folders, workers.
         progress: called with (seed-epochs done, seed-epochs in all, what is going on).
         on_run: called with every run when it is finished.
+        on_status: called with the status of a decoder whenever that changes.
 
     Returns:
         The runs of the requested seeds, in the order of the mechanisms; behind them the
@@ -138,13 +144,14 @@ def train(
     rank = find_rank(config.rank)
     num_ranks = rank.total if rank else 1
     if not config.has_single_local_worker:
-        return Runs(_train_in_workers(config, num_ranks, report, report_run))
+        runs = _train_in_workers(config, num_ranks, report, report_run, on_status)
+        return Runs(runs)
 
     # ranks of one machine share its cores and devices
     if rank is not None:
         devices.set_workers_here(rank.workers_on_machine)
         config = replace(config, device=device_of(rank, config.device))
-    sweep = _Sweep(config, report_progress, report_run, num_workers=num_ranks)
+    sweep = _Sweep(config, report_progress, report_run, on_status, num_ranks)
     return Runs(sweep.run())
 
 
@@ -153,6 +160,7 @@ def _train_in_workers(
     num_ranks: int,
     report: Progress,
     on_run: Callable[[Path], None],
+    on_status: OnStatus,
 ) -> list[RunResult]:
     """Train in workers that ``config.engine`` starts, and read the runs they publish.
 
@@ -164,6 +172,7 @@ def _train_in_workers(
             of its own; 1 if it is the only one.
         report: called with the progress of all workers together.
         on_run: called with the folder of every new run.
+        on_status: called with the statuses of all workers.
     """
     done = 0
 
@@ -178,6 +187,8 @@ def _train_in_workers(
             report(0, 0, value)
         elif kind == "run":
             on_run(Path(value))
+        elif kind == "status" and on_status is not None:
+            on_status(value)
 
     task = base.Task(
         work=_run_worker,
@@ -217,10 +228,13 @@ def _run_worker(
     def report_run(path: Path) -> None:
         send("run", str(path))
 
+    def report_status(status: DecoderStatus) -> None:
+        send("status", status)
+
     config = replace(config, device=worker.device)
     # every rank starts as many workers
     num_workers = num_ranks * worker.total
-    sweep = _Sweep(config, report, report_run, num_workers)
+    sweep = _Sweep(config, report, report_run, report_status, num_workers)
     return [str(run.path) for run in sweep.run()]
 
 
@@ -235,6 +249,7 @@ class _Sweep:
         config: of the training.
         report: called with the progress.
         on_run: called with the folder of every run that this process publishes.
+        on_status: called with the status of a decoder whenever that changes.
         num_workers: processes that share the training, on all machines.
     """
 
@@ -243,6 +258,7 @@ class _Sweep:
         config: TrainConfig,
         report: ProgressOfProcess,
         on_run: Callable[[Path], None],
+        on_status: OnStatus,
         num_workers: int,
     ) -> None:
         self._config = config
@@ -250,6 +266,7 @@ class _Sweep:
         self._num_workers = num_workers
         self._report = report
         self._on_run = on_run
+        self._on_status = on_status
         self._device = devices.resolve_device(config.device)
         self._cache = open_cache(config.cache)
         self._leases = Leases(config.runs / LEASE_FOLDER)
@@ -264,6 +281,7 @@ class _Sweep:
         """Train everything that no run has; the runs of reporting seeds come first."""
         experiments = plan_experiments(self._config, self._cache, self._device)
         tuning_seeds = self._config.resolved_tune_seeds
+        self._board = StatusBoard(experiments, tuning_seeds, self._on_status)
         with self._leases, _imported_objects_uncollected():
             if tuning_seeds is None:
                 return self._train_experiments(experiments, self._config.seeds)
@@ -282,7 +300,9 @@ class _Sweep:
         self._remaining_seed_epochs[UNCHOSEN] = self._all_seed_epochs
 
         # tune on validation rows
-        tuning_runs = self._train_experiments([*candidates.values()], tuning_seeds)
+        tuning_runs = self._train_experiments(
+            [*candidates.values()], tuning_seeds, is_tuning=True
+        )
         choice = choose_candidates(tuning_runs, tuning_seeds)
         unchosen = [run for run in tuning_runs if run.key in choice.undecided_keys]
         check_failures(unchosen, tuning_seeds)
@@ -299,7 +319,11 @@ class _Sweep:
         return new_runs + tuning_runs
 
     def _train_experiments(
-        self, experiments: Sequence[Experiment], seeds: Sequence[int]
+        self,
+        experiments: Sequence[Experiment],
+        seeds: Sequence[int],
+        *,
+        is_tuning: bool = False,
     ) -> list[RunResult]:
         """Train the missing seeds of experiments; return the runs with these seeds."""
         runs_by_key = {
@@ -323,6 +347,10 @@ class _Sweep:
             if remaining[experiment.key]
             or UnfinishedWork(self._runs, experiment).folder.exists()
         ]
+        self._board.begin(experiments, is_tuning=is_tuning)
+        for experiment in experiments:
+            if experiment not in open_experiments:
+                self._board.finish(experiment, runs_by_key[experiment.key])
         if open_experiments:
             make_folder(self._runs)
         self._train_until_published(
@@ -358,12 +386,14 @@ class _Sweep:
             trained_by_others: list[tuple[Experiment, Holder]] = []
             for experiment in unpublished:
                 holder = self._train_experiment(experiment, seeds, all_experiments)
-                if holder is not None:
+                if holder is None:
+                    self._board.finish(experiment, self._runs_of(experiment))
+                else:
                     trained_by_others.append((experiment, holder))
             unpublished = [experiment for experiment, _ in trained_by_others]
             if trained_by_others:
                 experiment, holder = trained_by_others[0]
-                self._report_work(experiment, f": waiting for {holder.in_words()}")
+                self._report_work(experiment, f"waiting for {holder.in_words()}")
                 time.sleep(PAUSE_SECONDS)
 
     def _runs_of(self, experiment: Experiment) -> list[RunResult]:
@@ -381,8 +411,9 @@ class _Sweep:
         remaining = self._remaining_seed_epochs[experiment.key] - new_seed_epochs
         self._remaining_seed_epochs[experiment.key] = max(0, remaining)
         done = self._all_seed_epochs - sum(self._remaining_seed_epochs.values())
+        self._board.work(experiment, text)
         self._report(
-            done, self._all_seed_epochs, f"{experiment}{text}", new_seed_epochs
+            done, self._all_seed_epochs, f"{experiment}: {text}", new_seed_epochs
         )
 
     def _train_experiment(
@@ -439,7 +470,7 @@ class _Sweep:
 
     def _read_data(self, experiment: Experiment, seed: int) -> TrainData:
         """The data of an experiment; warn where every step reads rows from disk."""
-        self._report_work(experiment, ": reading and checking the cache")
+        self._report_work(experiment, "reading and checking the cache")
         data = self._prepare_data(experiment, seed)
         draws_any_row = (
             experiment.recipe.window_rows is None
@@ -469,7 +500,7 @@ class _Sweep:
 
         # progress counts a tried value as a seed-epoch
         def on_value(text: str) -> None:
-            self._report_work(experiment, f": {text}", new_seed_epochs=1)
+            self._report_work(experiment, text, new_seed_epochs=1)
 
         num_fitted = len(data.train) + len(data.selection or ())
         check_fit_memory(experiment.spec, experiment.recipe, num_fitted, self._device)
@@ -704,7 +735,7 @@ class _Sweep:
             # a batch that goes on from a checkpoint has several new epochs at first
             new_seed_epochs = (epoch - last_epoch) * len(batch)
             last_epoch = epoch
-            text = f" {title} epoch {epoch}/{experiment.epochs} loss {loss:.3f}"
+            text = f"{title}, epoch {epoch} of {experiment.epochs}, loss {loss:.3f}"
             self._report_work(experiment, text, new_seed_epochs)
 
         return on_epoch
@@ -802,13 +833,7 @@ def training_summary(
     tuned = [run for run in choice.runs if run.key in choice.tunings]
 
     # name decoders by the settings in which they differ
-    names = {name for run in tuned for name in run.settings}
-    names -= {*TUNED_SETTINGS, VAL_FOLDS, "fold", "split_seed"}
-    differing = set()
-    for name in names:
-        values = {str(run.settings.get(name)) for run in tuned}
-        if len(values) > 1:
-            differing.add(name)
+    differing = differing_settings([run.settings for run in tuned])
 
     # the folds and repeats of a decoder share a line
     tunings: dict[str, dict[str, Tuning]] = {}
