@@ -17,6 +17,7 @@ from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Tuning, mean_validation
 from gaam_decoder.specs import Settings
+from gaam_decoder.stats.calibration import CalibrationBins
 from gaam_decoder.stats.choice import SimulatedChoices
 from gaam_decoder.stats.scored import Scored
 from gaam_decoder.stats.scores.base import Interval, Score
@@ -149,8 +150,7 @@ class EntryScores:
     labels_per_class: NDArray[np.int64]  # test rows, (C,); else (0,)
     temperatures: Floats | None
     """Divisors of the logits in scores of probabilities, (S, P)."""
-    calibration_bins: Floats
-    """By calibration bin: rows, right rows, summed probabilities, (3, B)."""
+    calibration_bins: CalibrationBins  # of rows of all seeds together
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

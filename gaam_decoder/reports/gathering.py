@@ -30,7 +30,7 @@ from gaam_decoder.runs.tuning import (
 )
 from gaam_decoder.specs import Settings
 from gaam_decoder.stats.choice import SimulatedChoices, simulate_choices
-from gaam_decoder.stats.groups import joined, row_groups
+from gaam_decoder.stats.groups import join_relations, row_groups
 from gaam_decoder.stats.scores.base import Answers, Score
 
 USUAL_SPLIT_SEED = 0
@@ -686,7 +686,9 @@ def _simulate_tuning(
         contribution_N_of_candidates.append(candidate.contribution_R)
         # all candidates share the validation rows, and so their groups
         if candidate.numbers_of_relations and validation_groups is None:
-            validation_groups = row_groups(joined(candidate.numbers_of_relations))
+            validation_groups = row_groups(
+                join_relations(candidate.numbers_of_relations)
+            )
         test_scores = [
             score.value(Answers(logits_NC, test_labels))
             for logits_NC in candidate.test_logits_of_seeds

@@ -23,7 +23,7 @@ from gaam_decoder.runs.groups import (
     relation_of_test_rows,
 )
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.stats.groups import RowGroups, joined, row_groups
+from gaam_decoder.stats.groups import RowGroups, join_relations, row_groups
 
 # a column that looks like groups has at least so many units a value, on average
 UNITS_PER_VALUE = 5
@@ -115,7 +115,7 @@ def table_groups(
 
     groups = None
     if grouping_numbers:
-        groups = row_groups(joined(list(grouping_numbers.values())))
+        groups = row_groups(join_relations(list(grouping_numbers.values())))
     return TableGroups(
         relations=tuple(grouping_numbers),
         row_groups=groups,

@@ -25,9 +25,9 @@ from gaam_decoder.reports.entries import (
 from gaam_decoder.reports.groups import TableGroups
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import first_run_by_seed
+from gaam_decoder.stats.calibration import CalibrationBins, calibration_bins
 from gaam_decoder.stats.scored import Scored, interval_by_score
 from gaam_decoder.stats.scores.base import Answers, Interval, Score, SeedScore
-from gaam_decoder.stats.scores.ece import BINS, reliability
 from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 
 SCORES = "gaam_decoder.stats.scores"
@@ -339,8 +339,7 @@ class _SeedScores:
         self.values_of_parts: list[list[float | None]] = []
         # why the compared score allows no claim, of the first seed with a reason
         self.no_claim_reason = ""
-        # as ``EntryScores.calibration_bins``
-        self.calibration_bins: Floats = np.zeros((3, BINS))
+        self.calibration_bins = CalibrationBins()  # of all seeds together
         # name of a score -> its value for each seed; NaN where it is undefined
         self._values: dict[str, list[float]] = {name: [] for name in self.scores}
 
@@ -363,7 +362,7 @@ class _SeedScores:
             self.no_claim_reason = compared.why_no_claim(compared_answers)
         self.values_of_parts.append(_values_of_parts(compared, compared_answers))
         if self.task.has_probabilities:
-            self.calibration_bins += np.stack(reliability(scaled_answers))
+            self.calibration_bins += calibration_bins(scaled_answers)
 
     def score_SP(self, num_parts: int) -> Floats:
         """The compared score of every seed on every part; NaN where undefined."""

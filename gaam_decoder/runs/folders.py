@@ -20,6 +20,8 @@ from gaam_decoder.runs.result import RunResult
 _ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")
 LEASE_FOLDER = ".leases"
 """Folder of the leases in a folder of runs: they say who trains what."""
+_LONGEST_DECODER = 80
+"""Characters of a decoder in the name of a run; a longer one is cut."""
 _LONGEST_SEEDS = 40
 """Characters of a list of seeds; a longer one is named by its digest."""
 
@@ -33,26 +35,29 @@ def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
         key: hash of decoder, recipe and cache.
         seeds: of the run.
     """
+    # other characters may be invalid in names of files
     decoder = "".join(
         character if character.isalnum() or character in "-_." else "_"
         for character in f"{attention}-{head}"
     )
-    return f"{decoder[:80]}{name_ending(key, seeds)}"
+    return f"{decoder[:_LONGEST_DECODER]}{name_ending(key, seeds)}"
 
 
 def name_ending(key: str, seeds: Sequence[int]) -> str:
     """The end of a run's name, such as ``-1f9c2a7b-s0-9``, with its key and seeds.
 
-    A training finds existing runs by it.
+    A training finds existing runs by it. Seeds that are not a range are listed, as in
+    ``s0_3_7``; a long list is its number of seeds and a digest.
     """
-    first, last = seeds[0], seeds[-1]
+    first = seeds[0]
+    last = seeds[-1]
     if list(seeds) == list(range(first, last + 1)):
-        text = f"{first}-{last}"
+        seeds_text = f"{first}-{last}"
     else:
-        text = "_".join(str(seed) for seed in seeds)
-    if len(text) > _LONGEST_SEEDS:
-        text = f"{len(seeds)}x{digest_of(text.encode())[:8]}"
-    return f"-{key[:8]}-s{text}"
+        seeds_text = "_".join(str(seed) for seed in seeds)
+    if len(seeds_text) > _LONGEST_SEEDS:
+        seeds_text = f"{len(seeds)}x{digest_of(seeds_text.encode())[:8]}"
+    return f"-{key[:8]}-s{seeds_text}"
 
 
 def unfinished_folders(runs: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gaam_cache.common.errors import CacheError, ConfigError, GaamWarning, NotFoundError
 from gaam_cache.common.messages import brief
@@ -215,11 +215,19 @@ def _matching_specs(
     """
     matching: set[str] = set()
     for text in texts:
-        forms = {spec for spec in specs if text in (spec, spec.partition(":")[0])}
-        # A plug-in need not be installed to filter its runs: only texts that no run
-        # has are parsed.
-        matching |= forms or {str(parse_spec(text, kind, option))}
+        specs_of_text = {spec for spec in specs if text in (spec, _name_of(spec))}
+        # Only a text that no run has as it is written is parsed, which spells it as
+        # runs do: the runs of a plug-in can be filtered without the plug-in.
+        if not specs_of_text:
+            specs_of_text = {str(parse_spec(text, kind, option))}
+        matching |= specs_of_text
     return matching
+
+
+def _name_of(spec: str) -> str:
+    """The name of a mechanism or head without its options: gaam of gaam:heads=1."""
+    name, _, _ = spec.partition(":")
+    return name
 
 
 def _number_filter(name: str, values: list[Any]) -> Filter:
@@ -237,7 +245,7 @@ def _number_filter(name: str, values: list[Any]) -> Filter:
 
 
 def resolve_spec(spec: str, specs: set[str], option: str) -> str:
-    """The spec among those of the runs that a user's ``spec`` names.
+    """The spec among those of the runs that a user's ``spec`` names; else ``spec``.
 
     ``gaam`` also names ``gaam:heads=1``, because gaam may have chosen the heads to fit.
 
@@ -251,12 +259,13 @@ def resolve_spec(spec: str, specs: set[str], option: str) -> str:
     """
     if spec in specs:
         return spec
-    forms = sorted(form for form in specs if form.partition(":")[0] == spec)
-    if len(forms) > 1:
+    specs_of_name = sorted(known for known in specs if _name_of(known) == spec)
+    if len(specs_of_name) > 1:
         raise ConfigError(
-            f"{option} {spec} is ambiguous", expected=f"one of: {', '.join(forms)}"
+            f"{option} {spec} is ambiguous",
+            expected=f"one of: {', '.join(specs_of_name)}",
         )
-    return forms[0] if forms else spec
+    return specs_of_name[0] if specs_of_name else spec
 
 
 def load_runs(
@@ -298,16 +307,16 @@ def load_runs(
     in_memory = [entry for entry in requested if isinstance(entry, RunResult)]
     on_disk = [entry for entry in requested if not isinstance(entry, RunResult)]
     paths = unique_paths(on_disk)
-    sound, damaged, unfinished = find_runs(paths)
-    if damaged:
+    found_runs = find_runs(paths)
+    if found_runs.damaged:
         # 'gaam verify' lists them all; the first is enough to stop here.
-        raise next(iter(damaged.values()))
-    if unfinished:
-        names = sorted({unfinished_name(folder) for folder in unfinished})
+        raise next(iter(found_runs.damaged.values()))
+    if found_runs.unfinished:
+        names = sorted({unfinished_name(folder) for folder in found_runs.unfinished})
         message = f"unfinished runs are left out: {brief(', '.join(names))}"
         warnings.warn(message, GaamWarning, stacklevel=2)
 
-    runs = Runs([*sound, *dict.fromkeys(in_memory)])
+    runs = Runs([*found_runs.sound, *dict.fromkeys(in_memory)])
     # runs of the same folder that the user did not name count as left out
     num_unnamed = _count_unnamed(paths, runs)
     if num_unnamed:
@@ -346,22 +355,28 @@ def _count_unnamed(paths: Sequence[Path], runs: Sequence[RunResult]) -> int:
     return len(neighbours - {Path(os.path.realpath(run.path)) for run in runs})
 
 
+class FoundRuns(NamedTuple):
+    """The runs in some folders."""
+
+    sound: list[RunResult]
+    damaged: dict[Path, CacheError]
+    """What is wrong with each damaged run, by its folder."""
+    unfinished: list[Path]
+    """Folders of unfinished runs."""
+
+
 def find_runs(
     paths: Sequence[Path],
     *,
     whole: bool = False,
     progress: Progress = lambda done, total, text: None,
-) -> tuple[list[RunResult], dict[Path, CacheError], list[Path]]:
+) -> FoundRuns:
     """Find runs, and hash their test results.
 
     Args:
         paths: runs, and folders of runs.
         whole: hash all files of every run.
         progress: called after each run.
-
-    Returns:
-        The sound runs, the errors of the damaged ones by folder, and the folders of
-        unfinished runs.
 
     Raises:
         NotFoundError: a path is no run and has none.
@@ -388,7 +403,7 @@ def find_runs(
         except CacheError as error:
             damaged[folder] = error
         progress(number, len(folders), f"run {folder.name}")
-    return sound, damaged, unfinished
+    return FoundRuns(sound, damaged, unfinished)
 
 
 def _read_and_hash(folder: Path, *, whole: bool) -> RunResult:

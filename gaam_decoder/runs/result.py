@@ -521,7 +521,8 @@ class RunResult:
         text = f"{self.title}: {self._outcome_in_words()}"
         if self.failed:
             text += f", {len(self.failed)} FAILED"
-        text += f", {np.mean(list(self.seconds.values())):.2f} s"
+        mean_seconds = np.mean(list(self.seconds.values()))
+        text += f", {mean_seconds:.2f} s"
         if self.fit:
             chosen = f"{self.fit.setting} {self.fit.value:.3g}"
             return f"{text}, {chosen} chosen from {self.fit.tried}"

@@ -41,8 +41,10 @@ def first_run_by_seed(runs: Iterable[RunResult]) -> dict[int, RunResult]:
     """
 
     def sort_key(run: RunResult) -> tuple[str, ...]:
+        ending = name_ending(run.key, run.seeds)
         digest = run.files[TEST_FILE].sha256 if TEST_FILE in run.files else ""
-        return name_ending(run.key, run.seeds), digest, run.path.name, str(run.path)
+        # the path decides between copies of a run alone
+        return ending, digest, run.path.name, str(run.path)
 
     runs_by_seed: dict[int, RunResult] = {}
     for run in sorted(runs, key=sort_key):
@@ -147,7 +149,8 @@ class Tuning:
             contributions_of_seeds.append(
                 run.task_definition.row_contributions(logits_VC, label_V)
             )
-            test_logits_of_seeds.append(run.finished_logits()[run.finished.index(seed)])
+            test_logits_SNC = run.finished_logits()
+            test_logits_of_seeds.append(test_logits_SNC[run.finished.index(seed)])
             relations_of_seeds.append(validation.relations_of_seed(index, relations))
 
         seeds_share_rows = runs[0].recipe.val_folds is None

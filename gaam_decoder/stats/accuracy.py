@@ -6,7 +6,7 @@ S seeds, N test rows, C classes.
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_decoder.stats.seeds import checked
+from gaam_decoder.stats.seeds import require_finite
 from gaam_decoder.tasks import CLASSIFICATION
 
 Labels = NDArray[np.int64]
@@ -49,7 +49,7 @@ def majority_votes(logits_SNC: NDArray[np.float32], predicted_SN: Labels) -> Lab
     # break the ties of T rows by the mean probability of the tied classes
     tied_rows = np.flatnonzero((votes_NC == most_votes_N[:, None]).sum(1) > 1)
     if len(tied_rows):
-        logits_STC = checked(logits_SNC[:, tied_rows].astype(np.float64))
+        logits_STC = require_finite(logits_SNC[:, tied_rows].astype(np.float64))
         power_STC = np.exp(logits_STC - logits_STC.max(-1, keepdims=True))
         p_STC = power_STC / power_STC.sum(-1, keepdims=True)
         mean_p_TC = p_STC.sum(0) / num_seeds

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from gaam_decoder.stats.groups import RowGroups
-from gaam_decoder.stats.seeds import checked
+from gaam_decoder.stats.seeds import require_finite
 
 SMALLEST = 1e-100  # the smallest p that a bisection finds
 BISECTIONS = 50  # steps of a bisection
@@ -219,7 +219,7 @@ def crossed(value_SN: Values, groups: RowGroups | None = None) -> Crossed:
         raise ValueError("an analysis of variance needs a seed and two rows")
     if groups is not None:
         return _crossed_groups(value_SN, groups)
-    value_S = checked(value_SN.mean(1, dtype=np.float64))
+    value_S = require_finite(value_SN.mean(1, dtype=np.float64))
     value_N = value_SN.mean(0, dtype=np.float64)
     mean = float(value_S.mean())
 
@@ -265,7 +265,7 @@ def _crossed_groups(value_SN: Values, groups: RowGroups) -> Crossed:
     num_groups = len(groups)
     if num_groups < 2:
         raise ValueError("an analysis of variance over groups needs two groups")
-    value_S = checked(value_SN.mean(1, dtype=np.float64))
+    value_S = require_finite(value_SN.mean(1, dtype=np.float64))
     mean = float(value_S.mean())
 
     effect_SG = groups.effects_on_mean(value_SN)

@@ -132,7 +132,7 @@ def row_groups(names: Sequence[object] | NDArray[Any] | None) -> RowGroups | Non
     return RowGroups(group_N.astype(np.int64))
 
 
-def joined(relations: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+def join_relations(relations: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     """Join rows that share a group in any relation, directly or through other rows.
 
     A relation says which rows belong together, such as those of one speaker.

@@ -14,8 +14,8 @@ from scipy.special import stdtr, stdtrit
 
 from gaam_decoder.stats.limits import ALPHA
 from gaam_decoder.stats.seeds import (
-    checked,
     minimum_detectable_difference,
+    require_finite,
     seeds_needed,
     standard_deviation,
     t_interval,
@@ -57,7 +57,7 @@ def sign_flip(difference_S: Floats) -> SignFlip:
     """
     if len(difference_S) == 0:
         raise ValueError("a sign-flip test needs at least one difference")
-    size_S = np.abs(checked(difference_S))
+    size_S = np.abs(require_finite(difference_S))
     # a pattern as far from zero as the observed one may be rounded to slightly less
     threshold = abs(float(difference_S.sum())) - 1e-9 * float(size_S.sum())
     if len(size_S) <= EXACT_SEEDS:
@@ -183,7 +183,7 @@ def compare_on_these_rows(
     difference_S: NDArray[np.float64],
     margin: float,
     *,
-    most: float = 1.0,
+    largest_difference: float = 1.0,
     larger_is_better: bool = True,
 ) -> OnTheseRows:
     """Test the differences of S seeds against zero and against the margin.
@@ -191,7 +191,7 @@ def compare_on_these_rows(
     Args:
         difference_S: difference of every seed.
         margin: largest difference that does not matter.
-        most: largest possible difference; of two accuracies 1.
+        largest_difference: largest possible one; of two accuracies 1.
         larger_is_better: False for losses.
     """
     num_seeds = len(difference_S)
@@ -204,13 +204,15 @@ def compare_on_these_rows(
         p = sign_flip_test.p
     p_equivalent = _p_equivalent(difference_S, mean, margin)
 
-    # A difference that only exceeds the largest possible one is not detectable.
+    # an impossible difference is not detectable
     detectable = minimum_detectable_difference(difference_S, alpha=ALPHA)
-    if detectable is not None and detectable > most:
+    if detectable is not None and detectable > largest_difference:
         detectable = None
     return OnTheseRows(
         std=standard_deviation(difference_S),
-        interval=within(t_interval(difference_S), -most, most),
+        interval=within(
+            t_interval(difference_S), -largest_difference, largest_difference
+        ),
         sign_flip=sign_flip_test,
         p_equivalent=p_equivalent,
         detectable=detectable,
@@ -290,7 +292,7 @@ def corrected_resampled_t(
     Source: Nadeau and Bengio 2003, "Inference for the generalization error"; for
         repeated cross-validation: Bouckaert and Frank 2004.
     """
-    splits = len(checked(difference_J))
+    splits = len(require_finite(difference_J))
     if splits < 2:
         return None
     mean = float(difference_J.mean())

@@ -207,7 +207,7 @@ def _claim_without_test(
     over_seeds = compare_on_these_rows(
         difference_S,
         margin,
-        most=score.largest_difference,
+        largest_difference=score.largest_difference,
         larger_is_better=score.larger_is_better,
     )
     # a score that never allows a test over rows has no verdict over seeds either
@@ -294,9 +294,10 @@ def _is_too_skewed(value_N: Floats) -> bool:
 
     Their mean is nearly normal from ``SKEWED`` values per squared skewness on.
     """
-    from_mean_N = value_N - value_N.mean()
-    variance = float(np.mean(from_mean_N**2))
+    deviation_N = value_N - value_N.mean()
+    variance = float(np.mean(deviation_N**2))
+    # equal values have no skewness; below this limit the division may overflow
     if variance < 1e-300:
         return False
-    skewness = float(np.mean((from_mean_N / variance**0.5) ** 3))
+    skewness = float(np.mean((deviation_N / variance**0.5) ** 3))
     return len(value_N) < SKEWED * skewness**2

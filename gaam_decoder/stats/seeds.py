@@ -16,7 +16,7 @@ PLATEAU_LEVEL = 0.2
 """Share of false warnings of a short training: they cost less than a missed warning."""
 
 
-def checked(values: NDArray[np.floating]) -> NDArray[np.floating]:
+def require_finite(values: NDArray[np.floating]) -> NDArray[np.floating]:
     """Check that all values are finite, and give them back.
 
     Raises:
@@ -33,7 +33,7 @@ def standard_deviation(value_S: Floats) -> float | None:
     Raises:
         ValueError: NaN or infinity.
     """
-    if len(checked(value_S)) < 2:
+    if len(require_finite(value_S)) < 2:
         return None
     # the mean of equal values is rounded, and np.std would not be exactly 0
     if (value_S == value_S[0]).all():

@@ -48,12 +48,14 @@ def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[Any]) -> float | N
     if not np.isfinite(logits_NC).all():
         raise ValueError("logits are finite")
     # every logit minus the logit of the label
-    excess_NC = logits_NC - np.take_along_axis(logits_NC, label_N[:, None], 1)
+    above_label_NC = logits_NC - np.take_along_axis(logits_NC, label_N[:, None], 1)
 
-    # derivative of the log loss in 1 / T: at 0, and its limit towards infinity. The
-    # loss is convex: where they have the same sign it has no minimum between.
-    slope_at_zero = excess_NC.mean(1).mean()
-    slope_at_infinity = excess_NC.max(1).mean()
+    # Their mean under softmax(logits / T) is the derivative of the log loss in 1 / T.
+    # At 1 / T = 0 all classes are equally likely; towards infinity the largest logit
+    # has probability 1. The loss is convex: where both slopes have the same sign, it
+    # has no minimum.
+    slope_at_zero = above_label_NC.mean(1).mean()
+    slope_at_infinity = above_label_NC.max(1).mean()
     if slope_at_zero >= 0:
         return np.inf
     if slope_at_infinity <= 0:
@@ -63,12 +65,12 @@ def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[Any]) -> float | N
     from scipy.optimize import brentq
 
     def slope(log_inverse: float) -> float:
-        """Derivative of the log loss in ``1 / T``."""
-        p_NC = softmax(excess_NC * np.exp(log_inverse), 1)
-        return float((p_NC * excess_NC).sum(1).mean())
+        """Derivative of the log loss in ``1 / T``, at the logarithm of ``1 / T``."""
+        p_NC = softmax(above_label_NC * np.exp(log_inverse), 1)
+        return float((p_NC * above_label_NC).sum(1).mean())
 
     # widen the bracket around the scale of the logits until the slope changes its sign
-    middle = -np.log(np.abs(excess_NC).max())
+    middle = -np.log(np.abs(above_label_NC).max())
     reach = 1.0
     while slope(middle - reach) > 0 or slope(middle + reach) < 0:
         reach *= 2

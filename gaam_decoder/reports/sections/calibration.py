@@ -16,8 +16,8 @@ from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.wording import TEMPERATURE
+from gaam_decoder.stats.calibration import BINS
 from gaam_decoder.stats.scores.base import Score
-from gaam_decoder.stats.scores.ece import BINS
 
 # A bin with fewer rows is not drawn: its share of right rows is too uncertain.
 FEWEST = 5
@@ -96,14 +96,14 @@ def _calibration_sheet(
     lines = []
     for entry in entries:
         value_S = entry.values_by_score["ece"]
-        # over all bins: rows, right rows, and summed probabilities of the prediction
-        num_rows, num_right, probability = entry.calibration_bins.sum(1)
+        bins = entry.calibration_bins
+        num_rows = bins.num_rows_B.sum()
         cells = [
             entry.label,
             score.text(value_S.mean()),
             score.std(stats.standard_deviation(value_S)),
-            score.text(probability / num_rows),
-            score.text(num_right / num_rows),
+            score.text(bins.probability_sum_B.sum() / num_rows),
+            score.text(bins.num_right_B.sum() / num_rows),
         ]
         if has_temperature:
             temperature = entry.temperature
@@ -114,14 +114,14 @@ def _calibration_sheet(
 
 def _calibration_values(entry: Entry) -> dict[str, object]:
     """Calibration as JSON values; for every bin rows, right rows and probabilities."""
-    count_B, right_B, probability_B = entry.calibration_bins.tolist()
+    bins = entry.calibration_bins
     return {
         "decoder": entry.label,
         "ece": float(entry.values_by_score["ece"].mean()),
         "temperature": entry.temperature,
-        "rows": count_B,
-        "right": right_B,
-        "sum": probability_B,
+        "rows": bins.num_rows_B.tolist(),
+        "right": bins.num_right_B.tolist(),
+        "sum": bins.probability_sum_B.tolist(),
     }
 
 
@@ -129,11 +129,12 @@ def _reliability_diagram(entries: Sequence[Entry], words: _Words) -> Picture:
     """Share of right answers by mean probability, a point for every bin."""
     curves = []
     for entry in entries:
-        has_enough_rows_B = entry.calibration_bins[0] >= FEWEST
-        # of the drawn bins: rows, right rows, and summed probabilities
-        count_B, right_B, probability_B = entry.calibration_bins[:, has_enough_rows_B]
-        mean_B = 100 * probability_B / count_B
-        curves.append(Line(entry.label, mean_B, 100 * right_B / count_B))
+        bins = entry.calibration_bins
+        is_drawn_B = bins.num_rows_B >= FEWEST
+        num_rows_B = bins.num_rows_B[is_drawn_B]
+        mean_probability_B = 100 * bins.probability_sum_B[is_drawn_B] / num_rows_B
+        right_share_B = 100 * bins.num_right_B[is_drawn_B] / num_rows_B
+        curves.append(Line(entry.label, mean_probability_B, right_share_B))
     diagonal = Line("as they say", [0, 100], [0, 100])
     return Picture(
         name="reliability",

@@ -35,16 +35,14 @@ class Auroc(Score):
         """
         by_row_of_folds = []
         unseen_change_squared = 0.0
-        start = 0
-        for num_fold_rows in answers.fold_sizes or (answers.num_rows,):
-            rows = slice(start, start + num_fold_rows)
-            start += num_fold_rows
+        for rows in answers.rows_of_folds:
             fold = _score_fold(answers.log_odds_NC[rows], answers.labels[rows])
             if fold is None:
                 return None
             by_row_of_folds.append(fold.by_row_N)
             # a row that the test rows lack would be tested in every repeat
-            weight = num_fold_rows / answers.num_rows * answers.tests_per_row
+            share_of_fold = len(fold.by_row_N) / answers.num_rows
+            weight = share_of_fold * answers.tests_per_row
             unseen_change_squared += fold.unseen_change_squared * weight**2
         by_row_N = np.concatenate(by_row_of_folds)
         return SeedScore(

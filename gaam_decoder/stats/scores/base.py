@@ -109,6 +109,16 @@ class Answers:
         return len(self.labels)
 
     @property
+    def rows_of_folds(self) -> list[slice]:
+        """The rows of every fold; one slice of all rows if there are no folds."""
+        slices = []
+        start = 0
+        for num_fold_rows in self.fold_sizes or (self.num_rows,):
+            slices.append(slice(start, start + num_fold_rows))
+            start += num_fold_rows
+        return slices
+
+    @property
     def num_classes(self) -> int:
         """Number of classes, also of those without rows."""
         return int(self.logits.shape[1])
@@ -188,13 +198,12 @@ def mean_over_folds(
         None if the score of any fold is undefined.
     """
     weighted_sum = 0.0
-    start = 0
-    for num_fold_rows in answers.fold_sizes or (answers.num_rows,):
-        value = value_of(slice(start, start + num_fold_rows))
+    for rows in answers.rows_of_folds:
+        value = value_of(rows)
         if value is None:
             return None
+        num_fold_rows = rows.stop - rows.start
         weighted_sum += value * num_fold_rows
-        start += num_fold_rows
     return weighted_sum / answers.num_rows
 
 

@@ -46,7 +46,8 @@ class QuadraticKappa(Score):
         if is_one_class:
             return None
 
-        # mean squared distance of label and prediction: observed (A), by chance (E)
+        # mean squared distance of label (y) and prediction (z): observed (A), and by
+        # chance (E)
         distance_N = place_C[answers.labels] - place_C[answers.predicted_N]
         observed = float(np.square(distance_N).mean())
         mean_y = float(label_share_C @ place_C)
@@ -55,12 +56,15 @@ class QuadraticKappa(Score):
         square_z = float(predicted_share_C @ place_C**2)
         by_chance = square_y + square_z - 2 * mean_y * mean_z
 
-        # derivatives of both; labels on the first axis, predictions on the second
+        # A row's influence is the derivative of 1 - A / E in the row's weight. Labels
+        # are on the first axis, predictions on the second.
         y_C1 = place_C[:, None]
         z_1C = place_C[None]
-        from_observed_CC = np.square(y_C1 - z_1C) - observed
-        from_chance_CC = y_C1**2 - square_y + z_1C**2 - square_z
-        from_chance_CC -= 2 * mean_z * (y_C1 - mean_y) + 2 * mean_y * (z_1C - mean_z)
+        d_observed_CC = np.square(y_C1 - z_1C) - observed
+        d_chance_CC = y_C1**2 - square_y + z_1C**2 - square_z
+        d_chance_CC -= 2 * mean_z * (y_C1 - mean_y) + 2 * mean_y * (z_1C - mean_z)
         ratio = observed / by_chance
-        influence_CC = (ratio * from_chance_CC - from_observed_CC) / by_chance
-        return score_of_confusion_matrix(answers, 1 - ratio, influence_CC)
+        influence_CC = (ratio * d_chance_CC - d_observed_CC) / by_chance
+        return score_of_confusion_matrix(
+            answers, value=1 - ratio, influence_CC=influence_CC
+        )

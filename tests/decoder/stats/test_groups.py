@@ -17,7 +17,7 @@ from gaam_cache.common import plugins
 from gaam_decoder import stats
 from gaam_decoder.stats.choice import simulate_choices
 from gaam_decoder.stats.crossed import Crossed, crossed
-from gaam_decoder.stats.groups import RowGroups, joined
+from gaam_decoder.stats.groups import RowGroups, join_relations
 from gaam_decoder.stats.scored import Scored, claim_by_score, interval_by_score
 from gaam_decoder.stats.scores import Score
 from tests.decoder.stats import grouped_experiments as experiments
@@ -406,10 +406,10 @@ def test_what_other_groups_of_rows_would_have_chosen_is_that_of_their_means() ->
 def test_rows_that_any_relation_puts_together_are_in_one_group() -> None:
     pairs = np.array([0, 0, 1, 1, 2, 3])
     chain = np.array([5, 0, 0, 1, 2, 4])
-    group_N = joined([pairs, chain])
+    group_N = join_relations([pairs, chain])
     assert len(np.unique(group_N)) == 3
     assert len(set(group_N[:4])) == 1, "over a row that both have"
-    np.testing.assert_array_equal(joined([pairs]), pairs)
+    np.testing.assert_array_equal(join_relations([pairs]), pairs)
 
 
 def test_equally_good_mechanisms_are_seldom_called_different_over_groups() -> None:

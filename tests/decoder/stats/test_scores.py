@@ -13,9 +13,9 @@ from scipy.special import softmax
 from sklearn import metrics
 
 from gaam_decoder import stats
+from gaam_decoder.stats.calibration import BINS
 from gaam_decoder.stats.scored import Scored, claim_by_score, interval_by_score
 from gaam_decoder.stats.scores import Answers
-from gaam_decoder.stats.scores.ece import BINS
 from tests.decoder.stats.scored_experiments import (
     SCORES,
     score_named,
