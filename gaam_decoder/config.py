@@ -282,6 +282,7 @@ class TrainConfig(WorkerConfig):
 def _rules(config: TrainConfig) -> Iterator[Rule]:
     """The rules of a config in order; the first that is broken is reported."""
     yield from _rules_of_numbers(config)
+    yield from _rules_of_folds(config)
     yield from _rules_of_rows(config)
     if config.tune_seeds is not None:
         yield from _rules_of_tuning(config, config.tune_seeds)
@@ -335,12 +336,9 @@ def _rules_of_numbers(config: TrainConfig) -> Iterator[Rule]:
     )
 
 
-def _rules_of_rows(config: TrainConfig) -> Iterator[Rule]:
-    """Folds, groups, splits and the selection of an epoch fit together."""
+def _rules_of_folds(config: TrainConfig) -> Iterator[Rule]:
+    """Repeats, groups and the test split fit ``--folds``, or the lack of it."""
     has_folds = config.folds is not None
-    has_groups = config.groups is not None
-    has_validation = config.select == "val"
-    is_untested = config.test_split == NO_TEST
     yield setting_rule(
         "repeats",
         "folds",
@@ -351,7 +349,7 @@ def _rules_of_rows(config: TrainConfig) -> Iterator[Rule]:
     yield setting_rule(
         "groups",
         "select",
-        holds=has_validation or has_folds or not has_groups,
+        holds=config.select == "val" or has_folds or config.groups is None,
         problem="plays no part where no rows are held out",
         expected="--folds, or --select val",
     )
@@ -362,6 +360,11 @@ def _rules_of_rows(config: TrainConfig) -> Iterator[Rule]:
         problem="plays no part with --folds, which test on parts of train-split",
         expected="one of the two",
     )
+
+
+def _rules_of_rows(config: TrainConfig) -> Iterator[Rule]:
+    """Final models have no test rows, and groups are not drawn row by row."""
+    is_untested = config.test_split == NO_TEST
     yield setting_rule(
         "final",
         "test_split",
@@ -380,7 +383,7 @@ def _rules_of_rows(config: TrainConfig) -> Iterator[Rule]:
     yield setting_rule(
         "train_rows",
         "groups",
-        holds=config.train_rows == (None,) or not has_groups,
+        holds=config.train_rows == (None,) or config.groups is None,
         problem="are drawn one by one, of every group some",
         expected="one of the two",
     )

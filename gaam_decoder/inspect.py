@@ -55,6 +55,7 @@ class Inspection:
 
     def in_words(self) -> str:
         """Lines for people."""
+        # names from elsewhere may have control characters: escape them for a terminal
         values: dict[str, Any] = visible_values(self.values)
         if values["kind"] == "runs":
             return _folders_in_words(values)
@@ -160,7 +161,7 @@ def _folders_in_words(values: dict[str, Any]) -> str:
     Args:
         values: what ``to_dict`` gives; ``whole`` is true for ``gaam verify``.
     """
-    workers = {
+    worker_by_lease = {
         lease["name"]: Holding(**lease).in_words() for lease in values["at_work"]
     }
     lines: list[str] = []
@@ -168,9 +169,9 @@ def _folders_in_words(values: dict[str, Any]) -> str:
         # 'gaam verify' shows only the runs that need attention.
         if values["whole"] and entry["state"] == "finished":
             continue
-        # a worker that a run names is shown there, and taken out of the dictionary
-        lines += _entry_in_words(entry, workers)
-    lines += [f"  {name}: {worker}" for name, worker in workers.items()]
+        # a worker of an unfinished run is shown there, and taken out of the dictionary
+        lines += _entry_in_words(entry, worker_by_lease)
+    lines += [f"  {lease}: {worker}" for lease, worker in worker_by_lease.items()]
 
     states = Counter(entry["state"] for entry in values["runs"])
     counts = ", ".join(f"{count:,} {state}" for state, count in states.items())
@@ -189,8 +190,10 @@ def _folders_in_words(values: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _entry_in_words(entry: dict[str, Any], workers: dict[str, str]) -> list[str]:
-    """The lines of one run; removes its workers from ``workers``."""
+def _entry_in_words(
+    entry: dict[str, Any], worker_by_lease: dict[str, str]
+) -> list[str]:
+    """The lines of one run; removes its workers from ``worker_by_lease``."""
     created = (entry.get("created") or "")[:10]
     size = f"{entry['bytes'] / 1e6:,.2f} MB"
     head = [text for text in (entry["name"], created, size) if text]
@@ -201,19 +204,28 @@ def _entry_in_words(entry: dict[str, Any], workers: dict[str, str]) -> list[str]
         lines.append(f"  {entry['state'].upper()}: {entry['what']}")
         lines.append(f"  to do: {entry['repair']}")
     else:
-        lines += _unfinished_in_words(entry, workers)
+        lines += _unfinished_in_words(entry, worker_by_lease)
     return lines
 
 
-def _unfinished_in_words(entry: dict[str, Any], workers: dict[str, str]) -> list[str]:
-    """How many seeds are finished, and who trains each seed batch."""
+def _unfinished_in_words(
+    entry: dict[str, Any], worker_by_lease: dict[str, str]
+) -> list[str]:
+    """How many seeds are finished, and who trains each seed batch.
+
+    Args:
+        entry: JSON values of a run, as ``describe_unfinished`` gives them.
+        worker_by_lease: name of a lease -> words about the worker that has it; the
+            workers of this run are removed.
+    """
     progress = f"{len(entry['done'])} of {len(entry['planned'])} seeds finished"
     lines = [f"  UNFINISHED: {entry['title']}: {progress}"]
-    for batch in entry["groups"]:
-        text = f"    seeds {spell_numbers(batch['seeds'])}"
-        if batch["epoch"]:
-            text += f" epoch {batch['epoch']}/{entry['epochs']}"
-        worker = workers.pop(batch["claim"], "nobody is at work on it")
+    # JSON has two older words: a group is a seed batch, a claim the name of its lease
+    for seed_batch in entry["groups"]:
+        text = f"    seeds {spell_numbers(seed_batch['seeds'])}"
+        if seed_batch["epoch"]:
+            text += f" epoch {seed_batch['epoch']}/{entry['epochs']}"
+        worker = worker_by_lease.pop(seed_batch["claim"], "nobody is at work on it")
         lines.append(f"{text}: {worker}")
     return lines
 

@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gaam_cache.common import plugins, settings
 from gaam_cache.common.errors import CacheError, ConfigError, GaamError, NotFoundError
@@ -53,12 +53,20 @@ SEEDS = "seeds.csv"
 PAGE = "README.md"
 PAGE_COLUMNS = "decoder, score, sd, difference, 95% CI of it, verdict"
 NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*", re.ASCII)
-COMMANDS: dict[str, tuple[Any, Any]] = {
-    "extract": (ExtractConfig, extract),
-    "plant": (PlantConfig, plant),
-    "train": (TrainConfig, train),
+
+
+class StudyCommand(NamedTuple):
+    """A command that a recipe may have: the class of its settings, and its function."""
+
+    config_class: Any
+    run: Callable[..., Any]
+
+
+COMMANDS = {
+    "extract": StudyCommand(ExtractConfig, extract),
+    "plant": StudyCommand(PlantConfig, plant),
+    "train": StudyCommand(TrainConfig, train),
 }
-"""Commands of a step: the configuration and the function."""
 RECIPE_KEYS = {"title", "question", "text", "caches", "train", "report", "check"}
 MACHINE = {
     "device",
@@ -166,16 +174,18 @@ class Step:
         options = dict(self.options)
         words = ["gaam", self.command]
         if self.command == "plant":
-            # Its folder is an argument, not an option.
+            # its folder is an argument, not an option
             words.append(str(options.pop("out")))
 
-        # An option may have the name of its field or of its setting.
-        fields = {}
-        for config_field in dataclasses.fields(COMMANDS[self.command][0]):
-            fields[config_field.name] = config_field
-            fields[settings.key_of(config_field).replace("-", "_")] = config_field
+        # a recipe names an option by its field, or as TOML files spell the field
+        field_by_name: dict[str, dataclasses.Field[Any]] = {}
+        config_class = COMMANDS[self.command].config_class
+        for config_field in dataclasses.fields(config_class):
+            key = settings.key_of(config_field).replace("-", "_")
+            field_by_name[config_field.name] = config_field
+            field_by_name[key] = config_field
         for name, value in options.items():
-            words += settings.command_words(fields[name], value)
+            words += settings.command_words(field_by_name[name], value)
         return shlex.join(words)
 
 
@@ -232,7 +242,8 @@ def _check_reports(report_tables: Iterable[Mapping[str, Any]]) -> None:
     names: set[str] = set()
     for report_table in report_tables:
         name = report_table["name"]
-        _check_names("setting", _read_options(name, report_table), REPORT_SETTINGS)
+        _check_file_name(name)
+        _check_names("setting", _with_underscores(report_table), REPORT_SETTINGS)
         if name in names:
             raise ConfigError(f"two reports have the name '{name}'")
         names.add(name)
@@ -271,7 +282,8 @@ def _read_steps(
     ]
     commands += [("train", "train", table) for table in recipe.get("train", ())]
     for command, name, table in commands:
-        options = _read_options(name, table)
+        _check_file_name(name)
+        options = _with_underscores(table)
         options.pop("command", None)
         _check_names("command", [command], COMMANDS)
         folders = _take_folders(command, name, options, caches, out)
@@ -285,7 +297,7 @@ def _read_steps(
 
         if command == "train":
             folders["runs"] = runs
-        config_class = COMMANDS[command][0]
+        config_class = COMMANDS[command].config_class
         for key, value in overrides.items():
             if key in config_class.__dataclass_fields__:
                 options[key] = value
@@ -324,16 +336,16 @@ def _take_folders(
     return {key: out / "caches" / cache_name for key, cache_name in cache_names.items()}
 
 
-def _read_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a recipe by the names of arguments: ``batch_size`` of ``batch-size``.
-
-    Raises:
-        ConfigError: the name of the cache or report is unfit for a file.
-    """
+def _check_file_name(name: str) -> None:
+    """Refuse the name of a cache or report that is unfit for a file."""
     if not NAME.fullmatch(name):
         raise ConfigError(
             f"bad name '{name}'", expected="small letters, digits, - and ."
         )
+
+
+def _with_underscores(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a recipe by the names of arguments, such as ``batch_size``."""
     return {key.replace("-", "_"): value for key, value in options.items()}
 
 
@@ -455,12 +467,14 @@ def _run_steps(
     say: Callable[[str], None],
     progress: Callable[[int, int, str], None] | None,
 ) -> list[RunResult]:
-    """Run all commands, and return the trained runs; existing results stay."""
+    """Run all commands, and return the trained runs.
+
+    A command makes what is missing, so a second study of the same folder is quick.
+    """
     trained: list[RunResult] = []
     for step in study.steps:
         say(step.words())
-        run_command = COMMANDS[step.command][1]
-        result = run_command(step.config, progress=progress)
+        result = COMMANDS[step.command].run(step.config, progress=progress)
         if step.command == "train":
             check_failures(result, step.config.seeds)
             trained += result
@@ -492,7 +506,7 @@ class _Reports:
 
     def add_report(self, runs: Runs, report_table: Mapping[str, Any]) -> None:
         """Make one report of the recipe, which has a table for every cache."""
-        options = _read_options(report_table["name"], report_table)
+        options = _with_underscores(report_table)
         options["every_candidate"] = options.pop("all", False)
         report_name = options.pop("name")
         report_title = options.pop("title", report_name)
@@ -524,17 +538,25 @@ class _Reports:
     def _add_page_values(
         self, table: Table, name: str, title: str, *, with_pairs: bool
     ) -> None:
-        """Add what the template of the page says of a table."""
-        sections = ["importance"]
+        """Add the values that the template of the page has for a table.
+
+        Args:
+            table: a table of a report.
+            name: of its picture, without the suffix.
+            title: its heading.
+            with_pairs: whether the report compares all pairs of decoders.
+        """
+        # sections whose first sentence the page shows
+        section_names = ["importance"]
         if with_pairs:
-            sections.append("pairs")
+            section_names.append("pairs")
         self.page_values[id(table)] = {
             "heading": title,
             "picture": name,
             "sheet": entries_sheet(
                 table, choose_columns(PAGE_COLUMNS, table.score_name)
             ),
-            "told": tuple(sections),
+            "section_names": tuple(section_names),
         }
 
     def _add_rows(self, table: Table, report_name: str) -> None:
@@ -544,6 +566,7 @@ class _Reports:
             table.shown_entries, values_of_entries, strict=True
         ):
             values = flat(entry_values) | table.cache.to_dict()
+            # flat() gives the number of seeds: these are listed, failed ones counted
             values["seeds"] = spell_numbers(entry_values["seeds"])
             values["failed"] = values["failed_seeds"]
             row: dict[str, object] = {
@@ -558,21 +581,20 @@ class _Reports:
 
     def page(self) -> bytes:
         """The page of the study, as Markdown."""
-        words = {
-            "question": "",
-            "text": "",
-            **self.study.recipe,
-            "answers": self.answers,
-            "name": self.study.folder.name,
-        }
+        # a recipe need not have a question or a text
+        values = {"question": "", "text": ""} | dict(self.study.recipe)
+        values["answers"] = self.answers
+        values["name"] = self.study.folder.name
         page = render(
             "study.md",
             self.tables,
-            plain,
-            lambda table: self.page_values[id(table)],
-            words,
+            harmless=plain,
+            more=lambda table: self.page_values[id(table)],
+            words=values,
+            # the filter of the template that writes a sheet as a Markdown table
             pipe=pipe,
         )
+        # tags of the template leave empty lines
         return re.sub(r"\n{3,}", "\n\n", page).encode()
 
 

@@ -162,7 +162,7 @@ def _step(command: str, options: Mapping[str, object], sources: Sources) -> Step
 
     Settings of this machine are added where the command has such a setting.
     """
-    config_class = COMMANDS[command][0]
+    config_class = COMMANDS[command].config_class
     known = config_class.__dataclass_fields__
     machine_settings = {
         name: value for name, value in (sources.machine or {}).items() if name in known
