@@ -350,11 +350,11 @@ class _Probe:
 
     def _check_finite(self, states_1LD: Tensor) -> None:
         """Refuse the states of a row if one of its numbers is infinite or NaN."""
-        not_finite_1LD = ~torch.isfinite(states_1LD)
-        if bool(not_finite_1LD.any()):
+        is_wrong_L = (~torch.isfinite(states_1LD[0])).any(dim=-1)
+        if bool(is_wrong_L.any()):
             # The arithmetic overflowed in the first layer with such a number.
-            index = int(not_finite_1LD.any(-1)[0].nonzero()[0])
-            layer = index + self._forward.first_layer
+            first_wrong = int(is_wrong_L.nonzero()[0])
+            layer = first_wrong + self._forward.first_layer
             raise Unusable(
                 f"layer {layer} yields numbers that are not finite: another --dtype?"
             )

@@ -148,9 +148,11 @@ class AudioEncoder(ModelEncoder):
             for number, sound in enumerate(split_rows.inputs, start=1):
                 num_samples = self._front_end.num_samples(sound)
                 if not self._front_end.positions_of_samples(num_samples):
-                    raise self.refuse_empty(sound, f"{split_rows.origin}, row {number}")
+                    raise self.empty_row_error(
+                        sound, f"{split_rows.origin}, row {number}"
+                    )
 
-    def refuse_empty(self, row: Any, where: str) -> DataError:
+    def empty_row_error(self, row: Any, where: str) -> DataError:
         """Build the error for a sound too short for one position.
 
         Args:

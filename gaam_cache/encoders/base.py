@@ -254,7 +254,7 @@ class Encoder(ABC):
         """Describe a prepared row on one line for people."""
         return f"{int(inputs.lengths[row]):,} {self.unit}"
 
-    def refuse_empty(self, row: Any, where: str) -> DataError:
+    def empty_row_error(self, row: Any, where: str) -> DataError:
         """Build the error for a row of length zero, which the caller raises.
 
         Args:

@@ -617,6 +617,8 @@ def _spread_markers(ids: list[int], marker_ids: Sequence[int]) -> None:
     The markers are spread evenly: the first one replaces the text's first token, the
     last one its last token. In a short text, a marker may overwrite an earlier one.
     """
+    last_position = len(ids) - 1
     num_gaps = max(1, len(marker_ids) - 1)
     for index, marker_id in enumerate(marker_ids):
-        ids[index * (len(ids) - 1) // num_gaps] = marker_id
+        position = index * last_position // num_gaps
+        ids[position] = marker_id

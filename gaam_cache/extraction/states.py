@@ -114,7 +114,7 @@ class StateExtractor:
         empty_rows = np.flatnonzero(np.asarray(prepared.inputs.lengths) == 0)
         if len(empty_rows):
             row = int(empty_rows[0])
-            raise self._encoder.refuse_empty(rows[row], prepared.where(row))
+            raise self._encoder.empty_row_error(rows[row], prepared.where(row))
         return prepared
 
     def encode(
