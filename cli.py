@@ -173,9 +173,25 @@ DryRun = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+# of commands that write files, and of commands that answer
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=OUTPUT),
+    typer.Option(
+        "--quiet",
+        "-q",
+        help="Print no progress, summary and next command; warnings, errors and what "
+        "--json or --dry-run asks for stay.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+NoProgress = Annotated[
+    bool,
+    typer.Option(
+        "--quiet",
+        "-q",
+        help="Show no progress; the result, warnings and errors stay.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 AsJson = Annotated[
     bool,
@@ -357,8 +373,9 @@ def extract(
 
     with show_progress("extract", "rows", quiet=quiet) as progress:
         summary = gaam_cache.extract(config, progress=progress)
-    _show(summary, as_json)
-    if as_json or summary.missing:
+    if as_json or not quiet:
+        _show(summary, as_json)
+    if as_json or quiet or summary.missing:
         return
     # the comparison of the README; the mechanisms differ where there are layers to read
     mechanisms = ["none"]
@@ -763,7 +780,8 @@ def import_(
     config = read_options(ImportConfig, context)
     with show_progress("import", "rows", quiet=quiet) as progress:
         summary = gaam_cache.import_states(config, preview=dry_run, progress=progress)
-    _show(summary, as_json)
+    if as_json or dry_run or not quiet:
+        _show(summary, as_json)
 
 
 @app.command(cls=HelpCommand, rich_help_panel=CARE)
@@ -818,7 +836,7 @@ def verify(
         ),
     ] = 0,
     device: Device = "auto",
-    quiet: Quiet = False,
+    quiet: NoProgress = False,
     as_json: AsJson = False,
 ) -> None:
     """Check every byte of a cache or of runs; exit 3 if any is missing or wrong."""
@@ -977,7 +995,7 @@ def ablate(
         ),
     ] = None,
     device: Device = "auto",
-    quiet: Quiet = False,
+    quiet: NoProgress = False,
     as_json: AsJson = False,
 ) -> None:
     """Retrain a run on its most and least important layers and on random ones.
@@ -1026,7 +1044,9 @@ def plant(
 
     config = read_options(PlantConfig, context)
     with show_progress("plant", "rows", quiet=quiet) as progress:
-        _show(gaam_decoder.plant(config, progress=progress), as_json)
+        planted = gaam_decoder.plant(config, progress=progress)
+    if as_json or not quiet:
+        _show(planted, as_json)
 
 
 # arguments and options of gaam study
@@ -1112,7 +1132,7 @@ def study(
     data: DataFolder = None,
     encoders: EncoderFolder = None,
     sets: MachineSets = None,
-    quiet: Quiet = False,
+    quiet: NoProgress = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a study: complete its caches and runs, then write its page.
@@ -1304,7 +1324,7 @@ def predict(
     temperature: UseTemperature = False,
     sets: FileFormat = None,
     device: Device = "auto",
-    quiet: Quiet = False,
+    quiet: NoProgress = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict classes of texts, of the rows of a file or of stdin, or of a cache.
@@ -1436,7 +1456,7 @@ def export(
         exported = gaam_decoder.export_run(
             path, out, seed=seed, cache=cache, overwrite=overwrite
         )
-    if not as_json:
+    if not (as_json or quiet):
         tell(exported.in_words())
 
     sent_to = None
@@ -1444,7 +1464,7 @@ def export(
         sent_to = destination.send(absolute_path(out), yes=yes)
     if as_json:
         _print_json(exported.to_dict() | {"sent_to": sent_to})
-    elif sent_to:
+    elif sent_to and not quiet:
         tell(f"sent to {sent_to}")
 
 
