@@ -312,9 +312,17 @@ def _draw_intervals(
     ``factor`` is 100 for percent.
     """
     _draw_interval(
-        axes, y, factor, seeds_and_rows, "seeds and rows", PALETTE["muted"], 1.2
+        axes,
+        y,
+        factor,
+        seeds_and_rows,
+        over="seeds and rows",
+        colour=PALETTE["muted"],
+        width=1.2,
     )
-    _draw_interval(axes, y, factor, seeds, "seeds", PALETTE["accent"], 3.2)
+    _draw_interval(
+        axes, y, factor, seeds, over="seeds", colour=PALETTE["accent"], width=3.2
+    )
 
 
 def _draw_interval(
@@ -322,13 +330,15 @@ def _draw_interval(
     y: float,
     factor: int,
     interval: Interval,
+    *,
     over: str,
     colour: str,
     width: float,
 ) -> None:
     """Draw a 95% interval at height ``y``; nothing where it is None.
 
-    The legend says what it is ``over``. ``factor`` is 100 for percent.
+    The legend says what it is ``over``. ``factor`` is 100 for percent; ``width`` is
+    that of the line, in points.
     """
     if interval:
         x = factor * np.array(interval)

@@ -154,7 +154,7 @@ def format_of(
         score: the score that is compared, as a name or ``FILE.py:CLASS``; one of the
             columns is called so.
         section: the section to show alone.
-        columns: columns of that table.
+        columns: columns of the table of accuracies.
 
     Raises:
         ConfigError: no such format or column, or columns of a format or section that

@@ -230,19 +230,19 @@ def _measure(score: Score, scored: Scored, is_fitted: bool) -> MeasuredScore:
     # a score that is undefined for a seed has no mean and no interval over seeds
     mean = None
     std = None
-    interval: Interval = None
+    seeds_interval: Interval = None
     if len(value_S) and np.isfinite(value_S).all():
         mean = float(value_S.mean())
         std = stats.standard_deviation(value_S)
         over_seeds = stats.t_interval(value_S)
-        interval = stats.within(over_seeds, score.lowest, score.highest)
+        seeds_interval = stats.within(over_seeds, score.lowest, score.highest)
     seeds_rows_interval = interval_by_score(score, scored, without_seeds=is_fitted)
     return MeasuredScore(
         score=score,
         scored=scored,
         mean=mean,
         std=std,
-        seeds_interval=interval,
+        seeds_interval=seeds_interval,
         seeds_rows_interval=seeds_rows_interval,
     )
 
@@ -341,7 +341,9 @@ class _SeedScores:
         self.no_claim_reason = ""
         self.calibration_bins = CalibrationBins()  # of all seeds together
         # name of a score -> its value for each seed; NaN where it is undefined
-        self._values: dict[str, list[float]] = {name: [] for name in self.scores}
+        self._values_by_score: dict[str, list[float]] = {
+            name: [] for name in self.scores
+        }
 
     def add(self, answers: Answers, scaled_answers: Answers) -> None:
         """Score a seed by all scores.
@@ -353,7 +355,7 @@ class _SeedScores:
         """
         for name, score in self.scores.items():
             value = score.value(scaled_answers if score.uses_temperature else answers)
-            self._values[name].append(math.nan if value is None else value)
+            self._values_by_score[name].append(math.nan if value is None else value)
 
         compared = self.compared_score
         compared_answers = scaled_answers if compared.uses_temperature else answers
@@ -372,15 +374,15 @@ class _SeedScores:
     def value_S_by_score(self) -> dict[str, Floats]:
         """Name of a score -> its values, (S,), NaN for a seed without one.
 
-        Scores that no seed has are left out, but those that every report shows.
+        Scores that no seed has are left out, except those that every report shows.
         """
-        always = {self.task.default_score}
+        in_every_report = {self.task.default_score}
         if self.task.has_classes:
-            always.add(MACRO_F1)
+            in_every_report.add(MACRO_F1)
         return {
             name: np.array(values, np.float64)
-            for name, values in self._values.items()
-            if name in always or not np.isnan(values).all()
+            for name, values in self._values_by_score.items()
+            if name in in_every_report or not np.isnan(values).all()
         }
 
 

@@ -29,7 +29,6 @@ from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import (
     Choice,
-    Tuning,
     choose_candidates,
     reporting_seeds_of,
 )
@@ -48,6 +47,55 @@ CACHE_FIELDS = (
     "hidden_size",
     "rows",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalModel:
+    """A run that learned from all rows, so that none are left to test it."""
+
+    run: RunResult
+    seeds: tuple[int, ...]  # without those that only tuned its settings
+
+    @property
+    def failed(self) -> dict[int, str]:
+        """Failed seed -> the reason."""
+        return {
+            seed: self.run.failed[seed]
+            for seed in self.seeds
+            if seed in self.run.failed
+        }
+
+    @property
+    def folder(self) -> str:
+        """The folder of the run, behind the folder around it."""
+        # no more of the path: others see the report
+        return "/".join(self.run.path.parts[-2:])
+
+    def in_words(self) -> str:
+        """Decoder, seeds and folder."""
+        name = f"{brief(self.run.attention)} + {brief(self.run.head, 60)}"
+        seeds = f"seeds {spell_numbers(self.seeds)}"
+        if self.failed:
+            seeds += f" ({len(self.failed)} failed)"
+        folder = brief(self.folder, 200)
+        return f"final model {name}, {seeds}: not evaluated; in {folder}"
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON values."""
+        return {
+            "attention": self.run.attention,
+            "head": self.run.head,
+            "select": self.run.select,
+            "parameters": self.run.parameters,
+            "recipe": self.run.settings,
+            "evaluated": False,
+            "folder": self.folder,
+            "seeds": list(self.seeds),
+            "failed_seeds": [
+                {"seed": seed, "reason": reason} for seed, reason in self.failed.items()
+            ],
+            "runs": [{"path": self.run.path.name, "key": self.run.key}],
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +132,8 @@ class Table:
     selection: Selection | None
     # runs that filters left out unread, so that Holm does not correct for them
     num_unread_runs: int = 0
-    # models that are not evaluated, as JSON values
-    final_models: tuple[dict[str, Any], ...] = ()
+    # models of this cache that are not tested
+    final_models: tuple[FinalModel, ...] = ()
     # groups of the test rows; None where nothing is tested
     groups: TableGroups | None = None
     # kept columns that look like groups but are not used as such: their value counts
@@ -171,13 +219,7 @@ class Table:
                 "every verdict and note counts them; decoders that are shown for their "
                 "test score owe a part of it to luck"
             )
-        for model in self.final_models:
-            name = f"{brief(model['attention'])} + {brief(model['head'], 60)}"
-            seeds = f"seeds {spell_numbers(model['seeds'])}"
-            if model["failed_seeds"]:
-                seeds += f" ({len(model['failed_seeds'])} failed)"
-            folder = brief(model["folder"], 200)
-            lines.append(f"final model {name}, {seeds}: not evaluated; in {folder}")
+        lines += [model.in_words() for model in self.final_models]
         return lines
 
     def _groups_as_json(self) -> dict[str, object] | None:
@@ -224,7 +266,7 @@ class Table:
             "unchosen_entries": [
                 i for i, entry in enumerate(self.shown_entries) if entry.tuning_failed
             ],
-            "final_models": list(self.final_models),
+            "final_models": [model.to_dict() for model in self.final_models],
             "entries_not_shown": len(self.entries) - len(self.shown_entries),
             "selection": self.selection.to_dict() if self.selection else None,
         }
@@ -515,10 +557,7 @@ class _TableBuilder:
         return sum(self.selection.left_out.values()) - len(self.left_out_runs)
 
     def _add_final_models(self, tables: Sequence[Table]) -> list[Table]:
-        """Add final models to the first table of their states, or to a new one.
-
-        Final models learned from all rows, so that no rows are left to test them.
-        """
+        """Add final models to the first table of their states, or to a new one."""
         runs_by_states: dict[str, list[RunResult]] = {}
         for run in self.choice.runs:
             if not run.evaluated:
@@ -531,9 +570,11 @@ class _TableBuilder:
                 where = "final models, which are not evaluated"
                 result.append(self._empty_table(runs[0].cache, where))
                 index = len(result) - 1
-            models = [
-                _final_model(run, self.choice.tunings.get(run.key)) for run in runs
-            ]
+            models = []
+            for run in runs:
+                tuning = self.choice.tunings.get(run.key)
+                seeds = reporting_seeds_of(run.seeds, tuning)
+                models.append(FinalModel(run=run, seeds=tuple(seeds)))
             result[index] = replace(
                 result[index],
                 final_models=tuple(models),
@@ -608,20 +649,21 @@ def _margin_of_score(score: Score, margin: float | None) -> float:
 
     Args:
         score: gives the default and the unit.
-        margin: of a person, in points (percent) where the score is shown in percent.
+        margin: of a person, in points (percent) where the score is shown in percent;
+            None: the default of the score.
 
     Raises:
         ConfigError: it is not between 0 and the largest possible difference.
     """
-    value = score.margin if margin is None else margin / score.factor
-    if not 0 < value < score.largest_difference:
+    fraction = score.margin if margin is None else margin / score.factor
+    if not 0 < fraction < score.largest_difference:
         highest = score.factor * score.largest_difference
         raise ConfigError(
             "--margin is out of range",
             expected=f"{score.difference_unit} above 0 and below {highest:g}",
-            found=f"{score.factor * value:g}",
+            found=f"{score.factor * fraction:g}",
         )
-    return value
+    return fraction
 
 
 def _index_of_states(tables: Sequence[Table], states: str) -> int | None:
@@ -643,6 +685,7 @@ def _tell_caches_apart(tables: Sequence[Table]) -> list[Table]:
         caches = caches_by_title.setdefault(table.cache_title, {})
         caches[table.cache.name_of_states] = table.cache
 
+    # name of the states -> what the title of their tables needs
     additions: dict[str, str] = {}
     for caches in caches_by_title.values():
         if len(caches) > 1:
@@ -670,29 +713,3 @@ def _share_right(entries: Sequence[Entry]) -> NDArray[np.float64]:
     )
     # an entry without a finished seed has a mean of nothing
     return np.nan_to_num(share_N)
-
-
-def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, object]:
-    """A final model, trained on all rows and not tested, as JSON values.
-
-    ``tuning`` chose its settings, if any; seeds that only tuned are left out.
-    """
-    seeds = reporting_seeds_of(run.seeds, tuning)
-    failed_seeds = [
-        {"seed": seed, "reason": run.failed[seed]}
-        for seed in seeds
-        if seed in run.failed
-    ]
-    return {
-        "attention": run.attention,
-        "head": run.head,
-        "select": run.select,
-        "parameters": run.parameters,
-        "recipe": run.settings,
-        "evaluated": False,
-        # no more of the path: others see the report
-        "folder": "/".join(run.path.parts[-2:]),
-        "seeds": seeds,
-        "failed_seeds": failed_seeds,
-        "runs": [{"path": run.path.name, "key": run.key}],
-    }

@@ -110,14 +110,14 @@ def _entries_on_single_layers(
         if has_same_recipe and layer in layers:
             by_mechanism.setdefault(single.attention, {})[layer] = single
 
-    enough = {
+    with_enough_layers = {
         mechanism: entry_of_layer
         for mechanism, entry_of_layer in by_mechanism.items()
         if len(entry_of_layer) >= LEAST_LAYERS
     }
-    if entry.attention in enough:
-        return {entry.attention: enough[entry.attention]}
-    return enough
+    if entry.attention in with_enough_layers:
+        return {entry.attention: with_enough_layers[entry.attention]}
+    return with_enough_layers
 
 
 def _correlate(

@@ -94,7 +94,7 @@ def test_final_models_stand_in_every_format_and_change_nothing_else(
     lines = [line for table in tables for line in table.further_lines()]
     assert remark in lines[0]
     folders = sorted(f"runs/{run.path.name}" for run in finals)
-    seeds = [model["seeds"] for model in models]
+    seeds = [list(model.seeds) for model in models]
     check_json(text_of("json", tables), folders, seeds)
     check_csv(text_of("csv", tables), folders)
     for report_format in ("html", "markdown", "latex", "terminal"):
