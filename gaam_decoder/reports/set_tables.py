@@ -81,26 +81,28 @@ def _take_one_set_of_rows(
     left_out: set[NamedTable] = set()
     sentences = []
     for data_set in dict.fromkeys(named.data_set for named in tables):
-        tables_by_rows: dict[object, list[NamedTable]] = {}
-        for named in tables:
-            if named.data_set == data_set:
-                tables_by_rows.setdefault(_rows_of(named.table), []).append(named)
-        if len(tables_by_rows) == 1:
-            continue
-        counted = max(tables_by_rows.values(), key=rank)
-        others = [
-            named
-            for tables_of_rows in tables_by_rows.values()
-            for named in tables_of_rows
-            if tables_of_rows is not counted
-        ]
-        left_out.update(others)
-        other_rows = [_rows_in_words(named.table) for named in others]
-        sentences.append(
-            f"{data_set} has several sets of rows: {_rows_in_words(counted[0].table)} "
-            f"count; left out: {first_of(other_rows)}"
+        by_rows = _group_by_rows(
+            [named for named in tables if named.data_set == data_set]
         )
+        counted = max(by_rows, key=rank)
+        others = [named for group in by_rows if group is not counted for named in group]
+        if others:
+            left_out.update(others)
+            other_rows = [_rows_in_words(named.table) for named in others]
+            sentences.append(
+                f"{data_set} has several sets of rows: "
+                f"{_rows_in_words(counted[0].table)} count; left out: "
+                f"{first_of(other_rows)}"
+            )
     return [named for named in tables if named not in left_out], sentences
+
+
+def _group_by_rows(tables: Sequence[NamedTable]) -> list[list[NamedTable]]:
+    """The tables of a data set, a list for each set of training and test rows."""
+    by_rows: dict[object, list[NamedTable]] = {}
+    for named in tables:
+        by_rows.setdefault(_rows_of(named.table), []).append(named)
+    return list(by_rows.values())
 
 
 def _take_one_cache(

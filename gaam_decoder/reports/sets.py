@@ -20,6 +20,7 @@ from gaam_decoder.reports.over_sets import (
     ResultsOverSets,
 )
 from gaam_decoder.reports.set_tables import (
+    NamedTable,
     choose_tables,
     first_of,
     settings_of_encoders,
@@ -168,30 +169,15 @@ def gather_cells(tables: Sequence[Table]) -> Cells | None:
     # nothing but heads that are fitted in one step
     if head is None:
         return None
-    left_out = _without_baseline(tables, baseline)
-
-    usable = [
+    with_head = [
         table
         for table in compared
         if any(
             _is_in_answer(entry, head, baseline) for entry, _ in table.compared_entries
         )
     ]
-    chosen, not_chosen = choose_tables(usable)
-    left_out += [*not_chosen, *_other_heads(compared, head)]
-
-    entries_of_tables = _entries_by_name(
-        [named.table for named in chosen], head, baseline
-    )
-    cells = tuple(
-        Cell(
-            data_set=named.data_set,
-            encoder=named.encoder,
-            table=named.table,
-            entries=entries,
-        )
-        for named, entries in zip(chosen, entries_of_tables, strict=True)
-    )
+    chosen, not_chosen = choose_tables(with_head)
+    cells = _cells_of(chosen, head, baseline)
     remarks = [*_other_encoders(cells), *_other_training(cells)]
     selection = tables[0].selection
     if selection is not None:
@@ -200,8 +186,30 @@ def gather_cells(tables: Sequence[Table]) -> Cells | None:
         cells=cells,
         baseline=baseline,
         head=head,
-        left_out=tuple(left_out),
+        left_out=(
+            *_without_baseline(tables, baseline),
+            *not_chosen,
+            *_other_heads(compared, head),
+        ),
         remarks=tuple(remarks),
+    )
+
+
+def _cells_of(
+    chosen: Sequence[NamedTable], head: str, baseline: str
+) -> tuple[Cell, ...]:
+    """The cells of these tables, with their entries of that head and baseline."""
+    entries_of_tables = _entries_by_name(
+        [named.table for named in chosen], head, baseline
+    )
+    return tuple(
+        Cell(
+            data_set=named.data_set,
+            encoder=named.encoder,
+            table=named.table,
+            entries=entries,
+        )
+        for named, entries in zip(chosen, entries_of_tables, strict=True)
     )
 
 

@@ -181,17 +181,22 @@ def across(
             claims_of_encoders = [claim_or_claims]
         else:
             claims_of_encoders = list(claim_or_claims)
-        reasons = [why_left_out(claim) for claim in claims_of_encoders]
         tested = [difference_of_claim(name, claim) for claim in claims_of_encoders]
         differences = [difference for difference in tested if difference is not None]
-        # a data set counts only if the claims of all its encoders count
-        if any(reasons):
-            left_out[name] = "; ".join(dict.fromkeys(filter(None, reasons)))
-        elif differences:
-            sets.append(average_over_encoders(name, differences))
+        reason = _why_set_left_out(claims_of_encoders)
+        if reason:
+            left_out[name] = reason
         else:
-            left_out[name] = "no claim"
+            sets.append(average_over_encoders(name, differences))
     return combine_sets(sets, margin=margin, left_out=left_out)
+
+
+def _why_set_left_out(claims: Sequence[Claim]) -> str:
+    """Why a data set does not count: any claim of its encoders does not, or none is."""
+    if not claims:
+        return "no claim"
+    reasons = [why_left_out(claim) for claim in claims]
+    return "; ".join(dict.fromkeys(reason for reason in reasons if reason))
 
 
 def combine_sets(
