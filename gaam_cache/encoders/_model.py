@@ -338,7 +338,9 @@ class ModelEncoder(Encoder):
             else:
                 # If the longest row has the length 0, all rows are empty, and the probe
                 # still needs a length.
-                self._measure(min(longest or self.max_length, self.max_length), tell)
+                self._measure_batching(
+                    min(longest or self.max_length, self.max_length), tell
+                )
 
     @contextmanager
     def _explaining_failures(self) -> Iterator[None]:
@@ -458,7 +460,7 @@ class ModelEncoder(Encoder):
         # If the model fails on this set too, the user gets its error.
         return self._forward.reference_states(last_set[0])
 
-    def _measure(self, longest: int, tell: Callable[[str], None]) -> None:
+    def _measure_batching(self, longest: int, tell: Callable[[str], None]) -> None:
         """Probe the model with rows up to a length, or read an earlier result.
 
         The result sets how the model is run, and ``batching``, ``num_layers`` and

@@ -343,7 +343,9 @@ class EncoderTokenizer:
         text = " ".join(names)
         if len(text) <= SHOWN_START + SHOWN_END:
             return text
-        # Cut between tokens, unless the first or last one is too long by itself.
-        start = text[:SHOWN_START].rpartition(" ")[0] or text[:SHOWN_START]
-        end = text[-SHOWN_END:].partition(" ")[2] or names[-1][-SHOWN_END:]
+        # Show whole tokens, and a part of one only if it is too long by itself.
+        whole_first_tokens = text[:SHOWN_START].rpartition(" ")[0]
+        whole_last_tokens = text[-SHOWN_END:].partition(" ")[2]
+        start = whole_first_tokens or text[:SHOWN_START]
+        end = whole_last_tokens or names[-1][-SHOWN_END:]
         return f"{start} ... {end}"

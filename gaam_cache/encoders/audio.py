@@ -314,7 +314,7 @@ class _FrontEnd:
         seconds: float | None,
         as_published: bool,
     ) -> None:
-        """Load the feature extractor of an encoder, and measure both numbers.
+        """Load a feature extractor; count its features and the model's positions.
 
         Args:
             folder: folder of the feature extractor's configuration.

@@ -455,20 +455,22 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
 
 
 def _pictures_with_changes(shape: tuple[int, ...]) -> list[NDArray[np.float32]]:
-    """Make a picture, a second one, and two copies of the first with a changed corner.
+    """Make a picture, another one, and two copies of the first with a changed corner.
 
-    The corner of a copy is that of the second picture: first the upper left one, then
-    the lower right one.
+    The first copy has the upper left corner of the other picture, and the second copy
+    its lower right corner. All are of the shape (C, H, W).
     """
     generator = np.random.default_rng(0)
-    picture, second_picture = generator.standard_normal((2, *shape), dtype=np.float32)
-    # the height and the width of a corner
+    picture, other = generator.standard_normal((2, *shape), dtype=np.float32)
     height, width = (max(1, side // CORNER_DIVISOR) for side in shape[1:])
+    upper_left = np.s_[:, :height, :width]
+    lower_right = np.s_[:, -height:, -width:]
+
     with_other_upper_left = picture.copy()
-    with_other_upper_left[:, :height, :width] = second_picture[:, :height, :width]
+    with_other_upper_left[upper_left] = other[upper_left]
     with_other_lower_right = picture.copy()
-    with_other_lower_right[:, -height:, -width:] = second_picture[:, -height:, -width:]
-    return [picture, second_picture, with_other_upper_left, with_other_lower_right]
+    with_other_lower_right[lower_right] = other[lower_right]
+    return [picture, other, with_other_upper_left, with_other_lower_right]
 
 
 def _states_before_layers(

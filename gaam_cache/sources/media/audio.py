@@ -238,7 +238,13 @@ def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
 def _check_cancellation(
     x_TC: NDArray[np.float64], x_T: NDArray[np.float64], where: str
 ) -> None:
-    """Refuse channels whose mean is nearly silent, as those of opposite phase."""
+    """Refuse channels whose mean is nearly silent, as those of opposite phase.
+
+    Args:
+        x_TC: samples of every channel.
+        x_T: their mean.
+        where: where the file is, for messages.
+    """
     channel_loudness = _loudness(x_TC)
     mean_loudness = _loudness(x_T)
     if mean_loudness < CANCELLED * channel_loudness:

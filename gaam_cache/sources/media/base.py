@@ -305,6 +305,10 @@ class Files:
     def _read_file(self, location: str, file_cell: Any) -> tuple[bytes, Item]:
         """Read a file that a cell contains or names.
 
+        Args:
+            location: where the record of the cell is, for messages.
+            file_cell: the bytes of the file, or its name.
+
         Returns:
             The bytes of the file; and where they are, to read them again later. Bytes
             from a cell are in the temporary file.
