@@ -159,10 +159,15 @@ class Decoder(nn.Module):
 
 @contextmanager
 def without_random_numbers() -> Iterator[None]:
-    """Raise ConfigError if a decoder draws random numbers of its own in training."""
+    """Train a decoder in this block, which must draw no random numbers of its own.
+
+    Raises:
+        ConfigError: the block has changed a global random generator.
+    """
     states_before = _random_states()
     yield
-    if not all(map(torch.equal, states_before, _random_states())):
+    is_unchanged = all(map(torch.equal, states_before, _random_states()))
+    if not is_unchanged:
         raise ConfigError(
             "the decoder draws random numbers of its own while it trains",
             expected="none: heads are handed noise",

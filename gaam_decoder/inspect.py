@@ -63,14 +63,19 @@ class Inspection:
 
 
 def inspect(path: Path) -> Inspection:
-    """Inspect a run or a folder of runs; NotFoundError if there are none."""
+    """Inspect a folder of runs, or a run with the importance that it gives to layers.
+
+    Raises:
+        NotFoundError: there are no runs.
+    """
     path = absolute_path(path)
     inspection = list_runs(path)
     if not is_run(path) or inspection.damage:
         return inspection
+    run_values = inspection.values["runs"][0]
     importance = importance_of([read_run(path)])
-    importance_values = importance and importance.to_dict()
-    return Inspection(inspection.values["runs"][0] | {"importance": importance_values})
+    importance_values = None if importance is None else importance.to_dict()
+    return Inspection(run_values | {"importance": importance_values})
 
 
 def list_runs(
@@ -145,6 +150,7 @@ def _damaged_entry(path: Path, error: CacheError) -> dict[str, Any]:
 
 def _entry(path: Path, state: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a run folder, with its state, name, path and size in bytes."""
+    # a link may lead nowhere
     size = sum(file.stat().st_size for file in path.glob("*") if file.exists())
     return {
         **values,

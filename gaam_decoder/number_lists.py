@@ -63,15 +63,21 @@ def parse_numbers(value: Any) -> tuple[int, ...]:
 
 def spell_numbers(numbers: Sequence[int]) -> str:
     """The shortest text that ``parse_numbers`` reads as these ascending numbers."""
-    # Bounds of each range: its first number, and its last one where that is another.
-    ranges: list[list[int]] = []
+    # the first and the last number of each range
+    firsts: list[int] = []
+    lasts: list[int] = []
     for number in numbers:
-        begins_range = not ranges or number > ranges[-1][-1] + 1
-        if begins_range:
-            ranges.append([number])
+        continues_range = bool(lasts) and number == lasts[-1] + 1
+        if continues_range:
+            lasts[-1] = number
         else:
-            ranges[-1][1:] = [number]
-    return ",".join("-".join(map(str, bounds)) for bounds in ranges)
+            firsts.append(number)
+            lasts.append(number)
+    parts = [
+        str(first) if first == last else f"{first}-{last}"
+        for first, last in zip(firsts, lasts, strict=True)
+    ]
+    return ",".join(parts)
 
 
 def parse_seeds(value: Any) -> tuple[int, ...]:

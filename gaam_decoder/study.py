@@ -426,11 +426,12 @@ def carry_out(
         )
     trained = _run_steps(study, say, progress)
 
-    # The folder may have runs of an earlier recipe: only those of this one count.
+    # the folder may have runs of an earlier recipe: only those of this one count
     results_folder = study.out / study.folder.name
     runs = load_runs(results_folder / "runs")
-    names = {run.path.name for run in trained}
-    runs[:] = [run for run in runs if run.path.name in names]
+    names_of_trained = {run.path.name for run in trained}
+    # in place, so that it stays a ``Runs``
+    runs[:] = [run for run in runs if run.path.name in names_of_trained]
 
     values, files = _make_reports(study, runs)
     folders = [results_folder]
@@ -459,7 +460,7 @@ def _with_check(outcome: Outcome, study: Study, results_folder: Path) -> Outcome
         f"of {num_rows} rows {len(differences)} values differ",
     ]
     values = outcome.values | {"differences": differences}
-    return Outcome(values, lines, exit_code=int(bool(differences)))
+    return Outcome(values, lines, exit_code=1 if differences else 0)
 
 
 def _run_steps(
@@ -507,6 +508,7 @@ class _Reports:
     def add_report(self, runs: Runs, report_table: Mapping[str, Any]) -> None:
         """Make one report of the recipe, which has a table for every cache."""
         options = _with_underscores(report_table)
+        # the command line calls it --all, too
         options["every_candidate"] = options.pop("all", False)
         report_name = options.pop("name")
         report_title = options.pop("title", report_name)
@@ -514,6 +516,7 @@ class _Reports:
             options["cache"] = self.study.out / "caches" / options["cache"]
 
         tables = report(runs, **options).tables
+        # of several tables, each is for another cache, which its title names
         for number, table in enumerate(tables, start=1):
             name = report_name
             title = report_title

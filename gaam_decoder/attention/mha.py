@@ -1,7 +1,7 @@
 """Multi-head self-attention over the encoder layers.
 
-B batch, L layers, D hidden size, H heads, E = D / H size of a head; S sequences of T
-items: B rows of L layers, or in the published form L layers of B rows.
+B batch, L layers, D hidden size, H heads, E = D / H size of a head, C = 2 D; S
+sequences of T items: B rows of L layers, or in the published form L layers of B rows.
 """
 
 from torch import Tensor, nn
@@ -81,10 +81,10 @@ class MHA(Projected):
         """
         if self.depends_on_batch:
             return None
-        # the map of queries and keys, without that of the values
-        size = 2 * self.hidden_size
+        # queries and keys are the first two thirds of the map; values need no map here
+        width = 2 * self.hidden_size
         qk_BLC = functional.linear(
-            x_BLD, self.in_proj.weight[:size], self.in_proj.bias[:size]
+            x_BLD, self.in_proj.weight[:width], self.in_proj.bias[:width]
         )
         q_BLD, k_BLD = qk_BLC.chunk(2, -1)
         return softmax_weights(

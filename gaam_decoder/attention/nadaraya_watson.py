@@ -53,6 +53,7 @@ class NadarayaWatson(LayerPooling):
     ) -> None:
         super().__init__(num_layers, hidden_size, **more)
         self.kernel: Kernel = kernel
+        # the bandwidth of every head
         self.h = nn.Parameter(torch.full((self.heads,), FIRST_BANDWIDTH))
 
     def weights(self, key_BLD: Tensor) -> Tensor:

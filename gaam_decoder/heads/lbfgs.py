@@ -183,7 +183,8 @@ class _Correction(NamedTuple):
 
     step_CA: Tensor
     gradient_change_CA: Tensor
-    product: float
+    dot_product: float
+    """Of the step and the change."""
 
 
 class _Problem:
@@ -244,10 +245,10 @@ class _Problem:
             logits_CN = logits_CN + length * direction_CN
             change_CA = self._gradient(logits_CN, weight_CA) - gradient_CA
             gradient_CA = gradient_CA + change_CA
-            product = float((step_CA * change_CA).sum())
+            dot_product = float((step_CA * change_CA).sum())
             # of a convex loss it is positive, up to rounding
-            if product > 0:
-                corrections.append(_Correction(step_CA, change_CA, product))
+            if dot_product > 0:
+                corrections.append(_Correction(step_CA, change_CA, dot_product))
         stopped = f"the limit of {MOST_ITERATIONS:,} steps"
         return _Solution(weight_CA, MOST_ITERATIONS, stopped)
 
@@ -337,18 +338,25 @@ def _direction(gradient_CA: Tensor, corrections: Sequence[_Correction]) -> Tenso
     Source: Nocedal & Wright 2006, algorithm 7.4, the two-loop recursion.
     """
     direction_CA = -gradient_CA
+    if not corrections:
+        return direction_CA
+
+    # the first loop, from the last step to the first
     alphas = []
-    for step_CA, change_CA, product in reversed(corrections):
-        alpha = float((step_CA * direction_CA).sum()) / product
+    for step_CA, change_CA, dot_product in reversed(corrections):
+        alpha = float((step_CA * direction_CA).sum()) / dot_product
         direction_CA = direction_CA - alpha * change_CA
         alphas.append(alpha)
-    if corrections:
-        # the first estimate of the inverse Hessian: the curvature of the last step
-        last = corrections[-1]
-        square = float(last.gradient_change_CA.square().sum())
-        direction_CA = direction_CA * (last.product / square)
-    pairs = zip(corrections, reversed(alphas), strict=True)
-    for (step_CA, change_CA, product), alpha in pairs:
-        beta = float((change_CA * direction_CA).sum()) / product
+
+    # the first estimate of the inverse Hessian: the curvature of the last step
+    last = corrections[-1]
+    square = float(last.gradient_change_CA.square().sum())
+    direction_CA = direction_CA * (last.dot_product / square)
+
+    # the second loop, back to the last step
+    alphas.reverse()
+    for correction, alpha in zip(corrections, alphas, strict=True):
+        step_CA, change_CA, dot_product = correction
+        beta = float((change_CA * direction_CA).sum()) / dot_product
         direction_CA = direction_CA + (alpha - beta) * step_CA
     return direction_CA

@@ -67,6 +67,7 @@ class NadarayaWatsonHead(KeptRows):
         check_option(is_width, "width", width, "a positive number")
         self.kernel: Kernel = kernel
         self.width = width
+        # a buffer: a run stores the width with the weights
         self.register_buffer("chosen_width", torch.ones(1))
 
     @property
@@ -76,8 +77,7 @@ class NadarayaWatsonHead(KeptRows):
 
     @property
     def chosen_values(self) -> SettingValues:
-        """The width."""
-        # a tensor of one number: a run has the width among its weights
+        """The width, a tensor of one number."""
         return self.chosen_width
 
     def choose(self, value: float) -> None:

@@ -73,8 +73,8 @@ def softmax_weights(
     """
     if scale is None:
         scale = query_BHQE.shape[-1] ** -0.5
-    root = scale**0.5
-    score_BHQL = (root * query_BHQE) @ (root * key_BHLE).transpose(-1, -2)
+    root_scale = scale**0.5
+    score_BHQL = (root_scale * query_BHQE) @ (root_scale * key_BHLE).transpose(-1, -2)
     return torch.softmax(score_BHQL, dim=-1)
 
 
