@@ -17,13 +17,14 @@ def text_of(record: Mapping[str, object], columns: Sequence[str]) -> str | None:
     """The text of a record: its columns joined by one space.
 
     Cells that are null or blank are left out. The others stay as they are written,
-    white space included.
+    white space and invisible characters included: texts of people begin with a
+    byte-order mark, too. ``read_lines`` refuses the marks that joined files leave.
 
     Returns:
         The text; None if all cells are null or blank.
 
     Raises:
-        DataError: a cell is not a string, or begins with a byte-order mark.
+        DataError: a cell is not a string.
     """
     parts = []
     for column in columns:
@@ -34,7 +35,6 @@ def text_of(record: Mapping[str, object], columns: Sequence[str]) -> str | None:
             # a number can be written in several ways: the user has to choose one
             problem = f"a text in column '{column}' is not a string"
             raise unusable_cell_error(problem, part, "a string", "--text-column")
-        refuse_byte_order_mark(part, f"a text in column '{column}'")
         if not is_blank(part):
             parts.append(part)
     return " ".join(parts) or None

@@ -191,17 +191,11 @@ JOINED: dict[str, tuple[str, str, str]] = {
         "line 3",
     ),
     "csv, two marks": ("csv", f"{MARK}{MARK}label,text\na,x\n", "line 1"),
-    "csv, a text": ("csv", f"label,text\na,x\nb,{MARK}y\n", "line 3"),
     "csv, a label": ("csv", f"text,label\nx,a\ny,{MARK}b\n", "line 3"),
     "tsv": ("tsv", f"label\ttext\na\tx\n{MARK}label\ttext\nb\ty\n", "line 3"),
     "jsonl": (
         "jsonl",
         '{"label":"a","text":"x"}\n\ufeff{"label":"b","text":"y"}\n',
-        "line 2",
-    ),
-    "jsonl, a text": (
-        "jsonl",
-        '{"label":"a","text":"x"}\n{"label":"b","text":"\\ufeffy"}',
         "line 2",
     ),
     "jsonl, a key twice": (
@@ -221,6 +215,22 @@ def test_what_joined_files_leave_behind_is_refused_by_line(
     (tmp_path / f"train.{kind}").write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=where):
         read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("csv", f"label,text\na,x\nb,{MARK}y\n"),
+        ("jsonl", '{"label":"a","text":"x"}\n{"label":"b","text":"\\ufeffy"}'),
+    ],
+    ids=["csv", "jsonl"],
+)
+def test_a_text_may_begin_with_a_byte_order_mark(
+    kind: str, content: str, tmp_path: Path
+) -> None:
+    """A tweet of a public data set does."""
+    (tmp_path / f"train.{kind}").write_text(content, encoding="utf-8")
+    assert list(read(tmp_path).inputs) == ["x", f"{MARK}y"]
 
 
 def test_a_column_twice_is_refused_in_parquet_too(tmp_path: Path) -> None:
