@@ -274,10 +274,10 @@ class Entry(EntryScores):
 
         means: list[float] = []
         for runs in runs_by_fold.values():
-            mean, _ = mean_validation(runs, self.finished)
-            if mean is None:
+            mean_accuracy = mean_validation(runs, self.finished).accuracy
+            if mean_accuracy is None:
                 return None
-            means.append(mean)
+            means.append(mean_accuracy)
         return math.fsum(means) / len(means) if means else None
 
     @property

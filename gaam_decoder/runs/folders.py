@@ -57,7 +57,12 @@ def name_ending(key: str, seeds: Sequence[int]) -> str:
         seeds_text = "_".join(str(seed) for seed in seeds)
     if len(seeds_text) > _LONGEST_SEEDS:
         seeds_text = f"{len(seeds)}x{digest_of(seeds_text.encode())[:8]}"
-    return f"-{key[:8]}-s{seeds_text}"
+    return f"-{_short_key(key)}-s{seeds_text}"
+
+
+def _short_key(key: str) -> str:
+    """The digits of a run's key that its name has."""
+    return key[:8]
 
 
 def unfinished_folders(runs: Path) -> list[Path]:
@@ -93,10 +98,10 @@ def runs_of_key(folder: Path, key: str) -> list[RunResult]:
     Raises:
         CacheError: a folder has the name of a run with another key.
     """
-    short_key = key[:8]
+    short_key = _short_key(key)
     runs = [read_run(path) for path in run_folders(folder, f"*-{short_key}-s*")]
     for run in runs:
-        if run.key[:8] != short_key:
+        if _short_key(run.key) != short_key:
             raise CacheError(
                 f"the folder '{run.path.name}' has the name of another run",
                 expected=f"a name that ends in '{name_ending(run.key, run.seeds)}'",
@@ -117,7 +122,7 @@ def remove_temporary_folders(runs: Path, key: str) -> None:
         runs: the folder of runs.
         key: of the runs.
     """
-    for folder in runs.glob(f".*-{key[:8]}-s*.tmp"):
+    for folder in runs.glob(f".*-{_short_key(key)}-s*.tmp"):
         # a temporary name ends in the process that writes it: .PID.NUMBER.tmp
         pid = folder.name.split(".")[-3]
         if not (pid.isdigit() and is_alive(int(pid))):

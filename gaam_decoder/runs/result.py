@@ -548,7 +548,8 @@ class RunResult:
             score_S = self.score
             text = task.with_title(float(score_S.mean()))
         if len(score_S) > 1:
-            text += f" (sd {task.in_words(float(score_S.std(ddof=1))).rstrip('%')})"
+            sd_in_words = task.in_words(float(score_S.std(ddof=1)))
+            text += f" (sd {sd_in_words.rstrip('%')})"
         if self.select == "test":
             text += " (epoch chosen on the test rows)"
         return text

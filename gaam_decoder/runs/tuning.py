@@ -430,11 +430,11 @@ def _candidates_by_values(
     """The candidates with their mean validation over these seeds, ascending."""
     candidate_by_values = {}
     for values, runs in sorted(runs_by_values.items()):
-        accuracy, loss = mean_validation(runs, seeds)
+        validation = mean_validation(runs, seeds)
         candidate_by_values[values] = Candidate(
             values=dict(zip(TUNED_SETTINGS, values, strict=True)),
-            accuracy=accuracy,
-            loss=loss,
+            accuracy=validation.accuracy,
+            loss=validation.loss,
         )
     return candidate_by_values
 
@@ -467,15 +467,17 @@ def _deciding_runs(candidates: RunsByValues) -> dict[TunedValues, list[RunResult
     }
 
 
-def mean_validation(
-    runs: Sequence[RunResult], seeds: Sequence[int]
-) -> tuple[float | None, float]:
-    """Mean validation accuracy (or R2, ...) and loss over seeds, at selected epochs.
+class MeanValidation(NamedTuple):
+    """Mean validation results over seeds, at their selected epochs."""
 
-    The accuracy is None where a seed failed, is missing or has no validation accuracy;
-    an unknown loss is infinite.
-    """
-    unknown = (None, math.inf)
+    accuracy: float | None
+    """Or the score of another task; None if a seed failed, is missing or has none."""
+    loss: float  # infinite if it is unknown
+
+
+def mean_validation(runs: Sequence[RunResult], seeds: Sequence[int]) -> MeanValidation:
+    """Mean validation accuracy (or R2, ...) and loss of these seeds."""
+    unknown = MeanValidation(accuracy=None, loss=math.inf)
     accuracies: list[float] = []
     losses: list[float] = []
     runs_by_seed = first_run_by_seed(runs)
@@ -494,7 +496,10 @@ def mean_validation(
         return unknown
 
     # fsum is exact: the order of the seeds must not break ties between candidates.
-    return math.fsum(accuracies) / len(seeds), math.fsum(losses) / len(seeds)
+    return MeanValidation(
+        accuracy=math.fsum(accuracies) / len(seeds),
+        loss=math.fsum(losses) / len(seeds),
+    )
 
 
 def _selected_entry(run: RunResult, seed: int) -> dict[str, Any] | None:

@@ -425,15 +425,12 @@ def _checked_groups(groups: Groups | None, num_rows: int) -> RowGroups | None:
     """
     if groups is None:
         return None
-    if isinstance(groups, RowGroups):
-        row_units: RowGroups | None = groups
-    else:
-        row_units = row_groups(groups)
-    # row_groups is None where no two rows share a name
-    num_names = len(groups) if row_units is None else len(row_units.group_N)
+    units = groups if isinstance(groups, RowGroups) else row_groups(groups)
+    # None: no two rows share a name, so that every row is a unit
+    num_names = len(groups) if units is None else len(units.group_N)
     if num_names != num_rows:
         raise ValueError("groups hold one name for every row")
-    return row_units
+    return units
 
 
 def _limits_of(

@@ -233,10 +233,10 @@ class Limits(MeanLimits):
     def _variance_from_unseen_rows_at(self, theta: float) -> float:
         """Variance of the mean from rows that the test rows lack, if theta is true.
 
-        If theta is large, more rows differ in truth than did in the test. The variance
-        of a row at theta follows from the likeliest shares of rows in favour of each
-        mechanism whose difference is theta. What it exceeds the observed variance by is
-        divided by the number of rows, and multiplied by ``RULE_OF_THREE``.
+        If theta is large, more rows differ in truth than did in the test. The likeliest
+        shares of rows in favour of each mechanism, whose difference is theta, give the
+        variance of a row. The rows that the test lacks are what it has beyond the
+        observed variance of a row.
         """
         size = abs(theta)
         # observed shares of rows in favour of the mechanism that theta favours
@@ -256,8 +256,8 @@ class Limits(MeanLimits):
         # a row differs with the probability 2 q + size
         row_variance_at_theta = 2 * share_against + size - size**2
         observed_row_variance = in_favour + against - (in_favour - against) ** 2
-        additional = max(0.0, row_variance_at_theta - observed_row_variance)
-        additional *= self.design_effect
+        row_variance = max(0.0, row_variance_at_theta - observed_row_variance)
+        row_variance *= self.design_effect
         num_rows = self.effects.num_units * self.effects.rows_per_unit
-        variance: float = RULE_OF_THREE * additional / num_rows
-        return variance
+        variance_of_mean: float = RULE_OF_THREE * row_variance / num_rows
+        return variance_of_mean

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc, nctdtr, stdtrit
 
 Floats = NDArray[np.float64]
+BISECTIONS = 60  # steps of a bisection
 PLATEAU_LEVEL = 0.2
 """Share of false warnings of a short training: they cost less than a missed warning."""
 
@@ -54,8 +55,8 @@ def t_interval(value_S: Floats, level: float = 0.95) -> tuple[float, float] | No
         return None
     mean = float(np.mean(value_S))
     quantile = float(stdtrit(len(value_S) - 1, (1 + level) / 2))
-    half = quantile * sd / len(value_S) ** 0.5
-    return mean - half, mean + half
+    half_width = quantile * sd / len(value_S) ** 0.5
+    return mean - half_width, mean + half_width
 
 
 def within(
@@ -88,20 +89,21 @@ def minimum_detectable_difference(
     sd = standard_deviation(difference_S)
     if sd is None:
         return None
-    df = len(difference_S) - 1
-    critical = float(stdtrit(df, 1 - alpha / 2))
+    degrees_of_freedom = len(difference_S) - 1
+    critical_t = float(stdtrit(degrees_of_freedom, 1 - alpha / 2))
 
-    def power_at(shift: float) -> float:
+    def power_at(true_mean: float) -> float:
+        """Probability of a t above the critical one, for a mean in standard errors."""
         # without the other tail: at a power of one half its share is below 1e-3, and
         # nctdtr is NaN there for some arguments
-        return 1 - float(nctdtr(df, shift, critical))
+        return 1 - float(nctdtr(degrees_of_freedom, true_mean, critical_t))
 
-    # bisect the noncentrality: the true mean in standard errors
+    # bisect the true mean in standard errors
     low = 0.0
     high = 1.0
     while power_at(high) < power:
         high *= 2
-    for _ in range(60):
+    for _ in range(BISECTIONS):
         middle = (low + high) / 2
         if power_at(middle) >= power:
             high = middle

@@ -112,10 +112,12 @@ class MultiLabel(Task):
 
 def rarest_labels(label_NK: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The rarest label of each row, K for a row without labels, (N,)."""
+    num_rows, num_labels = label_NK.shape
     count_K = label_NK.sum(0)
-    # no count reaches the number that stands for a label that a row lacks
-    rarity_NK = np.where(label_NK, count_K, len(label_NK) + 1)
-    rarest_N = rarity_NK.argmin(1)
-    rarest_N[~label_NK.any(1)] = label_NK.shape[1]
+    # a label that a row lacks counts as more frequent than any that it has
+    count_NK = np.where(label_NK, count_K, num_rows + 1)
+    rarest_N = count_NK.argmin(1)
+    has_no_label_N = ~label_NK.any(1)
+    rarest_N[has_no_label_N] = num_labels
     stratum_N: NDArray[np.int64] = rarest_N.astype(np.int64)
     return stratum_N

@@ -58,13 +58,17 @@ class Regression(Task):
     def selection_score(self, outputs: Any, targets: Any) -> Any:
         """R2, averaged over the columns."""
         target = in_float64(targets)
-        residual = ((target - in_float64(outputs)) ** 2).sum(-2)
-        total = ((target - target.mean(-2)[..., None, :]) ** 2).sum(-2)
-        # a flat column has 1 if the outputs are exact, else 0; its total sum of squares
-        # may be above 0, because the mean of equal numbers is rounded
+        mean = target.mean(-2)[..., None, :]
+        # sums of squares of every column: of the errors, and about the mean
+        error_squares = ((target - in_float64(outputs)) ** 2).sum(-2)
+        total_squares = ((target - mean) ** 2).sum(-2)
+
+        # A flat column has 1 if the outputs are exact, else 0. Its total, which may be
+        # above 0 because the mean of equal numbers is rounded, is replaced by 1.
         flat = is_flat(target)
-        r2_of_others = (1 - residual / (total * ~flat + flat)) * ~flat
-        r2_of_flat = flat & (residual == 0)
+        divisor = total_squares * ~flat + flat
+        r2_of_others = (1 - error_squares / divisor) * ~flat
+        r2_of_flat = flat & (error_squares == 0)
         return (r2_of_others + r2_of_flat).mean(-1)
 
     def row_contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
@@ -73,14 +77,17 @@ class Regression(Task):
         The influence is the derivative of R2 in the weight of the row.
         """
         target_NK = targets.astype(np.float64)
-        error_NK = (target_NK - output_NK) ** 2
-        distance_NK = (target_NK - target_NK.mean(0)) ** 2
-        residual_K = error_NK.sum(0)
-        total_K = distance_NK.sum(0)
+        # squares of every row: of its error, and of its distance from the mean
+        error_square_NK = (target_NK - output_NK) ** 2
+        square_NK = (target_NK - target_NK.mean(0)) ** 2
+        error_squares_K = error_square_NK.sum(0)
+        total_squares_K = square_NK.sum(0)
+
         # a flat column, whose numbers are all equal, has no influence: no division by 0
         is_flat_K = is_flat(target_NK)
-        divisor_K = np.where(is_flat_K, 1.0, total_K)
-        change_NK = (distance_NK * residual_K / divisor_K - error_NK) / divisor_K
+        divisor_K = np.where(is_flat_K, 1.0, total_squares_K)
+        unexplained_NK = square_NK * error_squares_K / divisor_K
+        change_NK = (unexplained_NK - error_square_NK) / divisor_K
         change_N = np.where(is_flat_K, 0.0, change_NK).mean(1)
         score = float(self.selection_score(output_NK, targets))
         contribution_N: NDArray[Any] = score + len(targets) * change_N
@@ -95,10 +102,10 @@ class Regression(Task):
 
     def strata(self, targets: Targets) -> NDArray[np.int64]:
         """Ten parts of the first column, with nearly the same number of rows each."""
-        first_N = targets[:, 0]
-        shares = np.arange(1, NUM_STRATA) / NUM_STRATA
-        limits = np.quantile(first_N, shares)
-        return np.searchsorted(limits, first_N, side="right").astype(np.int64)
+        number_N = targets[:, 0]
+        shares_below = np.arange(1, NUM_STRATA) / NUM_STRATA
+        limits = np.quantile(number_N, shares_below)
+        return np.searchsorted(limits, number_N, side="right").astype(np.int64)
 
     def scored_targets(self, targets: Targets) -> Targets:
         """Targets in float64."""
