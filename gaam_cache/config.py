@@ -35,6 +35,7 @@ AUTO = "auto"
 """Value of the setting ``task`` if the labels themselves decide the task."""
 SHARD_ROWS = 2048
 """Most rows of a shard by default."""
+MAX_GPUS_PER_WORKER = 1024  # no machine has so many: a larger number is a mistake
 CPU_BATCH_TOKENS = 2048  # more is slower on a CPU: the activations leave its cache
 GPU_BATCH_TOKENS = 16384
 PUBLISHED_SECONDS = 5.0
@@ -173,7 +174,7 @@ def _can_ray_give(gpus_per_worker: float | None) -> bool:
     """
     if gpus_per_worker is None or 0 < gpus_per_worker < 1:
         return True
-    is_in_range = 1 <= gpus_per_worker < 1024
+    is_in_range = 1 <= gpus_per_worker < MAX_GPUS_PER_WORKER
     return is_in_range and gpus_per_worker == int(gpus_per_worker)
 
 
@@ -845,6 +846,7 @@ class ImportConfig:
             "target_names",
             "class_names",
             holds=not (self.target_names and self.class_names),
+            # the message begins with the first setting: 'target-name and class-name'
             problem="and class-name exclude each other",
             expected="class-name of classes, target-name of numbers and sets of labels",
         )

@@ -241,9 +241,7 @@ class Inspection:
         """Count the rows of the shards that exist."""
         missing = set(self.missing_shards)
         return sum(
-            shard.stop - shard.start
-            for shard in plan.shards()
-            if shard.name not in missing
+            shard.num_rows for shard in plan.shards() if shard.name not in missing
         )
 
 

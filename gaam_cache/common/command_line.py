@@ -26,7 +26,7 @@ def from_config(
     panel: str | None = None,
     offers: Callable[[str], list[str]] | None = None,
 ) -> Any:
-    """The ``typer.Option`` of a field: default, sentence and name are the field's.
+    """The ``typer.Option`` of a field, with the field's default, meaning and name.
 
     It is the default of a command's parameter, and ``read_options`` then makes the
     configuration: ``epochs: int = from_config(TrainConfig, "epochs", metavar="N")``.
@@ -42,6 +42,8 @@ def from_config(
     """
     setting = settings.find_setting(config, field)
     default = setting.default
+    # Typer takes None for a list that is not set. An entry None stands for all rows or
+    # all layers, which no value of an option says.
     if default in ((), (None,)):
         default = None
     elif isinstance(default, tuple):
@@ -50,11 +52,12 @@ def from_config(
         default,
         *(names or [f"--{setting.key}"]),
         help=setting.sentence(),
+        # a text, or True for the default itself
         show_default=setting.shown_default or True,
         metavar=metavar,
         rich_help_panel=panel,
         autocompletion=offers,
-        # the library refuses unreadable files, as it does all other bad files
+        # gaam refuses unreadable files with a message of its own, and Typer need not
         readable=False,
     )
 

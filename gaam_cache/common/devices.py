@@ -216,6 +216,7 @@ def _free_in_cgroup() -> int:
         ValueError: the group has no limit.
     """
     root = Path("/sys/fs/cgroup")
+    # the line of version 2 of control groups is '0::/PATH'; it is the last one
     own_folder = Path("/proc/self/cgroup").read_text().rpartition("::/")[2].strip()
     folder = root / own_folder
     # in a container the group's own files lie at the root

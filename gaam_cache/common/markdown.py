@@ -28,7 +28,7 @@ def plain(text: str) -> str:
         start = match[0]
         return f"{start[:-1]}\\{start[-1]}"
 
-    return _LINE_START.sub(escape_last_character, _cell(text))
+    return _LINE_START.sub(escape_last_character, _escaped_line(text))
 
 
 def items(lines: Iterable[str]) -> list[str]:
@@ -48,13 +48,16 @@ def pipe_table(
     """
     # the line below the header sets the alignment of every column
     rule = [":--" if name in left else "--:" for name in header]
-    body = [f"| {' | '.join(map(_cell, line))} |" for line in lines]
-    return [f"| {' | '.join(map(_cell, header))} |", f"|{'|'.join(rule)}|", *body]
+    body = [f"| {' | '.join(map(_escaped_line, line))} |" for line in lines]
+    escaped_header = " | ".join(map(_escaped_line, header))
+    return [f"| {escaped_header} |", f"|{'|'.join(rule)}|", *body]
 
 
-def _cell(text: str) -> str:
+def _escaped_line(text: str) -> str:
     """Text on one line, with every mark of Markdown escaped."""
     words = " ".join(visible(text).split())
-    # GitHub links some marks even after a backslash: they become hexadecimal escapes
+    # GitHub makes links of some marks even after a backslash. A reader sees a
+    # hexadecimal escape in their place, such as \x40 for @: the next step escapes its
+    # backslash.
     words = _LINK_MARKS.sub(lambda match: f"\\x{ord(match[0]):02x}", words)
     return _MARKUP.sub(lambda match: "\\" + match[0], words)

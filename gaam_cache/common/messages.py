@@ -52,7 +52,10 @@ def visible(text: str, *, keep: str = "") -> str:
 
 
 def visible_values(value: object) -> Any:
-    """A copy of JSON values in which ``visible`` has changed every string, keys too."""
+    """A copy of JSON values with every string made visible, keys too.
+
+    ``visible`` replaces control characters and other unseen ones by escapes.
+    """
     if isinstance(value, dict):
         return {
             visible_values(key): visible_values(entry) for key, entry in value.items()

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, GaamError, NotFoundError
@@ -43,9 +43,24 @@ TYPE_WORDS: dict[object, str] = {
     Path: "PATH",
 }
 """Type of a field -> its word in a list of settings; every other type is TEXT."""
+DEFAULTS_OF_NOTHING = (None, False, (), (None,))
+"""Defaults that say nothing to people; 0 equals False. ``(None,)`` is a list with one
+entry: all rows, or all layers."""
+LIST_INDENT = 26  # characters in a list of settings, before what a setting means
 Config = TypeVar("Config")
-Rule = tuple[str, object, str, str]
-"""What ``setting_rule`` returns; the names of the settings have spaces between them."""
+
+
+class Rule(NamedTuple):
+    """A condition that settings must meet; ``setting_rule`` makes one."""
+
+    setting_names: tuple[str, ...]
+    """Fields of the configuration; the message begins with the first."""
+    holds: bool
+    """Whether the settings meet the condition."""
+    problem: str
+    """What is wrong if they do not, as a predicate of the first setting."""
+    expected: str
+    """The values that are right."""
 
 
 def option(default: object, meaning: str, **metadata: object) -> Any:
@@ -75,8 +90,9 @@ class Setting:
     name: str  # of the field
     key: str  # as TOML files and the command line spell it
     type: str
+    """A word in capitals, such as PATH; or the choices: 'constant|plateau|cosine'."""
     default: object
-    option: bool
+    option: bool  # whether the command line has an option for it
     meaning: str
     shown_default: str | None  # in place of a default that says nothing to people
 
@@ -88,25 +104,32 @@ class Setting:
 
     def sentence(self) -> str:
         """What the setting means, and its choices."""
-        return self._with_details(self._choices())
+        return self._with_details(self._choices_in_words())
 
     def in_words(self) -> str:
         """What the setting means, its choices, and its default if it has one."""
-        details = self._choices()
-        default = self.shown_default
-        if default is None and self.default not in (None, False, (), (None,)):
-            values = [self.default]
-            if isinstance(self.default, tuple):
-                values = list(self.default)
-            default = ", ".join(map(str, values)).replace("True", "yes")
-        if default is not None:
+        details = self._choices_in_words()
+        default = self._default_in_words()
+        if default:
             details.append(f"default: {default}")
         return self._with_details(details)
 
-    def _choices(self) -> list[str]:
-        """The choices on one line; empty for a setting that is free."""
-        # a list of choices is in lower case: constant|plateau|cosine
-        if self.type[0].isupper() or self.type == TYPE_WORDS[bool]:
+    def _default_in_words(self) -> str:
+        """The default for people; empty if it says nothing."""
+        if self.shown_default is not None:
+            return self.shown_default
+        if self.default in DEFAULTS_OF_NOTHING:
+            return ""
+        if self.default is True:
+            return "yes"
+        if isinstance(self.default, tuple):
+            return ", ".join(map(str, self.default))
+        return str(self.default)
+
+    def _choices_in_words(self) -> list[str]:
+        """One text with all choices; none for a setting that is free."""
+        is_free = self.type[0].isupper() or self.type == TYPE_WORDS[bool]
+        if is_free:
             return []
         return [self.type.replace("|", ", ")]
 
@@ -123,9 +146,9 @@ def fields_of(config: object) -> tuple[Field[object], ...]:
     return dataclasses.fields(config)  # type: ignore[arg-type]
 
 
-def is_key(field: Field[object]) -> bool:
-    """Whether a field has no option of its own."""
-    return "key" in field.metadata
+def has_option(field: Field[object]) -> bool:
+    """Whether a field has an option of its own, and is not a key of ``--set`` alone."""
+    return "key" not in field.metadata
 
 
 def key_of(field: Field[object]) -> str:
@@ -142,7 +165,7 @@ def command_words(field: Field[object], value: object) -> Iterator[str]:
     """
     name = key_of(field)
     # the option of a truth value has no value: --quiet or --no-quiet
-    if isinstance(value, bool) and not is_key(field):
+    if isinstance(value, bool) and has_option(field):
         if value:
             yield f"--{name}"
         elif field.default is True:
@@ -153,21 +176,21 @@ def command_words(field: Field[object], value: object) -> Iterator[str]:
         text = str(entry)
         if isinstance(entry, bool):
             text = text.lower()
-        if is_key(field):
-            yield "--set"
-            yield f"{name}={text}"
-        else:
+        if has_option(field):
             yield f"--{name}"
             yield text
+        else:
+            yield "--set"
+            yield f"{name}={text}"
 
 
 def name_in_messages(config: object, name: str) -> str:
     """What messages call a field: ``--limit``; ``shard-rows`` if it has no option."""
     fields_by_name = {field.name: field for field in fields_of(config)}
     field = fields_by_name[name]
-    if is_key(field):
-        return key_of(field)
-    return f"--{key_of(field)}"
+    if has_option(field):
+        return f"--{key_of(field)}"
+    return key_of(field)
 
 
 def parse_fields(config: object) -> None:
@@ -258,7 +281,7 @@ def setting_rule(*setting_names: str, holds: bool, problem: str, expected: str) 
             the first setting: 'is out of range'.
         expected: the values that are right.
     """
-    return " ".join(setting_names), holds, problem, expected
+    return Rule(setting_names, holds, problem, expected)
 
 
 def check_rules(config: object, rules: Iterable[Rule]) -> None:
@@ -266,18 +289,18 @@ def check_rules(config: object, rules: Iterable[Rule]) -> None:
 
     No rule after it is evaluated, so a rule may rely on the rules before it.
     """
-    for joined_names, holds, problem, expected in rules:
-        if holds:
+    for rule in rules:
+        if rule.holds:
             continue
-        setting_names = joined_names.split()
         # the settings and their values, as a person would write them
         command_line: list[str] = []
         for field in fields_of(config):
-            if field.name in setting_names:
+            if field.name in rule.setting_names:
                 command_line += command_words(field, getattr(config, field.name))
+        subject = name_in_messages(config, rule.setting_names[0])
         raise ConfigError(
-            f"{name_in_messages(config, setting_names[0])} {problem}",
-            expected=expected,
+            f"{subject} {rule.problem}",
+            expected=rule.expected,
             found=shortened(" ".join(command_line)),
         )
 
@@ -330,7 +353,9 @@ def resolve(
         sources.append((f"preset '{preset}'", _read_section(file, section)))
     if config_file is not None:
         sources.append((str(config_file), _read_section(config_file, section)))
-    # an option and --set are one source: a setting in both is set twice
+    # Options and --set are one source, which must not set a field twice. Options keep
+    # their dashes here: so an option and a key of one name are two entries, and
+    # ``_by_field_name`` refuses them.
     set_options = {
         f"--{name}": value for name, value in options.items() if value is not None
     }
@@ -516,7 +541,7 @@ def settings_of(cls: type) -> list[Setting]:
             key=key_of(field),
             type=_type_word(hints[field.name]),
             default=default,
-            option=not is_key(field),
+            option=has_option(field),
             meaning=field.metadata["meaning"],
             shown_default=field.metadata.get("shown_default"),
         )
@@ -553,8 +578,14 @@ def list_in_words(sections: Mapping[str, type], width: int) -> str:
     for section, cls in sections.items():
         lines.append(f"[{section}]")
         for setting in settings_of(cls):
-            # the meaning has the choices already
+            # a word in capitals such as PATH; ``in_words`` lists choices
             type_word = setting.type if setting.type.isupper() else ""
-            text = f"{setting.key} {type_word}".ljust(26) + setting.in_words()
-            lines.append(textwrap.fill(text, width, subsequent_indent=" " * 26))
+            name = f"{setting.key} {type_word}".ljust(LIST_INDENT)
+            lines.append(
+                textwrap.fill(
+                    name + setting.in_words(),
+                    width,
+                    subsequent_indent=" " * LIST_INDENT,
+                )
+            )
     return "\n".join(lines)

@@ -120,7 +120,8 @@ def show_progress(
         with suppress(OSError):
             show(done, total, text)
 
-    # ``run`` has slowed the garbage collector down during the imports, which are done
+    # A program's start is over when its first work begins: ``terminal.run`` has slowed
+    # the garbage collector down for the imports.
     gc.set_threshold(*USUAL_GC_THRESHOLD)
     if not has_bar:
         yield report
@@ -242,6 +243,10 @@ def _run_command(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
     """Run the command that the command line names, and return its exit code.
 
     The error of a command is printed; a bug of ours is raised.
+
+    Args:
+        app: the commands, as typer has them.
+        settings: name of a command -> the class of its configuration.
     """
     from typer.exceptions import TyperException
 
@@ -253,7 +258,8 @@ def _run_command(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
         sys.stdout.flush()
         return exit_code
     except SystemExit as stop:
-        # nobody reads the output any more (see below), and typer exits
+        # Typer exits when nobody reads the output any more, as in 'gaam runs | head':
+        # this is no failure. The context is the error that Typer was handling.
         if isinstance(stop.__context__, BrokenPipeError):
             return 0
         return int(stop.code or 0)
@@ -263,9 +269,9 @@ def _run_command(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
         refusal = _usage_error(error, settings)
     except Exception as error:
         number = getattr(error, "errno", None)
+        # a closed pipe or a full disk takes no more output, also not at exit
         if number in (errno.EPIPE, errno.ENOSPC):
             _discard_stdout()
-        # the reader of a pipe, such as head, has enough: this is no failure
         if number == errno.EPIPE:
             return 0
         known_error = error_for_user(error)
@@ -290,9 +296,9 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
         error: the error of typer.
         settings: name of a command -> the class of its configuration.
     """
-    # the parser's message has its own suggestions at the end: ours replace them
-    message = error.format_message()
-    message = message.partition(" (Possible")[0].partition(", unable")[0].rstrip(".")
+    # Such as 'No such option: --seed (Possible options: --seeds)'. Our suggestions
+    # replace those of the parser.
+    message = error.format_message().partition(" (Possible options")[0].rstrip(".")
     message = message[:1].lower() + message[1:]
 
     # the options and the keys of --set that the command has

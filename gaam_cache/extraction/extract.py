@@ -48,6 +48,7 @@ from gaam_cache.store.plan import (
     write_plan,
 )
 from gaam_cache.store.shard import (
+    TypedArray,
     check_no_other_cache,
     embeddings_key,
     missing_shards,
@@ -256,7 +257,7 @@ def _count_missing_rows(config: ExtractConfig) -> int | None:
     num_missing_rows = 0
     for shard in plan.shards():
         if shard.name in missing_names:
-            num_missing_rows += shard.stop - shard.start
+            num_missing_rows += shard.num_rows
     return num_missing_rows
 
 
@@ -538,7 +539,7 @@ class ShardWorker:
         self._leases = Leases(self._out / LEASE_FOLDER)
         self._last_holder = Holder()  # the last worker that held a shard we wanted
         self._shards_left = deque(shards)
-        self._rows_left = sum(shard.stop - shard.start for shard in shards)
+        self._rows_left = sum(shard.num_rows for shard in shards)
         """Rows of shards that we have not encoded and that nobody else has finished."""
         self._lock = threading.Lock()  # of ``_rows_left``
         self._started = time.perf_counter()
@@ -712,28 +713,29 @@ class ShardWorker:
         inputs = task.prepared.inputs
 
         # the order of the arrays is part of the bytes of a shard
+        states = self._extractor.checked_states(encoded)
         arrays = {
-            embeddings_key(plan, pooling): (plan.storage_dtype, states_NLD)
-            for pooling, states_NLD in self._extractor.checked_states(encoded).items()
+            embeddings_key(plan, pooling): TypedArray(plan.storage_dtype, states_NLD)
+            for pooling, states_NLD in states.items()
         }
         arrays |= self._row_arrays.arrays_of(task.shard, inputs.lengths)
-        # Another worker may publish the shard first. Then the bytes count, because they
-        # were written, but the shard does not.
-        written_bytes, is_published_here = write_shard(
+        written = write_shard(
             self._out,
             plan,
             task.shard,
             arrays,
             truncated=sum(inputs.truncated),
         )
-        self._stats.bytes += written_bytes
-        self._stats.shards_made += is_published_here
+        # Another worker may publish the shard first. Then the bytes count, because they
+        # were written, but the shard does not.
+        self._stats.bytes += written.num_bytes
+        self._stats.shards_made += written.is_published
         self._stats.write_seconds += time.perf_counter() - started
         logger.debug(
             "%s: %d bytes, published here: %s",
             task.shard.name,
-            written_bytes,
-            is_published_here,
+            written.num_bytes,
+            written.is_published,
         )
         task.lease.release()
 
@@ -745,7 +747,7 @@ class ShardWorker:
         """Take the rows of a shard off the rows that are left."""
         # the thread that prepares the next shard calls this, too
         with self._lock:
-            self._rows_left -= shard.stop - shard.start
+            self._rows_left -= shard.num_rows
 
     def _describe_shards_left(self) -> str:
         """Say how many shards other workers are making, and name one of the workers."""

@@ -40,6 +40,7 @@ from gaam_cache.store.plan import (
 from gaam_cache.store.records import DatasetRecord, EncoderRecord
 from gaam_cache.store.shard import (
     ROW_DATASETS,
+    TypedArray,
     column_key,
     missing_shards,
     read_receipt,
@@ -474,15 +475,12 @@ class RowArrays:
 
     def arrays_of(
         self, shard: ShardSpec, num_tokens: Sequence[int] | NDArray[np.int64]
-    ) -> dict[str, tuple[str, NDArray[Any]]]:
-        """Make the arrays of a shard.
+    ) -> dict[str, TypedArray]:
+        """Make the arrays of a shard: name of an array -> its values, (N, ...).
 
         Args:
             shard: its rows.
             num_tokens: the number of tokens of every row of the shard.
-
-        Returns:
-            Name of an array -> the name of its stored type, and its values (N, ...).
         """
         split_rows = self._rows[shard.split]
         shard_slice = slice(shard.start, shard.stop)
@@ -492,14 +490,13 @@ class RowArrays:
             label_N = self._target.encode(split_rows.labels[shard_slice])
 
         # the order of the arrays is part of the bytes of a shard
-        arrays: dict[str, tuple[str, NDArray[Any]]] = {
-            self._target.array_key: (self._target.dtype, label_N)
-        }
+        arrays = {self._target.array_key: TypedArray(self._target.dtype, label_N)}
         values = {"row": row_N, "num_tokens": np.asarray(num_tokens)}
-        arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
+        for key, dtype in ROW_DATASETS.items():
+            arrays[key] = TypedArray(dtype, values[key])
         for name, width in self._plan.columns.items():
             column = split_rows.kept_columns[name][shard_slice]
-            arrays[column_key(name)] = ("utf8", pack_strings(column, width))
+            arrays[column_key(name)] = TypedArray("utf8", pack_strings(column, width))
         return arrays
 
 

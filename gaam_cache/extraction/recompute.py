@@ -60,7 +60,7 @@ def random_rows(
     if not shards:
         return []
     # a position counts the rows of all shards from 0 on; where each shard ends
-    end_S = np.cumsum([shard.stop - shard.start for shard in shards], dtype=np.int64)
+    end_S = np.cumsum([shard.num_rows for shard in shards], dtype=np.int64)
     num_available = int(end_S[-1])
     num_rows = min(num_rows, num_available)
     if not num_rows:

@@ -159,7 +159,7 @@ def verify(
         fingerprint=plan.fingerprint,
         maker=plan.maker,
         shards=plan.num_shards,
-        rows=sum(shard.stop - shard.start for shard in good),
+        rows=sum(shard.num_rows for shard in good),
         bytes=sum(checked.sizes.values()),
         missing=tuple(checked.missing),
         bad=_describe(bad),

@@ -22,8 +22,8 @@ TEMPLATE = Path(__file__).with_name("templates") / "card.md.jinja"
 class Card:
     """The parts of a card.
 
-    The lists ``facts``, ``limits`` and ``licences`` are plain lines and become Markdown
-    lists. The other texts are Markdown.
+    The lists ``facts``, ``limits`` and ``subjects_to_license`` are plain lines and
+    become Markdown lists. The other texts are Markdown.
     """
 
     kind: Literal["model", "dataset"]
@@ -39,7 +39,7 @@ class Card:
     """Lines of Markdown."""
     usage: str
     limits: Sequence[str]
-    licences: Sequence[str]
+    subjects_to_license: Sequence[str]
     """What has a licence that a person has to name: the data, the encoder."""
     evaluation: Sequence[str] = ()
     """Lines of Markdown."""
@@ -68,7 +68,10 @@ class Card:
     def _template_values(self) -> dict[str, Any]:
         """The path of the template, and the values that the template shows."""
         # a person must fill in what gaam cannot know
-        todo_lines = [f"TODO: of {subject}" for subject in self.licences]
+        todo_lines = [
+            f"TODO: name the licence of {subject}"
+            for subject in self.subjects_to_license
+        ]
         todo_lines += [
             f"TODO: add '{name}' to the metadata above: {meaning}"
             for name, meaning in self.entries_to_fill_in.items()

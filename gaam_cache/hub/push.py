@@ -219,7 +219,7 @@ def card(plan: Plan) -> str:
         ],
         usage=USAGE.format(split=next(iter(plan.rows))),
         limits=_limitation_lines(plan),
-        licences=("the data", "the encoder"),
+        subjects_to_license=("the data", "the encoder"),
     )
     return cache_card.to_markdown()
 

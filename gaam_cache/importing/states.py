@@ -38,6 +38,7 @@ from gaam_cache.store.files import check_writable, hash_file, short_digest
 from gaam_cache.store.plan import MAX_VALUE_BYTES, Plan, ShardSpec, write_plan
 from gaam_cache.store.records import PLANTED_KEY, DatasetRecord, EncoderRecord
 from gaam_cache.store.shard import (
+    TypedArray,
     embeddings_key,
     prepare_folder,
     remove_locks,
@@ -854,7 +855,7 @@ def _write_shards(
         report(shard.start, split_size, f"writing shards of '{shard.split}'")
         states_NLD = rows[shard.split].read_for_storage(shard, plan.storage_dtype)
         key = embeddings_key(plan, plan.pooling[0])
-        arrays = {key: (plan.storage_dtype, states_NLD)}
+        arrays = {key: TypedArray(plan.storage_dtype, states_NLD)}
         # the numbers of tokens are unknown: every row counts as one token
         num_tokens = np.ones(len(states_NLD), np.int64)
         arrays |= row_arrays.arrays_of(shard, num_tokens)

@@ -108,6 +108,10 @@ class ShardSpec:
     def name(self) -> str:
         return f"{self.split}-{self.index:05d}"
 
+    @property
+    def num_rows(self) -> int:
+        return self.stop - self.start
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,24 @@ class Receipt:
     truncated: int
     """Number of rows that were cut at the maximum length."""
     datasets: dict[str, DatasetSpec]
+
+
+class TypedArray(NamedTuple):
+    """An array for a shard, and the name of the type in which the shard stores it."""
+
+    dtype: str  # such as bfloat16 or utf8
+    values: NDArray[Any]
+    """(n, ...). bfloat16 is passed as its bits in uint16, strings as (n, width) bytes
+    padded with zeros."""
+
+
+class WrittenShard(NamedTuple):
+    """The result of writing a shard."""
+
+    num_bytes: int  # of the file
+    is_published: bool
+    """Whether this process has published the shard. If not, another worker was first:
+    its receipt stays, and this file is removed."""
 
 
 def receipt_path(root: Path, name: str) -> Path:
@@ -159,7 +177,7 @@ def _planned_arrays(
     plan: Plan, shard: ShardSpec
 ) -> dict[str, tuple[tuple[int, ...], str]]:
     """The arrays that the plan requires in a shard: name -> shape and type of each."""
-    num_rows = shard.stop - shard.start
+    num_rows = shard.num_rows  # of every array
     states_shape = (num_rows, plan.num_layers, plan.hidden_size)
     arrays: dict[str, tuple[tuple[int, ...], str]] = {}
     for pooling in plan.pooling:
@@ -270,7 +288,8 @@ def map_arrays(root: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
         root: folder of the cache.
         receipt: records the file of the shard, and where each array is in it.
     """
-    # A file of other content has another name, so that a map which was kept is right.
+    # ``_map_file`` keeps its maps. This is safe: the name of a file has a hash of its
+    # content, so that other content has another name.
     raw = _map_file(root / SHARD_FOLDER / receipt.file)
     return {
         key: np.ndarray(spec.shape, NUMPY_DTYPES[spec.dtype], raw, spec.offset)
@@ -333,10 +352,10 @@ def write_shard(
     root: Path,
     plan: Plan,
     shard: ShardSpec,
-    arrays: Mapping[str, tuple[str, NDArray[Any]]],
+    arrays: Mapping[str, TypedArray],
     *,
     truncated: int = 0,
-) -> tuple[int, bool]:
+) -> WrittenShard:
     """Write a shard, which exists either completely or not at all.
 
     It exists as soon as its receipt is there, a small file that is written last. The
@@ -346,14 +365,8 @@ def write_shard(
         root: the folder of the cache.
         plan: its plan.
         shard: the rows to write.
-        arrays: name -> (name of the type, array). bfloat16 is passed as its bits in
-            uint16, strings as (n, width) bytes padded with zeros. The order of the
-            arrays is that of the file.
+        arrays: name -> array, in the order of the file.
         truncated: number of rows that were cut at the maximum length.
-
-    Returns:
-        The size of the file in bytes, and whether it was published. If another worker
-        has published the shard first, its receipt stays and this file is removed.
     """
     image, specs = _build_file(plan, shard, arrays)
     digest = disk.digest_of(image)
@@ -380,11 +393,11 @@ def write_shard(
     is_published = disk.write_file(receipt_file, text.encode(), exclusive=True)
     if not is_published:
         _drop_unpublished(shard_file, receipt_file)
-    return len(image), is_published
+    return WrittenShard(num_bytes=len(image), is_published=is_published)
 
 
 def _build_file(
-    plan: Plan, shard: ShardSpec, arrays: Mapping[str, tuple[str, NDArray[Any]]]
+    plan: Plan, shard: ShardSpec, arrays: Mapping[str, TypedArray]
 ) -> tuple[bytes, dict[str, DatasetSpec]]:
     """Build the HDF5 file of a shard in memory.
 
@@ -397,7 +410,7 @@ def _build_file(
     # The same input must make the same bytes: so the version of the file is fixed, and
     # no times are recorded. Every array begins at a multiple of 64 bytes.
     with h5py.File(
-        "image",
+        "image",  # a name in memory: the driver 'core' writes no file
         "w",
         driver="core",
         backing_store=False,
@@ -410,9 +423,11 @@ def _build_file(
             stored = np.ascontiguousarray(array, dtype=NUMPY_DTYPES[dtype])
             data = stored
             if dtype == "utf8":
-                # Written as strings of fixed length, so that HDF5 readers show text.
-                string_dtype = h5py.string_dtype("utf-8", stored.shape[1])
-                data = stored.view(string_dtype)[:, 0]
+                # Written as strings of fixed length, so that HDF5 readers show text:
+                # the bytes (n, width) become one string a row, (n, 1).
+                width = stored.shape[1]
+                strings = stored.view(h5py.string_dtype("utf-8", width))
+                data = strings[:, 0]
             dataset = file.create_dataset(name, data=data, track_times=False)
             dataset.attrs["dtype"] = dtype
             offset = dataset.id.get_offset()

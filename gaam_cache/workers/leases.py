@@ -92,16 +92,23 @@ class Lease:
                 self.owner.path(self.name).unlink()
 
 
+class _FileState(NamedTuple):
+    """What changes in a lease's file when the lease is renewed or replaced."""
+
+    inode: int
+    changed_ns: int
+    """When the file was touched, by the clock of its disk. It is never compared with
+    our clock: only whether it changes matters."""
+
+
 class _Sighting(NamedTuple):
     """Another worker's lease, as we saw it last."""
 
-    pulse: tuple[int, int]
-    """Inode and time of change of the file. They change when the worker renews the
-    lease, or when another lease has taken its place."""
-    since: float  # when we first saw this pulse, by our clock
+    file_state: _FileState
+    first_seen: float  # when we first saw the file in this state, by our clock
     is_known_alive: bool
     """Whether we know that the worker is alive: it runs on this machine, or we saw its
-    pulse change."""
+    file change."""
 
 
 class Leases:
@@ -135,6 +142,8 @@ class Leases:
         self._folder = folder
         self._clock = clock
         self._sightings: dict[str, _Sighting] = {}
+        """Name of another worker's lease -> how we saw it last, to notice if it is not
+        renewed any more."""
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -255,39 +264,39 @@ class Leases:
             return None
 
         holder = _read_holder(path)
-        pulse = (status.st_ino, status.st_mtime_ns)
-        sighting = self._observe(name, holder, pulse, now)
-        # stale: its process has ended, or has not renewed it for too long
-        if holder.is_dead or now - sighting.since > PATIENCE_SECONDS:
+        file_state = _FileState(status.st_ino, status.st_mtime_ns)
+        sighting = self._observe(name, holder, file_state, now)
+        # stale: its process has ended, or has not renewed it for too long by our clock
+        seconds_unchanged = now - sighting.first_seen
+        if holder.is_dead or seconds_unchanged > PATIENCE_SECONDS:
             return None
         return holder
 
     def _observe(
-        self, name: str, holder: Holder, pulse: tuple[int, int], now: float
+        self, name: str, holder: Holder, file_state: _FileState, now: float
     ) -> _Sighting:
         """Record how we see another worker's lease now.
 
         Args:
             name: name of the leased work.
             holder: the process that the lease names.
-            pulse: inode and time of change of the lease's file.
+            file_state: of the lease's file; a renewal changes it.
             now: time of our clock.
 
         Returns:
-            What is recorded: a new sighting; or the earlier one if the pulse is the
-            same, so that its time is that of the first sight.
+            What is recorded: a new sighting; or the earlier one if the file has not
+            changed, so that its time is that of the first sight.
         """
-        # patience counts from the first sight of a pulse, by our own clock
         last_sighting = self._sightings.get(name)
-        if last_sighting is not None and last_sighting.pulse == pulse:
+        if last_sighting is not None and last_sighting.file_state == file_state:
             return last_sighting
 
-        # a pulse that changed before our eyes is that of a living worker
+        # a file that changed before our eyes is that of a living worker
         is_known_alive = last_sighting is not None
-        # of a process of this machine we know whether it has ended: see ``is_dead``
+        # a process of this machine counts as alive: ``is_dead`` tells if it has ended
         if holder.machine is not None and holder.machine == self.holder.machine:
             is_known_alive = True
-        sighting = _Sighting(pulse=pulse, since=now, is_known_alive=is_known_alive)
+        sighting = _Sighting(file_state, first_seen=now, is_known_alive=is_known_alive)
         self._sightings[name] = sighting
         return sighting
 
@@ -343,7 +352,13 @@ def holdings(folder: Path) -> list[Holding]:
         holder = _read_holder(folder / f"{name}{SUFFIX}")
         if holder.pid:
             leased_work.append(
-                Holding(name, holder.host, holder.pid, holder.since, holder.is_dead)
+                Holding(
+                    name=name,
+                    host=holder.host,
+                    process=holder.pid,
+                    since=holder.since,
+                    dead=holder.is_dead,
+                )
             )
     return leased_work
 
@@ -369,12 +384,10 @@ def _read_holder(path: Path) -> Holder:
         # another version of gaam may write fewer or more values
         values = {name: content[name] for name in Holder._fields if name in content}
         holder = Holder(**values)
-        return holder._replace(
-            host=visible(holder.host),
-            since=visible(holder.since),
-            # a plus before anything but a number raises a TypeError
-            pid=+holder.pid,
-        )
+        if not isinstance(holder.pid, int):
+            return Holder()
+        # these raise an error if they are no texts
+        return holder._replace(host=visible(holder.host), since=visible(holder.since))
     except (OSError, ValueError, TypeError, AttributeError):
         return Holder()
 

@@ -212,7 +212,7 @@ def card(run: RunResult, config: DecoderConfig) -> str:
         evaluation=_evaluation(run, config),
         usage=USE.format(_usage(plan)),
         limits=_limits_in_words(run, plan),
-        licences=("the data", "the encoder", "this decoder"),
+        subjects_to_license=("the data", "the encoder", "this decoder"),
     )
     return described.to_markdown()
 

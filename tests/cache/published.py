@@ -19,7 +19,7 @@ from gaam_cache.store.plan import (
     write_plan,
 )
 from gaam_cache.store.records import DatasetRecord, EncoderRecord
-from gaam_cache.store.shard import column_key, write_shard
+from gaam_cache.store.shard import TypedArray, column_key, write_shard
 from gaam_cache.targets.classes import Classes
 
 
@@ -82,25 +82,25 @@ def write_cache(
     for shard in islice(plan.shards(), first):
         arrays = map_arrays(shard, states(shard), storage_dtype)
         if shard.split in unlabelled:
-            arrays["label"] = "int64", np.full(shard.stop - shard.start, -1)
+            arrays["label"] = TypedArray("int64", np.full(shard.num_rows, -1))
         for name, values in kept.items():
             of_shard = pack_strings(
                 values[shard.start : shard.stop], plan.columns[name]
             )
-            arrays[column_key(name)] = "utf8", of_shard
+            arrays[column_key(name)] = TypedArray("utf8", of_shard)
         write_shard(root, plan, shard, arrays)
 
 
 def map_arrays(
     shard: ShardSpec, states: NDArray[Any], storage_dtype: str = "float16"
-) -> dict[str, tuple[str, NDArray[Any]]]:
+) -> dict[str, TypedArray]:
     """All arrays of a shard, as ``write_shard`` takes them."""
     numbers = np.arange(shard.start, shard.stop)
     return {
-        "embeddings": (storage_dtype, states),
-        "label": ("int64", numbers % 2),
-        "row": ("int64", numbers),
-        "num_tokens": ("int32", 1 + numbers % 9),
+        "embeddings": TypedArray(storage_dtype, states),
+        "label": TypedArray("int64", numbers % 2),
+        "row": TypedArray("int64", numbers),
+        "num_tokens": TypedArray("int32", 1 + numbers % 9),
     }
 
 
@@ -111,7 +111,7 @@ def write_random_cache(
     generator = np.random.default_rng(0)
 
     def states(shard: ShardSpec) -> NDArray[Any]:
-        shape = (shard.stop - shard.start, num_layers, hidden_size)
+        shape = (shard.num_rows, num_layers, hidden_size)
         return generator.standard_normal(shape, dtype=np.float32).astype(np.float16)
 
     write_cache(root, {"train": rows}, num_layers, hidden_size, states)
@@ -139,7 +139,7 @@ def write_kept_cache(root: Path) -> None:
 
 def number_everywhere(shard: ShardSpec) -> Any:
     """(rows, 2, 2): the row's number in the first layer, its negative in the second."""
-    states = np.empty((shard.stop - shard.start, 2, 2), np.float16)
+    states = np.empty((shard.num_rows, 2, 2), np.float16)
     states[:, 0] = (np.arange(shard.start, shard.stop) % 1000)[:, None]
     states[:, 1] = -states[:, 0]
     return states

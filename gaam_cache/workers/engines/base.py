@@ -124,8 +124,8 @@ def all_died_error(reason: str) -> GaamError:
 
     ``reason`` says why they died, as far as the engine knows.
     """
-    # A script that starts processes outside of that condition starts itself again in
-    # each of them.
+    # Every process that a script starts runs the script's own lines again, except those
+    # below ``if __name__ == '__main__'``. Workers would start workers.
     hint = (
         "fewer --devices, where memory is short; "
         "in a script, below if __name__ == '__main__'"

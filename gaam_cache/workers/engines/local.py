@@ -109,9 +109,9 @@ def _start(
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(task, worker, cores, sender))
 
-    # Ctrl-C in a terminal reaches all processes there. It is for this process, which
-    # then ends its workers. So a worker starts with SIGINT blocked, as this process has
-    # it for a moment.
+    # Ctrl-C in a terminal sends SIGINT to all processes there. It is for this process,
+    # which then ends its workers; they must not receive it. A new process blocks the
+    # signals that its parent blocks, so SIGINT is blocked while the worker starts.
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()

@@ -243,10 +243,11 @@ class _Supervisor:
 
     def _is_any_worker_busy(self) -> bool:
         """Whether a worker has begun and has neither returned nor died."""
-        return any(
-            number in self._node_by_worker
-            for number in self._worker_by_awaited_result.values()
-        )
+        # the result of a worker is awaited until it returns or dies; its node is known
+        # once it has begun
+        begun_workers = self._node_by_worker.keys()
+        awaited_workers = self._worker_by_awaited_result.values()
+        return any(number in begun_workers for number in awaited_workers)
 
     def _pass_on_messages(self) -> None:
         """Fetch all messages that have arrived, and pass them on."""
@@ -475,8 +476,8 @@ def _without_prints(ray: Any) -> Iterator[None]:
 
 def _import_ray() -> Any:
     """Import Ray, without its telemetry; ConfigError if it is missing."""
-    # Ray reads these variables. By the second one, Ray does not change which GPUs a
-    # worker sees for which no GPU was reserved, and prints no warning about that.
+    # Ray reads these variables. The second one is for workers without a reserved GPU:
+    # they still see all GPUs, and Ray prints no warning about that.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:

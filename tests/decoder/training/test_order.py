@@ -170,7 +170,7 @@ def test_batches_from_disk_are_those_from_memory(
     generator = np.random.default_rng([count, shard_rows, window, batch_size])
 
     def draw_states(shard: ShardSpec) -> Any:
-        shape = (shard.stop - shard.start, 2, 3)
+        shape = (shard.num_rows, 2, 3)
         if storage == "bfloat16":
             return generator.integers(0, 2**14, shape).astype(np.uint16)
         return generator.standard_normal(shape).astype(storage)

@@ -111,7 +111,7 @@ def write_big_cache(folder: Path) -> None:
     x_NLD = generator.standard_normal(shape, np.float32).astype(np.float16)
 
     def states(shard: ShardSpec) -> NDArray[np.float16]:
-        return x_NLD[: shard.stop - shard.start]
+        return x_NLD[: shard.num_rows]
 
     row_bytes = NUM_LAYERS * HIDDEN_SIZE * 2
     rows = {"train": SPLIT_BYTES // row_bytes}
