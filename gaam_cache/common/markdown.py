@@ -37,17 +37,18 @@ def items(lines: Iterable[str]) -> list[str]:
 
 
 def pipe_table(
-    header: Sequence[str], lines: Iterable[Sequence[str]], left: Sequence[str]
+    header: Sequence[str], lines: Iterable[Sequence[str]], left_aligned: Sequence[str]
 ) -> list[str]:
     """The lines of a table in GitHub's Markdown.
 
     Args:
         header: names of the columns.
         lines: the cells of every line.
-        left: names of the columns that are aligned left; others are aligned right.
+        left_aligned: names of the columns whose cells are on the left; the cells of
+            all others are on the right.
     """
     # the line below the header sets the alignment of every column
-    rule = [":--" if name in left else "--:" for name in header]
+    rule = [":--" if name in left_aligned else "--:" for name in header]
     body = [f"| {' | '.join(map(_escaped_line, line))} |" for line in lines]
     escaped_header = " | ".join(map(_escaped_line, header))
     return [f"| {escaped_header} |", f"|{'|'.join(rule)}|", *body]

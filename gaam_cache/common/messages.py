@@ -125,10 +125,11 @@ def nearest(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | N
     target = _simplified(word[:LONGEST_WORD])
 
     # words that begin alike may differ more: 'gamm' is 'gaam', but 'best' is not 'test'
-    alike = [name for name in names if name[:1] == target[:1]]
+    begin_alike = [name for name in names if name[:1] == target[:1]]
+    # a letter is a large part of a short word
     cutoff = 0.6 if len(target) > 4 else 0.7
-    candidates = difflib.get_close_matches(target, alike, 1, cutoff)
-    candidates += difflib.get_close_matches(target, names, 1, 0.8)
+    candidates = difflib.get_close_matches(target, begin_alike, n=1, cutoff=cutoff)
+    candidates += difflib.get_close_matches(target, names, n=1, cutoff=0.8)
     # letters in another order: 'mah' is 'mha'
     candidates += [name for name in names if sorted(name) == sorted(target)]
     # one is the beginning of the other; an empty word would begin every name
@@ -138,6 +139,7 @@ def nearest(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | N
         ]
     if not candidates:
         return None
+    # the first rule that has found a name decides
     return names[candidates[0]]
 
 

@@ -355,25 +355,10 @@ def make_missing(
             shards.
     """
     job = prepare_job(config, report, checked_rows=checked_rows)
-    plan = _existing_plan(job)
-    if plan is None:
-        prepare_folder(config.out)
-        _load_encoder(job, report)
-        plan, is_new = _agree_on_plan(job)
-        # nobody else makes shards of a new cache yet: begin with the first
-        if start_fraction is None and is_new:
-            start_fraction = 0.0
-        # even now shards may exist: those of a plan whose file was lost, or of another
-        # worker that has just written the same plan
-        shards = shards_to_make(config.out, plan)
-    else:
-        shards = shards_to_make(config.out, plan)
-        # a complete cache needs no loaded encoder
-        if shards:
-            prepare_folder(config.out)
-            _load_encoder(job, report)
-            check_behaviour(job.encoder, plan)
-
+    plan, shards, is_new = _plan_missing_shards(job, report)
+    # nobody else makes shards of a new cache yet: begin with the first
+    if start_fraction is None and is_new:
+        start_fraction = 0.0
     other_makers = _make_shards(
         job,
         plan,
@@ -394,6 +379,35 @@ def make_missing(
     return ExtractSummary.of_job(
         job, plan, stats, missing=num_missing, made_by=other_makers
     )
+
+
+class _MissingShards(NamedTuple):
+    """What is left to make of a cache."""
+
+    plan: Plan
+    shards: list[ShardSpec]  # those that are missing
+    is_new: bool  # whether this process has written the plan
+
+
+def _plan_missing_shards(job: Job, report: ReportProgress) -> _MissingShards:
+    """Find or write the plan of a cache; load the encoder if a shard is missing."""
+    out = job.config.out
+    plan = _existing_plan(job)
+    if plan is None:
+        prepare_folder(out)
+        _load_encoder(job, report)
+        plan, is_new = _agree_on_plan(job)
+        # even now shards may exist: those of a plan whose file was lost, or of another
+        # worker that has just written the same plan
+        return _MissingShards(plan, shards_to_make(out, plan), is_new)
+
+    shards = shards_to_make(out, plan)
+    # a complete cache needs no loaded encoder
+    if shards:
+        prepare_folder(out)
+        _load_encoder(job, report)
+        check_behaviour(job.encoder, plan)
+    return _MissingShards(plan, shards, is_new=False)
 
 
 def _existing_plan(job: Job) -> Plan | None:
@@ -555,7 +569,7 @@ class ShardWorker:
 
         Args:
             report: called with (rows done, rows in all, what is going on).
-            waits_for_others: see ``make_missing``.
+            waits_for_others: whether to wait for shards that other workers are making.
 
         Returns:
             A description of the workers that make the other shards; None if no shard

@@ -394,29 +394,21 @@ def check_destination(
 
     path = f"datasets/{repo_id}" if kind == "dataset" else repo_id
     url = f"{api.endpoint}/{path}"
-    # a new repository: nothing in it can be replaced
-    if repository is None:
-        return Destination(
-            repo_id=repo_id,
-            kind=kind,
-            private=private,
-            user=user,
-            commit=None,
-            url=url,
-        )
-    if private and not repository.private:
-        raise ConfigError(
-            f"the {KINDS[kind]} '{repo_id}' exists and is public", found="--private"
-        )
-    file_names = [sibling.rfilename for sibling in repository.siblings or ()]
-    _check_may_replace(
-        f"the {KINDS[kind]} '{repo_id}'", file_names, kind, overwrite=overwrite
-    )
-    commit = None if _is_empty_repository(file_names) else repository.sha
+    # nothing is replaced in a repository that is new or empty
+    commit: str | None = None
+    if repository is not None:
+        subject = f"the {KINDS[kind]} '{repo_id}'"
+        if private and not repository.private:
+            raise ConfigError(f"{subject} exists and is public", found="--private")
+        private = bool(repository.private)
+        file_names = [sibling.rfilename for sibling in repository.siblings or ()]
+        _check_may_replace(subject, file_names, kind, overwrite=overwrite)
+        if not _is_empty_repository(file_names):
+            commit = repository.sha
     return Destination(
         repo_id=repo_id,
         kind=kind,
-        private=bool(repository.private),
+        private=private,
         user=user,
         commit=commit,
         url=url,

@@ -54,8 +54,11 @@ NO_HARD_LINKS = frozenset(
 NO_SYNC = frozenset({errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 """Errors of file systems that cannot sync a folder and offer nothing better."""
 
-# The beginnings of the pointer files of Git LFS and git-annex.
-POINTERS = (b"version https://git-lfs.github.com/", b"/annex/objects/")
+TOOL_BY_POINTER = {
+    b"version https://git-lfs.github.com/": "Git LFS",
+    b"/annex/objects/": "git-annex",
+}
+"""Beginning of a pointer file -> the tool that leaves it."""
 POINTER_BYTES = 64  # bytes of a file that show whether it is a pointer
 
 
@@ -231,14 +234,11 @@ def check_fetched(path: Path) -> None:
     """
     with path.open("rb") as file:
         start = file.read(POINTER_BYTES)
-    if not start.startswith(POINTERS):
-        return
-    tool = "git-annex"
-    if start.startswith(POINTERS[0]):
-        tool = "Git LFS"
-    raise ElsewhereError(
-        f"{path.name} is a pointer of {tool}: the file was not fetched"
-    )
+    for pointer, tool in TOOL_BY_POINTER.items():
+        if start.startswith(pointer):
+            raise ElsewhereError(
+                f"{path.name} is a pointer of {tool}: the file was not fetched"
+            )
 
 
 def read_json(path: Path) -> dict[str, Any]:

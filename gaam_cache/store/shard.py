@@ -438,10 +438,9 @@ def _build_file(
 
 
 def _drop_unpublished(shard_file: Path, receipt_file: Path) -> None:
-    """Remove a shard file, unless the receipt that another worker published names it.
+    """Remove a shard file, unless the receipt of another worker names it.
 
-    The receipt makes one file the file of the shard. Both workers wrote the same file
-    if their bytes agree.
+    The file is named in that receipt if both workers have written the same bytes.
     """
     # A receipt that cannot be read may name the file: then the file stays.
     with suppress(*disk.DAMAGE):

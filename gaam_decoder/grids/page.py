@@ -160,7 +160,7 @@ def _cell_table(grid: Grid, baseline: str, records: Records) -> Lines:
         "Accuracy of the baseline and differences to it in every cell, with their "
         "standard errors, in points:"
     )
-    return [title, "", *pipe_table(header, lines, left=header[:2])]
+    return [title, "", *pipe_table(header, lines, left_aligned=header[:2])]
 
 
 def _percent(row: DecoderRow | None) -> str:

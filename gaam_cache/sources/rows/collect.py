@@ -184,11 +184,14 @@ def collect(
 
     # read the records, only those that the limit takes
     record_filter = _RecordFilter(columns, config, selection)
+    selected_records = record_filter.apply(table.records(columns))
     files = Files(folder, config) if columns.of_files else None
-    records = _with_files(record_filter.apply(table.records(columns)), columns, files)
-    interval = TEXTS_PER_REPORT if files is None else FILES_PER_REPORT
-    records = with_progress(records, report, f"reading {origin}", every=interval)
-    collected = _collect_records(records, columns, label_reader, problems)
+    collected = _collect_records(
+        _with_files(selected_records, columns, files, report, origin),
+        columns,
+        label_reader,
+        problems,
+    )
 
     # refuse rows that cannot be used, and warn of labels of two kinds
     problems.refuse_unusable_rows(
@@ -198,23 +201,59 @@ def collect(
         raise _no_rows_error(record_filter.num_skipped, origin)
     collected.warn_of_label_kinds(split)
 
-    # Sounds are cut into pieces, which belong together in every split. So the cache
-    # keeps the name of each piece's sound in a column.
-    if files is not None and config.clip_mode == "split":
-        collected.kept_columns[CLIP_OF] = [piece.name for piece in collected.inputs]
-    row_class = Texts if files is None else files.row_class()
+    return _build_rows(
+        collected,
+        label_reader,
+        files,
+        config,
+        origin=origin,
+        num_skipped=record_filter.num_skipped,
+        is_test=_is_test_by_row(collected, selection),
+    )
+
+
+def _build_rows(
+    collected: "_CollectedRows",
+    label_reader: LabelReader,
+    files: Files | None,
+    config: ExtractConfig,
+    *,
+    origin: str,
+    num_skipped: int,
+    is_test: Sequence[bool],
+) -> Rows:
+    """Rows of a split, of the class for their kind: texts, sounds or pictures.
+
+    Args:
+        collected: the rows that were read.
+        label_reader: has read their labels.
+        files: has decoded their files; None for texts.
+        config: the extraction.
+        origin: where the rows are from.
+        num_skipped: number of empty records that were left out.
+        is_test: whether each row goes to 'test'; empty if that is not decided yet.
+    """
+    row_class: type[Rows] = Texts
+    sound_numbers: Sequence[int] = ()
+    if files is not None:
+        row_class = files.row_class()
+        # pieces of one sound share the number of its record; a picture has its own
+        sound_numbers = collected.record_numbers
+        # Sounds are cut into pieces, which belong together in every split. So the cache
+        # keeps the name of each piece's sound in a column.
+        if config.clip_mode == "split":
+            collected.kept_columns[CLIP_OF] = [piece.name for piece in collected.inputs]
     return row_class(
         inputs=collected.inputs,
         labels=collected.labels,
         class_names=label_reader.declared_names,
         origin=origin,
         kept_columns=collected.kept_columns,
-        num_skipped=record_filter.num_skipped,
+        num_skipped=num_skipped,
         task=label_reader.target_class.task,
         labelled=label_reader.has_labels,
-        # pieces of one sound share the number of its record; a picture has its own
-        sound_numbers=() if files is None else collected.record_numbers,
-        is_test=_is_test_by_row(collected, selection),
+        sound_numbers=sound_numbers,
+        is_test=is_test,
     )
 
 
@@ -253,7 +292,11 @@ def _collect_records(
 
 
 def _with_files(
-    records: Iterable[Record], columns: Columns, files: Files | None
+    records: Iterable[Record],
+    columns: Columns,
+    files: Files | None,
+    report: ReportProgress,
+    origin: str,
 ) -> Iterator[_FileRecord]:
     """Yield the location and the values of every record, and a decoder of its file.
 
@@ -264,12 +307,17 @@ def _with_files(
         columns: the columns that are read.
         files: finds and decodes files. None for a table of texts: the decoder of every
             record is None too.
+        report: called with the number of records so far.
+        origin: where the records are from, for the report.
     """
-    if files is not None:
-        yield from files.read(records, columns.inputs[0])
-        return
-    for location, record in records:
-        yield location, record, None
+    text = f"reading {origin}"
+    if files is None:
+        without_files = ((location, record, None) for location, record in records)
+        yield from with_progress(without_files, report, text, every=TEXTS_PER_REPORT)
+    else:
+        [file_column] = columns.inputs
+        with_decoders = files.read(records, file_column)
+        yield from with_progress(with_decoders, report, text, every=FILES_PER_REPORT)
 
 
 class _CheckedRecord(NamedTuple):

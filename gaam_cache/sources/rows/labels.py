@@ -79,7 +79,9 @@ class LabelReader:
         if not self.columns.names:
             return NO_LABEL
         if self._target_class is None:
-            self._choose_target_class(record[self.columns.names[0]])
+            # with several label columns the user has to name the task
+            [label_column] = self.columns.names
+            self._choose_target_class(record[label_column])
         return self.target_class.read(record, self.columns)
 
     def _choose_target_class(self, cell: object) -> None:
