@@ -302,7 +302,8 @@ def test_a_subset_is_asked_for_named_recorded_and_read_again(
     assert outcome.err.count("--subset") == 1
     default_rows = HubSource().read(ExtractConfig(dataset=NEWS), "train")
     assert default_rows.inputs[0] == "cola train 0"
-    on_disk = gaam(*command, out, "--dataset", root / "cola", "--subset", "cola")
+    folder = root / "cola"
+    on_disk = gaam("extract", "--dataset", folder, "--subset", "cola", "--out", out)
     assert on_disk.code == 2
     assert "--subset" in on_disk.err
 

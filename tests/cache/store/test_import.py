@@ -225,6 +225,15 @@ def test_a_column_of_the_only_split_is_found_by_its_name(tmp_path: Path) -> None
     assert train.column("who") == speakers.tolist()
 
 
+@pytest.mark.parametrize("suffix", ["safetensors", "npz", "h5"])
+def test_single_numbers_in_a_file_are_left_out(suffix: str, tmp_path: Path) -> None:
+    arrays = {"X": TRAIN, "y": labels(21), "version": np.array(3)}
+    files = save(tmp_path / f"train.{suffix}", arrays)
+    out = tmp_path / "cache"
+    assert not run(*files, out=out).unused_arrays
+    check(out, {"train": TRAIN})
+
+
 @pytest.mark.parametrize("suffix", ["npz", "h5"])
 def test_columns_and_splits_without_labels(suffix: str, tmp_path: Path) -> None:
     speakers = np.array([f"speaker {row % 4} ä" for row in range(31)])

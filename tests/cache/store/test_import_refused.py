@@ -56,6 +56,11 @@ UNCLEAR: dict[str, Case] = {
     ),
     "a pattern of no array": Case(GOOD, "'nope_*'", {"arrays": ("train=nope_*",)}),
     "a column that is missing": Case(GOOD, "age", {"keep_columns": ("age",)}),
+    "two arrays of labels": Case(
+        {"X": TRAIN, "t_1": labels(9), "t_2": labels(9)},
+        "several arrays could be the labels of 'train'",
+        {"labels": ("train=t_*",)},
+    ),
 }
 """Each has exit code 2."""
 
