@@ -316,6 +316,7 @@ def load_runs(
         message = f"unfinished runs are left out: {brief(', '.join(names))}"
         warnings.warn(message, GaamWarning, stacklevel=2)
 
+    # the same run in memory twice counts once
     runs = Runs([*found_runs.sound, *dict.fromkeys(in_memory)])
     # runs of the same folder that the user did not name count as left out
     num_unnamed = _count_unnamed(paths, runs)

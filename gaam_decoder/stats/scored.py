@@ -106,13 +106,7 @@ def claim_by_score(
         jackknife);
         equivalence: Schuirmann 1987.
     """
-    if not 0 < margin < score.largest_difference:
-        raise ValueError(
-            "a margin is above 0 and below the largest possible difference"
-        )
-    if mechanism.values.shape != baseline.values.shape or not len(mechanism.values):
-        raise ValueError("values of the same seeds, one at least")
-
+    _check_comparison(score, mechanism, baseline, margin)
     no_claim_reason = (
         mechanism.no_claim_reason
         or baseline.no_claim_reason
@@ -138,9 +132,8 @@ def claim_by_score(
     if min(by_row_SN.shape) < 2:
         return without_test
 
-    # a single row may outweigh all others in a score without bound
     difference_SN = by_row_SN.astype(np.float64) - baseline_SN.astype(np.float64)
-    if math.isinf(score.largest_difference) and _is_too_skewed(difference_SN.mean(0)):
+    if _is_too_skewed(score, difference_SN):
         num_rows = difference_SN.shape[1]
         skewed = f"the contributions of {num_rows:,} rows are too skewed"
         return replace(without_test, no_claim_reason=skewed)
@@ -152,6 +145,18 @@ def claim_by_score(
         p_equivalent=limits.p_equivalent(margin),
         limits=limits,
     )
+
+
+def _check_comparison(
+    score: Score, mechanism: Scored, baseline: Scored, margin: float
+) -> None:
+    """Raise ValueError for an impossible margin, no seed, or other seeds."""
+    if not 0 < margin < score.largest_difference:
+        raise ValueError(
+            "a margin is above 0 and below the largest possible difference"
+        )
+    if mechanism.values.shape != baseline.values.shape or not len(mechanism.values):
+        raise ValueError("values of the same seeds, one at least")
 
 
 def _limits_of_contributions(
@@ -255,8 +260,7 @@ def interval_by_score(
     if num_units < 2 or num_seeds < fewest_seeds:
         return None
 
-    # a single row may outweigh all others in a score without bound
-    if math.isinf(score.largest_difference) and _is_too_skewed(by_row_SN.mean(0)):
+    if _is_too_skewed(score, by_row_SN):
         return None
 
     effects = crossed(by_row_SN, groups)
@@ -289,11 +293,20 @@ def _widening(
     return 1.0
 
 
-def _is_too_skewed(value_N: Floats) -> bool:
-    """Whether the values are too few, given their skewness, for a normal mean.
+def _is_too_skewed(score: Score, by_row_SN: NDArray[np.bool_] | Floats) -> bool:
+    """Whether the rows are too few, given their skewness, for a normal mean.
 
-    Their mean is nearly normal from ``SKEWED`` values per squared skewness on.
+    Their mean is nearly normal from ``SKEWED`` rows per squared skewness on. Only in a
+    score without bound may a single row outweigh all others.
+
+    Args:
+        score: of the rows.
+        by_row_SN: the contribution of every row to the score, or to a difference.
     """
+    has_bound = math.isfinite(score.largest_difference)
+    if has_bound:
+        return False
+    value_N = by_row_SN.mean(0)
     deviation_N = value_N - value_N.mean()
     variance = float(np.mean(deviation_N**2))
     # equal values have no skewness; below this limit the division may overflow
