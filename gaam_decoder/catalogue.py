@@ -205,7 +205,7 @@ def _join_lines(text: str) -> str:
 
 
 def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
-    """The result of ``catalogue`` as lines for people."""
+    """The result of ``catalogue`` for people, in lines of at most ``width`` letters."""
     lines = []
     for kind, plugin_kind in KINDS.items():
         heading = plugin_kind.option
@@ -215,14 +215,14 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
             )
         lines.append(heading)
         for entry in listed[kind]:
-            head = f"  {entry['name']:<20}  "
+            left_columns = f"  {entry['name']:<20}  "
             if kind == "mechanism":
-                head += f"{_spell_size(entry['parameters']):>13}  "
+                left_columns += f"{_spell_size(entry['parameters']):>13}  "
             lines.append(
                 textwrap.fill(
-                    head + _entry_in_words(entry),
+                    left_columns + _entry_in_words(entry),
                     width,
-                    subsequent_indent=" " * len(head),
+                    subsequent_indent=" " * len(left_columns),
                 )
             )
         lines.append("")
@@ -238,6 +238,7 @@ def _spell_size(parameters: int | None) -> str:
 def _entry_in_words(entry: dict[str, Any]) -> str:
     """Summary, options and origin of a plug-in."""
     text = str(entry["summary"])
+    # an option whose default is None has a value that depends on the encoder
     options = [
         name if default is None else f"{name}={default}"
         for name, default in entry["options"].items()

@@ -105,16 +105,16 @@ def list_runs(
 
     leases = [lease for folder in folders for lease in holdings(folder / LEASE_FOLDER)]
     unfinished = [
-        _entry(folder / work["folder"], "unfinished", work)
+        _entry(folder / values["folder"], "unfinished", values)
         for folder in folders
-        for work in describe_unfinished(folder)
+        for values in describe_unfinished(folder)
     ]
-    at_work = any(not lease.dead for lease in leases)
+    is_anybody_at_work = any(not lease.dead for lease in leases)
     values = {
         "kind": "runs",
         "folders": [str(folder) for folder in folders],
         "good": not damaged,
-        "complete": not (unfinished or at_work),
+        "complete": not (unfinished or is_anybody_at_work),
         "whole": whole,
         "runs": entries + unfinished,
         "at_work": [asdict(lease) for lease in leases],
@@ -202,8 +202,9 @@ def _entry_in_words(
     """The lines of one run; removes its workers from ``worker_by_lease``."""
     created = (entry.get("created") or "")[:10]
     size = f"{entry['bytes'] / 1e6:,.2f} MB"
-    head = [text for text in (entry["name"], created, size) if text]
-    lines = ["  ".join(head)]
+    # a run that is not finished has no date
+    heading = [text for text in (entry["name"], created, size) if text]
+    lines = ["  ".join(heading)]
     if entry["state"] == "finished":
         lines.append(f"  {brief(entry['what'], 300)}")
     elif entry["state"] in BAD:

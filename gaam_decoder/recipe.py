@@ -269,7 +269,7 @@ class Recipe:
         # named with a digest behind a space; gaam's own code has none.
         foreign = {part: code for part, code in self.code().items() if " " in code}
         if foreign:
-            values["plugins"] = foreign
+            values[PLUGINS] = foreign
         return values
 
     @classmethod
@@ -295,9 +295,11 @@ class Recipe:
             ValueError, TypeError: an unknown, missing or wrong setting.
         """
         values = dict(settings)
+        # the code of plug-ins is no setting: see ``recorded_plugins``
         read_value(values.pop(PLUGINS, {}), dict[str, str], f"recipe.{PLUGINS}")
-        is_fitted = values.keys().isdisjoint(STEP_SETTINGS)
-        if is_fitted:
+        # the recipe of a head that is fitted at once records no settings of steps
+        is_fitted_at_once = values.keys().isdisjoint(STEP_SETTINGS)
+        if is_fitted_at_once:
             values |= FIXED_SETTINGS_OF_FITS
         values |= {"attention": attention, "head": head}
         values.setdefault("groups", None)

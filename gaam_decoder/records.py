@@ -70,6 +70,7 @@ def read_value(value: Any, hint: Any, name: str) -> Any:
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in parts:
             return None
+        # of T | None: as T
         return read_value(value, parts[0], name)
     if origin is Literal and value in parts:
         return value

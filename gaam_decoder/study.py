@@ -651,15 +651,15 @@ def compare(
     merged = before.merge(
         after, how="outer", on=KEY_COLUMNS, indicator=True, suffixes=("", "_now")
     )
-    title = merged[KEY_COLUMNS].apply(
+    titles = merged[KEY_COLUMNS].apply(
         lambda row: " ".join(str(value) for value in row.dropna()), axis=1
     )
     # a row with these settings may be recorded, be there today, or both
+    is_recorded_alone = merged["_merge"] == "left_only"
+    is_new = merged["_merge"] == "right_only"
     is_pair = merged["_merge"] == "both"
-    missing = title[merged["_merge"] == "left_only"]
-    added = title[merged["_merge"] == "right_only"]
-    differences = [f"{row_title}: is not there" for row_title in missing]
-    differences += [f"{row_title}: is not recorded" for row_title in added]
+    differences = [f"{title}: is not there" for title in titles[is_recorded_alone]]
+    differences += [f"{title}: is not recorded" for title in titles[is_new]]
     for column in (*EQUAL_COLUMNS, *TOLERANCE_BY_COLUMN):
         recorded = merged[column]
         current = merged[f"{column}_now"]
@@ -669,7 +669,7 @@ def compare(
             limit = tolerances[TOLERANCE_BY_COLUMN[column]] / 100 + 1e-9
             agrees |= (recorded - current).abs() <= limit
         differences += [
-            f"{title[index]}: {column} {current[index]}, recorded: {recorded[index]}"
+            f"{titles[index]}: {column} {current[index]}, recorded: {recorded[index]}"
             for index in merged.index[is_pair & ~agrees]
         ]
     return differences

@@ -104,14 +104,17 @@ class Perceiver(Projected):
         return self.out_proj
 
     def before_final_map(self, x_BLD: Tensor) -> Tensor:
-        """Read the layers: (B, L, D) -> (B, M, W)."""
-        z_BMW = self._first_latents(x_BLD)
-        z_BMW = z_BMW + self.cross(z_BMW, self._keys(x_BLD))
-        normed_BMW = self.self_norm(z_BMW)
-        z_BMW = z_BMW + self.self_attention(normed_BMW, normed_BMW)
-        z_BMW = z_BMW + self.mlp(self.mlp_norm(z_BMW))
-        y_BMW: Tensor = self.out_norm(z_BMW)
-        return y_BMW
+        """M latents read the layers and each other: (B, L, D) -> (B, M, W)."""
+        first_latent_BMW = self._first_latents(x_BLD)
+        read_BMW = self.cross(first_latent_BMW, self._keys(x_BLD))
+        latent_BMW = first_latent_BMW + read_BMW
+
+        # one block of a transformer over the latents: attention, then the perceptron
+        normed_BMW = self.self_norm(latent_BMW)
+        latent_BMW = latent_BMW + self.self_attention(normed_BMW, normed_BMW)
+        latent_BMW = latent_BMW + self.mlp(self.mlp_norm(latent_BMW))
+        output_BMW: Tensor = self.out_norm(latent_BMW)
+        return output_BMW
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:
         """Weights of the cross-attention, (B, H, M, L)."""

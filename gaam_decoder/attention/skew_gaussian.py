@@ -66,6 +66,7 @@ def _mode(a: Tensor) -> Tensor:
         log_phi = -0.5 * v.square() - 0.5 * math.log(2 * math.pi)
         # the inverse Mills ratio, phi / Phi
         mills = torch.exp(log_phi - _log_ndtr(v))
+        # the derivatives of -u^2 / 2 + log Phi(a u)
         slope = -u + a * mills
         curvature = -1 - a.square() * mills * (v + mills)
         u = u - slope / curvature

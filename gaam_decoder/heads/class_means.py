@@ -78,7 +78,12 @@ class ClassMeansHead(FittedHead, LinearHead):
         training_score, validation_score = scores
         on_value(1, f"validation {validation_score.value:.3f}")
         entry = log_entry(
-            1, "spread", spread, training_score, validation_score, training.task
+            number=1,
+            setting="spread",
+            value=spread,
+            training=training_score,
+            validation=validation_score,
+            task_name=training.task,
         )
         # nothing is chosen: the spread of the rows is the only value
         return Fit(

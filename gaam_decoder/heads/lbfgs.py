@@ -91,6 +91,7 @@ class LBFGSHead(FittedHead, LinearHead):
     ) -> Fit:
         """Set weight and bias: see ``FittedHead.fit``."""
         scale = Scale.of_rows(training.x_NF)
+        # A = F + 1: the standardised features, and a 1 whose weight is the bias
         z_NA = scale.standardised_in_float32(training.x_NF, with_bias=True)
         z_VA = scale.standardised_in_float32(validation.x_NF, with_bias=True)
         target_NC = target_matrix(training, self.num_classes)
@@ -100,20 +101,21 @@ class LBFGSHead(FittedHead, LinearHead):
         log: list[dict[str, Any]] = []
         validation_scores: list[FitScore] = []
         best_index = 0
-        best_CA = target_NC.new_zeros(self.num_classes, z_NA.shape[1])
-        for index, solution in enumerate(problem.solve_grid(best_CA)):
+        start_CA = target_NC.new_zeros(self.num_classes, z_NA.shape[1])
+        best_CA = start_CA
+        for index, solution in enumerate(problem.solve_grid(start_CA)):
             training_logits_CN = problem.logits(solution.weight_CA)
             training_score = fit_score(training_logits_CN.T, training)
             validation_logits_CV = _logits(solution.weight_CA, z_VA)
             validation_score = fit_score(validation_logits_CV.T, validation)
             validation_scores.append(validation_score)
             entry = log_entry(
-                index + 1,
-                "C",
-                GRID[index],
-                training_score,
-                validation_score,
-                training.task,
+                number=index + 1,
+                setting="C",
+                value=GRID[index],
+                training=training_score,
+                validation=validation_score,
+                task_name=training.task,
             )
             log.append(entry | solution.log_values())
             # a loss that is no number (nan) never wins
@@ -237,6 +239,7 @@ class _Problem:
             if float(gradient_CA.abs().max()) <= TOLERANCE:
                 return _Solution(weight_CA, iteration, stopped=None)
             direction_CA = _direction(gradient_CA, corrections)
+            # how fast the logits change along the direction, on which they are linear
             direction_CN = self.logits(direction_CA)
             length = self._step_length(weight_CA, direction_CA, logits_CN, direction_CN)
 

@@ -65,8 +65,10 @@ class RidgeHead(FittedHead, LinearHead):
         z_VF = scale.standardised(validation.x_NF)
         target_NK = target_matrix(training, self.num_classes)
         if training.task != "regression":
+            # 1 for the class or labels of a row, and -1 in place of 0 for the others
             target_NK = 2 * target_NK - 1
         solutions = _Solutions.of_rows(z_NF, target_NK)
+        # the rows in the basis in which every penalty is a division
         projected_NM = z_NF @ solutions.basis_FM
         projected_VM = z_VF @ solutions.basis_FM
 
@@ -81,12 +83,12 @@ class RidgeHead(FittedHead, LinearHead):
             validation_score = fit_score(validation_output_VK, validation)
             validation_scores.append(validation_score)
             entry = log_entry(
-                index + 1,
-                "penalty",
-                penalty,
-                training_score,
-                validation_score,
-                training.task,
+                number=index + 1,
+                setting="penalty",
+                value=penalty,
+                training=training_score,
+                validation=validation_score,
+                task_name=training.task,
             )
             log.append(entry)
             if validation_score.rank > validation_scores[best_index].rank:

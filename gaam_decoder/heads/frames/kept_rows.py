@@ -128,12 +128,12 @@ class KeptRows(FittedHead):
             validation_score = validation_scores[number - 1]
             log.append(
                 log_entry(
-                    number,
-                    self.setting,
-                    value,
-                    training_scores[number - 1],
-                    validation_score,
-                    training.task,
+                    number=number,
+                    setting=self.setting,
+                    value=value,
+                    training=training_scores[number - 1],
+                    validation=validation_score,
+                    task_name=training.task,
                 )
             )
             text = f"{self.setting} {value:.3g} validation {validation_score.value:.3f}"

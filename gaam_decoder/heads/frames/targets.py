@@ -58,6 +58,7 @@ def fit_score(output_NK: Tensor, rows: Examples) -> FitScore:
 
 
 def log_entry(
+    *,
     number: int,
     setting: str,
     value: float,
@@ -65,14 +66,14 @@ def log_entry(
     validation: FitScore,
     task_name: str,
 ) -> dict[str, Any]:
-    """The entry of a run's log for one value of a setting.
+    """The entry of a run's log for one value of a setting, as JSON values.
 
     Args:
         number: of the value, from 1; it stands where training by steps has the epoch.
-        setting: its name.
+        setting: the name of the setting, such as 'penalty'.
         value: the value.
-        training: scores on training rows.
-        validation: scores on validation rows.
+        training: score and loss of the training rows.
+        validation: score and loss of the validation rows.
         task_name: the task, which names the scores.
     """
     task = task_of(task_name)

@@ -146,7 +146,7 @@ class SignedMomentum(Optimizer):
         gradient: torch.Tensor,
         state: Stacked,
         lr: torch.Tensor,
-        numbers: torch.Tensor,
+        step_constants: torch.Tensor,
         weight_decay: float,
     ) -> None:
         if "momentum" in state:
