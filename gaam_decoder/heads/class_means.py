@@ -52,13 +52,7 @@ class ClassMeansHead(FittedHead, LinearHead):
         on_value: Callable[[int, str], None],
     ) -> Fit:
         """Set weight and bias: see ``FittedHead.fit``."""
-        if training.task not in self.tasks:
-            raise ConfigError(
-                "--head class-means predicts no numbers",
-                expected=" or ".join(self.tasks),
-                found=training.task,
-                hint="--head knn, nadaraya-watson or ridge",
-            )
+        self._check_task(training.task)
         scale = Scale.of_rows(training.x_NF)
         z_NF = scale.standardised(training.x_NF)
         target_NC = target_matrix(training, self.num_classes)
@@ -66,9 +60,7 @@ class ClassMeansHead(FittedHead, LinearHead):
             weight_CA, spread = _class_weights(z_NF, target_NC)
         else:
             weight_CA, spread = _label_weights(z_NF, target_NC)
-        weight_CF, bias_C = scale.for_raw_features(weight_CA)
-        self.fc.weight.data.copy_(weight_CF)
-        self.fc.bias.data.copy_(bias_C)
+        scale.set_map(self.fc, weight_CA)
 
         scores = []
         for rows in (training, validation):
@@ -95,6 +87,16 @@ class ClassMeansHead(FittedHead, LinearHead):
             kept=1,
             log=(entry,),
         )
+
+    def _check_task(self, task_name: str) -> None:
+        """Refuse regression: numbers have no classes."""
+        if task_name not in self.tasks:
+            raise ConfigError(
+                "--head class-means predicts no numbers",
+                expected=" or ".join(self.tasks),
+                found=task_name,
+                hint="--head knn, nadaraya-watson or ridge",
+            )
 
     @classmethod
     def cost(cls, rows: int, features: int, classes: int) -> tuple[float, float]:

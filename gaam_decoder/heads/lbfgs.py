@@ -126,9 +126,7 @@ class LBFGSHead(FittedHead, LinearHead):
             percent = 100 * validation_score.value
             on_value(index + 1, f"C {GRID[index]:.2g} validation {percent:.1f}%")
 
-        weight_CF, bias_C = scale.for_raw_features(best_CA)
-        self.fc.weight.data.copy_(weight_CF)
-        self.fc.bias.data.copy_(bias_C)
+        scale.set_map(self.fc, best_CA)
         return _fit_of(log, best_index)
 
     @classmethod

@@ -63,10 +63,7 @@ class RidgeHead(FittedHead, LinearHead):
         scale = Scale.of_rows(training.x_NF)
         z_NF = scale.standardised(training.x_NF)
         z_VF = scale.standardised(validation.x_NF)
-        target_NK = target_matrix(training, self.num_classes)
-        if training.task != "regression":
-            # 1 for the class or labels of a row, and -1 in place of 0 for the others
-            target_NK = 2 * target_NK - 1
+        target_NK = _targets(training, self.num_classes)
         solutions = _Solutions.of_rows(z_NF, target_NK)
         # the rows in the basis in which every penalty is a division
         projected_NM = z_NF @ solutions.basis_FM
@@ -96,11 +93,7 @@ class RidgeHead(FittedHead, LinearHead):
             text = f"penalty {penalty:.2g} validation {validation_score.value:.3f}"
             on_value(index + 1, text)
 
-        raw_weight_KF, bias_K = scale.for_raw_features(
-            solutions.feature_weights(PENALTIES[best_index])
-        )
-        self.fc.weight.data.copy_(raw_weight_KF)
-        self.fc.bias.data.copy_(bias_K)
+        scale.set_map(self.fc, solutions.feature_weights(PENALTIES[best_index]))
         return _fit_of(log, best_index)
 
     @classmethod
@@ -135,6 +128,14 @@ def _fit_of(log: Sequence[dict[str, Any]], best_index: int) -> Fit:
         kept=best_index + 1,
         log=tuple(log),
     )
+
+
+def _targets(rows: Examples, num_outputs: int) -> Tensor:
+    """Numbers; of classes and labels, 1 where a row has them and else -1, (N, K)."""
+    target_NK = target_matrix(rows, num_outputs)
+    if rows.task == "regression":
+        return target_NK
+    return 2 * target_NK - 1
 
 
 class _Solutions(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 BLOCK_NUMBERS = 2**22
 """Numbers that are in float64 at a time, so that the rows are never held twice."""
@@ -71,15 +71,18 @@ class Scale(NamedTuple):
             z_NA[rows, :num_features] = self.standardised(x_NF[rows])
         return z_NA
 
-    def for_raw_features(self, weight_CA: Tensor) -> tuple[Tensor, Tensor]:
-        """Weight (C, F) and bias (C,) of the same linear map for raw features.
+    def set_map(self, linear: nn.Linear, weight_CA: Tensor) -> None:
+        """Set weight and bias of a map of raw features, so that it takes the scale in.
 
         Args:
-            weight_CA: weights for standardised features, A = F + 1; the last column is
-                the bias.
+            linear: the map, F -> C.
+            weight_CA: weights of the same map for standardised features, A = F + 1; the
+                last column is the bias.
         """
         weight_CF = weight_CA[:, :-1] * self.factor_F
-        return weight_CF, weight_CA[:, -1] - weight_CF @ self.mean_F
+        bias_C = weight_CA[:, -1] - weight_CF @ self.mean_F
+        linear.weight.data.copy_(weight_CF)
+        linear.bias.data.copy_(bias_C)
 
 
 def _slices(length: int, size: int) -> Iterator[slice]:
