@@ -194,14 +194,16 @@ def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
         text += f", intervals up to {score.size(max(widths), '.2f')} wide"
 
     furthest = max(claims, key=lambda claim: abs(claim.difference))
-    rows = furthest.rows_to_decide
-    groups = furthest.groups_to_decide
-    if rows:
+    if furthest.rows_to_decide:
         text += (
-            f"; {table.num_test_rows:,} test rows cannot decide, about {rows:,} would"
+            f"; {table.num_test_rows:,} test rows cannot decide, "
+            f"about {furthest.rows_to_decide:,} would"
         )
-    elif groups:
-        text += f"; {table.num_groups:,} groups cannot decide, about {groups:,} would"
+    elif furthest.groups_to_decide:
+        text += (
+            f"; {table.num_groups:,} groups cannot decide, "
+            f"about {furthest.groups_to_decide:,} would"
+        )
     return text
 
 

@@ -679,11 +679,12 @@ def _simulate_tuning(
         score: of the test logits.
         grouped_by: relations that put validation rows together.
     """
-    contribution_N_of_candidates: list[NDArray[Any]] = []
+    # of each candidate: contributions of its R validation rows, test scores of seeds
+    contribution_R_of_candidates: list[NDArray[Any]] = []
     test_scores_of_candidates: list[list[float | None]] = []
     validation_groups = None
     for candidate in tuning.answers_of_candidates(grouped_by):
-        contribution_N_of_candidates.append(candidate.contribution_R)
+        contribution_R_of_candidates.append(candidate.contribution_R)
         # all candidates share the validation rows, and so their groups
         if candidate.numbers_of_relations and validation_groups is None:
             validation_groups = row_groups(
@@ -700,7 +701,7 @@ def _simulate_tuning(
     if any(None in test_scores for test_scores in test_scores_of_candidates):
         return None
     return simulate_choices(
-        np.stack(contribution_N_of_candidates),
+        np.stack(contribution_R_of_candidates),
         np.array(test_scores_of_candidates, np.float64),
         validation_groups,
     )

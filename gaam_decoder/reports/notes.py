@@ -181,7 +181,10 @@ def _failures(table: Table) -> str | None:
 
 
 def _failure_reasons(entry: Entry) -> Iterator[str]:
-    """Each reason why seeds of an entry failed, once; before it its folds, if any."""
+    """Each distinct reason why seeds of an entry failed.
+
+    Of a cross-validation, the fold stands before it, or the number of folds.
+    """
     folds_by_reason: dict[str, set[str]] = {}
     for run in entry.runs:
         fold = str(run.recipe.fold or "")
@@ -190,13 +193,13 @@ def _failure_reasons(entry: Entry) -> Iterator[str]:
                 folds_by_reason.setdefault(reason, set()).add(fold)
 
     for reason, folds in folds_by_reason.items():
-        names = sorted(folds - {""})
-        if not names or entry.folds == 1:
+        named_folds = sorted(folds - {""})
+        if not named_folds or entry.folds == 1:
             yield reason
-        elif len(names) == 1:
-            yield f"fold {names[0]}: {reason}"
+        elif len(named_folds) == 1:
+            yield f"fold {named_folds[0]}: {reason}"
         else:
-            yield f"{len(names)} folds: {reason}"
+            yield f"{len(named_folds)} folds: {reason}"
 
 
 def _no_control(table: Table) -> str | None:

@@ -448,6 +448,7 @@ def _trivial_score(runs_by_part: RunsByPart, num_rows: int) -> float:
     weighted_sum: float = 0
     for runs in runs_by_part:
         run = runs[0]
+        # runs record the one or the other, by their task
         trivial_score = run.majority_accuracy or run.baseline_score or 0
         weighted_sum += trivial_score * len(run.labels)
     return weighted_sum / num_rows

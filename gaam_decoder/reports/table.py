@@ -168,13 +168,13 @@ class Table:
         if self.cache_difference:
             parts.append(self.cache_difference)
 
-        # the last part names the groups, so the fold need not
-        where = self.tested_on
+        # The groups follow with their number: the words on folds need not name them.
+        tested_on = self.tested_on
         if self.num_groups:
-            where = where.partition(", groups ")[0]
+            tested_on = tested_on.partition(", groups ")[0]
         # the usual test rows need no words
-        if where != "test split 'test'":
-            parts.append(brief(where))
+        if tested_on != "test split 'test'":
+            parts.append(brief(tested_on))
 
         if self.groups and self.num_groups:
             parts.append(self.groups.in_words())
