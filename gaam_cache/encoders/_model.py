@@ -416,10 +416,10 @@ class ModelEncoder(Encoder):
         return load_trained(
             self._located,
             self._model_config,
-            self.name,
-            self.dtype,
-            self._config.device_map,
-            self._select_part,
+            name=self.name,
+            dtype=self.dtype,
+            device_map=self._config.device_map,
+            select_part=self._select_part,
         )
 
     def _check_memory(self, longest: int) -> None:

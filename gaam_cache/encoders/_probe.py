@@ -273,6 +273,7 @@ class _Probe:
 
         # Hooks need less memory than all hidden states at once: they are tried first.
         # None stands for all hidden states, and is the only way if no stack was found.
+        # A dictionary holds None once, even if it comes twice.
         stack_names = dict.fromkeys((found_stack, None))
         masks = self._possible_masks(acts_causal)
         smallest_deviation = math.inf

@@ -52,6 +52,7 @@ class _LoadedModel(NamedTuple):
 def load_trained(
     located: LocatedEncoder,
     model_config: transformers.PretrainedConfig,
+    *,
     name: str,
     dtype: str,
     device_map: str | None,

@@ -365,7 +365,8 @@ class _FrontEnd:
         """Learn the name and the axes of the features from three sounds.
 
         The third sound is the first one again, to find out whether the feature
-        extractor draws random numbers.
+        extractor draws random numbers. This sets ``input_name``, ``is_waveform`` and
+        what ``_compute_features`` needs.
 
         Args:
             argument_names: names of the model's arguments.
