@@ -556,7 +556,7 @@ class _ArrayChooser:
 
         Args:
             layer_arrays: at least one array with its layer.
-            subject: what the arrays are, for messages: "the labels of 'test'".
+            subject: what the arrays are, for messages: "the states of 'test'".
 
         Raises:
             ConfigError: a layer between the first and the last one is missing, or two

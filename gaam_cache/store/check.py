@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from gaam_cache.common.devices import cores
 from gaam_cache.common.errors import CacheError
@@ -20,8 +21,21 @@ from gaam_cache.store.shard import (
     shard_attributes,
 )
 
-ArrayFacts = tuple[tuple[int, ...], str, int, dict[str, object]]
-"""Facts of an array in an HDF5 file: shape, type, first byte, and attributes."""
+
+class ArrayFacts(NamedTuple):
+    """An array in an HDF5 file, as h5py shows it."""
+
+    shape: tuple[int, ...]
+    dtype: str  # as NumPy spells types, such as <f2
+    offset: int  # its first byte in the file
+    attributes: dict[str, object]
+
+
+class FileFacts(NamedTuple):
+    """An HDF5 file, as h5py shows it."""
+
+    attributes: dict[str, object]
+    arrays: dict[str, ArrayFacts]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,53 +108,51 @@ def _check_hdf5(root: Path, plan: Plan, shard: ShardSpec, receipt: Receipt) -> N
     Raises:
         CacheError: the message shows what h5py finds, and what it must find.
     """
-    expected = (shard_attributes(plan, shard), _recorded_arrays(receipt))
-    structure: object
+    expected = FileFacts(shard_attributes(plan, shard), _recorded_arrays(receipt))
+    found: object
     try:
-        structure = _read_structure(root / SHARD_FOLDER / receipt.file)
+        found = _read_facts(root / SHARD_FOLDER / receipt.file)
         # this may raise, too: values from a damaged file may refuse to be compared
-        if structure == expected:
+        if found == expected:
             return
     except Exception as error:  # noqa: BLE001 whatever h5py raises, this is no shard
-        structure = f"{type(error).__name__}: {error}"
+        found = f"{type(error).__name__}: {error}"
     raise damaged_shard_error(
-        root, plan, shard.name, f"h5py finds {structure}; must be {expected}"
+        root, plan, shard.name, f"h5py finds {found}; must be {expected}"
     )
 
 
 def _recorded_arrays(receipt: Receipt) -> dict[str, ArrayFacts]:
-    """Facts of the arrays of a receipt, in the form in which h5py shows arrays.
-
-    Returns:
-        Name of an array -> its facts.
-    """
+    """The arrays of a receipt by name, in the form in which h5py shows arrays."""
     arrays: dict[str, ArrayFacts] = {}
     for name, spec in receipt.datasets.items():
         shape = spec.shape
         stored_dtype = NUMPY_DTYPES[spec.dtype]
         if spec.dtype == "utf8":
             # h5py shows the bytes of each row as one string of fixed length
-            shape = spec.shape[:1]
-            stored_dtype = f"|S{spec.shape[1]}"
-        arrays[name] = (shape, stored_dtype, spec.offset, {"dtype": spec.dtype})
+            num_rows, width = spec.shape
+            shape = (num_rows,)
+            stored_dtype = f"|S{width}"
+        arrays[name] = ArrayFacts(
+            shape=shape,
+            dtype=stored_dtype,
+            offset=spec.offset,
+            attributes={"dtype": spec.dtype},
+        )
     return arrays
 
 
-def _read_structure(path: Path) -> tuple[dict[str, object], dict[str, ArrayFacts]]:
-    """What h5py finds in a file.
-
-    Returns:
-        The attributes of the file; and name of each array -> its facts.
-    """
+def _read_facts(path: Path) -> FileFacts:
+    """What h5py finds in a file."""
     import h5py
 
     with h5py.File(path, "r", locking=False) as file:
         arrays: dict[str, ArrayFacts] = {}
         for name, dataset in file.items():
-            arrays[name] = (
-                dataset.shape,
-                dataset.dtype.str,
-                dataset.id.get_offset(),
-                dict(dataset.attrs),
+            arrays[name] = ArrayFacts(
+                shape=dataset.shape,
+                dtype=dataset.dtype.str,
+                offset=dataset.id.get_offset(),
+                attributes=dict(dataset.attrs),
             )
-        return dict(file.attrs), arrays
+        return FileFacts(dict(file.attrs), arrays)

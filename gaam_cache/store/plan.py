@@ -492,6 +492,7 @@ def _unusable_plan_error(root: Path, error: Exception) -> NotFoundError | CacheE
     if not is_missing:
         reason = describe_damage(error)
         hint = f"{intact_copy}; else move {path} away and {rebuild}"
+    # the files of shards have names such as train-00003-1f9c2a7b.h5
     elif any(root.glob(f"{SHARD_FOLDER}/*-?????*.h5")):
         reason = "no such file, though there are shards"
         hint = f"{intact_copy}; else {rebuild}"

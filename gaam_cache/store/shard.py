@@ -163,7 +163,8 @@ def _check_receipt(receipt: Receipt, plan: Plan, shard: ShardSpec) -> None:
         raise ValueError("it describes other rows")
 
     recorded_arrays = {
-        key: (spec.shape, spec.dtype) for key, spec in receipt.datasets.items()
+        key: _PlannedArray(spec.shape, spec.dtype)
+        for key, spec in receipt.datasets.items()
     }
     if recorded_arrays != _planned_arrays(plan, shard):
         raise ValueError("its arrays are not those of the plan")
@@ -173,21 +174,26 @@ def _check_receipt(receipt: Receipt, plan: Plan, shard: ShardSpec) -> None:
         raise ValueError(f"bad file name {receipt.file!r}")
 
 
-def _planned_arrays(
-    plan: Plan, shard: ShardSpec
-) -> dict[str, tuple[tuple[int, ...], str]]:
-    """The arrays that the plan requires in a shard: name -> shape and type of each."""
+class _PlannedArray(NamedTuple):
+    """What a plan says of an array of a shard."""
+
+    shape: tuple[int, ...]
+    dtype: str  # name of the type, such as bfloat16 or utf8
+
+
+def _planned_arrays(plan: Plan, shard: ShardSpec) -> dict[str, _PlannedArray]:
+    """The arrays that the plan requires in a shard, by name."""
     num_rows = shard.num_rows  # of every array
-    states_shape = (num_rows, plan.num_layers, plan.hidden_size)
-    arrays: dict[str, tuple[tuple[int, ...], str]] = {}
-    for pooling in plan.pooling:
-        arrays[embeddings_key(plan, pooling)] = (states_shape, plan.storage_dtype)
+    states = _PlannedArray(
+        (num_rows, plan.num_layers, plan.hidden_size), plan.storage_dtype
+    )
+    arrays = {embeddings_key(plan, pooling): states for pooling in plan.pooling}
     target = plan.target
-    arrays[target.array_key] = (target.shape(num_rows), target.dtype)
+    arrays[target.array_key] = _PlannedArray(target.shape(num_rows), target.dtype)
     for key, dtype in ROW_DATASETS.items():
-        arrays[key] = ((num_rows,), dtype)
+        arrays[key] = _PlannedArray((num_rows,), dtype)
     for name, width in plan.columns.items():
-        arrays[column_key(name)] = ((num_rows, width), "utf8")
+        arrays[column_key(name)] = _PlannedArray((num_rows, width), "utf8")
     return arrays
 
 
