@@ -65,6 +65,7 @@ class CacheRecord:
             class_names=plan.class_names if is_of_classes else (),
             target_names=None if is_of_classes else plan.target_names,
             plan=recorded_plan.to_dict(),
+            # only an encoder that was fitted on texts, such as tf-idf, has this key
             fitted_on=plan.identity.get("fitted_on"),
             planted=plan.planted,
             first_layer=plan.first_layer,

@@ -53,7 +53,9 @@ class Validation:
     relations: dict[str, NDArray[np.int32]] = field(default_factory=dict)
     """As in ``RunResult.relations``, of the same shape as the rows."""
 
-    def of_seed(self, index: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    def logits_and_labels_of_seed(
+        self, index: int
+    ) -> tuple[NDArray[np.float32], NDArray[Any]]:
         """Validation logits, (V, C), and labels of the seed with this index."""
         label_V = self.labels
         row_V = self.rows
@@ -98,7 +100,7 @@ class Validation:
         Divided by it, the logits give calibrated probabilities. It is 1 where every
         prediction is right, and None where a logit is not finite.
         """
-        logits_VC, label_V = self.of_seed(index)
+        logits_VC, label_V = self.logits_and_labels_of_seed(index)
         if not np.isfinite(logits_VC).all():
             return None
 

@@ -145,7 +145,7 @@ class Tuning:
             if validation is None or not run.evaluated:
                 return None
             index = run.seeds.index(seed)
-            logits_VC, label_V = validation.of_seed(index)
+            logits_VC, label_V = validation.logits_and_labels_of_seed(index)
             contributions_of_seeds.append(
                 run.task_definition.row_contributions(logits_VC, label_V)
             )

@@ -50,8 +50,9 @@ def majority_votes(logits_SNC: NDArray[np.float32], predicted_SN: Labels) -> Lab
     tied_rows = np.flatnonzero((votes_NC == most_votes_N[:, None]).sum(1) > 1)
     if len(tied_rows):
         logits_STC = require_finite(logits_SNC[:, tied_rows].astype(np.float64))
-        power_STC = np.exp(logits_STC - logits_STC.max(-1, keepdims=True))
-        p_STC = power_STC / power_STC.sum(-1, keepdims=True)
+        # softmax; the largest logit is subtracted, so that exp does not overflow
+        exp_STC = np.exp(logits_STC - logits_STC.max(-1, keepdims=True))
+        p_STC = exp_STC / exp_STC.sum(-1, keepdims=True)
         mean_p_TC = p_STC.sum(0) / num_seeds
         # a class with fewer votes cannot win
         mean_p_TC[votes_NC[tied_rows] < most_votes_N[tied_rows, None]] = -1

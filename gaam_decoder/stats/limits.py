@@ -34,7 +34,7 @@ class MeanLimits:
     effects: Crossed  # the observed difference and its mean squares
     variance_from_unseen_rows: float = 0.0
     """Variance of the mean from rare rows that the test rows may lack."""
-    largest_difference: float = 1.0  # largest possible difference
+    largest_difference: float = 1.0  # that is possible
 
     @property
     def variance(self) -> float:
@@ -123,7 +123,7 @@ class MeanLimits:
     def _variance_from_unseen_rows_at(self, theta: float) -> float:  # noqa: ARG002
         """Variance of the mean from rows that the test rows lack, if theta is true.
 
-        Here it is the same for every theta.
+        Here it is the same for every theta; a subclass may let it depend on theta.
         """
         return self.variance_from_unseen_rows
 
@@ -235,8 +235,8 @@ class Limits(MeanLimits):
 
         If theta is large, more rows differ in truth than did in the test. The likeliest
         shares of rows in favour of each mechanism, whose difference is theta, give the
-        variance of a row. The rows that the test lacks are what it has beyond the
-        observed variance of a row.
+        variance of a row. Its excess over the observed variance of a row stands for the
+        rows that the test lacks.
         """
         size = abs(theta)
         # observed shares of rows in favour of the mechanism that theta favours
@@ -256,8 +256,9 @@ class Limits(MeanLimits):
         # a row differs with the probability 2 q + size
         row_variance_at_theta = 2 * share_against + size - size**2
         observed_row_variance = in_favour + against - (in_favour - against) ** 2
-        row_variance = max(0.0, row_variance_at_theta - observed_row_variance)
-        row_variance *= self.design_effect
+        excess = max(0.0, row_variance_at_theta - observed_row_variance)
+        # rows of one group vary together
+        excess *= self.design_effect
         num_rows = self.effects.num_units * self.effects.rows_per_unit
-        variance_of_mean: float = RULE_OF_THREE * row_variance / num_rows
+        variance_of_mean: float = RULE_OF_THREE * excess / num_rows
         return variance_of_mean

@@ -157,7 +157,7 @@ def test_rates_are_tuned_in_folds(task: str, tmp_path: Path) -> None:
         # every tuning seed has validation rows of its own, some padded
         validation = run.validation
         assert validation is not None
-        logits_VK, label_VK = validation.of_seed(1)
+        logits_VK, label_VK = validation.logits_and_labels_of_seed(1)
         assert len(logits_VK) == len(label_VK) > 0
         expected = reference(task, label_VK, logits_VK)
         np.testing.assert_allclose(run.validation_score[1], expected, rtol=1e-5)

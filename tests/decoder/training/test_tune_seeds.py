@@ -153,7 +153,7 @@ def check_validation_of_all_rows(run: RunResult, *, by_speaker: bool) -> None:
     all_rows = np.sort(np.concatenate(rows_by_seed))
     np.testing.assert_array_equal(all_rows, np.arange(NUM_ROWS))
     for place, rows in enumerate(rows_by_seed):
-        logits_VC, label_V = validation.of_seed(place)
+        logits_VC, label_V = validation.logits_and_labels_of_seed(place)
         np.testing.assert_array_equal(label_V, LABELS[rows])
         epoch = run.epochs[run.seeds[place]]
         # of every seed the log has an entry for each of the two epochs
