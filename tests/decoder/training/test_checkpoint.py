@@ -60,7 +60,7 @@ def unfinished(
     )
 
     def interrupt(done: int, total: int, text: str) -> None:
-        if "seeds 2-3 epoch 1" in text:
+        if "seeds 2-3, epoch 1 of" in text:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
