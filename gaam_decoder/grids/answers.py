@@ -36,14 +36,14 @@ def answers_of(grid: Grid, records: Records) -> list[AnswerOverSets]:
             if row.grid == grid.name and row.baseline == baseline
         ]
         if rows:
-            compared = ResultsOverSets(
+            all_results = ResultsOverSets(
                 results=tuple(_results(rows, records)),
                 baseline=baseline,
                 score=score_of(DEFAULT_SCORE),
                 margin=grid.margin,
                 remarks=(OF_INTERVALS,),
             )
-            answers += answers_over_sets(compared)
+            answers += answers_over_sets(all_results)
     return answers
 
 

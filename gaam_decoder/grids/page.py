@@ -103,11 +103,11 @@ def _section(grid: Grid, answers: Sequence[AnswerOverSets], records: Records) ->
     if forests:
         lines += [plain(forests[0].caption), ""]
     # the answers differ in the baseline alone
-    notes = [*answers[0].compared.remarks]
+    notes = [*answers[0].all_results.remarks]
     if answers[0].decoders:
         notes = [*notes_on_method(answers), *notes]
     lines += [*items(notes), ""]
-    lines += [*_cell_table(grid, answers[0].compared.baseline, records), ""]
+    lines += [*_cell_table(grid, answers[0], records), ""]
     return lines
 
 
@@ -136,31 +136,38 @@ def _picture_lines(picture: Picture) -> Lines:
     ]
 
 
-def _cell_table(grid: Grid, baseline: str, records: Records) -> Lines:
-    """Size, accuracy and differences of every cell, one line for each."""
+def _cell_table(grid: Grid, answer: AnswerOverSets, records: Records) -> Lines:
+    """Size, accuracies and differences of every cell, one line for each.
+
+    ``answer`` has the baseline, and the order of the decoders.
+    """
+    baseline = answer.all_results.baseline
     rows_by_cell: dict[CellKey, dict[str, DecoderRow]] = {}
     for row in records.rows:
         if row.grid == grid.name and row.baseline == baseline:
             rows_by_cell.setdefault(row.cell, {})[row.decoder] = row
-    names = dict.fromkeys(
-        name
-        for rows in rows_by_cell.values()
-        for name, row in rows.items()
-        if row.difference is not None
+    every_row = [row for rows in rows_by_cell.values() for row in rows.values()]
+    ranked = [decoder.name for decoder in answer.decoders]
+    differing = [row.decoder for row in every_row if row.difference is not None]
+    compared = list(dict.fromkeys([*ranked, *differing]))
+    # the baseline, and a probe that is compared with nothing
+    others = list(
+        dict.fromkeys(row.decoder for row in every_row if row.decoder not in compared)
     )
-    header = ["data set", "encoder", "rows", baseline, *names]
+    header = ["data set", "encoder", "rows", *others, *compared]
     lines = []
     for (_, dataset, encoder), rows in rows_by_cell.items():
         first = next(iter(rows.values()))
         line = [dataset, encoder, f"{first.train_rows:,} + {first.test_rows:,}"]
-        line.append(_percent(rows.get(baseline)))
-        line += [_difference(rows.get(name)) for name in names]
+        line += [_percent(rows.get(name)) for name in others]
+        line += [_difference(rows.get(name)) for name in compared]
         lines.append(line)
     title = (
-        "Accuracy of the baseline and differences to it in every cell, with their "
-        "standard errors, in points:"
+        f"Accuracy of {' and of '.join(others)} in every cell, in percent; then "
+        f"differences of the others to {baseline} with their standard errors, in "
+        "points:"
     )
-    return [title, "", *pipe_table(header, lines, left_aligned=header[:2])]
+    return [plain(title), "", *pipe_table(header, lines, left_aligned=header[:2])]
 
 
 def _percent(row: DecoderRow | None) -> str:

@@ -148,7 +148,7 @@ class MeanRanks:
 class AnswerOverSets:
     """The answer over data sets, each read by all of some encoders."""
 
-    compared: ResultsOverSets
+    all_results: ResultsOverSets
     """All results, also those that this answer leaves out."""
     encoders: tuple[str, ...]
     data_sets: tuple[str, ...]
@@ -187,14 +187,14 @@ def encoders_of(cells: Iterable[CellKey]) -> list[str]:
 
 
 def answers_over_sets(
-    compared: ResultsOverSets,
+    all_results: ResultsOverSets,
     factors: tuple[str, ...] | None = None,
     num_corrected: int = 0,
 ) -> list[AnswerOverSets]:
     """The answers over data sets.
 
     Args:
-        compared: the results of all cells, at least one.
+        all_results: the results of all cells, at least one.
         factors: ``dataset`` gives an answer for each encoder that read several data
             sets; ``dataset`` and ``encoder`` give one answer, whose unit is a data set
             with all its encoders. Default: the latter.
@@ -204,37 +204,37 @@ def answers_over_sets(
     Returns:
         At least one answer. It has no decoders where no difference counts.
     """
-    cells, left_out = _cells_that_count(compared)
+    cells, left_out = _cells_that_count(all_results)
     one_for_each = factors == ("dataset",)
     blocks: list[tuple[str, ...]] = []
     if one_for_each:
-        read = Counter(encoder for _, encoder in compared.by_cell)
+        read = Counter(encoder for _, encoder in all_results.by_cell)
         blocks = [(name,) for name in encoders_of(cells) if read[name] > 1]
     elif cells:
         blocks = [_largest_block(cells)]
     answers = [
-        _answer(compared, cells, block, num_corrected, one_for_each) for block in blocks
+        _answer(all_results, cells, block, num_corrected, one_for_each)
+        for block in blocks
     ]
     if not answers:
-        answers = [_empty_answer(compared)]
+        answers = [_empty_answer(all_results)]
     # every answer says which cells are in none
     return [
         replace(answer, left_out=(*left_out, *answer.left_out)) for answer in answers
     ]
 
 
-def _cells_that_count(compared: ResultsOverSets) -> tuple[list[CellKey], list[str]]:
+def _cells_that_count(all_results: ResultsOverSets) -> tuple[list[CellKey], list[str]]:
     """The cells in which any decoder counts, and sentences that name the others."""
     cells: list[CellKey] = []
     names_by_reason: dict[str, list[str]] = {}
-    for cell, results in compared.by_cell.items():
-        if any(result.counted for result in results.values()):
+    for cell, result_by_decoder in all_results.by_cell.items():
+        results = result_by_decoder.values()
+        if any(result.counted for result in results):
             cells.append(cell)
             continue
         reasons = dict.fromkeys(
-            result.compared.why_left_out
-            for result in results.values()
-            if result.compared
+            result.compared.why_left_out for result in results if result.compared
         )
         reason = "; ".join(filter(None, reasons)) or "nothing is compared"
         names_by_reason.setdefault(reason, []).append(" through ".join(cell))
@@ -266,7 +266,8 @@ def _largest_block(cells: Collection[CellKey]) -> tuple[str, ...]:
 def _candidate_blocks(cells: Collection[CellKey]) -> list[tuple[str, ...]]:
     """The sets of encoders to choose from: all of them, small ones first.
 
-    Of more than ten encoders: the one that read most data sets, the two, and so on.
+    Of more than ten encoders, not all: the one that read most data sets, the two that
+    read most, and so on.
     """
     names = encoders_of(cells)
     if len(names) > MOST_ENCODERS:
@@ -290,12 +291,12 @@ def _common_sets(cells: Collection[CellKey], encoders: Sequence[str]) -> list[st
     ]
 
 
-def _empty_answer(compared: ResultsOverSets) -> AnswerOverSets:
+def _empty_answer(all_results: ResultsOverSets) -> AnswerOverSets:
     """The answer where no difference counts: it names data sets and encoders alone."""
     return AnswerOverSets(
-        compared=compared,
-        encoders=tuple(encoders_of(compared.by_cell)),
-        data_sets=tuple(data_sets_of(compared.by_cell)),
+        all_results=all_results,
+        encoders=tuple(encoders_of(all_results.by_cell)),
+        data_sets=tuple(data_sets_of(all_results.by_cell)),
         decoders=(),
         baseline_mean=None,
         baseline_rank=None,
@@ -306,7 +307,7 @@ def _empty_answer(compared: ResultsOverSets) -> AnswerOverSets:
 
 
 def _answer(
-    compared: ResultsOverSets,
+    all_results: ResultsOverSets,
     cells: Collection[CellKey],
     encoders: tuple[str, ...],
     num_corrected: int,
@@ -315,14 +316,14 @@ def _answer(
     """The answer over the data sets that all of these encoders read.
 
     Args:
-        compared: the results of all cells.
+        all_results: the results of all cells.
         cells: those that count.
         encoders: those of the answer.
         num_corrected: the least number of decoders that Holm corrects for.
         one_for_each: whether there is an answer for each encoder, so that the other
             encoders need no sentence.
     """
-    block = _Block(compared, _common_sets(cells, encoders), encoders)
+    block = _Block(all_results, _common_sets(cells, encoders), encoders)
     decoders, uncounted = block.decoders()
     left_out = [] if one_for_each else _encoders_left_out(cells, encoders)
     left_out += _sets_left_out(cells, encoders)
@@ -334,8 +335,9 @@ def _answer(
 
     baselines = block.baseline_names()
     others = block.names() - {decoder.name for decoder in decoders} - baselines
+    left_out += [line for name in sorted(others) for line in block.gaps_of_mean(name)]
     return AnswerOverSets(
-        compared=compared,
+        all_results=all_results,
         encoders=encoders,
         data_sets=tuple(block.data_sets),
         decoders=tuple(_corrected(decoders, num_corrected)),
@@ -370,15 +372,15 @@ class _Block:
 
     def __init__(
         self,
-        compared: ResultsOverSets,
+        all_results: ResultsOverSets,
         data_sets: Sequence[str],
         encoders: Sequence[str],
     ) -> None:
         self.data_sets = data_sets
-        self._compared = compared
+        self._all_results = all_results
         self._encoders = encoders
-        self._results = {
-            (data_set, encoder): compared.by_cell[data_set, encoder]
+        self._by_cell = {
+            (data_set, encoder): all_results.by_cell[data_set, encoder]
             for data_set in data_sets
             for encoder in encoders
         }
@@ -401,15 +403,15 @@ class _Block:
 
     def names(self) -> set[str]:
         """Names of all decoders, of baselines too."""
-        return {name for results in self._results.values() for name in results}
+        return {name for by_decoder in self._by_cell.values() for name in by_decoder}
 
     def compared_names(self) -> list[str]:
         """Sorted names of the decoders that any cell compares with the baseline."""
         return sorted(
             {
                 result.decoder
-                for results in self._results.values()
-                for result in results.values()
+                for by_decoder in self._by_cell.values()
+                for result in by_decoder.values()
                 if result.compared
             }
         )
@@ -418,19 +420,40 @@ class _Block:
         """Names of the baseline; there are several where it has several settings."""
         return {
             result.decoder
-            for results in self._results.values()
-            for result in results.values()
+            for by_decoder in self._by_cell.values()
+            for result in by_decoder.values()
             if result.is_baseline
         }
 
     def mean(self, name: str) -> float | None:
         """Mean score of a decoder over all cells; None where one has none."""
-        results = [results.get(name) for results in self._results.values()]
-        means = [result.mean if result else None for result in results]
+        means = self._means(name).values()
         known = [mean for mean in means if mean is not None]
         if not known or len(known) < len(means):
             return None
         return math.fsum(known) / len(known)
+
+    def gaps_of_mean(self, name: str) -> list[str]:
+        """A sentence on the cells without a score of a decoder; none without gaps."""
+        gaps = [
+            " through ".join(cell)
+            for cell, mean in self._means(name).items()
+            if mean is None
+        ]
+        if not gaps:
+            return []
+        return [
+            f"{brief(name)} has no mean score: it has none on "
+            f"{join_first(gaps, MOST_NAMED)}"
+        ]
+
+    def _means(self, name: str) -> dict[CellKey, float | None]:
+        """Mean score of a decoder over seeds in every cell; None where it has none."""
+        means: dict[CellKey, float | None] = {}
+        for cell, by_decoder in self._by_cell.items():
+            result = by_decoder.get(name)
+            means[cell] = result.mean if result else None
+        return means
 
     def _decoder(
         self, name: str, sets: Sequence[SetDifference], reasons: Mapping[str, str]
@@ -442,7 +465,7 @@ class _Block:
             sets: its differences on the data sets that count.
             reasons: the other data sets -> why they do not count.
         """
-        margin = self._compared.margin
+        margin = self._all_results.margin
         return DecoderOverSets(
             name=name,
             combined=combine_sets(sets, margin=margin, left_out=reasons),
@@ -458,7 +481,7 @@ class _Block:
         counted: dict[CellKey, CellDifference] = {}
         for data_set in sets:
             for encoder in self._encoders:
-                difference = self._results[data_set.name, encoder][name].compared
+                difference = self._by_cell[data_set.name, encoder][name].compared
                 assert difference is not None
                 counted[data_set.name, encoder] = difference
         return counted
@@ -478,7 +501,7 @@ class _Block:
             differences: list[SetDifference] = []
             reasons: dict[str, None] = {}
             for encoder in self._encoders:
-                result = self._results[data_set, encoder].get(name)
+                result = self._by_cell[data_set, encoder].get(name)
                 difference = result.counted if result else None
                 if difference:
                     differences.append(difference)
@@ -501,7 +524,7 @@ class _Block:
         rank_of_sets: list[Floats] = []
         for data_set in self.data_sets:
             ranks = [
-                self._ranks(self._results[data_set, encoder], names)
+                self._ranks(self._by_cell[data_set, encoder], names)
                 for encoder in self._encoders
             ]
             complete = [rank_M for rank_M in ranks if rank_M is not None]
@@ -531,7 +554,7 @@ class _Block:
         if len(baselines) != 1 or len(known) < len(means):
             return None
         mean_M = np.array(known, np.float64)
-        if self._compared.score.larger_is_better:
+        if self._all_results.score.larger_is_better:
             mean_M = -mean_M
         # equal means may differ by rounding
         return mid_ranks(mean_M.round(12))

@@ -42,7 +42,7 @@ def overview_picture(name: str, answer: AnswerOverSets) -> Picture:
     """The mean differences of all decoders, with a dot for every cell."""
     return Picture(
         name,
-        f"Differences to {brief(answer.compared.baseline)}, {answer.in_words}",
+        f"Differences to {brief(answer.all_results.baseline)}, {answer.in_words}",
         f"{_better_side(answer)} The mean difference over data sets with its 95% "
         "interval (thick) and that of another data set of the kind (thin); one dot for "
         "every data set and encoder.",
@@ -54,7 +54,7 @@ def forest_picture(
     name: str, answer: AnswerOverSets, decoder: DecoderOverSets
 ) -> Picture:
     """The differences of one decoder: a row for each data set, a panel an encoder."""
-    baseline = brief(answer.compared.baseline)
+    baseline = brief(answer.all_results.baseline)
     return Picture(
         name,
         f"{decoder.name} minus {baseline}, {answer.in_words}",
@@ -67,14 +67,14 @@ def forest_picture(
 
 def _better_side(answer: AnswerOverSets) -> str:
     """A sentence on the side of the line where a decoder is better."""
-    side = "Right" if answer.compared.score.larger_is_better else "Left"
+    side = "Right" if answer.all_results.score.larger_is_better else "Left"
     return f"{side} of the line: better."
 
 
 def _x_label(answer: AnswerOverSets, width: int) -> str:
     """What the x axis of both pictures shows, in lines of so many characters."""
-    baseline = brief(answer.compared.baseline, 26)
-    label = f"difference to {baseline}, {answer.compared.score.difference_unit}"
+    baseline = brief(answer.all_results.baseline, 26)
+    label = f"difference to {baseline}, {answer.all_results.score.difference_unit}"
     return "\n".join(textwrap.wrap(visible(label), width))
 
 
@@ -94,14 +94,14 @@ def _shown_interval(interval: Interval, score: Score) -> Interval:
 
 def _draw_overview(answer: AnswerOverSets) -> Figure:
     """Draw a row for each decoder: dots of its cells, below them its mean."""
-    score = answer.compared.score
+    score = answer.all_results.score
     names = wrap_labels([decoder.name for decoder in answer.decoders])
     # the legend has two columns: encoders and five other marks
     legend_lines = (len(answer.encoders) + 6) // 2
     legend_height = (LINE_HEIGHT + 0.05) * legend_lines
     figure = new_figure(0.8 + legend_height + 0.45 * len(names))
     axes = figure.add_subplot()
-    draw_margin(axes, score.factor * answer.compared.margin)
+    draw_margin(axes, score.factor * answer.all_results.margin)
     for row, decoder in enumerate(answer.decoders):
         _draw_cells(axes, row, answer, decoder)
         _draw_mean(axes, row, decoder, score)
@@ -121,7 +121,7 @@ def _draw_cells(
 
     A single data set has no interval of a mean: its cells then have their own.
     """
-    score = answer.compared.score
+    score = answer.all_results.score
     heights = row + np.linspace(-0.32, -0.06, len(answer.encoders))
     for number, encoder in enumerate(answer.encoders):
         colour = PALETTE[f"c{number % 8}"]
@@ -174,7 +174,7 @@ def _draw_mean(axes: Axes, row: int, decoder: DecoderOverSets, score: Score) -> 
 
 def _draw_forest(answer: AnswerOverSets, decoder: DecoderOverSets) -> Figure:
     """Draw a panel for each encoder, and the mean as a diamond below the last one."""
-    score = answer.compared.score
+    score = answer.all_results.score
     data_sets = [data_set.name for data_set in decoder.combined.sets]
     panels = [*answer.encoders]
     if len(panels) > 1:
@@ -192,7 +192,7 @@ def _draw_forest(answer: AnswerOverSets, decoder: DecoderOverSets) -> Figure:
         axes.locator_params(axis="x", nbins=num_ticks, steps=[1, 2, 5, 10])
         if len(panels) > 2:
             axes.tick_params(axis="x", labelsize=6)
-        draw_margin(axes, score.factor * answer.compared.margin)
+        draw_margin(axes, score.factor * answer.all_results.margin)
         for row, data_set in enumerate(data_sets):
             difference, interval = _of_panel(answer, decoder, data_set, panel)
             _draw_difference(

@@ -44,25 +44,26 @@ def signed_interval(interval: Interval, score: Score) -> Interval:
 
 def sentence(answer: AnswerOverSets) -> str:
     """The verdicts over all data sets as one sentence, without a full stop."""
-    compared = answer.compared
-    by_score = "" if compared.is_usual_score else f" by {compared.score.title}"
+    all_results = answer.all_results
+    by_score = "" if all_results.is_usual_score else f" by {all_results.score.title}"
     over = f"Over {answer.in_words}{by_score}"
     if not answer.decoders:
         return f"{over} there is no mean difference: {_why_empty(answer)}"
 
     verdicts = {decoder.combined.verdict for decoder in answer.decoders}
-    baseline = f"'{brief(compared.baseline)}'"
+    baseline = f"'{brief(all_results.baseline)}'"
     if verdicts == {stats.NO_CLAIM}:
+        spread = _spread(answer.decoders, all_results.score)
         parts = [
             f"there is no verdict, which takes {LEAST_SETS} data sets: mean "
-            f"differences to {baseline} of {_spread(answer.decoders, compared.score)}"
+            f"differences to {baseline} of {spread}"
         ]
     else:
         parts = _verdict_clauses(answer, baseline)
-    parts += _possible_differences(answer.decoders, compared.score)
+    parts += _possible_differences(answer.decoders, all_results.score)
     text = f"{over} {'; '.join(parts)}"
-    if compared.conditions:
-        text += f" ({', '.join(compared.conditions)})"
+    if all_results.conditions:
+        text += f" ({', '.join(all_results.conditions)})"
     return text
 
 
@@ -70,7 +71,7 @@ def _why_empty(answer: AnswerOverSets) -> str:
     """Why no difference counts, for the end of a sentence."""
     reasons = dict.fromkeys(
         result.compared.why_left_out
-        for result in answer.compared.results
+        for result in answer.all_results.results
         if result.compared
     )
     if list(reasons) == [FEW_SEEDS]:
@@ -83,7 +84,7 @@ def _verdict_clauses(answer: AnswerOverSets, baseline: str) -> list[str]:
 
     ``baseline`` is its name in quotes.
     """
-    score = answer.compared.score
+    score = answer.all_results.score
     names: dict[str, list[str]] = {verdict: [] for verdict in VERDICTS}
     for decoder in answer.decoders:
         names[decoder.combined.verdict].append(decoder.name)
@@ -103,7 +104,7 @@ def _verdict_clauses(answer: AnswerOverSets, baseline: str) -> list[str]:
             f"{_spread(judged, score)}"
         )
     if names["equivalent"]:
-        margin = score.size(answer.compared.margin)
+        margin = score.size(answer.all_results.margin)
         clauses.append(
             f"{with_verb(names['equivalent'])} equivalent to {baseline} within {margin}"
         )
@@ -154,10 +155,10 @@ def _possible_differences(
 
 def notes_on(answers: Sequence[AnswerOverSets]) -> list[str]:
     """What is left out, how data sets differ, and how the numbers were made."""
-    compared = answers[0].compared
+    all_results = answers[0].all_results
     # several answers leave out the same cells
     left_out = dict.fromkeys(line for answer in answers for line in answer.left_out)
-    lines = [*compared.left_out, *left_out, *compared.remarks]
+    lines = [*all_results.left_out, *left_out, *all_results.remarks]
     if answers[0].decoders:
         lines += notes_on_method(answers)
     return lines
@@ -166,13 +167,13 @@ def notes_on(answers: Sequence[AnswerOverSets]) -> list[str]:
 def notes_on_method(answers: Sequence[AnswerOverSets]) -> list[str]:
     """How the numbers of answers with the same decoders were made."""
     first = answers[0]
-    score = first.compared.score
-    baselines = dict.fromkeys(f"'{brief(a.compared.baseline)}'" for a in answers)
+    score = first.all_results.score
+    baselines = dict.fromkeys(f"'{brief(a.all_results.baseline)}'" for a in answers)
     several = len(first.encoders) > 1
     unit = "a data set with all its encoders" if several else "a data set"
     of_head = ""
-    if first.compared.head:
-        of_head = f", head {brief(first.compared.head, 60)}"
+    if first.all_results.head:
+        of_head = f", head {brief(first.all_results.head, 60)}"
     lines = [
         f"differences to {' and '.join(baselines)} in {score.difference_unit}"
         f"{of_head}; {unit} counts as one, and data sets as a sample of their kind: a "
@@ -196,12 +197,12 @@ def decoders_sheet(answer: AnswerOverSets) -> Sheet:
 
     Decoders without a mean difference have a line with their mean score.
     """
-    compared = answer.compared
-    score = compared.score
+    all_results = answer.all_results
+    score = all_results.score
     cells_by_line = [_decoder_cells(decoder, score) for decoder in answer.decoders]
     header = list(cells_by_line[0])
     without_difference = {
-        f"{brief(compared.baseline)} (baseline)": {
+        f"{brief(all_results.baseline)} (baseline)": {
             score.column: score.text(answer.baseline_mean),
             "mean rank": _rank(answer.baseline_rank),
         }
@@ -211,7 +212,7 @@ def decoders_sheet(answer: AnswerOverSets) -> Sheet:
     for name, known in without_difference.items():
         cells_by_line.append(dict.fromkeys(header, "-") | {"decoder": name} | known)
     caption = (
-        f"mean difference to '{brief(compared.baseline)}' over {answer.in_words}, "
+        f"mean difference to '{brief(all_results.baseline)}' over {answer.in_words}, "
         f"{score.difference_unit}"
     )
     lines = [list(cells.values()) for cells in cells_by_line]
@@ -251,7 +252,7 @@ def sets_sheet(answer: AnswerOverSets, decoder: DecoderOverSets) -> Sheet:
 
     A line for every data set and one for the mean, a column for every encoder.
     """
-    score = answer.compared.score
+    score = answer.all_results.score
     several = len(answer.encoders) > 1
     header = ["data set", *answer.encoders]
     if several:
@@ -273,7 +274,7 @@ def sets_sheet(answer: AnswerOverSets, decoder: DecoderOverSets) -> Sheet:
     mean = _with_interval(combined.difference, combined.interval, score)
     lines.append(["mean", *blanks, mean])
     caption = (
-        f"differences of {decoder.name} to '{brief(answer.compared.baseline)}' on "
+        f"differences of {decoder.name} to '{brief(answer.all_results.baseline)}' on "
         f"every data set, {score.difference_unit}, with 95% intervals"
     )
     return Sheet(caption, header, lines)
@@ -307,7 +308,7 @@ def _with_interval(difference: float, interval: Interval, score: Score) -> str:
 
 def answer_values(answer: AnswerOverSets) -> dict[str, Any]:
     """An answer as JSON values; differences are fractions of the score."""
-    score = answer.compared.score
+    score = answer.all_results.score
     return {
         "encoders": list(answer.encoders),
         "data_sets": list(answer.data_sets),
