@@ -9,6 +9,7 @@ from gaam_decoder.reports.recommend import (
     Recommendation,
     is_behind_probe,
     recommended,
+    why_none,
 )
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.wording import with_verb
@@ -31,7 +32,7 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
 
     Args:
         table: the table that it concludes from.
-        advice: whether it names the decoder to use.
+        advice: whether it names the decoder to use, or says why there is none.
     """
     if not table.entries:
         noun = "accuracies" if table.task.has_classes else "scores"
@@ -43,10 +44,14 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
     elif any(entry.probe_comparison for entry in table.entries):
         clauses = _clauses_on_decoders(table, recommendation)
     else:
+        # this clause says itself that there is no answer
+        advice = False
         clauses = _Clauses([_clause_without_comparison(table)])
     texts = list(clauses.texts)
     if recommendation and not clauses.advised:
         texts.append(recommendation.advice)
+    if advice and why_none(table):
+        texts.append(f"no decoder is recommended: {why_none(table)}")
 
     text = "; ".join(texts) + _conditions(table)
     if table.score_name != table.task.default_score:

@@ -360,6 +360,8 @@ def _not_compared(table: Table) -> str | None:
         f"not compared, because no '{brief(baseline)}' has the same head, recipe and "
         "seeds"
     )
+    if any(entry.is_candidate for entry in table.entries):
+        text += " (without --all each is compared at the learning rate that it chose)"
     return _name_entries(table, text, lacks_counterpart)
 
 

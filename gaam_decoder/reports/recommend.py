@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import Table
+from gaam_decoder.reports.wording import NAMED, join_first
 
 
 class Recommendation(NamedTuple):
@@ -16,6 +17,12 @@ class Recommendation(NamedTuple):
 
     entry: Entry
     advice: str
+
+
+class NoRecommendation(NamedTuple):
+    """Why a table recommends no decoder, as a clause; empty for a single decoder."""
+
+    reason: str
 
 
 def recommended(table: Table) -> Recommendation | None:
@@ -29,18 +36,31 @@ def recommended(table: Table) -> Recommendation | None:
     the same layers and learn from equally many rows. Every tuning chose a candidate. No
     epoch is selected on test rows, and no decoder is tested on its training rows.
     """
+    decision = _decide(table)
+    return decision if isinstance(decision, Recommendation) else None
+
+
+def why_none(table: Table) -> str:
+    """A clause that says why a table recommends no decoder.
+
+    It is empty if the table recommends one, or if there is no choice.
+    """
+    decision = _decide(table)
+    return decision.reason if isinstance(decision, NoRecommendation) else ""
+
+
+def _decide(table: Table) -> Recommendation | NoRecommendation:
+    """The decision that ``recommended`` and ``why_none`` are about."""
     entries = [
         entry
         for entry in table.entries
         if entry.compared_score.mean is not None and not entry.labels_shuffled
     ]
-    # training rows and layers that each decoder reads
-    inputs = {(entry.num_drawn_rows, entry.recipe.get("layers")) for entry in entries}
-    has_doubtful_score = any(
-        entry.tuning_failed or entry.is_optimistic for entry in entries
-    )
-    if len(inputs) != 1 or has_doubtful_score:
-        return None
+    if len(entries) == 0:
+        return NoRecommendation("no decoder has a score")
+    obstacle = _obstacle(entries)
+    if obstacle:
+        return NoRecommendation(obstacle)
 
     # entries are sorted, the best mean first
     best = entries[0]
@@ -53,8 +73,9 @@ def recommended(table: Table) -> Recommendation | None:
         reference = _unbeaten_probe(best, compared_with_probe)
     else:
         reference = _unbeaten_baseline(table, entries)
-    if reference is None:
-        return None
+    if isinstance(reference, NoRecommendation):
+        # the only decoder is no choice
+        return reference if len(entries) > 1 else NoRecommendation("")
     if reference.is_probe and all(map(is_behind_probe, compared_with_probe)):
         return _recommend(reference, "shown to be better than every other decoder")
 
@@ -66,7 +87,10 @@ def recommended(table: Table) -> Recommendation | None:
         reasons.append("fewest parameters")
     # a decoder that is neither the best nor the smallest has nothing for it
     if not reasons:
-        return None
+        return NoRecommendation(
+            f"{best.label} has the best mean, but is not shown to be better than "
+            f"'{table.baseline}'"
+        )
     reasons.append("nothing is shown to be better than it")
     return _recommend(reference, ", ".join(reasons))
 
@@ -76,47 +100,74 @@ def _recommend(entry: Entry, reason: str) -> Recommendation:
     return Recommendation(entry, f"use {entry.label}: {reason}")
 
 
-def _unbeaten_probe(best: Entry, compared_with_probe: Sequence[Entry]) -> Entry | None:
+def _obstacle(entries: Sequence[Entry]) -> str:
+    """Why the scores of entries allow no choice among them; empty if they do."""
+    if len({entry.recipe.get("layers") for entry in entries}) > 1:
+        return "the decoders read different layers"
+    if len({entry.num_drawn_rows for entry in entries}) > 1:
+        return "the decoders learned from different numbers of rows"
+    untuned = [entry.label for entry in entries if entry.tuning_failed]
+    if untuned:
+        return f"validation chose no candidate of {join_first(untuned, NAMED)}"
+    if any(entry.is_optimistic for entry in entries):
+        return "some scores are optimistic"
+    return ""
+
+
+def _unbeaten_probe(
+    best: Entry, compared_with_probe: Sequence[Entry]
+) -> Entry | NoRecommendation:
     """The best entry, if it is a linear probe that no decoder is shown to beat.
 
-    None for another head that is fitted at once, because nothing is compared with it,
-    and for a probe that nothing is compared with.
+    There is none for another head that is fitted at once, because nothing is compared
+    with it, and for a probe that nothing is compared with.
 
     Args:
         best: the entry with the best mean; its head is fitted at once.
         compared_with_probe: the entries that are compared with the linear probe.
     """
     if not best.is_probe or not compared_with_probe:
-        return None
-    if any(_is_ahead_of_probe(entry) for entry in compared_with_probe):
-        return None
+        return NoRecommendation(f"nothing is compared with {best.label}, the best mean")
+    for entry in compared_with_probe:
+        if _is_ahead_of_probe(entry):
+            return NoRecommendation(
+                f"{entry.label} is shown to be better than {best.label}, which has the "
+                "best mean"
+            )
     return best
 
 
-def _unbeaten_baseline(table: Table, entries: Sequence[Entry]) -> Entry | None:
+def _unbeaten_baseline(
+    table: Table, entries: Sequence[Entry]
+) -> Entry | NoRecommendation:
     """The entry of the baseline, if no entry is shown to be better than it.
 
-    None if nothing was compared, or if the baseline has several entries, such as one
-    for each head.
+    There is none if nothing was compared, or if the baseline has several entries, such
+    as one for each head.
 
     Args:
         table: the table.
-        entries: its entries that have a score.
+        entries: its entries that have a score, the best mean first.
     """
-    is_any_compared = any(
-        entry.comparison or entry.probe_comparison for entry in table.entries
-    )
-    is_any_better = any(
-        comparison.claim.verdict == "better" for _, comparison in table.compared_entries
-    )
-    if is_any_better or not is_any_compared:
-        return None
+    for entry, comparison in table.compared_entries:
+        if comparison.claim.verdict == "better":
+            return NoRecommendation(
+                f"{entry.label} is shown to be better than '{table.baseline}', but "
+                f"{entries[0].label} has the best mean"
+            )
+    if not any(entry.comparison or entry.probe_comparison for entry in table.entries):
+        return NoRecommendation("nothing is compared with a baseline")
     baselines = [
         entry
         for entry in entries
         if entry.attention == table.baseline and not entry.fitted_at_once
     ]
-    return baselines[0] if len(baselines) == 1 else None
+    if not baselines:
+        return NoRecommendation("no baseline, such as 'none', is among the decoders")
+    if len(baselines) > 1:
+        labels = join_first([entry.label for entry in baselines], NAMED)
+        return NoRecommendation(f"the baseline is several decoders: {labels}")
+    return baselines[0]
 
 
 def is_behind_probe(entry: Entry) -> bool:

@@ -28,7 +28,8 @@ from gaam_cache.store.files import (
 )
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.recipe import recorded_plugins
-from gaam_decoder.reports.recommend import Recommendation, recommended
+from gaam_decoder.reports.entries import Entry
+from gaam_decoder.reports.recommend import Recommendation, recommended, why_none
 from gaam_decoder.reports.table import Table, build_tables
 from gaam_decoder.runs.files import WEIGHTS_FILE
 from gaam_decoder.runs.folders import find_cache, is_run, run_folders
@@ -44,6 +45,7 @@ CARD_FILE = "README.md"
 OWN_FILES = (CONFIG_FILE, MODEL_FILE, CARD_FILE)
 TEST_SETTINGS = ("test_split", "fold", "groups", "split_seed", "allow_train_as_test")
 """Settings of tested runs that a final model lacks, or has with other values."""
+MOST_NAMED = 6  # runs that a message lists
 FORMAT = {"format": "gaam-decoder", "format_version": 2}
 
 
@@ -301,22 +303,19 @@ def _check_registered(name: str, kind: str, recorded: str | None, where: str) ->
 def _recommended_run(folder: Path) -> Path:
     """The run of the decoder that a report of a folder recommends, or its final model.
 
-    A final model learned from all rows, including the test rows of the others. It is
-    the only usable run of a decoder that was trained on folds.
+    A final model learned from all rows, including the test rows of the folds. Without
+    one, the folds of a decoder are several runs, of which a person has to name one.
     """
     tables = build_tables(load_runs(folder))
     choice = _recommended_decoder(tables)
-    evaluated_runs = choice.entry.runs
-    finals = [
-        run
-        for run in tables[0].runs
-        if not run.evaluated and _is_final_of(run, evaluated_runs)
-    ]
-    candidates = finals or list(evaluated_runs)
+    candidates = _runs_to_use(choice.entry, tables)
     if len(candidates) != 1:
-        raise _no_single_run_error(candidates)
+        reason = f"'{choice.entry.label}' has {len(candidates)} runs"
+        raise _no_single_run_error(reason, candidates)
     [run] = candidates
-    final = " (its final model, which learned from all training rows)" if finals else ""
+    final = ""
+    if not run.evaluated:
+        final = " (its final model, which learned from all training rows)"
     text = f"{choice.advice}{final}: {shown_path(run.path)}"
     warnings.warn(text, GaamNote, stacklevel=4)
     return run.path
@@ -339,20 +338,38 @@ def _recommended_decoder(tables: Sequence[Table]) -> Recommendation:
         if not entry.labels_shuffled
     ]
     if len(entries) != 1:
-        raise _no_single_run_error([entry.runs[0] for entry in entries])
+        reason = why_none(tables[0])
+        if len(tables) > 1:
+            reason = f"the report has {len(tables)} tables"
+        runs = [run for entry in entries for run in _runs_to_use(entry, tables)]
+        raise _no_single_run_error(reason, runs)
     [entry] = entries
     return Recommendation(entry, f"use {entry.attention}: the only decoder")
 
 
-def _no_single_run_error(runs: Sequence[RunResult]) -> ConfigError:
-    """The error for a folder without a single recommended run."""
+def _runs_to_use(entry: Entry, tables: Sequence[Table]) -> list[RunResult]:
+    """The final models of a decoder, or its evaluated runs if it has none."""
+    runs = [run for table in tables for run in table.runs]
+    finals = [
+        run for run in runs if not run.evaluated and _is_final_of(run, entry.runs)
+    ]
+    return finals or list(entry.runs)
+
+
+def _no_single_run_error(reason: str, runs: Sequence[RunResult]) -> ConfigError:
+    """The error for a folder without a single recommended run.
+
+    Args:
+        reason: why there is none.
+        runs: of which a person may name one.
+    """
+    hint = "name one of these runs"
+    if any(run.recipe.fold for run in runs):
+        hint += ", which learned from its folds alone; --final trains on all rows"
     return ConfigError(
-        "the report of these runs recommends no single one",
-        found=", ".join(run.path.name for run in runs[:6]),
-        hint=(
-            "name one of them; of folds, gaam train --final makes a model that can be "
-            "used"
-        ),
+        f"no run of the folder is recommended: {reason}",
+        found=", ".join(run.path.name for run in runs[:MOST_NAMED]),
+        hint=hint,
     )
 
 

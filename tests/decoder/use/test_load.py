@@ -340,3 +340,28 @@ def test_of_a_folder_of_runs_the_one_that_its_report_recommends_is_taken(
     train(change(config, attn=("laplace",)))
     with pytest.raises(ConfigError, match=r"gaam_.*, laplace_"):
         gaam_decoder.load(config.runs)
+
+
+def test_of_folds_the_final_model_is_taken_or_named(config: TrainConfig) -> None:
+    """A run of a fold predicts only where somebody names it."""
+    one = change(config, attn=("none",), folds=2, final=True)
+    gaam_decoder.train(one)
+    with pytest.warns(GaamNote, match="its final model"):
+        gaam_decoder.load(config.runs)
+    [fold, *_] = [run for run in gaam_decoder.load_runs(config.runs) if run.evaluated]
+    assert gaam_decoder.load(fold.path).seeds == fold.finished
+
+    # of several decoders without a recommendation the finals are listed
+    others = config.runs.parent / "others"
+    runs = gaam_decoder.train(change(one, attn=("laplace", "gaam"), runs=others))
+    finals = [run.path.name for run in runs if not run.evaluated]
+    with pytest.raises(ConfigError, match="recommended: nothing is compared") as caught:
+        gaam_decoder.load(others)
+    assert sorted(caught.value.details["found"].split(", ")) == sorted(finals)
+
+
+def test_without_a_final_model_the_folds_are_listed(config: TrainConfig) -> None:
+    gaam_decoder.train(change(config, attn=("none",), folds=2))
+    with pytest.raises(ConfigError, match="'none' has 2 runs") as caught:
+        gaam_decoder.load(config.runs)
+    assert "--final" in caught.value.details["to do"]
