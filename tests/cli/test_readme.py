@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import shlex
 from pathlib import Path
@@ -33,9 +32,6 @@ TARGET = re.compile(r"^([\w-]+):", re.MULTILINE)
 MAKE = re.compile(r"(?:^    |; |`)make ([\w-]+)", re.MULTILINE)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 LINK = re.compile(r"(?:\]\(|src=\"|srcset=\")((?!http)[^)\"]+)")
-RESULT = re.compile(
-    r"^\| ([a-z][^|]*) \| ([0-9.]+) \| .*? \| ([^|]*) \|.*\| (\w*) ?\|$", re.MULTILINE
-)
 
 
 def read(page: Path) -> str:
@@ -86,19 +82,25 @@ def anchor_of(heading: str) -> str:
     return re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
 
 
-def test_the_numbers_of_the_study_are_those_that_are_recorded() -> None:
-    text = read(ROOT / "data" / "studies" / "ag-news-minilm" / "rows.csv")
-    rows = {
-        row["label"]: row
-        for row in csv.DictReader(text.splitlines())
-        if row["report"] == "readme"
-    }
-    results = RESULT.findall(read(README))
+def test_the_numbers_of_the_study_are_those_of_its_page() -> None:
+    page = read(ROOT / "data" / "studies" / "distributions" / "README.md")
+    results = table_of(read(README), "decoder, linear head")
     assert len(results) >= 8
-    for name, accuracy, difference, verdict in results:
-        row = rows[name]
-        assert f"{100 * float(row['accuracy']):.2f}" == accuracy, name
-        if difference.strip():
-            percent = f"{100 * float(row['difference']):+.2f}"
-            assert percent == difference.strip(), name
-            assert row["verdict"] == verdict, name
+    # the first table of the page compares with the Gaussian
+    recorded = {
+        line["decoder"].removesuffix(" (baseline)"): line
+        for line in table_of(page, "decoder")
+    }
+    names = {"difference to the Gaussian": "difference", "95%": "95% CI"}
+    for line in results:
+        expected = recorded[line.pop("decoder, linear head")]
+        for column, value in line.items():
+            assert (value or "-") == expected[names.get(column, column)]
+
+
+def table_of(text: str, first_column: str) -> list[dict[str, str]]:
+    """The lines of the first table whose first column has this name."""
+    lines = text[text.index(f"| {first_column} |") :].split("\n\n")[0].splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    header, _, *rows = cells
+    return [dict(zip(header, row, strict=True)) for row in rows]
