@@ -25,7 +25,7 @@ from gaam_decoder.reports.wording import with_verb
 from gaam_decoder.stats.across import FEW_SEEDS, LEAST_SETS
 from gaam_decoder.stats.scores.base import Interval, Score
 
-VERDICTS_ALONE = VERDICTS[:4]
+VERDICTS_ALONE = [verdict for verdict in VERDICTS if verdict != stats.NO_CLAIM]
 KEY_COLUMNS = ["verdict", "difference", "95% CI", "another data set", "sets"]
 
 

@@ -275,6 +275,29 @@ def test_a_seed_that_failed_makes_no_pair(many_sets: GridStudy) -> None:
     assert "fewer than 6 seeds, so left out: set0 through bert" in answer.left_out
 
 
+def test_a_probe_that_a_cell_lacks_has_no_mean_and_is_shown_where_it_is(
+    many_sets: GridStudy,
+) -> None:
+    records = made_up_records(many_sets, 6)
+    probes = [
+        replace(
+            made_up_row(cell, "none + lbfgs", None, 0.75),
+            attention="none",
+            head="lbfgs",
+        )
+        for cell in list(many_sets.grids[0].cells())[:5]
+    ]
+    with_probes = Records((*records.rows, *probes), records.seeds)
+    [answer] = answers_of(many_sets.grids[0], with_probes)
+    assert answer.other_means == {"none + lbfgs": None}
+    gap = "none + lbfgs has no mean score: it has none on set5 through bert"
+    assert gap in answer.left_out
+    assert answer.baseline_mean == pytest.approx(0.8)
+    assert "| set0 | bert | 100 + 100 | 80.0 | 75.0 |" in page_of(
+        many_sets, with_probes
+    )
+
+
 def test_every_data_set_of_an_answer_is_read_by_all_its_encoders(
     many_sets: GridStudy,
 ) -> None:
