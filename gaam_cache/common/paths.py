@@ -53,21 +53,24 @@ def suggest_folder(path: Path, is_wanted: Callable[[Path], bool], command: str) 
     folders beside the path and in it, or names the command that makes one.
 
     Args:
-        path: that a person named.
+        path: the path that a person named.
         is_wanted: whether a folder is of the wanted kind.
-        command: that makes such a folder.
+        command: the command that makes such a folder.
     """
     path = absolute_path(path)
-    folders = {
-        str(folder): folder.name
-        for folder in sorted([*path.parent.glob("[!.]*"), *path.glob("[!.]*")])
-        if folder != path and os.path.isdir(folder) and is_wanted(folder)  # noqa: PTH112 no error
-    }
-    similar = nearest(path.name, folders.values())
-    if similar is not None:
-        shown = [shown_path(path) for path, name in folders.items() if name == similar]
-        return f"did you mean '{shown[0]}'?"
-    if not folders:
+    wanted_folders: list[Path] = []
+    for candidate in sorted({*path.parent.glob("[!.]*"), *path.glob("[!.]*")}):
+        # unlike Path.is_dir, this is False where the user may not look
+        is_folder = os.path.isdir(candidate)  # noqa: PTH112
+        if candidate != path and is_folder and is_wanted(candidate):
+            wanted_folders.append(candidate)
+
+    similar_name = nearest(path.name, [folder.name for folder in wanted_folders])
+    for folder in wanted_folders:
+        if folder.name == similar_name:
+            return f"did you mean '{shown_path(folder)}'?"
+    if not wanted_folders:
         return f"make one with '{command}'"
-    names = ", ".join(f"'{shown_path(path)}'" for path in [*folders][:MOST_SUGGESTED])
+    suggested = wanted_folders[:MOST_SUGGESTED]
+    names = ", ".join(f"'{shown_path(folder)}'" for folder in suggested)
     return f"name {names}, or make another with '{command}'"

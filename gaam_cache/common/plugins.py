@@ -235,35 +235,45 @@ def origin(package: str, name: str) -> str | None:
 
 
 def code_hash(package: str, name: str, *, kind: str) -> str:
-    """A hash of the code of a plug-in.
+    """A hash of the code of a plug-in; comments and docstrings do not change it.
 
-    Of a plug-in that is not gaam's own, the name of its file or distribution stands
-    before the hash.
+    The result depends on where the plug-in comes from:
 
-    Comments and docstrings do not change the hash. The hash of a plug-in of another
-    distribution covers that distribution's whole package.
+    - gaam itself: the hash of the plug-in's module.
+    - another distribution: name and version of the distribution, and the hash of its
+      whole package, of which the plug-in may use any module.
+    - a person's file or session (``register_class``): name of the file, and its hash.
 
     Args:
-        package: dotted name of the folder.
+        package: dotted name of gaam's folder for such plug-ins, such as
+            'gaam_decoder.attention'.
         name: of the plug-in.
         kind: what people call such a plug-in, for messages.
     """
     registered = _REGISTERED.get((package, name))
     if registered is not None:
         return f"{registered.file_name} {registered.code_hash}"
+
     module_name = load(package, name, kind=kind).__module__
-    distribution = origin(package, name)
-    top_package = sys.modules[module_name.partition(".")[0]]
-    # a module that is not in a package has no folders
-    folders = getattr(top_package, "__path__", None)
     files = [Path(str(sys.modules[module_name].__file__))]
-    # a plug-in of another distribution may use any module of its package
-    if distribution and folders:
+    distribution = origin(package, name)
+    # a plug-in of gaam
+    if distribution is None:
+        return _short_hash(_canonical_code_of_files(files))
+
+    top_package = sys.modules[module_name.partition(".")[0]]
+    # a module that is not in a package has no folders: its file is all of its code
+    folders = getattr(top_package, "__path__", None)
+    if folders:
         files = sorted(
             file for folder in folders for file in Path(folder).rglob("*.py")
         )
-    text = "".join(_canonical_code(file.read_bytes()) for file in files)
-    return f"{distribution or ''} {_short_hash(text)}".strip()
+    return f"{distribution} {_short_hash(_canonical_code_of_files(files))}"
+
+
+def _canonical_code_of_files(files: Iterable[Path]) -> str:
+    """The code of some files, one after the other; see ``_canonical_code``."""
+    return "".join(_canonical_code(file.read_bytes()) for file in files)
 
 
 def _short_hash(text: str) -> str:

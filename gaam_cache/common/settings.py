@@ -390,12 +390,14 @@ def _by_field_name(
         ConfigError: a key is unknown, or set twice.
     """
     fields = fields_of(cls)
-    # files may write text_columns, the name of the field, or text-column, its key
-    fields_by_key = {field.name: field for field in fields}
-    fields_by_key |= {key_of(field).replace("-", "_"): field for field in fields}
+    # files may write text_columns, the name of the field, or text-column, its key;
+    # the command line gives the key as an option, --text-column
+    fields_by_spelling = {field.name: field for field in fields}
+    fields_by_spelling |= {key_of(field).replace("-", "_"): field for field in fields}
     values: dict[str, object] = {}
     for name, value in values_by_key.items():
-        field = fields_by_key.get(name.removeprefix("--").replace("-", "_"))
+        spelling = name.removeprefix("--").replace("-", "_")
+        field = fields_by_spelling.get(spelling)
         if field is None:
             keys = sorted(map(key_of, fields))
             raise plugins.unknown("setting", name, keys, where=source)

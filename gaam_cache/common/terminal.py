@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ReportProgress = Callable[[int, int, str], None]
-"""Called with (done, total, current work); a total of 0 is not known yet."""
+"""Called with (done, total, current work); the total may be ``UNKNOWN_TOTAL``."""
+UNKNOWN_TOTAL = 0
 LINE_SECONDS = 30.0
 INTERRUPTED_EXIT_CODE = 130  # as shells have it
 USUAL_GC_THRESHOLD = gc.get_threshold()  # of the garbage collector
@@ -56,14 +57,14 @@ def with_progress(
 
     Args:
         items: the items, whose total number need not be known.
-        report: called with (items so far, 0, ``text``).
+        report: called with (items so far, ``UNKNOWN_TOTAL``, ``text``).
         text: the current work.
         every: number of items between two reports.
     """
-    report(0, 0, text)
-    for count, item in enumerate(items):
-        if count % every == every - 1:
-            report(count + 1, 0, text)
+    report(0, UNKNOWN_TOTAL, text)
+    for count, item in enumerate(items, start=1):
+        if count % every == 0:
+            report(count, UNKNOWN_TOTAL, text)
         yield item
 
 
@@ -86,7 +87,7 @@ def show_progress(
         table: drawn above the bar, where there is one.
 
     Yields:
-        The function to call with (done, total, current work); a total of 0 is unknown.
+        The function to call with (done, total, current work).
     """
     has_bar = not quiet and is_live(sys.stderr)
     # without a terminal the bar is not shown, but estimates the time that is left
@@ -100,17 +101,21 @@ def show_progress(
         if say and not quiet:
             tell(say, to=sys.stderr)
         say = ""
-        # a new total begins a new phase, whose speed must be measured anew
-        if total != (task.total or 0):
+        # a new total begins a new phase, whose speed must be measured anew; the bar
+        # has None in place of UNKNOWN_TOTAL
+        bar_total = None if total == UNKNOWN_TOTAL else total
+        if bar_total != task.total:
             bar.reset(task.id)
-            task.total = total or None
+            task.total = bar_total
         bar.update(task.id, completed=done, description=visible(text))
         # the bar shows itself; lines come with pauses
         if has_bar or quiet or time.monotonic() - last_line_time < LINE_SECONDS:
             return
 
         last_line_time = time.monotonic()
-        count = f"{done:,}/{total:,} {unit}" if total else f"{done:,} {unit}"
+        count = f"{done:,} {unit}"
+        if total != UNKNOWN_TOTAL:
+            count = f"{done:,}/{total:,} {unit}"
         seconds = task.time_remaining
         time_left = f", {duration(seconds)} left" if seconds is not None else ""
         tell(f"{title} {count}{time_left}; {text}", to=sys.stderr)

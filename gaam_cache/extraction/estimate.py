@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.messages import duration, visible
-from gaam_cache.common.terminal import ReportProgress, no_progress
+from gaam_cache.common.terminal import UNKNOWN_TOTAL, ReportProgress, no_progress
 from gaam_cache.config import ExtractConfig, max_batch_tokens
 from gaam_cache.encoders.base import Encoder, Inputs
 from gaam_cache.extraction.batches import padded_tokens, token_budget_batches
@@ -111,7 +111,7 @@ def estimate(
     # tokenise the sample, timed
     sample = _sample(job)
     then = ", and timing some batches" if speed is None else ""
-    report(0, 0, f"tokenising {len(sample):,} rows{then}")
+    report(0, UNKNOWN_TOTAL, f"tokenising {len(sample):,} rows{then}")
     started = time.perf_counter()
     inputs = encoder.prepare(sample)
     tokens = int(np.sum(inputs.lengths))
@@ -120,7 +120,7 @@ def estimate(
     if speed is None:
         # loading is not timed: an extraction does it once
         longest = int(np.max(inputs.lengths))
-        encoder.load_for(longest, tell=lambda text: report(0, 0, text))
+        encoder.load_for(longest, tell=lambda text: report(0, UNKNOWN_TOTAL, text))
         # rows are tokenised while others are encoded: the slower of the two counts
         seconds = max(seconds, _encoding_seconds(encoder, inputs, config.batch_tokens))
     else:

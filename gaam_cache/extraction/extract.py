@@ -20,7 +20,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from gaam_cache.common import devices
-from gaam_cache.common.terminal import ReportProgress, no_progress
+from gaam_cache.common.terminal import UNKNOWN_TOTAL, ReportProgress, no_progress
 from gaam_cache.config import ExtractConfig, without_workers
 from gaam_cache.extraction.behaviour import check_behaviour, warn_of_contradiction
 from gaam_cache.extraction.encoded import Encoded, PreparedRows
@@ -224,8 +224,8 @@ class _SumOfProgress:
             value: for 'waiting' a text; for 'progress' a ``_Progress``.
         """
         if kind == "waiting":
-            # 0 of 0 rows: how much is done does not matter while nobody works
-            self._report(0, 0, value)
+            # how much is done does not matter while nobody works
+            self._report(0, UNKNOWN_TOTAL, value)
         elif kind == "progress":
             # the message is a tuple, whichever engine carries it
             progress = _Progress(*value)
@@ -474,10 +474,10 @@ def _make_shards(
 
     Args:
         job: the extraction.
-        plan: of its cache.
+        plan: the plan of the cache.
         shards: the missing shards.
         report: called with (rows done, rows in all, what is going on).
-        stats: this adds what it does.
+        stats: the counts and the seconds of this call are added to them.
         start_fraction: where in the list of missing shards this worker begins, as a
             fraction in [0, 1); None for a random shard.
         waits_for_others: whether to wait for shards that other workers are making.
@@ -546,12 +546,14 @@ class ShardWorker:
         self._plan = plan
         self._stats = stats
         self._out = job.config.out
+        # makes what a shard holds beside its states: labels, numbers of rows, ...
         self._row_arrays = RowArrays(plan, job.rows)
         self._extractor = StateExtractor(
             job.encoder, plan, job.config.batch_tokens, stats
         )
         self._leases = Leases(self._out / LEASE_FOLDER)
-        self._last_holder = Holder()  # the last worker that held a shard we wanted
+        self._latest_holder = Holder()
+        """The worker that held the last shard that we wanted and did not get."""
         self._shards_left = deque(shards)
         self._rows_left = sum(shard.num_rows for shard in shards)
         """Rows of shards that we have not encoded and that nobody else has finished."""
@@ -560,8 +562,10 @@ class ShardWorker:
         self._next_task: Future[ShardTask | None] | None = None
         """A thread prepares the next shard while one is encoded; None before it has
         begun. Its result is None if no shard is free."""
-        self._last_write: Future[None] | None = None
-        """A thread writes the last shard while one is encoded; None before the first.
+        self._previous_write: Future[None] | None = None
+        """A thread writes the previous shard while one is encoded.
+
+        None before the first shard is encoded.
         """
 
     def make(self, report: ReportProgress, *, waits_for_others: bool) -> str | None:
@@ -584,9 +588,9 @@ class ShardWorker:
             self._make_available(
                 reader, writer, report, waits_for_others=waits_for_others
             )
-            # wait for the last shard, and raise its error if it cannot be written
-            if self._last_write is not None:
-                self._last_write.result()
+            # wait until the last shard is written, and raise its error if it cannot be
+            if self._previous_write is not None:
+                self._previous_write.result()
         # look for missing shards only after the last one of this worker is published:
         # so the worker that ends last, whichever it is, sees that none is missing
         self._shards_left = deque(
@@ -608,7 +612,7 @@ class ShardWorker:
 
         Args:
             reader: prepares the next shard while one is encoded.
-            writer: writes the last shard meanwhile.
+            writer: writes the previous shard meanwhile.
             report: called with (rows done, rows in all, what is going on).
             waits_for_others: whether to wait for shards that other workers are making.
                 If not, this returns as soon as they are making all shards that are
@@ -656,9 +660,10 @@ class ShardWorker:
         num_rows = len(task.prepared.inputs.lengths)
 
         def on_progress(encoded_rows: int) -> None:
-            # this raises the error of the last write, such as a full disk, at once
-            if self._last_write is not None and self._last_write.done():
-                self._last_write.result()
+            # the write of the previous shard may have failed, as on a full disk: this
+            # raises its error at once
+            if self._previous_write is not None and self._previous_write.done():
+                self._previous_write.result()
             # not earlier: the lease of the next shard keeps other workers from it
             if self._next_task is None and 2 * encoded_rows >= num_rows:
                 self._next_task = reader.submit(self.prepare)
@@ -669,9 +674,9 @@ class ShardWorker:
         self._count_as_done(task.shard)
 
         # one shard is written at a time: two would need the memory of both
-        if self._last_write is not None:
-            self._last_write.result()
-        self._last_write = writer.submit(self.write, task, encoded)
+        if self._previous_write is not None:
+            self._previous_write.result()
+        self._previous_write = writer.submit(self.write, task, encoded)
 
     def _describe_speed(self) -> str:
         """Tokens per second of this worker, and the share of padding."""
@@ -695,7 +700,7 @@ class ShardWorker:
             # a shard that another worker holds goes to the end of the queue
             lease = self._leases.take(shard.name)
             if isinstance(lease, Holder):
-                self._last_holder = lease
+                self._latest_holder = lease
                 self._shards_left.append(shard)
             elif self._exists(shard):
                 # another worker finished the shard just before we took the lease
@@ -709,9 +714,13 @@ class ShardWorker:
         """Make the rows of a shard ready for the encoder: texts become tokens."""
         split_rows = self._job.rows[shard.split]
         rows = replace(split_rows, inputs=split_rows.inputs[shard.start : shard.stop])
-        # rows with equal copy keys count as copies of one another
         return self._extractor.prepare(
-            rows.inputs, rows.copy_keys(), origin=rows.origin, first_row=shard.start
+            rows.inputs,
+            # rows with equal keys are copies: that they get equal states is no fault
+            rows.copy_keys(),
+            # messages name a row by its source and its number there
+            origin=rows.origin,
+            first_row=shard.start,
         )
 
     def write(self, task: ShardTask, encoded: Encoded) -> None:
@@ -769,4 +778,4 @@ class ShardWorker:
         shards = f"{num_shards:,} shards"
         if num_shards == 1:
             shards = "a shard"
-        return f"{shards} of other workers ({self._last_holder.in_words()})"
+        return f"{shards} of other workers ({self._latest_holder.in_words()})"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.errors import CacheError
-from gaam_cache.common.terminal import ReportProgress
+from gaam_cache.common.terminal import UNKNOWN_TOTAL, ReportProgress
 from gaam_cache.encoders.base import Encoder
 from gaam_cache.extraction.behaviour import check_behaviour
 from gaam_cache.extraction.job import Job, prepare_job
@@ -113,7 +113,7 @@ def recompute(
     _check_unchanged(root, plan, job.fields)
 
     # 'alone': which rows may share a batch need not be measured
-    report(0, 0, "loading the encoder")
+    report(0, UNKNOWN_TOTAL, "loading the encoder")
     job.encoder.load_for(encodes_alone=True)
     check_behaviour(job.encoder, plan)
 

@@ -293,7 +293,8 @@ class Destination:
     kind: str  # 'model' or 'dataset'
     private: bool
     user: str  # who is logged in
-    commit: str | None  # its latest commit, to be replaced; None if it has no content
+    replaced_commit: str | None
+    """The latest commit, which an export replaces; None if there is no content yet."""
     url: str  # its page
 
     def send(self, folder: Path, *, yes: bool) -> str:
@@ -339,8 +340,8 @@ class Destination:
                 repo_type=self.kind,
                 folder_path=folder,
                 commit_message="Export of gaam",
-                delete_patterns="*" if self.commit else None,
-                parent_commit=self.commit,
+                delete_patterns="*" if self.replaced_commit else None,
+                parent_commit=self.replaced_commit,
             )
         return self.url
 
@@ -348,7 +349,7 @@ class Destination:
         """Lines that say what is sent, to which repository, and who can read it."""
         sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
         # a repository without content has no commit that could be replaced
-        repository_state = "is replaced" if self.commit else "new or empty"
+        repository_state = "is replaced" if self.replaced_commit else "new or empty"
         readers = "private" if self.private else "PUBLIC: anyone can read it"
         return (
             f"to send: {len(sizes):,} files, {sum(sizes):,} bytes from '{folder}'\n"
@@ -394,8 +395,8 @@ def check_destination(
 
     path = f"datasets/{repo_id}" if kind == "dataset" else repo_id
     url = f"{api.endpoint}/{path}"
-    # nothing is replaced in a repository that is new or empty
-    commit: str | None = None
+    # None: a repository that is new or empty holds nothing to replace
+    replaced_commit: str | None = None
     if repository is not None:
         subject = f"the {KINDS[kind]} '{repo_id}'"
         if private and not repository.private:
@@ -404,13 +405,13 @@ def check_destination(
         file_names = [sibling.rfilename for sibling in repository.siblings or ()]
         _check_may_replace(subject, file_names, kind, overwrite=overwrite)
         if not _is_empty_repository(file_names):
-            commit = repository.sha
+            replaced_commit = repository.sha
     return Destination(
         repo_id=repo_id,
         kind=kind,
         private=private,
         user=user,
-        commit=commit,
+        replaced_commit=replaced_commit,
         url=url,
     )
 

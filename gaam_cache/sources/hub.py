@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from gaam_cache.common.download import COMMIT, fetch, gated_error, hub_errors, one_line
 from gaam_cache.common.errors import ConfigError, GaamWarning, HubError, NotFoundError
 from gaam_cache.common.messages import shortened
-from gaam_cache.common.terminal import ReportProgress
+from gaam_cache.common.terminal import UNKNOWN_TOTAL, ReportProgress
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.base import Rows, Source
 from gaam_cache.sources.rows.collect import choose_columns, collect
@@ -47,7 +47,7 @@ class HubSource(Source):
         # None stands for all splits, of which there must be one
         hub_split = split if config.test_fraction is None else None
         fetched = "all" if hub_split is None else repr(hub_split)
-        report(0, 0, f"fetching {fetched} of {name}")
+        report(0, UNKNOWN_TOTAL, f"fetching {fetched} of {name}")
 
         # all splits must be of one commit, so the hub is asked once
         if self._snapshot is None:

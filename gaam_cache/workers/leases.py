@@ -72,24 +72,24 @@ class Holder(NamedTuple):
 class Lease:
     """A lease of this process: a file that announces that it does the work ``name``."""
 
-    owner: Leases  # the leases of this process in the same folder
+    leases: Leases  # the leases of this process in the same folder
     name: str
     token: str  # unique to this lease, as in its file
 
     def is_ours(self) -> bool:
         """Whether the file still holds our token: no other worker took over."""
-        return _read_holder(self.owner.path(self.name)).token == self.token
+        return _read_holder(self.leases.path(self.name)).token == self.token
 
     def release(self) -> None:
-        """Remove the lease: the work is published, or another worker may begin it.
+        """Give the lease up: remove its file, if that still holds our token.
 
-        ``owner`` has all our leases in the folder. If another worker took over the
-        work, its lease stays.
+        This is called when the work is published or given up. If another worker took
+        the work over, the file is that worker's lease and stays.
         """
-        self.owner.own_leases.pop(self.name, None)
+        self.leases.own_leases.pop(self.name, None)
         if self.is_ours():
             with suppress(OSError):
-                self.owner.path(self.name).unlink()
+                self.leases.path(self.name).unlink()
 
 
 class _FileState(NamedTuple):
@@ -301,11 +301,15 @@ class Leases:
         return sighting
 
     def _remove_stale_lease(self, name: str) -> None:
-        """Remove the file of a lease for which ``_active_holder`` returned None."""
-        # ``_active_holder`` records a sighting of every lease whose file is there. If
-        # there is none, the file was gone. The name may be leased anew by now, and the
-        # new file must stay.
-        if name in self._sightings:
+        """Remove the file of a stale lease, if it had a file when we looked.
+
+        Call this right after ``_active_holder`` has returned None for the name.
+        """
+        # ``_active_holder`` has recorded the file that it saw, or has dropped the
+        # record if there was no file. A file that is there in the second case is a new
+        # lease, of a worker that has just begun.
+        saw_stale_file = name in self._sightings
+        if saw_stale_file:
             self.path(name).unlink(missing_ok=True)
 
     def __enter__(self) -> Leases:

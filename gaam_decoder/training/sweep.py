@@ -18,6 +18,7 @@ from typing import Any
 from gaam_cache.common import devices
 from gaam_cache.common.errors import GaamWarning, NumericsError
 from gaam_cache.common.paths import shown_path
+from gaam_cache.common.terminal import UNKNOWN_TOTAL
 from gaam_cache.config import without_workers
 from gaam_cache.store.files import check_writable, make_folder
 from gaam_cache.store.plan import PLAN_FILE
@@ -177,14 +178,15 @@ def _train_in_workers(
     done = 0
 
     # ``_run_worker`` and the engine send these kinds of messages
-    def on_message(worker: int, kind: str, value: Any) -> None:
+    def on_message(worker_number: int, kind: str, value: Any) -> None:
         nonlocal done
         if kind == "progress":
             done_by_worker, total, text = value
             done = min(done + done_by_worker, total)
-            report(done, total, f"worker {worker + 1}: {text}")
+            # people count workers from 1
+            report(done, total, f"worker {worker_number + 1}: {text}")
         elif kind == "waiting":
-            report(0, 0, value)
+            report(0, UNKNOWN_TOTAL, value)
         elif kind == "run":
             on_run(Path(value))
         elif kind == "status" and on_status is not None:

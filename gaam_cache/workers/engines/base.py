@@ -24,6 +24,12 @@ OnMessage = Callable[[int, str, Any], None]
 When a worker dies, the engine itself sends a message of kind "died", whose value
 describes the worker.
 """
+CALLER_OF_GAAM = 6
+"""Level of the call that started gaam, counted up from the receiver of a message.
+
+1 is the receiver itself. An engine's loop and its ``run`` follow, then the step that
+starts the engine, and 5 is the public function of gaam, such as ``extract``.
+"""
 
 
 class Worker(NamedTuple):
@@ -94,13 +100,13 @@ def showing_each_warning_once(on_message: OnMessage) -> OnMessage:
     """
     shown_warnings: set[str] = set()
 
-    def show_or_pass_on(number: int, kind: str, value: Any) -> None:
+    def show_or_pass_on(worker_number: int, kind: str, value: Any) -> None:
         if kind != "warning":
-            on_message(number, kind, value)
+            on_message(worker_number, kind, value)
         elif value not in shown_warnings:
             shown_warnings.add(value)
-            # the level is that of the caller of gaam, beyond its own functions
-            warnings.warn(value, GaamWarning, stacklevel=6)
+            # Python shows the line of this level, which should be one of the user
+            warnings.warn(value, GaamWarning, stacklevel=CALLER_OF_GAAM)
 
     return show_or_pass_on
 
