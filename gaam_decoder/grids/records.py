@@ -18,6 +18,7 @@ from gaam_decoder.grids.recipe import Cell, GridStudy
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import Table
 from gaam_decoder.stats.across import difference_of_claim
+from gaam_decoder.stats.crossed import Crossed
 
 ROWS = "rows.csv"
 SEEDS = "seeds.csv"
@@ -272,8 +273,11 @@ def _row_of_entry(
 ) -> DecoderRow:
     """The record of a decoder (``entry``) compared with a baseline in one cell."""
     claim = entry.comparison.claim if entry.comparison else None
-    tested = None if claim is None else difference_of_claim(cell.dataset, claim)
-    effects = None if claim is None or claim.limits is None else claim.limits.effects
+    difference = None if claim is None else difference_of_claim(cell.dataset, claim)
+    # the analysis of variance says which part of the variance comes from where
+    anova: Crossed | None = None
+    if claim is not None and claim.test_over_rows is not None:
+        anova = claim.test_over_rows.anova
     return DecoderRow(
         grid=cell.grid.name,
         dataset=cell.dataset,
@@ -298,10 +302,10 @@ def _row_of_entry(
         sd=entry.default_score.std,
         baseline=baseline,
         difference=None if claim is None else claim.difference,
-        std_error=None if tested is None else math.sqrt(tested.variance),
-        from_seeds=None if effects is None else effects.from_seeds,
-        from_rows=None if effects is None else effects.from_rows,
-        from_tuning=None if effects is None else effects.tuning_variance,
+        std_error=None if difference is None else math.sqrt(difference.variance),
+        from_seeds=None if anova is None else anova.variance_from_seeds,
+        from_rows=None if anova is None else anova.variance_from_rows,
+        from_tuning=None if anova is None else anova.tuning_variance,
         p=None if claim is None else claim.p,
         p_equivalent=None if claim is None else claim.p_equivalent,
         verdict="" if claim is None else claim.verdict,

@@ -122,10 +122,9 @@ def _std_error(claim: stats.Claim) -> float | None:
 
     None where no test over the rows was possible.
     """
-    limits = claim.limits
-    if limits is None:
+    if claim.test_over_rows is None:
         return None
-    return math.sqrt(limits.variance)
+    return math.sqrt(claim.test_over_rows.variance)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -14,7 +14,7 @@ from gaam_decoder.stats.across import Across, across, across_corrected
 from gaam_decoder.stats.claims import MARGIN, Claim, claim, holm_corrected
 from gaam_decoder.stats.crossed import two_level_interval
 from gaam_decoder.stats.groups import LEAST_GROUPS, RowGroups, row_groups
-from gaam_decoder.stats.limits import ALPHA
+from gaam_decoder.stats.mean_test import ALPHA
 from gaam_decoder.stats.paired import (
     LEAST_SEEDS,
     NO_CLAIM,

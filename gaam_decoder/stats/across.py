@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtri, ndtri, stdtr, stdtrit
 
 from gaam_decoder.stats.claims import MARGIN, Claim
-from gaam_decoder.stats.limits import ALPHA
+from gaam_decoder.stats.mean_test import ALPHA
 from gaam_decoder.stats.paired import (
     LEAST_SEEDS,
     NO_CLAIM,
@@ -98,7 +98,7 @@ def why_left_out(claim: Claim) -> str:
         return FEW_SEEDS
     if claim.no_claim_reason:
         return claim.no_claim_reason
-    return "no standard error" if claim.limits is None else ""
+    return "no standard error" if claim.test_over_rows is None else ""
 
 
 def difference_of_claim(name: str, claim: Claim) -> SetDifference | None:
@@ -107,13 +107,13 @@ def difference_of_claim(name: str, claim: Claim) -> SetDifference | None:
     A difference of losses changes its sign: above 0 the mechanism is better. Whether
     the difference counts over data sets is what ``why_left_out`` says.
     """
-    if claim.limits is None:
+    if claim.test_over_rows is None:
         return None
     sign = 1 if claim.larger_is_better else -1
     return SetDifference(
         name=name,
         difference=sign * claim.difference,
-        variance=claim.limits.variance,
+        variance=claim.test_over_rows.variance,
     )
 
 

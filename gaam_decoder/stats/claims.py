@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gaam_decoder.stats.crossed import Crossed, crossed
 from gaam_decoder.stats.groups import LEAST_GROUPS, RowGroups, row_groups
-from gaam_decoder.stats.limits import ALPHA, Lead, Limits, MeanLimits
+from gaam_decoder.stats.mean_test import ALPHA, HitsTest, Lead, MeanTest
 from gaam_decoder.stats.paired import (
     LEAST_SEEDS,
     NO_CLAIM,
@@ -60,7 +60,7 @@ class Claim:
     holm_divisor: int = 1
     """The level is divided by this: the comparisons that Holm's procedure had not yet
     rejected when it decided this one."""
-    limits: MeanLimits | None = field(default=None, repr=False)
+    test_over_rows: MeanTest | None = field(default=None, repr=False)
     """Makes p-values and intervals; None for fewer than two seeds or rows."""
     larger_is_better: bool = True  # False for losses
     no_claim_reason: str = ""
@@ -139,9 +139,9 @@ class Claim:
             bounds for the Holm procedure"; a significant difference has the level of
             its own step.
         """
-        if self.limits is None or not self.testable:
+        if self.test_over_rows is None or not self.testable:
             return None
-        return self.limits.interval(ALPHA / self.holm_divisor)
+        return self.test_over_rows.interval(ALPHA / self.holm_divisor)
 
     @property
     def seeds_to_decide(self) -> int | None:
@@ -201,12 +201,12 @@ class Claim:
 
     def _would_decide(self, num_seeds: int, num_units: int) -> bool:
         """Whether so many seeds and units would decide about every second time."""
-        if self.limits is None:
+        if self.test_over_rows is None:
             return False
         # the first step of Holm's procedure has the smallest level
         level = ALPHA / self.num_tests
-        limits = self.limits.resized(num_seeds, num_units)
-        return limits.would_decide(self.margin, level)
+        resized_test = self.test_over_rows.resized(num_seeds, num_units)
+        return resized_test.would_decide(self.margin, level)
 
     def _fewest_to_decide(
         self, least: int, most: int, decides: Callable[[int], bool]
@@ -221,11 +221,11 @@ class Claim:
         Returns:
             None if the claim is decided already, or if no number decides it.
         """
-        if self.limits is None or self.verdict != "undecided" or least > most:
+        if self.test_over_rows is None or self.verdict != "undecided" or least > most:
             return None
         if not decides(most):
             return None
-        # bisect: a larger sample decides what a smaller one does, except at the margin
+        # bisect: a larger sample nearly always decides what a smaller one does
         return least + bisect_left(range(least, most), True, key=decides)
 
 
@@ -347,17 +347,17 @@ def claim(
     if without_test.no_claim_reason or min(difference_SN.shape) < 2:
         return without_test
 
-    effects = crossed(difference_SN, units)
-    effects = effects._replace(
+    anova = crossed(difference_SN, units)
+    anova = anova._replace(
         tuning_variance=tuning_variance, train_rows=float(train_rows)
     )
-    limits = _limits_of(difference_SN, effects, units)
+    test_over_rows = _test_of_hits(difference_SN, anova, units)
     return replace(
         without_test,
-        interval=limits.interval(),
-        p=limits.p,
-        p_equivalent=limits.p_equivalent(margin),
-        limits=limits,
+        interval=test_over_rows.interval(),
+        p=test_over_rows.p,
+        p_equivalent=test_over_rows.p_equivalent(margin),
+        test_over_rows=test_over_rows,
     )
 
 
@@ -433,14 +433,14 @@ def _checked_groups(groups: Groups | None, num_rows: int) -> RowGroups | None:
     return units
 
 
-def _limits_of(
-    difference_SN: Differences, effects: Crossed, groups: RowGroups | None
-) -> Limits:
+def _test_of_hits(
+    difference_SN: Differences, anova: Crossed, groups: RowGroups | None
+) -> HitsTest:
     """The tests of differences of hits, from which p-values and intervals follow.
 
     Args:
         difference_SN: hits of the mechanism minus those of the baseline.
-        effects: their analysis of variance.
+        anova: analysis of variance of the differences.
         groups: rows that belong together; None: every row is a unit.
     """
     difference_N = difference_SN.mean(0, dtype=np.float64)
@@ -455,8 +455,8 @@ def _limits_of(
         whole_total_SU = groups.totals(whole_difference_SN)
         mean_total_U = groups.totals(difference_N[None])[0]
         design_effect = _design_effect(difference_N, groups)
-    return Limits(
-        effects=effects,
+    return HitsTest(
+        anova=anova,
         share_better=float(np.maximum(difference_N, 0).mean()),
         share_worse=float(np.maximum(-difference_N, 0).mean()),
         lead_of_mechanism=_lead(mean_total_U),

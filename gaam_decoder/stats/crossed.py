@@ -71,7 +71,7 @@ class Crossed(NamedTuple):
         return self.freedom_of_groups
 
     @property
-    def from_seeds(self) -> float:
+    def variance_from_seeds(self) -> float:
         """Part of the mean's variance from S seeds; 0 for one seed."""
         if self.num_seeds < 2:
             return 0.0
@@ -81,31 +81,32 @@ class Crossed(NamedTuple):
         return mean_square / (self.num_seeds * self.num_units)
 
     @property
-    def from_rows(self) -> float:
+    def variance_from_rows(self) -> float:
         """Part of the mean's variance from the N rows, or groups, of the test."""
         return max(self.ms_rows - self.ms_rest, 0.0) / (self.num_seeds * self.num_units)
 
     @property
-    def from_training(self) -> float:
+    def variance_from_training(self) -> float:
         """Part of the mean's variance from the sample of training rows.
 
-        It is 0 unless there are more test rows than training rows. Then ``from_rows +
-        from_training`` is the variance from as many test rows as training rows.
+        It is 0 unless there are more test rows than training rows. Then it is so large
+        that ``variance_from_rows + variance_from_training`` is the variance from as
+        many test rows as training rows.
 
         Source: the order of size: Nadeau and Bengio 2003, "Inference for the
             generalization error".
         """
         num_test_rows = self.num_units * self.rows_per_unit
         test_per_training = num_test_rows / self.train_rows
-        return self.from_rows * max(0.0, test_per_training - 1)
+        return self.variance_from_rows * max(0.0, test_per_training - 1)
 
     @property
     def variance(self) -> float:
         """Variance of the mean over seeds, test rows, training rows and tuning."""
         return (
-            self.from_seeds
-            + self.from_rows
-            + (self.tuning_variance + self.from_training)
+            self.variance_from_seeds
+            + self.variance_from_rows
+            + (self.tuning_variance + self.variance_from_training)
         )
 
     def critical_distance(
@@ -132,9 +133,9 @@ class Crossed(NamedTuple):
     def _variance_parts(self, variance_from_unseen_rows: float) -> _VarianceParts:
         """The variance of the mean in parts, with that of rows that the test lacks."""
         return _VarianceParts(
-            from_seeds=self.from_seeds,
-            from_rows=self.from_rows + variance_from_unseen_rows,
-            from_training_and_tuning=self.tuning_variance + self.from_training,
+            from_seeds=self.variance_from_seeds,
+            from_rows=self.variance_from_rows + variance_from_unseen_rows,
+            from_training_and_tuning=self.tuning_variance + self.variance_from_training,
         )
 
     def _distance_from_parts(self, p: float, parts: _VarianceParts) -> float:
@@ -323,23 +324,23 @@ def two_level_interval(
         return None
     if groups is not None and len(groups) < 2:
         return None
-    effects = crossed(right_SN, groups)
-    accuracy = effects.mean
+    anova = crossed(right_SN, groups)
+    accuracy = anova.mean
     tail_probability = 1 - (1 + level) / 2
 
     # at most N rows: a small sample may lack the rows that vary most
     variance_of_one_row = accuracy * (1 - accuracy)
     effective_rows: float = num_rows
-    if effects.variance > 0 and variance_of_one_row:
-        effective_rows = min(num_rows, variance_of_one_row / effects.variance)
+    if anova.variance > 0 and variance_of_one_row:
+        effective_rows = min(num_rows, variance_of_one_row / anova.variance)
 
     # half the width of an interval of the mean, in standard errors
-    if effects.variance > 0:
-        half_width_of_mean = effects.critical_distance(tail_probability)
-        quantile = half_width_of_mean / math.sqrt(effects.variance)
+    if anova.variance > 0:
+        half_width_of_mean = anova.critical_distance(tail_probability)
+        quantile = half_width_of_mean / math.sqrt(anova.variance)
     else:
         # where nothing varies, only the rows have known degrees of freedom
-        quantile = -float(stdtrit(effects.freedom_of_units, tail_probability))
+        quantile = -float(stdtrit(anova.freedom_of_units, tail_probability))
 
     # Wilson's formula
     shrinkage = quantile**2 / effective_rows

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from gaam_decoder.stats.limits import ALPHA
+from gaam_decoder.stats.mean_test import ALPHA
 from gaam_decoder.stats.seeds import (
     minimum_detectable_difference,
     require_finite,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gaam_decoder.stats.claims import Claim, claim, reason_of_few_groups
 from gaam_decoder.stats.crossed import Crossed, crossed, two_level_interval
 from gaam_decoder.stats.groups import RowGroups
-from gaam_decoder.stats.limits import ALPHA, MeanLimits
+from gaam_decoder.stats.mean_test import ALPHA, MeanTest
 from gaam_decoder.stats.paired import NO_CLAIM, compare_on_these_rows
 from gaam_decoder.stats.scores.base import Score, SeedScore
 
@@ -137,13 +137,13 @@ def claim_by_score(
         num_rows = difference_SN.shape[1]
         skewed = f"the contributions of {num_rows:,} rows are too skewed"
         return replace(without_test, no_claim_reason=skewed)
-    limits = _limits_of_contributions(score, difference_SN, mechanism, baseline)
+    test_over_rows = _test_of_contributions(score, difference_SN, mechanism, baseline)
     return replace(
         without_test,
-        interval=limits.interval(),
-        p=limits.p,
-        p_equivalent=limits.p_equivalent(margin),
-        limits=limits,
+        interval=test_over_rows.interval(),
+        p=test_over_rows.p,
+        p_equivalent=test_over_rows.p_equivalent(margin),
+        test_over_rows=test_over_rows,
     )
 
 
@@ -159,9 +159,9 @@ def _check_comparison(
         raise ValueError("values of the same seeds, one at least")
 
 
-def _limits_of_contributions(
+def _test_of_contributions(
     score: Score, difference_SN: Floats, mechanism: Scored, baseline: Scored
-) -> MeanLimits:
+) -> MeanTest:
     """The tests of a difference by a score, from which p-values and intervals follow.
 
     Args:
@@ -171,8 +171,8 @@ def _limits_of_contributions(
         mechanism: scores of the mechanism.
         baseline: scores of the baseline.
     """
-    effects = crossed(difference_SN, mechanism.groups)
-    effects = effects._replace(
+    anova = crossed(difference_SN, mechanism.groups)
+    anova = anova._replace(
         train_rows=_train_rows(mechanism, baseline),
         tuning_variance=_tuning_variance(mechanism, baseline),
     )
@@ -180,8 +180,8 @@ def _limits_of_contributions(
     unseen_change_squared = max(
         mechanism.unseen_change_squared, baseline.unseen_change_squared
     )
-    return MeanLimits(
-        effects=effects,
+    return MeanTest(
+        anova=anova,
         variance_from_unseen_rows=UNSEEN_FACTOR * unseen_change_squared,
         largest_difference=score.largest_difference,
     )
@@ -263,23 +263,28 @@ def interval_by_score(
     if _is_too_skewed(score, by_row_SN):
         return None
 
-    effects = crossed(by_row_SN, groups)
+    anova = crossed(by_row_SN, groups)
     variance_from_unseen_rows = UNSEEN_FACTOR * scored.unseen_change_squared
-    half_width = effects.critical_distance(ALPHA / 2, variance_from_unseen_rows)
-    half_width *= _widening(by_row_SN, effects, groups)
-    low = max(score.lowest, effects.mean - half_width)
-    high = min(score.highest, effects.mean + half_width)
+    half_width = anova.critical_distance(ALPHA / 2, variance_from_unseen_rows)
+    half_width *= _widening(by_row_SN, anova, groups)
+    low = max(score.lowest, anova.mean - half_width)
+    high = min(score.highest, anova.mean + half_width)
     return low, high
 
 
 def _widening(
-    by_row_SN: NDArray[np.bool_] | Floats, effects: Crossed, groups: RowGroups | None
+    by_row_SN: NDArray[np.bool_] | Floats, anova: Crossed, groups: RowGroups | None
 ) -> float:
-    """Factor by which an interval is widened; at least 1.
+    """Factor by which the interval of a mean score is widened; at least 1.
 
-    The interval is never narrower than the variance of the mean of one seed over the
-    rows makes it: few seeds may by chance agree too well. The interval of an accuracy
+    Few seeds may by chance agree too well. So the variance behind the interval is at
+    least that of the mean of a single seed over the rows. The interval of an accuracy
     has the same lower bound.
+
+    Args:
+        by_row_SN: the contribution of every row to the score of every seed.
+        anova: analysis of variance of these contributions.
+        groups: rows that belong together; None: every row is a unit.
     """
     num_rows = by_row_SN.shape[1]
     variance_of_one_seed = float(by_row_SN.var(axis=1).mean()) / num_rows
@@ -288,8 +293,9 @@ def _widening(
         effect_SG = groups.effects_on_mean(by_row_SN)
         variance_S = np.sum(effect_SG**2, axis=1)
         variance_of_one_seed = max(variance_of_one_seed, float(variance_S.mean()))
-    if 0 < effects.variance < variance_of_one_seed:
-        return float((variance_of_one_seed / effects.variance) ** 0.5)
+    # no factor widens an interval without any variance
+    if 0 < anova.variance < variance_of_one_seed:
+        return float((variance_of_one_seed / anova.variance) ** 0.5)
     return 1.0
 
 

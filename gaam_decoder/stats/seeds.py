@@ -133,8 +133,8 @@ def later_than_chance(late: int, seeds: int, epochs: int, folds: int = 1) -> boo
     Too many are more than chance explains on a plateau of the score, at
     ``PLATEAU_LEVEL``. On a plateau every epoch is the best with the same probability. A
     seed is then late with probability ``1 - (1 - 1 / epochs)**folds``, and the number
-    of late seeds is binomial. Few seeds, or few epochs, cannot show that a plateau is
-    unlikely: then a single late seed makes the training look too short.
+    of late seeds is binomial. With so few seeds or epochs that even all seeds late
+    would not be too many, a single late seed makes the training look too short.
 
     Args:
         late: number of seeds whose best epoch is the last in some fold.
@@ -145,6 +145,7 @@ def later_than_chance(late: int, seeds: int, epochs: int, folds: int = 1) -> boo
     if not late:
         return False
     p_late = 1 - (1 - 1 / epochs) ** folds
+    # fewer seeds than a claim on a single comparison takes
     has_few_seeds = seeds < seeds_needed(num_comparisons=1)
     all_late_is_no_evidence = p_late**seeds >= PLATEAU_LEVEL
     if has_few_seeds or all_late_is_no_evidence:

@@ -65,8 +65,9 @@ class _FoldScore(NamedTuple):
     """The AUROC of one fold, as in ``SeedScore``."""
 
     by_row_N: Floats
-    """The contribution of every row; their mean is the AUROC."""
+    """A number for every row, whose mean is the AUROC."""
     unseen_change_squared: float
+    """Square of the change of the AUROC by rows that the test rows lack."""
 
 
 def _score_fold(odds_NC: Floats, label_N: NDArray[np.int64]) -> _FoldScore | None:
@@ -80,8 +81,9 @@ def _score_fold(odds_NC: Floats, label_N: NDArray[np.int64]) -> _FoldScore | Non
     classes = np.flatnonzero((count_C > 0) & (count_C < len(label_N)))
     if not len(classes):
         return None
-    value = 0.0
-    change_N = np.zeros(len(label_N))  # of the value, by every row
+    auroc = 0.0
+    # by how much every row moves the AUROC; the sum is 0
+    change_N = np.zeros(len(label_N))
     unseen_change_squared = 0.0
     for positive_class in classes:
         # rank the rows of the class among those of the rest, and the reverse
@@ -91,14 +93,19 @@ def _score_fold(odds_NC: Floats, label_N: NDArray[np.int64]) -> _FoldScore | Non
         share_below_own = _share_below(rest_odds, own_odds)
         share_above_rest = 1 - _share_below(own_odds, rest_odds)
 
-        # both shares have the area as their mean; a row moves it by its distance
+        # both shares have the area as their mean; a row moves the mean by the distance
+        # of its share from the area, times the weight of the row
         area = float(share_below_own.mean())
         weight_own = 1 / (len(own_odds) * len(classes))
         weight_rest = 1 / (len(rest_odds) * len(classes))
-        value += area / len(classes)
+        auroc += area / len(classes)
         change_N[is_own_N] += weight_own * (share_below_own - area)
         change_N[~is_own_N] += weight_rest * (share_above_rest - area)
-        # the test rows may lack a row of the class, and one of the rest: each changes
-        # the value by at most its weight
+        # The test rows may lack a row of a rare kind in the class, and another in the
+        # rest. A share is from 0 to 1, so each changes the AUROC by at most its weight.
         unseen_change_squared += weight_own**2 + weight_rest**2
-    return _FoldScore(value + len(label_N) * change_N, unseen_change_squared)
+    return _FoldScore(
+        # the mean over the rows divides by their number again
+        by_row_N=auroc + len(label_N) * change_N,
+        unseen_change_squared=unseen_change_squared,
+    )

@@ -34,7 +34,10 @@ class AveragePrecision(Score):
     no_claim_reason = NO_CLAIM
 
     def seed_score(self, answers: Answers) -> SeedScore | None:
-        """Rank the rows by their odds of every class, without contributions of rows."""
+        """The score of one seed; None if a fold has no row of any class.
+
+        ``by_row`` is None: average precision is no mean of numbers of single rows.
+        """
 
         def value_of(rows: slice) -> float | None:
             one_hot_NC = np.eye(answers.num_classes, dtype=bool)[answers.labels[rows]]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gaam_decoder import stats
 from gaam_decoder.stats import LEAST_SEEDS, Claim, claim
-from gaam_decoder.stats.limits import Limits
+from gaam_decoder.stats.mean_test import HitsTest
 from gaam_decoder.stats.paired import FEW_DIFFERENT_ROWS, sign_flip_of_rows
 
 Hits = NDArray[np.bool_]
@@ -346,24 +346,28 @@ EQUIVALENT = {"shift": 0.0, "own": 0.1, "seeds": 0.0, "noise": 0.1}
 
 def with_true_effects(claims: list[Claim]) -> Claim:
     """An undecided claim with the mean effects of all: nearly what there really is."""
-    limits = [entry.limits for entry in claims if isinstance(entry.limits, Limits)]
+    tests = [
+        entry.test_over_rows
+        for entry in claims
+        if isinstance(entry.test_over_rows, HitsTest)
+    ]
     mean = {
-        name: float(np.mean([getattr(limit.effects, name) for limit in limits]))
+        name: float(np.mean([getattr(test.anova, name) for test in tests]))
         for name in ("mean", "ms_seeds", "ms_rows", "ms_rest")
     }
-    effects: Any = limits[0].effects
+    anova: Any = tests[0].anova
     typical = dataclasses.replace(
-        limits[0],
-        effects=effects._replace(**mean),
-        share_better=float(np.mean([limit.share_better for limit in limits])),
-        share_worse=float(np.mean([limit.share_worse for limit in limits])),
+        tests[0],
+        anova=anova._replace(**mean),
+        share_better=float(np.mean([test.share_better for test in tests])),
+        share_worse=float(np.mean([test.share_worse for test in tests])),
         p_exact=0.0,
     )
     undecided = next(entry for entry in claims if entry.verdict == "undecided")
     return dataclasses.replace(
         undecided,
         difference=mean["mean"],
-        limits=typical,
+        test_over_rows=typical,
         p=typical.p,
         p_equivalent=typical.p_equivalent(undecided.margin),
     )

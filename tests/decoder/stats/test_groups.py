@@ -243,7 +243,7 @@ def test_the_variance_is_right_where_groups_are_alike_inside_and_else_too_large(
     share_G = np.array(sizes) / num_rows
 
     def estimated_variance(effect_N: NDArray[Any]) -> float:
-        return crossed(effect_N[None].astype(float), groups).from_rows
+        return crossed(effect_N[None].astype(float), groups).variance_from_rows
 
     variances_of_groups = [
         estimated_variance(groups.group_N == number) for number in range(len(sizes))

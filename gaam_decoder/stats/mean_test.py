@@ -2,9 +2,9 @@
 
 Theta is a hypothetical true difference, which a test compares with the observed one.
 
-An interval holds all differences that a test does not reject. ``MeanLimits`` serves
-the mean of any score. ``Limits`` serves rows that are right or wrong, and counts rare
-rows that the sample may lack.
+An interval holds all differences that a test does not reject. ``MeanTest`` serves the
+mean of any score. ``HitsTest`` serves rows that are right or wrong, and counts unseen
+rows: rare rows that the sample may lack.
 
 A unit is a row, or a group of rows that belong together.
 """
@@ -24,14 +24,18 @@ one-sided 95% limit of an event without cases in N rows is the exact one,
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MeanLimits:
-    """Tests of a mean difference, and the limits of its confidence interval.
+class MeanTest:
+    """Tests of a mean difference over seeds and units, and its confidence interval.
+
+    A unit is a test row, or a group of test rows that belong together. An unseen row is
+    a row of a rare kind that the test rows lack.
 
     Theta is a hypothetical true difference, which a test compares with the observed
     one.
     """
 
-    effects: Crossed  # the observed difference and its mean squares
+    anova: Crossed
+    """Analysis of variance of the differences: their mean and mean squares."""
     variance_from_unseen_rows: float = 0.0
     """Variance of the mean from rare rows that the test rows may lack."""
     largest_difference: float = 1.0  # that is possible
@@ -39,12 +43,12 @@ class MeanLimits:
     @property
     def variance(self) -> float:
         """Variance of the mean, with that from rows that the test rows may lack."""
-        return self.effects.variance + self.variance_from_unseen_rows
+        return self.anova.variance + self.variance_from_unseen_rows
 
     @property
     def p(self) -> float:
         """Two-sided p of no difference."""
-        p_of_t = 2 * self._one_sided_p(theta=0.0, distance=abs(self.effects.mean))
+        p_of_t = 2 * self._one_sided_p(theta=0.0, distance=abs(self.anova.mean))
         return min(1.0, max(p_of_t, self.p_of_other_tests))
 
     @property
@@ -58,16 +62,16 @@ class MeanLimits:
         One tests whether the mean is below the margin, the other whether it is above
         the negative margin.
         """
-        p_below = self._one_sided_p(theta=margin, distance=margin - self.effects.mean)
-        p_above = self._one_sided_p(theta=-margin, distance=margin + self.effects.mean)
+        p_below = self._one_sided_p(theta=margin, distance=margin - self.anova.mean)
+        p_above = self._one_sided_p(theta=-margin, distance=margin + self.anova.mean)
         return max(p_below, p_above)
 
     def interval(self, level: float = ALPHA) -> tuple[float, float]:
         """All differences that a two-sided test at this level does not reject."""
         # the distance is the same for every theta
         half_width = self._critical_distance(theta=0.0, one_sided_level=level / 2)
-        low = self.effects.mean - half_width
-        high = self.effects.mean + half_width
+        low = self.anova.mean - half_width
+        high = self.anova.mean + half_width
         return max(low, -self.largest_difference), min(high, self.largest_difference)
 
     def would_decide(self, margin: float, level: float = ALPHA) -> bool:
@@ -80,7 +84,7 @@ class MeanLimits:
             margin: largest difference that does not matter.
             level: significance level of each test.
         """
-        size = abs(self.effects.mean)
+        size = abs(self.anova.mean)
         significant_size = self._critical_distance(theta=0.0, one_sided_level=level / 2)
         if self.p_of_other_tests < level and size > significant_size:
             return True
@@ -90,7 +94,7 @@ class MeanLimits:
             self._critical_distance(theta=margin, one_sided_level=level),
             self._critical_distance(theta=-margin, one_sided_level=level),
         )
-        std_error = self.effects.variance**0.5
+        std_error = self.anova.variance**0.5
         if std_error == 0:
             return largest_equivalent_mean > size
         share_below_lower_end = ndtr((-largest_equivalent_mean - size) / std_error)
@@ -98,12 +102,16 @@ class MeanLimits:
         return bool(share_below_upper_end - share_below_lower_end > 0.5)
 
     def resized(self, num_seeds: int, num_units: int) -> Self:
-        """The limits to expect from so many seeds and units of the same kinds."""
-        # an unseen row changes a mean of k times as many rows by 1 / k as much
-        shrinkage = self.effects.num_units / num_units
+        """The test to expect of so many seeds and units of the same kinds.
+
+        A unit is a row, or a group of rows that belong together.
+        """
+        # among k times as many rows, an unseen row changes the mean by 1 / k as much,
+        # so the variance falls with the square
+        shrinkage = self.anova.num_units / num_units
         return replace(
             self,
-            effects=self.effects.resized(num_seeds, num_units),
+            anova=self.anova.resized(num_seeds, num_units),
             variance_from_unseen_rows=self.variance_from_unseen_rows * shrinkage**2,
         )
 
@@ -113,12 +121,12 @@ class MeanLimits:
         The distance is below 0 where the mean contradicts the alternative.
         """
         unseen = self._variance_from_unseen_rows_at(theta)
-        return self.effects.one_sided_p(distance, unseen)
+        return self.anova.one_sided_p(distance, unseen)
 
     def _critical_distance(self, *, theta: float, one_sided_level: float) -> float:
         """The distance of a mean from theta at which a one-sided test rejects theta."""
         unseen = self._variance_from_unseen_rows_at(theta)
-        return self.effects.critical_distance(one_sided_level, unseen)
+        return self.anova.critical_distance(one_sided_level, unseen)
 
     def _variance_from_unseen_rows_at(self, theta: float) -> float:  # noqa: ARG002
         """Variance of the mean from rows that the test rows lack, if theta is true.
@@ -139,7 +147,7 @@ class Lead(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits(MeanLimits):
+class HitsTest(MeanTest):
     """Tests of a mean difference if every row is right or wrong."""
 
     share_better: float
@@ -167,7 +175,7 @@ class Limits(MeanLimits):
         size. p is the probability that the smaller number of units is at most the
         observed one, if as many are expected as the larger lead has.
         """
-        num_units = self.effects.num_units
+        num_units = self.anova.num_units
         smaller, larger = sorted([self.lead_of_mechanism, self.lead_of_baseline])
 
         # Mean size of the smaller lead's units, weighted by size. One row with a lead
@@ -182,19 +190,22 @@ class Limits(MeanLimits):
         return min(1.0, 2 * float(gammaincc(observed + 1, expected)))
 
     def resized(self, num_seeds: int, num_units: int) -> Self:
-        """The limits to expect from so many seeds and units of the same kinds."""
+        """The test to expect of so many seeds and units of the same kinds.
+
+        A unit is a row, or a group of rows that belong together.
+        """
         # the normal quantile of p grows with the square root of the number of units
-        growth = (num_units / self.effects.num_units) ** 0.5
+        growth = (num_units / self.anova.num_units) ** 0.5
         return replace(
             self,
-            effects=self.effects.resized(num_seeds, num_units),
+            anova=self.anova.resized(num_seeds, num_units),
             p_exact=2 * float(ndtr(ndtri(self.p_exact / 2) * growth)),
         )
 
     def interval(self, level: float = ALPHA) -> tuple[float, float]:
         """All differences that a two-sided test at this level does not reject.
 
-        The t test gives the limits. 0 is inside exactly if ``p`` is not below the
+        The t test gives the ends. 0 is inside exactly if ``p`` is not below the
         level, even if ``p`` is that of another test.
         """
         if self.p >= level:
@@ -202,7 +213,7 @@ class Limits(MeanLimits):
             high = self._furthest_accepted(level, search_end=1.0)
             return min(low, 0.0), max(high, 0.0)
         # both limits are on the side of the mean
-        if self.effects.mean > 0:
+        if self.anova.mean > 0:
             low = self._furthest_accepted(level, search_end=0.0)
             high = self._furthest_accepted(level, search_end=1.0)
         else:
@@ -217,11 +228,11 @@ class Limits(MeanLimits):
             level: significance level of the test.
             search_end: a theta; the search goes from the mean to it.
         """
-        accepted = self.effects.mean
+        accepted = self.anova.mean
         rejected = search_end
         for _ in range(BISECTIONS):
             theta = (accepted + rejected) / 2
-            distance = abs(theta - self.effects.mean)
+            distance = abs(theta - self.anova.mean)
             if distance < self._critical_distance(
                 theta=theta, one_sided_level=level / 2
             ):
@@ -259,6 +270,6 @@ class Limits(MeanLimits):
         excess = max(0.0, row_variance_at_theta - observed_row_variance)
         # rows of one group vary together
         excess *= self.design_effect
-        num_rows = self.effects.num_units * self.effects.rows_per_unit
+        num_rows = self.anova.num_units * self.anova.rows_per_unit
         variance_of_mean: float = RULE_OF_THREE * excess / num_rows
         return variance_of_mean
