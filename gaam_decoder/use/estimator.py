@@ -76,7 +76,7 @@ class Estimator:
     same arrays, bit for bit.
 
     >>> estimator = gaam_decoder.Estimator(attn="gaam", seeds=2, epochs=2, lr=1e-3)
-    >>> estimator.fit(states, labels).predict(others).shape
+    >>> estimator.fit(train_states, train_labels).predict(test_states).shape
     (30,)
 
     Args:
@@ -462,8 +462,10 @@ def fit(
 ) -> Estimator:
     """Train a decoder on arrays: ``Estimator(...).fit(states, targets)`` in one call.
 
-    >>> decoder = gaam_decoder.fit(states, labels, attn="gaam", seeds=2, lr=1e-3)
-    >>> decoder.predict_proba(others).shape
+    >>> decoder = gaam_decoder.fit(
+    ...     train_states, train_labels, attn="gaam", seeds=2, lr=1e-3
+    ... )
+    >>> decoder.predict_proba(test_states).shape
     (30, 3)
 
     Args:

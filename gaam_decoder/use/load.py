@@ -63,7 +63,7 @@ def load(
     """Open a finished run, or an exported decoder, to predict with it.
 
     >>> predictor = gaam_decoder.load(runs[0].path)
-    >>> predictor.predict_states(others).probabilities_NC.shape
+    >>> predictor.predict_states(test_states).probabilities_NC.shape
     (30, 3)
 
     Args:

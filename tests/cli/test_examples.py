@@ -41,10 +41,10 @@ def names_of_examples() -> dict[str, Any]:
         "gaam_cache": gaam_cache,
         "gaam_decoder": gaam_decoder,
         "np": np,
-        "states": states,
-        "labels": labels,
-        "others": test_states,
-        "theirs": test_labels,
+        "train_states": states,
+        "train_labels": labels,
+        "test_states": test_states,
+        "test_labels": test_labels,
     }
 
 

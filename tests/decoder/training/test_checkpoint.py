@@ -156,7 +156,7 @@ def train_and_list_batches(config: TrainConfig) -> tuple[RunResult, set[str]]:
     batches = set()
 
     def note(done: int, total: int, text: str) -> None:
-        seeds = re.search(r"seeds? (\S+) epoch", text)
+        seeds = re.search(r"seeds? ([\d-]+), epoch", text)
         if seeds is not None:
             batches.add(seeds[1])
 
