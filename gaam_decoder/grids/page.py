@@ -3,12 +3,12 @@
 import html
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gaam_cache.common.markdown import items, pipe_table, plain
 from gaam_cache.common.messages import duration, visible
 from gaam_decoder.grids.answers import answers_of, in_words
-from gaam_decoder.grids.recipe import Grid, GridStudy
+from gaam_decoder.grids.recipe import Cell, Grid, GridStudy
 from gaam_decoder.grids.records import CellKey, DecoderRow, Records
 from gaam_decoder.reports.drawing import Picture, svg_files
 from gaam_decoder.reports.formats.markdown import pipe
@@ -84,13 +84,14 @@ def _section(grid: Grid, answers: Sequence[AnswerOverSets], records: Records) ->
     """Counts, answers with their pictures and tables, and all cells of a grid."""
     cells = list(grid.cells())
     recorded = records.cells()
-    missing = [cell.title for cell in cells if cell.key not in recorded]
+    missing = [cell for cell in cells if cell.key not in recorded]
     lines = [f"## {grid.title}", ""]
     num_recorded = len(cells) - len(missing)
     verb = "is" if num_recorded == 1 else "are"
     lines.append(f"{num_recorded} of {len(cells)} cells {verb} in.")
     if missing:
-        lines.append(f"Missing, and in no mean: {plain(', '.join(missing))}.")
+        names = "; ".join(_cells_by_encoder(grid, missing))
+        lines.append(f"Missing, and in no mean: {plain(names)}.")
     lines.append("")
     for number, answer in enumerate(answers, 1):
         lines += _answer_lines(grid, number, answer)
@@ -109,6 +110,16 @@ def _section(grid: Grid, answers: Sequence[AnswerOverSets], records: Records) ->
     lines += [*items(notes), ""]
     lines += [*_cell_table(grid, answers[0], records), ""]
     return lines
+
+
+def _cells_by_encoder(grid: Grid, cells: Sequence[Cell]) -> Iterator[str]:
+    """The data sets of each encoder among some cells: ``trec, subj through minilm``."""
+    for encoder in grid.encoders:
+        names = [cell.dataset for cell in cells if cell.encoder == encoder]
+        if len(names) == len(grid.datasets) > 1:
+            yield f"all data sets through {encoder}"
+        elif names:
+            yield f"{', '.join(names)} through {encoder}"
 
 
 def _answer_lines(grid: Grid, number: int, answer: AnswerOverSets) -> Lines:

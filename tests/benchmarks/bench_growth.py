@@ -49,25 +49,35 @@ class Sizes:
     shards: int = 1
 
 
-class Axis(NamedTuple):
-    """A size that grows, and the commands whose cost is measured."""
+class Series(NamedTuple):
+    """A command whose cost is measured while one size grows."""
 
-    commands: tuple[str, ...]
+    axis: str
+    command: str
     values: tuple[int, ...]
     full_values: tuple[int, ...] = ()
     """Further values of ``--full``."""
 
 
-AXES = {
-    "rows": Axis(
-        ("write", "verify", "gaam", "probe"), (1_000, 10_000, 100_000), (1_000_000,)
-    ),
-    "layers": Axis(("gaam", "mha", "probe"), (6, 12, 24, 40)),
-    "seeds": Axis(("gaam", "mha"), (1, 4, 16, 64)),
-    "classes": Axis(("gaam", "probe", "report"), (2, 10, 100, 1_000)),
-    "decoders": Axis(("report",), (5, 50, 500)),
-    "shards": Axis(("write", "verify", "gaam"), (10, 100, 1_000), (10_000,)),
-}
+SERIES = (
+    Series("rows", "write", (1_000, 10_000, 100_000), (1_000_000,)),
+    Series("rows", "verify", (1_000, 10_000, 100_000), (1_000_000,)),
+    Series("rows", "gaam", (1_000, 10_000, 100_000), (1_000_000,)),
+    Series("rows", "probe", (1_000, 10_000, 50_000), (100_000,)),
+    Series("layers", "gaam", (6, 12, 24, 40)),
+    Series("layers", "mha", (6, 12, 24, 40)),
+    Series("layers", "probe", (6, 12, 24, 40)),
+    Series("seeds", "gaam", (1, 4, 16, 64)),
+    Series("seeds", "mha", (1, 4, 16), (64,)),
+    Series("classes", "gaam", (2, 10, 100, 1_000)),
+    Series("classes", "probe", (2, 10, 100), (1_000,)),
+    Series("classes", "report", (2, 10, 100, 1_000)),
+    Series("decoders", "report", (5, 50, 500)),
+    Series("shards", "write", (10, 100, 1_000), (10_000,)),
+    Series("shards", "verify", (10, 100, 1_000), (10_000,)),
+    Series("shards", "gaam", (10, 100, 1_000), (10_000,)),
+)
+AXES = tuple(dict.fromkeys(series.axis for series in SERIES))
 
 
 class Cost(NamedTuple):
@@ -191,10 +201,29 @@ def exponent(value: int, cost: float, last_value: int, last_cost: float) -> floa
     return math.log(cost / last_cost) / math.log(value / last_value)
 
 
+def measure_series(
+    series: Series, values: tuple[int, ...], num_runs: int
+) -> list[dict[str, Any]]:
+    """Measure and print the points of a series, with exponents between neighbours."""
+    points: list[dict[str, Any]] = []
+    for value in values:
+        cost = measure(series.command, series.axis, value, num_runs)
+        line = f"{series.axis:<9} {value:>9,}  {series.command:<7}"
+        line += f" {cost.seconds:8.2f} s {cost.megabytes:8.0f} MB"
+        if points:
+            last = points[-1]
+            slope = exponent(value, cost.seconds, last["value"], last["seconds"])
+            line += f"  exponent {slope:5.2f}"
+        print(line, flush=True)
+        names = {"axis": series.axis, "command": series.command, "value": value}
+        points.append(names | cost._asdict())
+    return points
+
+
 def main() -> None:
     """Measure and print, one line a point."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", nargs="+", choices=tuple(AXES), default=list(AXES))
+    parser.add_argument("--only", nargs="+", choices=AXES, default=list(AXES))
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--json", type=Path)
@@ -211,22 +240,14 @@ def main() -> None:
         return
 
     print(json.dumps(describe(torch.device("cpu"))))
-    result = []
-    for axis in arguments.only:
-        commands, values, full_values = AXES[axis]
-        for command in commands:
-            last: tuple[int, Cost] | None = None
-            for value in (*values, *(full_values if arguments.full else ())):
-                cost = measure(command, axis, value, arguments.runs)
-                line = f"{axis:<9} {value:>9,}  {command:<7} {cost.seconds:8.2f} s {cost.megabytes:8.0f} MB"
-                if last is not None:
-                    seconds = exponent(value, cost.seconds, last[0], last[1].seconds)
-                    line += f"  exponent {seconds:5.2f}"
-                print(line, flush=True)
-                result.append(
-                    {"axis": axis, "value": value, "command": command, **cost._asdict()}
-                )
-                last = value, cost
+    result: list[dict[str, Any]] = []
+    for series in SERIES:
+        if series.axis not in arguments.only:
+            continue
+        values = series.values
+        if arguments.full:
+            values += series.full_values
+        result += measure_series(series, values, arguments.runs)
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2))
 
