@@ -90,7 +90,9 @@ def _clauses_on_mechanisms(
     baseline = f"'{brief(str(table.baseline))}'"
     texts = _verdict_clauses(table, claim_by_label, baseline, "mechanism")
     behind_probe = [
-        entry.label for entry, _ in table.compared_entries if is_behind_probe(entry)
+        compared.entry.label
+        for compared in table.compared_entries
+        if is_behind_probe(compared.entry)
     ]
     if not behind_probe:
         return _Clauses(texts)
@@ -256,7 +258,7 @@ def _conditions(table: Table) -> str:
     elif untuned:
         conditions.append(f"{len(untuned)} of {len(trained)} decoders not tuned")
 
-    if any(comparison.grids_differ for _, comparison in table.compared_entries):
+    if any(compared.comparison.grids_differ for compared in table.compared_entries):
         conditions.append("not all were tuned over the same grid")
     num_undertrained = sum(entry.is_undertrained for entry in table.entries)
     if num_undertrained:

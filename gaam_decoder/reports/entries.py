@@ -403,7 +403,10 @@ def is_unsure(choices: SimulatedChoices) -> bool:
 
 
 def _run_values(run: RunResult) -> dict[str, object]:
-    """A run as JSON values: its folder and key, and where it was trained."""
+    """A run as JSON values: its folder and key, and where and how it was trained.
+
+    ``fit`` is how its head was fitted, if that was fitted at once.
+    """
     values: dict[str, object] = {
         "path": run.path.name,
         "key": run.key,

@@ -24,6 +24,7 @@ from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports.wording import SELECT_NOTES, chance, join_first
 from gaam_decoder.runs.groups import EQUAL_ROWS
 from gaam_decoder.runs.loading import Selection
+from gaam_decoder.runs.result import RunResult
 
 CONTROLS = ("none", "scalar-mix")
 # with fewer test rows, one row is more than three points; the same limit holds for the
@@ -235,7 +236,7 @@ def _few_seeds(table: Table) -> str | None:
     """A warning of comparisons with too few seeds for a claim."""
     if not table.compared_entries:
         return None
-    fewest = min(len(comparison.seeds) for _, comparison in table.compared_entries)
+    fewest = min(len(compared.comparison.seeds) for compared in table.compared_entries)
     if fewest >= stats.LEAST_SEEDS:
         return None
     return (
@@ -269,6 +270,7 @@ def _groups_not_known(table: Table) -> str | None:
     A relation, such as a column of speakers, says which rows belong together; the runs
     or the cache may lack its values.
     """
+    # a table without entries has no test rows
     if table.groups is None:
         return None
     if table.groups.unknown_relations:
@@ -391,31 +393,42 @@ def _against_probe(table: Table) -> str | None:
 
 
 def _few_validation_rows(entry: Entry) -> bool:
-    """Whether few validation rows chose the epoch.
-
-    Their number is recorded by runs that draw training rows. For other runs it is a
-    share of the training split.
-    """
+    """Whether few validation rows chose the epoch."""
     if entry.select != "val":
         return False
+    num_expected = _expected_validation_rows(entry)
+    fewest = min(_recorded_validation_rows(run) or num_expected for run in entry.runs)
+    # 0: the number of training rows, and so the expected number, is unknown
+    return 0 < fewest < FEW_ROWS
 
+
+def _recorded_validation_rows(run: RunResult) -> int:
+    """The number of validation rows of a run; 0 where the run does not record it.
+
+    Runs record it that draw a part of the training rows.
+    """
+    return run.drawn.num_validation_rows if run.drawn else 0
+
+
+def _expected_validation_rows(entry: Entry) -> float:
+    """The share of the training split that each run holds out for validation.
+
+    All runs of an entry have the same recipe, but for the fold.
+    """
     first_run = entry.runs[0]
     num_train = first_run.cache.rows.get(first_run.recipe.train_split, 0)
     num_expected = num_train * first_run.recipe.val_fraction
     if entry.folds > 1:
         # the test fold takes its share of the split first
         num_expected *= 1 - 1 / entry.folds
-    # ``drawn.choose`` is the number of validation rows among the drawn ones
-    fewest: float = min(
-        (run.drawn.choose if run.drawn else 0) or num_expected for run in entry.runs
-    )
-    return 0 < fewest < FEW_ROWS
+    return num_expected
 
 
 def _few_training_rows(table: Table) -> str | None:
     """A note where training rows, not test rows, limit the precision of differences."""
     fewest_train_rows = min(
-        (entry.train_rows for entry, _ in table.compared_entries), default=math.inf
+        (compared.entry.train_rows for compared in table.compared_entries),
+        default=math.inf,
     )
     if fewest_train_rows >= table.num_test_rows:
         return None

@@ -30,12 +30,19 @@ KEY_COLUMNS = ["verdict", "difference", "95% CI", "another data set", "sets"]
 
 
 def signed(value: float, score: Score) -> float:
-    """A difference that is above 0 where a decoder is better, as one of the score."""
+    """A difference that is above 0 where a decoder is better, as one of the score.
+
+    Of a loss, whose smaller values are better, it changes its sign.
+    """
     return value if score.larger_is_better else -value
 
 
 def signed_interval(interval: Interval, score: Score) -> Interval:
-    """The same of an interval: below 0 where a smaller score is better."""
+    """An interval of a difference that is above 0 where a decoder is better.
+
+    It is turned into one of the score's own differences: of a loss, both ends change
+    their sign. None stays None.
+    """
     if interval is None or score.larger_is_better:
         return interval
     low, high = interval

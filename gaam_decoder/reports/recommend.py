@@ -58,7 +58,7 @@ def _decide(table: Table) -> Recommendation | NoRecommendation:
     ]
     if len(entries) == 0:
         return NoRecommendation("no decoder has a score")
-    obstacle = _obstacle(entries)
+    obstacle = _why_not_comparable(entries)
     if obstacle:
         return NoRecommendation(obstacle)
 
@@ -69,21 +69,23 @@ def _decide(table: Table) -> Recommendation | NoRecommendation:
         return _recommend(best, reason)
 
     compared_with_probe = [entry for entry in table.entries if entry.probe_comparison]
+    # decoders are compared with the baseline and with the linear probe; a head that is
+    # fitted at once is never compared with the baseline
     if best.fitted_at_once:
-        reference = _unbeaten_probe(best, compared_with_probe)
+        unbeaten = _unbeaten_probe(best, compared_with_probe)
     else:
-        reference = _unbeaten_baseline(table, entries)
-    if isinstance(reference, NoRecommendation):
-        # the only decoder is no choice
-        return reference if len(entries) > 1 else NoRecommendation("")
-    if reference.is_probe and all(map(is_behind_probe, compared_with_probe)):
-        return _recommend(reference, "shown to be better than every other decoder")
+        unbeaten = _unbeaten_baseline(table, entries)
+    if isinstance(unbeaten, NoRecommendation):
+        # with a single decoder there is no choice, and nothing to give a reason for
+        return unbeaten if len(entries) > 1 else NoRecommendation(reason="")
+    if unbeaten.is_probe and all(map(is_behind_probe, compared_with_probe)):
+        return _recommend(unbeaten, "shown to be better than every other decoder")
 
     reasons = []
-    if best is reference:
+    if best is unbeaten:
         reasons.append("best mean")
     fewest_parameters = min(entry.parameters["total"] for entry in entries)
-    if reference.parameters["total"] == fewest_parameters:
+    if unbeaten.parameters["total"] == fewest_parameters:
         reasons.append("fewest parameters")
     # a decoder that is neither the best nor the smallest has nothing for it
     if not reasons:
@@ -92,7 +94,7 @@ def _decide(table: Table) -> Recommendation | NoRecommendation:
             f"'{table.baseline}'"
         )
     reasons.append("nothing is shown to be better than it")
-    return _recommend(reference, ", ".join(reasons))
+    return _recommend(unbeaten, ", ".join(reasons))
 
 
 def _recommend(entry: Entry, reason: str) -> Recommendation:
@@ -100,7 +102,7 @@ def _recommend(entry: Entry, reason: str) -> Recommendation:
     return Recommendation(entry, f"use {entry.label}: {reason}")
 
 
-def _obstacle(entries: Sequence[Entry]) -> str:
+def _why_not_comparable(entries: Sequence[Entry]) -> str:
     """Why the scores of entries allow no choice among them; empty if they do."""
     if len({entry.recipe.get("layers") for entry in entries}) > 1:
         return "the decoders read different layers"

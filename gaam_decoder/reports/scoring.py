@@ -442,13 +442,17 @@ def _trivial_score(runs_by_part: RunsByPart, num_rows: int) -> float:
     """The default score of the best prediction that looks at no row, on all test rows.
 
     Of classes, it is the accuracy of the most frequent class of the training rows. It
-    is the mean over the parts (1, or the folds), weighted by their ``num_rows`` test
-    rows.
+    is the mean over the parts, weighted by their numbers of test rows.
+
+    Args:
+        runs_by_part: the runs on each part of the test rows: 1, or the folds.
+        num_rows: number of test rows of all parts.
     """
     weighted_sum: float = 0
     for runs in runs_by_part:
         run = runs[0]
-        # runs record the one or the other, by their task
+        # Of classes a run records the accuracy of the majority, of other tasks the
+        # score of the mean or of no label. A run that records neither counts as 0.
         trivial_score = run.majority_accuracy or run.baseline_score or 0
         weighted_sum += trivial_score * len(run.labels)
     return weighted_sum / num_rows

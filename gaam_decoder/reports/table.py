@@ -6,7 +6,7 @@ A ``Table`` holds what a report says; a ``Format`` decides how that looks.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TextIO, TypedDict, Unpack
+from typing import Any, ClassVar, NamedTuple, TextIO, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +98,13 @@ class FinalModel:
         }
 
 
+class ComparedEntry(NamedTuple):
+    """An entry, and its comparison with the baseline."""
+
+    entry: Entry
+    comparison: Comparison
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """All entries of one cache and one set of test rows.
@@ -147,9 +154,13 @@ class Table:
         return [entry for entry in self.entries if entry.is_shown]
 
     @property
-    def compared_entries(self) -> list[tuple[Entry, Comparison]]:
+    def compared_entries(self) -> list[ComparedEntry]:
         """The entries that are compared with the baseline."""
-        return [(entry, entry.comparison) for entry in self.entries if entry.comparison]
+        return [
+            ComparedEntry(entry, entry.comparison)
+            for entry in self.entries
+            if entry.comparison
+        ]
 
     @property
     def task(self) -> Task:
@@ -374,18 +385,20 @@ class _TableBuilder:
         self.options = options
         self.shows_every_candidate = options.get("every_candidate", False)
         self.score_name = _score_for_runs(runs, options)
+        # the classes from the lowest to the highest, for a score of ordered classes
         self.class_order = _class_order_for_score(runs, self.score_name, options)
         self.margin = _margin_of_score(score_of(self.score_name), options.get("margin"))
         # runs that ``load_runs`` returned know what its filters left out
         self.selection = runs.selection if isinstance(runs, Runs) else None
         self.left_out_runs = self._left_out_runs(runs)
 
-        # the runs that tuning chose, and the entries of each table
-        self.choice, self.tested = self._choose_and_group(runs)
-        # of each table, the entries with those that filters left out, for Holm
+        # the runs that tuning chose; for each set of test rows, their entries
+        self.choice, self.tests = self._choose_and_group(runs)
+        # for each set of test rows, the entries with those that filters left out, which
+        # Holm's correction counts
         self.all_entries = self._entries_with_left_out(runs)
         self.baseline = compare.choose_baseline(
-            [entry for test in self.tested for entry in test.entries],
+            [entry for test in self.tests for entry in test.entries],
             options.get("baseline"),
         )
 
@@ -393,7 +406,7 @@ class _TableBuilder:
         """Make the tables, and add the final models, which are not tested, to them."""
         entries_of_tables = [
             compare.TableEntries(test.entries, all_entries)
-            for test, all_entries in zip(self.tested, self.all_entries, strict=True)
+            for test, all_entries in zip(self.tests, self.all_entries, strict=True)
         ]
         pairs_of_tables = compare.compare_pairs(
             entries_of_tables, self.options.get("pairs"), self.margin
@@ -401,7 +414,7 @@ class _TableBuilder:
         tables = [
             self._table(test, all_entries, pairs)
             for test, all_entries, pairs in zip(
-                self.tested, self.all_entries, pairs_of_tables, strict=True
+                self.tests, self.all_entries, pairs_of_tables, strict=True
             )
         ]
         return _tell_caches_apart(self._add_final_models(tables))
@@ -430,7 +443,7 @@ class _TableBuilder:
             choice = Choice(runs=list(runs), tunings={}, undecided_keys=())
         else:
             choice = choose_candidates(runs)
-        tested = entries_by_test(
+        tests = entries_by_test(
             [run for run in choice.runs if run.evaluated],
             choice.tunings,
             score_name=self.score_name,
@@ -439,7 +452,7 @@ class _TableBuilder:
             left_out_runs=self.left_out_runs,
             class_order=self.class_order,
         )
-        return choice, list(tested)
+        return choice, list(tests)
 
     def _entries_with_left_out(
         self, runs: Sequence[RunResult]
@@ -450,9 +463,10 @@ class _TableBuilder:
         """
         entries_by_key: dict[tuple[object, ...], list[Entry]] = {}
         if self.left_out_runs:
-            _, all_tested = self._choose_and_group([*runs, *self.left_out_runs])
-            entries_by_key = {test.key: test.entries for test in all_tested}
-        return [entries_by_key.get(test.key, []) for test in self.tested]
+            all_runs = [*runs, *self.left_out_runs]
+            _choice_of_all, tests_of_all = self._choose_and_group(all_runs)
+            entries_by_key = {test.key: test.entries for test in tests_of_all}
+        return [entries_by_key.get(test.key, []) for test in self.tests]
 
     def _empty_table(self, cache: CacheRecord, where: str) -> Table:
         """A table without entries, with the options that all tables of a report share.

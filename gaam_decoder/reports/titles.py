@@ -195,13 +195,22 @@ def _as_text(value: Any) -> str:
 
 
 def _in_words(name: str, value: object) -> str:
-    """A setting and its value as a title spells them."""
+    """A setting and its value as a title spells them.
+
+    ``content.train`` is spelled ``rows of train ...``; ``encoder.revision`` is
+    ``revision main``, or ``default revision`` where it is None. A flag is its
+    name, with "no" before it where it is off.
+
+    Args:
+        name: of the setting in the plan of a cache: its group, a dot, its own name.
+        value: in the plan; None: the plan does not record it.
+    """
     # the value of this setting is in words already
     if name == MAX_LENGTH:
         return str(value)
 
     group, _, last_part = name.rpartition(".")
-    # plans have no settings that were at their default
+    # a plan does not record a setting that had its default: fill it in
     if value is None:
         value = DEFAULTS.get(last_part)
     if name in WORDS:

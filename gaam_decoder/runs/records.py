@@ -108,10 +108,16 @@ class CacheRecord:
 class DrawnRows:
     """Numbers of rows of a run that learned from a random part of the training rows."""
 
+    # the names of the fields are keys of run.json
     learn: int
     """Number of training rows."""
     choose: int
-    """Number of validation rows."""
+    """Number of validation rows; 0 where none are held out."""
+
+    @property
+    def num_validation_rows(self) -> int:
+        """Number of validation rows; 0 where none are held out."""
+        return self.choose
 
     @property
     def total(self) -> int:

@@ -489,6 +489,8 @@ class RunResult:
             }
             for seed in self.seeds
         ]
+        # the score of the best prediction that looks at no row; JSON of classification
+        # has a key of its own for it
         baseline: dict[str, Any] = {"majority_accuracy": self.majority_accuracy}
         if self.task != CLASSIFICATION.name:
             baseline = {"task": self.task, "baseline_score": self.baseline_score}
@@ -512,7 +514,12 @@ class RunResult:
         }
 
     def _groups_values(self) -> dict[str, Any]:
-        """Where the groups are from, as JSON values; empty where there are none."""
+        """Where the groups of the training are from, as JSON values.
+
+        Rows of one group, such as a speaker, stay together in splits and folds. Groups
+        come from a column or a file (``kind`` and ``source``). Empty if the training
+        had no groups, or if run.json does not say where they are from.
+        """
         groups = self.recipe.groups
         if groups is None or groups.kind is None:
             return {}

@@ -159,7 +159,9 @@ def _describe_rows(
     validation = data.selection if recipe.select == "val" else None
     if recipe.has_budget:
         validation_rows = 0 if validation is None else len(validation)
-        description["drawn"] = asdict(DrawnRows(len(data.train), validation_rows))
+        description["drawn"] = asdict(
+            DrawnRows(learn=len(data.train), choose=validation_rows)
+        )
     # folds learn from all groups in turn: a report needs no number of them
     if test.relations and recipe.fold is None:
         learned_N = data.train.rows

@@ -37,12 +37,15 @@ class Csv(Format):
         frame.to_csv(stream, index=False, lineterminator="\n")
 
     def _lines(self, tables: Sequence[Table]) -> list[dict[str, object]]:
-        """The lines of the file, each by column.
+        """The lines of the file: for each, the values by column.
 
-        A line for every entry of every table has all values, under their keys in JSON.
-        With ``self.columns`` it has these alone, by their headers, and the title if
-        there are several tables. With ``self.section`` there is a line for every line
-        of its tables, as people read them, with title and caption.
+        By default every entry of every table is a line with all its values, under
+        their keys in JSON. With ``self.columns`` the line has the requested columns
+        alone, under their headers, and the title if there are several tables.
+
+        With ``self.section`` the lines are those of the tables in that section, as
+        people read them, with title and caption. The section may be one over all data
+        sets (``self.sections_over_sets``).
         """
         if self.section is not None:
             lines = list(
@@ -55,7 +58,7 @@ class Csv(Format):
                 for line in _lines_of_columns(table, self.columns)
             ]
         else:
-            lines = [line for table in tables for line in _lines(table)]
+            lines = [line for table in tables for line in _lines_of_table(table)]
         # a single table needs no title in every line
         if self.columns and len(tables) == 1:
             for line in lines:
@@ -77,17 +80,25 @@ def _lines_of_columns(
 def _lines_of_section(
     tables: Sequence[Table], name: str, sections_over_sets: Sequence[Section]
 ) -> Iterator[dict[str, object]]:
-    """The lines of all tables of a section."""
+    """The lines of the sections called ``name``.
+
+    First those of the section over all data sets, if that has the name, then those of
+    the section of each table of the report.
+    """
     for section in sections_above_tables(sections_over_sets, name):
-        yield from _lines_of_sheets(section, section.heading)
+        yield from _lines_of_sheets(section, title=section.heading)
+    # the names over data sets are passed on, so that they are not taken for unknown
     sections_by_table = requested_sections(tables, name, sections_over_sets)
     for table, sections in zip(tables, sections_by_table, strict=True):
         for section in sections:
-            yield from _lines_of_sheets(section, table.title())
+            yield from _lines_of_sheets(section, title=table.title())
 
 
 def _lines_of_sheets(section: Section, title: str) -> Iterator[dict[str, object]]:
-    """The lines of a section's tables by header, behind ``title`` and caption."""
+    """The lines of a section's tables by header, behind title and caption.
+
+    ``title`` is that of the table of decoders, or of the section over all data sets.
+    """
     for sheet in section.parts.sheets:
         caption_values = {TITLE: title, "caption": sheet.caption}
         for cells in sheet.lines:
@@ -95,7 +106,7 @@ def _lines_of_sheets(section: Section, title: str) -> Iterator[dict[str, object]
             yield {**caption_values, **cell_by_header}
 
 
-def _lines(table: Table) -> Iterator[dict[str, object]]:
+def _lines_of_table(table: Table) -> Iterator[dict[str, object]]:
     """All values of every shown entry, and of every final model."""
     content = table.to_dict()
     shared = _shared_values(table, content)

@@ -62,7 +62,7 @@ class Writer(ABC):
     position: ClassVar[int]  # sections stand in this order
 
     @abstractmethod
-    def of(self, table: Table) -> Iterator[Section]:
+    def sections_of(self, table: Table) -> Iterator[Section]:
         """Make the sections of a table that have any content."""
 
 
@@ -77,7 +77,7 @@ def sections(table: Table) -> list[Section]:
     if not table.entries:
         return []
     writers.sort(key=lambda writer: writer.position)
-    return [section for writer in writers for section in writer.of(table)]
+    return [section for writer in writers for section in writer.sections_of(table)]
 
 
 def requested_sections(

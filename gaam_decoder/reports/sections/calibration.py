@@ -28,7 +28,7 @@ class Calibration(Writer):
 
     position = 21
 
-    def of(self, table: Table) -> Iterator[Section]:
+    def sections_of(self, table: Table) -> Iterator[Section]:
         """Yield the section if a seed finished and the task has probabilities."""
         if not table.task.has_probabilities:
             return
@@ -37,30 +37,36 @@ class Calibration(Writer):
 
 
 @dataclass(frozen=True)
-class _Words:
+class _TaskWords:
     """How a section spells what depends on the task."""
 
     predicted: str  # what a probability is of
     share: str  # what a probability is compared with
-    kind: str  # which probabilities count, in short
+    counted: str  # which probabilities count, in short
 
 
-def _words(table: Table) -> _Words:
+def _words_of_task(table: Table) -> _TaskWords:
     """The words for the task of a table."""
     if table.task.has_classes:
-        return _Words(predicted="what is predicted", share="accuracy", kind="top label")
-    return _Words(
-        predicted="each label", share="share with the label", kind="all labels"
+        return _TaskWords(
+            predicted="what is predicted", share="accuracy", counted="top label"
+        )
+    return _TaskWords(
+        predicted="each label", share="share with the label", counted="all labels"
     )
 
 
 def _calibration(table: Table) -> Section:
-    """The section on the expected calibration error (ECE), with a diagram."""
+    """The section on the expected calibration error (ECE), with a diagram.
+
+    Its lead is ``expected calibration error 2.1 to 9.8% (top label, 15 bins)``. An
+    entry of the table has finished.
+    """
     score = score_of("ece")
     scaled = SCALED_SUFFIX if table.temperature else ""
     finished = [entry for entry in table.entries if entry.finished]
     errors = [float(entry.values_by_score["ece"].mean()) for entry in finished]
-    words = _words(table)
+    words = _words_of_task(table)
     lines = [
         f"ECE: distance between {words.share} and mean probability of "
         f"{words.predicted}, in {BINS} bins of equal width (Naeini et al. 2015, Guo et "
@@ -70,13 +76,13 @@ def _calibration(table: Table) -> Section:
     if table.temperature:
         lines.append(TEMPERATURE)
     sheet = _calibration_sheet(finished, score, words, table.temperature)
-    # an entry without a finished seed has no row in any bin, and no point
+    # the diagram leaves out entries without a finished seed: their bins are empty
     picture = _reliability_diagram(table.entries[:MOST_LINES], words)
     return Section(
         name="calibration",
         heading="Calibration",
         lead=f"expected calibration error {score.text(min(errors))} to "
-        f"{score.text(max(errors))}% ({words.kind}, {BINS} bins{scaled})",
+        f"{score.text(max(errors))}% ({words.counted}, {BINS} bins{scaled})",
         lines=tuple(lines),
         make=lambda: Parts(sheets=(sheet,), pictures=(picture,)),
         values=[_calibration_values(entry) for entry in finished],
@@ -84,7 +90,7 @@ def _calibration(table: Table) -> Section:
 
 
 def _calibration_sheet(
-    entries: Sequence[Entry], score: Score, words: _Words, has_temperature: bool
+    entries: Sequence[Entry], score: Score, words: _TaskWords, has_temperature: bool
 ) -> Sheet:
     """The table of calibration, with a column of temperatures if they were fitted."""
     header = ["decoder", "ECE %", "sd", "mean probability %", f"{words.share} %"]
@@ -125,8 +131,13 @@ def _calibration_values(entry: Entry) -> dict[str, object]:
     }
 
 
-def _reliability_diagram(entries: Sequence[Entry], words: _Words) -> Picture:
-    """Share of right answers by mean probability, a point for every bin."""
+def _reliability_diagram(entries: Sequence[Entry], words: _TaskWords) -> Picture:
+    """Share of right answers by mean probability, a point for every bin.
+
+    Args:
+        entries: the best entries, at most ``MOST_LINES``.
+        words: of the task, such as "accuracy" for the share.
+    """
     curves = []
     for entry in entries:
         bins = entry.calibration_bins
@@ -134,8 +145,9 @@ def _reliability_diagram(entries: Sequence[Entry], words: _Words) -> Picture:
         num_rows_B = bins.num_rows_B[is_drawn_B]
         mean_probability_B = 100 * bins.probability_sum_B[is_drawn_B] / num_rows_B
         right_share_B = 100 * bins.num_right_B[is_drawn_B] / num_rows_B
-        curves.append(Line(entry.label, mean_probability_B, right_share_B))
-    diagonal = Line("as they say", [0, 100], [0, 100])
+        curves.append(Line(entry.label, x=mean_probability_B, y=right_share_B))
+    # where the share is the probability itself
+    diagonal = Line("as they say", x=[0, 100], y=[0, 100])
     return Picture(
         name="reliability",
         title="Reliability diagram",

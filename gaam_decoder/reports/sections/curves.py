@@ -24,7 +24,7 @@ class Curves(Writer):
 
     position = 13
 
-    def of(self, table: Table) -> Iterator[Section]:
+    def sections_of(self, table: Table) -> Iterator[Section]:
         """Yield the section if a decoder was trained in steps, outside of folds."""
         trained = [
             entry

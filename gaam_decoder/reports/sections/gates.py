@@ -31,7 +31,7 @@ class Gates(Writer):
 
     position = 15
 
-    def of(self, table: Table) -> Iterator[Section]:
+    def sections_of(self, table: Table) -> Iterator[Section]:
         """Yield the section if the gate of an entry has a centre for every feature."""
         gated = [
             entry
@@ -67,20 +67,22 @@ def _has_feature_gate(entry: Entry, table: Table) -> bool:
 def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
     """A picture of the learned gates: a curve for every entry, and no table.
 
-    A curve is the weight of a feature by its distance from the centre of the gate.
+    A curve is the weight of a feature by its residual: its distance from the centre of
+    the gate, in standard deviations. ``RESIDUALS`` are the residuals of the points.
     ``gate`` names the planted gate with which the labels of the cache were made, if
     any.
     """
     lines = []
     for entry in entries:
-        # weights of S seeds at P distances
+        # weights of S seeds at P residuals
         curve_SP = learned_curves(entry.runs)
         if curve_SP is not None:
             band = (curve_SP.min(0), curve_SP.max(0))
-            lines.append(Line(entry.label, RESIDUALS, curve_SP.mean(0), band))
+            mean_P = curve_SP.mean(0)
+            lines.append(Line(entry.label, x=RESIDUALS, y=mean_P, band=band))
     planted = None
     if gate:
-        planted = Line("planted", RESIDUALS, planted_curve(gate))
+        planted = Line("planted", x=RESIDUALS, y=planted_curve(gate))
     picture = Picture(
         name="gates",
         title="Learned gates",

@@ -36,7 +36,7 @@ class Grid(Writer):
 
     position = 10
 
-    def of(self, table: Table) -> Iterator[Section]:
+    def sections_of(self, table: Table) -> Iterator[Section]:
         """Yield the section if some entries differ in a single setting.
 
         The setting is layers, training rows, or one whose values are numbers.
@@ -190,7 +190,8 @@ def _picture(
     positions = list(positions)
     low = min(positions, default=0)
     high = max(positions, default=0)
-    # a logarithmic scale from a factor of ten on, with room for rounding
+    # A logarithmic scale from a factor of ten on, with room for rounding. The index of
+    # a layer is no quantity whose factors mean anything.
     is_log = axis != "layers" and 0 < 9.999 * low < high
     title = f"test {task.score_title}"
     if score_of(task.default_score).percent:

@@ -37,7 +37,7 @@ class ImportanceOfLayers(Writer):
 
     position = 12
 
-    def of(self, table: Table) -> Iterator[Section]:
+    def sections_of(self, table: Table) -> Iterator[Section]:
         """Yield the section if a mechanism has an attention map over several layers."""
         comparisons = list(compare_with_single_layers(table.entries))
         if comparisons:

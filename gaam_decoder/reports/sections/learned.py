@@ -24,7 +24,7 @@ class Learned(Writer):
 
     position = 14
 
-    def of(self, table: Table) -> Iterator[Section]:
+    def sections_of(self, table: Table) -> Iterator[Section]:
         """Yield the section if a mechanism has learned parameters to show."""
         lines = []
         for entry in table.shown_entries:

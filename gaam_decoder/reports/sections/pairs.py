@@ -49,7 +49,7 @@ class EveryPair(Writer):
 
     position = 30
 
-    def of(self, table: Table) -> Iterator[Section]:
+    def sections_of(self, table: Table) -> Iterator[Section]:
         """Yield the section if there are pairs beside the comparison with the baseline.
 
         A person who asks for pairs along an axis (a setting) gets every one.

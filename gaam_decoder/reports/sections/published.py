@@ -23,7 +23,7 @@ class Published(Writer):
 
     position = 24
 
-    def of(self, table: Table) -> Iterator[Section]:
+    def sections_of(self, table: Table) -> Iterator[Section]:
         """One section if a paper has results for the data set and a mechanism.
 
         Only entries that read all layers and learned from all training rows have such a

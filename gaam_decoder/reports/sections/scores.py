@@ -25,7 +25,7 @@ class Scores(Writer):
 
     position = 20
 
-    def of(self, table: Table) -> Iterator[Section]:
+    def sections_of(self, table: Table) -> Iterator[Section]:
         """Yield the section, unless no seed finished."""
         if not any(entry.finished for entry in table.entries):
             return
