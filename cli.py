@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from gaam_decoder.runs.result import RunResult
     from gaam_decoder.training.status import DecoderStatus
 
-STATUS_COLUMNS = ("decoder", "learning\nrate", "validation", "seconds", "state")
+NUMERIC_STATUS_COLUMNS = ("learning\nrate", "validation", "seconds")
+STATUS_COLUMNS = ("decoder", *NUMERIC_STATUS_COLUMNS, "state")
 """Columns of the table that ``gaam train`` draws on a terminal."""
 SETTINGS: dict[str, type] = {
     "extract": ExtractConfig,
@@ -469,8 +470,9 @@ class _TrainDisplay:
         self._quiet = quiet
         self._as_json = as_json
         self._shown_runs: list[Path] = []
+        # the default of the class, None, stays where nobody looks at a terminal
         if not quiet and is_live(sys.stderr):
-            self.table = LiveTable(STATUS_COLUMNS, numbers=STATUS_COLUMNS[1:4])
+            self.table = LiveTable(STATUS_COLUMNS, numbers=NUMERIC_STATUS_COLUMNS)
         # a file or a pipe gets lines while somebody looks at the table
         is_read_elsewhere = not as_json and not is_live(sys.stdout)
         self._has_lines = not quiet and (self.table is None or is_read_elsewhere)
@@ -1017,6 +1019,7 @@ def ablate(
             progress=progress,
         )
     _show(result, as_json)
+    # fails if no seed finished on a set of layers
     result.check()
 
 

@@ -392,7 +392,11 @@ def _rules_of_rows(config: TrainConfig) -> Iterator[Rule]:
 def _rules_of_tuning(
     config: TrainConfig, tune_seeds: tuple[int, ...]
 ) -> Iterator[Rule]:
-    """Tuning seeds have candidates and validation rows, and are no reporting seeds."""
+    """Tuning needs several candidates, validation rows, and seeds of its own.
+
+    The first setting of a rule is the subject of its ``problem``: "tuning seeds choose
+    by their validation score", and --select gives them none.
+    """
     num_candidates = len(config.rates) * len(config.weight_decay)
     yield setting_rule(
         "tune_seeds",
@@ -409,7 +413,8 @@ def _rules_of_tuning(
         problem="choose by their validation score",
         expected=_VALIDATION,
     )
-    # without val_folds, of n tuning seeds seed s holds out fold s modulo n
+    # Without val_folds the validation rows are cut into as many folds as there are
+    # tuning seeds, n. Seed s holds out the fold s % n.
     validation_folds = {seed % len(tune_seeds) for seed in tune_seeds}
     yield setting_rule(
         "tune_seeds",

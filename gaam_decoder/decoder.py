@@ -107,11 +107,12 @@ class TargetScale(nn.Module):
 class Decoder(nn.Module):
     """``logits = head(attention(x))``, for one seed.
 
-    A decoder of numbers has ``targets`` too: it puts the standardised outputs into the
-    unit of the data, in evaluation alone.
+    A decoder of numbers has a scale of its targets, which puts the standardised outputs
+    into the unit of the data, in evaluation alone.
     """
 
     targets: TargetScale | None
+    """The scale; None for other tasks. Stored weights have its name, ``targets``."""
 
     def __init__(
         self, attention: Attention, head: Head, targets: TargetScale | None = None
@@ -127,13 +128,20 @@ class Decoder(nn.Module):
         return next(self.parameters()).dtype
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
-        """(B, L, D) -> (B, C); without ``noise_BK`` it is an evaluation."""
+        """(B, L, D) -> (B, C): logits, or numbers.
+
+        Args:
+            x_BLD: states.
+            noise_BK: in training, K uniform random numbers for each row, of which a
+                head makes its dropout; None in evaluation, or if it needs none.
+        """
         output_BC = self._outputs(x_BLD, noise_BK)
         # a regression decoder learns standardised targets: evaluation gives its outputs
         # the scale of the data
-        if self.targets is None or self.training:
+        scale = self.targets
+        if scale is None or self.training:
             return output_BC
-        number_BC: Tensor = self.targets(output_BC)
+        number_BC: Tensor = scale(output_BC)
         return number_BC
 
     def _outputs(self, x_BLD: Tensor, noise_BK: Tensor | None) -> Tensor:
@@ -252,8 +260,9 @@ def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:
 def with_derived_options(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
     """Spell out the options that a mechanism derives from the dimensions.
 
-    Such an option is the number of heads: ``gaam`` on 12 layers is ``gaam:heads=4``.
-    The usual number, 8, is left out: ``gaam`` on 24 layers stays as it is.
+    Of the mechanisms of this package, it is the number of heads: ``gaam`` on 12 layers
+    is ``gaam:heads=4``. The usual number, 8, is left out: ``gaam`` on 24 layers stays
+    ``gaam``, as a person writes it.
     """
     derived = _derived_options(spec, num_layers, hidden_size)
     unusual = {name: value for name, value in derived.items() if value != DEFAULT_HEADS}

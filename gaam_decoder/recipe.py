@@ -216,10 +216,12 @@ class Recipe:
         """
         if not self.is_fitted_at_once:
             return self
+        # settings of steps get their default, or where they have none a fixed value
         changes: dict[str, Any] = {
             name: DEFAULTS[name] for name in STEP_SETTINGS if name in DEFAULTS
         }
         changes |= FIXED_SETTINGS_OF_FITS
+        # the fixed values are those of JSON; a recipe has the loss as a spec
         changes["loss"] = Spec(FIXED_SETTINGS_OF_FITS["loss"])
         return replace(self, **changes)
 

@@ -217,10 +217,17 @@ class _Problem:
         return _logits(weight_CA, self._z_NA)
 
     def solve_grid(self, weight_CA: Tensor) -> Iterator[_Solution]:
-        """The solution for every C of ``GRID`` in turn, from ``weight_CA`` on."""
+        """The solution for every inverse penalty of ``GRID`` in turn.
+
+        Args:
+            weight_CA: where the first fit starts: weights of A = F + 1 features and
+                bias, for each class or label.
+        """
         previous_CA = weight_CA
         for inverse_penalty in GRID:
-            # optima change smoothly with log C: extrapolate the last two
+            # The logarithms of GRID have equal distances, and the optimum changes
+            # smoothly with them: start where a line through the last two weights leads.
+            # For the first fit both are the start, for the second one of them is.
             start_CA = 2 * weight_CA - previous_CA
             previous_CA = weight_CA
             solution = self.solve(inverse_penalty, start_CA)
@@ -228,7 +235,10 @@ class _Problem:
             yield solution
 
     def solve(self, inverse_penalty: float, weight_CA: Tensor) -> _Solution:
-        """Minimise the loss for one C by L-BFGS, from ``weight_CA`` on."""
+        """Minimise the loss for one inverse penalty by L-BFGS, from ``weight_CA`` on.
+
+        The weights are (C, A): A = F + 1 features and bias, for each class or label.
+        """
         self._penalty_A[:-1] = 1 / (inverse_penalty * self._num_rows)
         corrections: deque[_Correction] = deque(maxlen=CORRECTIONS)
         logits_CN = self.logits(weight_CA)

@@ -46,15 +46,19 @@ class AdamW(Optimizer):
         step_constants: Tensor,
         weight_decay: float,
     ) -> None:
-        """One step of one parameter; see ``numbers`` for the three constants."""
+        """One step of one parameter, whose constants are those that ``numbers`` gives.
+
+        Each constant is a scalar, or (S,) if every seed is at a step of its own; ``lr``
+        has the axes of the parameter already.
+        """
+        correction, root_correction, step_number = step_constants
         if _fits_one_kernel(parameter):
-            step_number = step_constants[2]
             _update_in_one_kernel(
                 parameter, gradient, state, lr, step_number, weight_decay
             )
             return
-        correction = per_seed(step_constants[0], gradient)
-        root_correction = per_seed(step_constants[1], gradient)
+        correction = per_seed(correction, gradient)
+        root_correction = per_seed(root_correction, gradient)
 
         # in place: new memory for every operation would take longer than the operation
         exp_avg = state["exp_avg"]
@@ -98,8 +102,9 @@ def _update_in_one_kernel(
 def _fits_one_kernel(parameter: Tensor) -> bool:
     """Whether one kernel of torch can make the whole step, in a third of the time.
 
-    That kernel takes one learning rate, and so one seed, and needs contiguous memory.
+    That kernel takes one learning rate, and so one seed, and contiguous memory of the
+    CPU. Compiled steps do without it: the compiler joins the operations itself.
     """
     has_one_seed = len(parameter) == 1
-    is_plain = parameter.is_contiguous() and parameter.device.type == "cpu"
-    return is_plain and has_one_seed and not torch.compiler.is_compiling()
+    is_contiguous_on_cpu = parameter.is_contiguous() and parameter.device.type == "cpu"
+    return is_contiguous_on_cpu and has_one_seed and not torch.compiler.is_compiling()

@@ -205,7 +205,10 @@ def compare_with_counterparts(
         all_comparisons = _compare_head(all_entries, head, margin, find_counterpart)
         corrected |= _correct_by_holm(comparisons, all_comparisons)
     # an entry has one counterpart, so its own key identifies the comparison
-    return {entry_key: comparison for (entry_key, _), comparison in corrected.items()}
+    return {
+        entry_key: comparison
+        for (entry_key, _counterpart_key), comparison in corrected.items()
+    }
 
 
 def _compare_head(

@@ -80,8 +80,15 @@ def wrap_labels(labels: Sequence[str], width: int = 26) -> list[str]:
     return names
 
 
+class Panel(NamedTuple):
+    """Lines with common axes."""
+
+    y_label: str
+    lines: Sequence[Line]
+
+
 def line_panels(
-    panels: Sequence[tuple[str, Sequence[Line]]],
+    panels: Sequence[Panel],
     x: str,
     *,
     is_log: bool = False,
@@ -93,13 +100,13 @@ def line_panels(
     A panel with the same labels as the panel above it has no legend of its own.
 
     Args:
-        panels: label of the y axis and lines, for each panel.
+        panels: from top to bottom.
         x: label of the x axis.
         is_log: whether the x axis has a logarithmic scale.
         reference: a dashed line that every panel shows for comparison.
         bottom: where the y axes start.
     """
-    labels = list(dict.fromkeys(line.label for _, lines in panels for line in lines))
+    labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
     name_of = dict(zip(labels, wrap_labels(labels, 52), strict=True))
     legend_lines = sum(name.count("\n") + 1 for name in name_of.values())
     if reference:
@@ -108,17 +115,17 @@ def line_panels(
     all_axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
 
     labels_above: list[str] = []
-    for axes, (title, lines) in zip(all_axes, panels, strict=True):
+    for axes, panel in zip(all_axes, panels, strict=True):
         axes.locator_params(nbins=6, steps=[1, 2, 5, 10])
         if reference:
             _draw_reference(axes, reference)
-        for line in lines:
+        for line in panel.lines:
             _draw_line(axes, line, name_of[line.label], labels.index(line.label))
-        panel_labels = [line.label for line in lines]
+        panel_labels = [line.label for line in panel.lines]
         if panel_labels != labels_above:
             _draw_legend_above(axes)
         labels_above = panel_labels
-        axes.set_ylabel(title)
+        axes.set_ylabel(panel.y_label)
         axes.set_ylim(bottom=bottom)
         axes.grid(axis="y")
 

@@ -83,6 +83,14 @@ class Selection:
         return f"{text} ({' '.join(self.filters)})" if self.filters else text
 
 
+class _LeftOutRun(NamedTuple):
+    """A run that does not pass the filters."""
+
+    run: RunResult
+    option: str
+    """The option of the first filter that it failed, such as ``--head``."""
+
+
 class Runs(list[RunResult]):
     """A list of runs, as ``train`` and ``load_runs`` return it.
 
@@ -113,15 +121,16 @@ class Runs(list[RunResult]):
         }
 
         selected = Runs()
-        left_out: list[tuple[RunResult, str]] = []
+        left_out: list[_LeftOutRun] = []
         for run in self:
             option = _first_failed(run, filters)
             if option is None:
                 selected.append(run)
             else:
-                left_out.append((run, option))
+                left_out.append(_LeftOutRun(run, option))
 
-        selected.others = [*self.others, *(run for run, _ in left_out)]
+        newly_left_out = [left_out_run.run for left_out_run in left_out]
+        selected.others = [*self.others, *newly_left_out]
         words = [
             brief(f"{OPTIONS[name]} {value}")
             for name, values in filter_values.items()
@@ -133,7 +142,7 @@ class Runs(list[RunResult]):
     def _next_selection(
         self,
         selected: Runs,
-        left_out: Sequence[tuple[RunResult, str]],
+        left_out: Sequence[_LeftOutRun],
         words: Sequence[str],
     ) -> Selection:
         """The record of which runs filters selected and left out of these runs.
@@ -142,16 +151,17 @@ class Runs(list[RunResult]):
 
         Args:
             selected: the runs that passed all filters.
-            left_out: the other runs, each with the option of the filter that it failed.
+            left_out: the other runs.
             words: the filters, as on the command line.
         """
         before = self.selection or Selection(num_selected=len(self))
-        counts = Counter(option for _, option in left_out)
+        counts = Counter(left_out_run.option for left_out_run in left_out)
         selected_mechanisms = {run.attention for run in selected}
         lost_mechanisms = dict(before.lost_mechanisms)
-        for run, option in left_out:
-            if run.attention not in selected_mechanisms:
-                lost_mechanisms[run.attention] = option
+        for left_out_run in left_out:
+            mechanism = left_out_run.run.attention
+            if mechanism not in selected_mechanisms:
+                lost_mechanisms[mechanism] = left_out_run.option
         return Selection(
             filters=(*before.filters, *words),
             num_selected=len(selected),

@@ -43,7 +43,7 @@ def first_run_by_seed(runs: Iterable[RunResult]) -> dict[int, RunResult]:
     def sort_key(run: RunResult) -> tuple[str, ...]:
         ending = name_ending(run.key, run.seeds)
         digest = run.files[TEST_FILE].sha256 if TEST_FILE in run.files else ""
-        # the path decides between copies of a run alone
+        # the path matters only between copies of one run
         return ending, digest, run.path.name, str(run.path)
 
     runs_by_seed: dict[int, RunResult] = {}
@@ -400,7 +400,7 @@ def _tune(
         tuning_seeds = set(requested_seeds)
     common_seeds = set.intersection(*seeds_by_values.values())
     deciding_seeds = sorted(tuning_seeds or common_seeds)
-    deciding_runs = _deciding_runs(candidates)
+    deciding_runs = _runs_with_alike_validation(candidates)
 
     candidate_by_values = _candidates_by_values(deciding_runs, deciding_seeds)
     finished_candidates = {
@@ -413,11 +413,13 @@ def _tune(
     chosen_values = _best_values(finished_candidates)
     other_seeds = seeds_by_values[chosen_values] - set(deciding_seeds)
     return Tuning(
+        # the values by the names of their settings
         chosen=candidate_by_values[chosen_values].values,
         candidates=tuple(candidate_by_values.values()),
         seeds=tuple(deciding_seeds),
         has_separate_seeds=bool(tuning_seeds and other_seeds),
         task=all_runs[0].task,
+        # for draws of other validation rows, which candidates without a score have not
         candidate_runs=tuple(
             tuple(deciding_runs[values]) for values in finished_candidates
         ),
@@ -452,8 +454,10 @@ def _best_values(candidate_by_values: Mapping[TunedValues, Candidate]) -> TunedV
     return max(candidate_by_values, key=accuracy_then_loss)
 
 
-def _deciding_runs(candidates: RunsByValues) -> dict[TunedValues, list[RunResult]]:
-    """The runs of each candidate whose validation rows may decide.
+def _runs_with_alike_validation(
+    candidates: RunsByValues,
+) -> dict[TunedValues, list[RunResult]]:
+    """The runs of each candidate that hold out validation rows in the same way.
 
     In tuning, each seed may hold out another fold of the training rows
     (``val_folds``). If any run does so, runs that do not are left out: their validation

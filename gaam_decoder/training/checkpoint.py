@@ -90,19 +90,24 @@ class Checkpoint:
         self._next_save = end + pause
 
     def finish(self, results: Sequence[SeedResult]) -> None:
-        """Replace the content of the file by the results of the seeds."""
+        """Replace the content of the file by the results of the seeds.
+
+        ``learned`` are the parameters of the mechanism as reports show them, such as
+        the centre of a gate; ``weights`` those of the whole decoder as they are stored.
+        """
         tensors: dict[str, Tensor] = {}
         entries: list[dict[str, object]] = []
         for result in results:
             entries.append({name: getattr(result, name) for name in SEED_FIELDS})
             for name in SEED_TENSORS:
+                # without validation rows, or in a failed seed, some are None
                 value: Tensor | None = getattr(result, name)
                 if value is not None:
                     tensors[f"{result.seed}.{name}"] = value
             for name, weight in result.weights.items():
                 tensors[f"{result.seed}.weights.{name}"] = weight
-            for name, number in result.learned.items():
-                tensors[f"{result.seed}.learned.{name}"] = number
+            for name, parameter in result.learned.items():
+                tensors[f"{result.seed}.learned.{name}"] = parameter
         seeds = [result.seed for result in results]
         self.save(tensors, {"seeds": seeds, "done": True, "results": entries})
 

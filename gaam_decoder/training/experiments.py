@@ -136,17 +136,18 @@ def _possible_experiments(
     """The experiments whose decoders can be built and trained.
 
     Raises:
-        ConfigError: a decoder is impossible, and the config does not skip it, or all
-            decoders are.
+        ConfigError: a decoder is impossible and not to be skipped, or no decoder is
+            possible.
     """
-    # reversed, so that the first experiment of each decoder stays
-    experiment_by_spec = {
-        experiment.spec: experiment for experiment in reversed(experiments)
-    }
+    # the first experiment of each decoder stands for it
+    experiment_by_spec: dict[DecoderSpec, Experiment] = {}
+    for experiment in experiments:
+        experiment_by_spec.setdefault(experiment.spec, experiment)
     impossible: set[DecoderSpec] = set()
-    for spec, experiment in reversed(experiment_by_spec.items()):
+    for spec, experiment in experiment_by_spec.items():
         try:
             check_decoder(spec, config.select)
+            # the output for a row must not depend on the other rows of its batch
             check_rows_stay_apart(spec)
         except ConfigError as error:
             error.details.setdefault("where", str(experiment))
@@ -370,8 +371,10 @@ def reporting_experiments(
         tuning_experiments: the experiments that the tuning seeds trained, by the key
             of their candidate.
         tuning_runs: the runs of these experiments.
-        choice: of one candidate for each decoder with test rows; its tunings have the
-            keys of the tuning experiments.
+        choice: of one candidate for each decoder with test rows. Its ``tunings`` have
+            the keys of the chosen tuning experiments alone; a tuning experiment may
+            differ from its candidate in the folds of its validation rows, and then has
+            another key.
     """
     reporting_keys: set[str] = set()
     # a decoder with a single candidate needs no tuning
@@ -460,7 +463,11 @@ def _chosen_final_model(
 
 
 def _tested_like(final: Experiment, tested: Sequence[Experiment]) -> list[Experiment]:
-    """The experiments with the settings of a final model, for every fold and repeat."""
+    """The experiments with the settings of a final model, for every fold and repeat.
+
+    The settings, among them mechanism and head, are the recipe without what only
+    decides the test rows.
+    """
     # the repeats of a cross-validation, each with a split seed of its own, share the
     # final model of the first repeat
     split_seed = final.recipe.split_seed

@@ -23,7 +23,11 @@ from gaam_decoder.training.arithmetic.engine import (
     explained_memory_errors,
 )
 from gaam_decoder.training.data import Subset, TrainData, labels_by_seed
-from gaam_decoder.training.seed_result import add_attention_maps, result_of
+from gaam_decoder.training.seed_result import (
+    FinishedSeed,
+    add_attention_maps,
+    result_of,
+)
 from gaam_decoder.training.seed_state import Plateau, SeedState
 
 FIT_SEED = 0  # of every fit: it draws no random numbers, and so needs one seed alone
@@ -72,7 +76,8 @@ def fit_experiment(
     )
     result = result_of(decoder, seed_state, logits_NC, validation_logits_VC)
     if test is not None and result.failed is None:
-        add_attention_maps([(result, decoder.attention)], test, _batch_size(test))
+        finished = FinishedSeed(result, decoder.attention)
+        add_attention_maps([finished], test, _batch_size(test))
     result.seconds = time.perf_counter() - start
     engine = Engine(
         device=str(device), dtype="float32", seed_batch=1, compiled=False, why="fitted"

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from gaam_cache.common.devices import copy_to_device
-from gaam_decoder.attention.base import Attention
 from gaam_decoder.decoder import (
     Decoder,
     DecoderSpec,
@@ -39,7 +38,11 @@ from gaam_decoder.training.arithmetic.state import Batch, State, Weights
 from gaam_decoder.training.arithmetic.step import StepCache
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Subset, TrainData, epoch_batches, labels_by_seed
-from gaam_decoder.training.seed_result import add_attention_maps, result_of
+from gaam_decoder.training.seed_result import (
+    FinishedSeed,
+    add_attention_maps,
+    result_of,
+)
 from gaam_decoder.training.seed_state import (
     EpochScaling,
     Plateau,
@@ -89,6 +92,7 @@ class SeedBatch:
         self.seconds = 0.0
         # the cosine schedule multiplies all learning rates by this factor and changes
         # it at every step; the other schedules leave it at 1
+        # of the cosine schedule at the last step; 1 without that schedule
         self._rate_factor = 1.0
         self.seed_states = [SeedState.before_training(seed, recipe) for seed in seeds]
         self.task = task_of(spec.task)
@@ -279,26 +283,29 @@ class SeedBatch:
                 kept[name][index].copy_(value[index])
 
     def _train_on_all_rows(self, epoch: int) -> None:
-        """Train every seed on each of its rows once, in an order of its own."""
+        """Train every seed on each of its rows once, in an order of its own.
+
+        The learning rate of a step is that of the seed, which a plateau schedule may
+        reduce after an epoch, times the factor of a cosine schedule (else 1).
+        """
         train = self.data.train
         generators = [
             torch.Generator().manual_seed(stream_seed(seed, "noise", epoch))
             for seed in self.seeds
         ]
 
-        # the learning rates, and the optimizer's constants of each of T steps (such as
-        # corrections of a bias), as tensors
         lr_S = self.state.loss_S.new_tensor(
             [seed_state.schedule.rate for seed_state in self.seed_states]
         )
         # rows through batch size, rounded up
         num_steps = -(-len(train) // self.recipe.batch_size)
         step_numbers = range((epoch - 1) * num_steps + 1, epoch * num_steps + 1)
-        constants_TK = self.state.loss_S.new_tensor(
+        # for each step the constants of the optimizer, such as corrections of a bias
+        constants_by_step = self.state.loss_S.new_tensor(
             [self.step.optimizer.numbers(step) for step in step_numbers]
         )
 
-        self._reset_sums()
+        self._reset_sums_of_epoch()
         batches = epoch_batches(
             train, self._learned_target_SN, self.recipe, self.seeds, epoch
         )
@@ -314,13 +321,13 @@ class SeedBatch:
                 label_SB=label_SB,
                 noise_SBK=self._draw_noise(generators, num_rows=x_SBLD.shape[1]),
                 lr_S=scheduled_lr_S,
-                step_constants=constants_TK[index],
+                step_constants=constants_by_step[index],
                 weight_SB=self._loss_weights(label_SB),
             )
             self.step(self.state, batch)
 
-    def _reset_sums(self) -> None:
-        """Set the sums of the last epoch to zero."""
+    def _reset_sums_of_epoch(self) -> None:
+        """Set the sums of losses, scores and skipped steps to zero."""
         self.state.loss_S.zero_()
         self.state.score_S.zero_()
         if self.state.scaling is not None:
@@ -448,7 +455,7 @@ class SeedBatch:
             )
 
         results: list[SeedResult] = []
-        finished: list[tuple[SeedResult, Attention]] = []
+        finished: list[FinishedSeed] = []
         for index, seed_state in enumerate(self.seed_states):
             self._load_kept_weights(index)
             validation_logits_VC = (
@@ -459,7 +466,8 @@ class SeedBatch:
             )
             results.append(result)
             if result.failed is None:
-                finished.append((result, copy.deepcopy(self.decoder.attention)))
+                attention = copy.deepcopy(self.decoder.attention)
+                finished.append(FinishedSeed(result, attention))
 
         # average the attention maps over the test rows
         if test is not None:

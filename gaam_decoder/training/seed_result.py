@@ -4,6 +4,7 @@ N test rows, V validation rows, B batch, L layers, D hidden size, C classes.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -79,9 +80,17 @@ def _copied_to_cpu(tensors: Mapping[str, Tensor]) -> Stacked:
     }
 
 
+class FinishedSeed(NamedTuple):
+    """A seed that finished."""
+
+    result: SeedResult
+    attention: Attention
+    """Its trained mechanism."""
+
+
 @torch.inference_mode()
 def add_attention_maps(
-    finished: Sequence[tuple[SeedResult, Attention]], subset: Subset, batch_size: int
+    finished: Sequence[FinishedSeed], subset: Subset, batch_size: int
 ) -> None:
     """Add the mean attention map over the rows of a subset to every result.
 
@@ -89,7 +98,7 @@ def add_attention_maps(
     read once for all of them.
 
     Args:
-        finished: the result of every finished seed, with its trained mechanism.
+        finished: the seeds that finished.
         subset: the rows.
         batch_size: rows of a batch.
     """
@@ -100,8 +109,8 @@ def add_attention_maps(
     for x_BLD in subset.features.batches(subset.rows, batch_size):
         x_BLD = x_BLD.float()
         batch_sums: list[Tensor] = []
-        for _, attention in finished:
-            attention_map = attention.eval().attention_map(x_BLD)
+        for seed in finished:
+            attention_map = seed.attention.eval().attention_map(x_BLD)
             if attention_map is None:
                 return
             batch_sums.append(float64(attention_map).sum(0))
@@ -112,5 +121,5 @@ def add_attention_maps(
             total + batch_sum
             for total, batch_sum in zip(totals, batch_sums, strict=True)
         ]
-    for (result, _), total in zip(finished, totals, strict=True):
-        result.attention_map = (total / len(subset)).float().cpu()
+    for seed, total in zip(finished, totals, strict=True):
+        seed.result.attention_map = (total / len(subset)).float().cpu()

@@ -385,17 +385,20 @@ class _Sweep:
         """
         unpublished = list(open_experiments)
         while unpublished:
-            trained_by_others: list[tuple[Experiment, Holder]] = []
+            still_unpublished: list[Experiment] = []
+            holders: list[Holder] = []
             for experiment in unpublished:
                 holder = self._train_experiment(experiment, seeds, all_experiments)
                 if holder is None:
                     self._board.finish(experiment, self._runs_of(experiment))
                 else:
-                    trained_by_others.append((experiment, holder))
-            unpublished = [experiment for experiment, _ in trained_by_others]
-            if trained_by_others:
-                experiment, holder = trained_by_others[0]
-                self._report_work(experiment, f"waiting for {holder.in_words()}")
+                    # another trainer holds its lease
+                    still_unpublished.append(experiment)
+                    holders.append(holder)
+            unpublished = still_unpublished
+            if unpublished:
+                waiting = f"waiting for {holders[0].in_words()}"
+                self._report_work(unpublished[0], waiting)
                 time.sleep(PAUSE_SECONDS)
 
     def _runs_of(self, experiment: Experiment) -> list[RunResult]:
@@ -497,15 +500,18 @@ class _Sweep:
     def _fit_experiment(self, experiment: Experiment, data: TrainData) -> None:
         """Fit a head that is not trained in steps, and publish its run.
 
-        A fit is too quick for a checkpoint.
+        A fit is too quick for a checkpoint. ``fit`` records which values of its setting
+        were tried, ``engine`` how it was run (device, type).
         """
 
         # progress counts a tried value as a seed-epoch
         def on_value(text: str) -> None:
             self._report_work(experiment, text, new_seed_epochs=1)
 
-        num_fitted = len(data.train) + len(data.selection or ())
-        check_fit_memory(experiment.spec, experiment.recipe, num_fitted, self._device)
+        # training and validation rows are in memory at the same time
+        num_validation_rows = 0 if data.selection is None else len(data.selection)
+        num_rows = len(data.train) + num_validation_rows
+        check_fit_memory(experiment.spec, experiment.recipe, num_rows, self._device)
         result, fit, engine = fit_experiment(
             experiment.spec, data, experiment.recipe, on_value
         )
@@ -887,8 +893,9 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
     Warns:
         GaamWarning: for every recipe of which some seeds failed.
     """
-    # of recipes without any finished seed, a run and the reason
-    failed_recipes: list[tuple[RunResult, str]] = []
+    # of recipes without any finished seed, a run by the reason of its failure
+    failed_runs: list[RunResult] = []
+    reasons: list[str] = []
     for key in dict.fromkeys(run.key for run in runs):
         run_by_seed = first_run_by_seed(run for run in runs if run.key == key)
         # a fitted head has a seed of its own
@@ -904,15 +911,16 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
         run = requested[seed]
         reason = run.failed[seed]
         if len(failed) == len(requested):
-            failed_recipes.append((run, f"{run.title}: {reason}"))
+            failed_runs.append(run)
+            reasons.append(f"{run.title}: {reason}")
             continue
         count = f"{len(failed)} of {len(requested)} seeds failed"
         warnings.warn(
             f"{run.title}: {count} (seed {seed}: {reason})", GaamWarning, stacklevel=2
         )
-    if failed_recipes:
+    if failed_runs:
         raise NumericsError(
-            f"every seed failed of {'; '.join(reason for _, reason in failed_recipes)}",
-            where=", ".join(str(run.path) for run, _ in failed_recipes),
+            f"every seed failed of {'; '.join(reasons)}",
+            where=", ".join(str(run.path) for run in failed_runs),
             hint="a smaller --lr, or --set clip-grad-norm=1",
         )

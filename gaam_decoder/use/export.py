@@ -169,7 +169,7 @@ def write_export(
         overwrite: replace an earlier export.
 
     Returns:
-        The bytes of every file.
+        The size of every file, in bytes.
     """
     out = absolute_path(out)
     with replace_folder(source, out, _is_export, overwrite=overwrite) as new_folder:
@@ -181,6 +181,7 @@ def write_export(
             "sha256_of_weights": digest_of(content),
         }
         write_file(new_folder / MODEL_FILE, content)
+        # sealed: with a digest of the text, by which a change of the file is found
         write_file(new_folder / CONFIG_FILE, sealed_text(settings).encode())
         write_file(new_folder / CARD_FILE, card_text.encode())
         return [file.stat().st_size for file in new_folder.iterdir()]

@@ -260,14 +260,22 @@ def _labels_in_words(row: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+class RowChunk(NamedTuple):
+    """Some of the rows to predict."""
+
+    records: Records
+    """The rows as results repeat them: a value by column, for each row."""
+    inputs: Any
+    """What is predicted from: texts, ``LocatedRows``, or a slice of the states."""
+
+
 class RowSource(NamedTuple):
     """The rows to predict; each call of ``chunks`` reads them from the start."""
 
     origin: str
     """The name of the file, cache or other source, for messages."""
-    chunks: Callable[[], Iterator[tuple[Records, Any]]]
-    """Reads all rows from the start, some 2,048 at a time: the records of a chunk, as
-    results repeat them, and their inputs: texts, paths, or a slice of ``states``."""
+    chunks: Callable[[], Iterator[RowChunk]]
+    """Reads all rows from the start, some 2,048 at a time."""
     schema: pa.Schema | None = None
     """Names and types of the columns, if a file has them."""
     states: Any = None
@@ -425,7 +433,8 @@ def _check_rows(
     first_names = None
     schema = rows.schema
     is_table = kind in TABLE_WRITERS
-    for records, _ in rows.chunks():
+    for chunk in rows.chunks():
+        records = chunk.records
         first_names = first_names or records[0].keys()
         columns = {name for row in records for name in row}
         clashes = columns & added_columns
@@ -468,17 +477,18 @@ def _results(
     Yields:
         For each chunk the records of its rows, with their results as further fields.
     """
-    inputs = (chunk for _, chunk in rows.chunks())
+    # the rows are read twice at the same pace: to predict them, and to repeat them
+    inputs = (chunk.inputs for chunk in rows.chunks())
     predictions: Iterator[AnyPredictions]
     if rows.states is None:
         predictions = predictor.stream(inputs, origin=rows.origin)
     else:
         predictions = (predictor.predict_states(rows.states[part]) for part in inputs)
     done = 0
-    for (records, _), predicted in zip(rows.chunks(), predictions, strict=True):
-        pairs = zip(records, predicted.rows(top), strict=True)
+    for chunk, predicted in zip(rows.chunks(), predictions, strict=True):
+        pairs = zip(chunk.records, predicted.rows(top), strict=True)
         yield [row | result for row, result in pairs]
-        done += len(records)
+        done += len(chunk.records)
         report(done, total, "predicting")
 
 
@@ -516,20 +526,26 @@ def _write_results(
 
 
 def _rows_of_texts(texts: Sequence[str], origin: str) -> RowSource:
-    """Rows of texts, a record with the field ``text`` each."""
+    """Rows of texts, a record with the field ``text`` each.
 
-    def chunks() -> Iterator[tuple[Records, Sequence[str]]]:
+    ``origin`` names in messages where the texts are from.
+    """
+
+    def chunks() -> Iterator[RowChunk]:
         for start in range(0, len(texts), CHUNK_ROWS):
-            chunk = texts[start : start + CHUNK_ROWS]
-            yield [{"text": text} for text in chunk], chunk
+            chunk_texts = texts[start : start + CHUNK_ROWS]
+            records = [{"text": text} for text in chunk_texts]
+            yield RowChunk(records, inputs=chunk_texts)
 
     return RowSource(origin, chunks)
 
 
 def _read_lines(stdin: BinaryIO | None) -> Sequence[str]:
-    """The lines of stdin, in UTF-8."""
+    """The lines of stdin, in UTF-8; none without stdin."""
+    content = stdin.read() if stdin else b""
     try:
-        text = (stdin.read() if stdin else b"").decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
+        # ``splitlines`` would also break lines at form feeds and the like
         return [line.rstrip("\r\n") for line in io.StringIO(text, newline="\n")]
     except UnicodeError as error:
         raise DataError("stdin is not UTF-8", found=str(error)) from error
@@ -554,7 +570,7 @@ def _rows_of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Ro
     # rows of JSON keep all their fields, which may differ from row to row
     has_objects = kind_of(path) in JSON_OBJECTS
 
-    def chunks() -> Iterator[tuple[Records, LocatedRows]]:
+    def chunks() -> Iterator[RowChunk]:
         input_columns = choose_columns(table, reading, labels=(), origin=str(path))
         # results repeat all columns of a table, not only those of the input
         read_columns = input_columns
@@ -564,12 +580,13 @@ def _rows_of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Ro
         while chunk := list(islice(located_rows, CHUNK_ROWS)):
             inputs = []
             records = []
+            row_names = []
             for row_name, row in chunk:
+                row_names.append(row_name)
                 inputs.append(_input_of_row(row_name, row, input_columns, path))
                 names = row if has_objects else table.names
                 records.append({name: row[name] for name in names})
-            row_names = [row_name for row_name, _ in chunk]
-            yield records, LocatedRows(inputs, row_names)
+            yield RowChunk(records, LocatedRows(inputs, row_names))
 
     schema = pq.read_schema(path) if kind_of(path) == ".parquet" else None
     return RowSource(str(path), chunks, schema)
@@ -682,11 +699,12 @@ def _rows_of_cache(config: PredictConfig, predictor: Predictor) -> RowSource:
     if split.labelled:
         columns["label"] = split.target.decode(split.labels)
 
-    def chunks() -> Iterator[tuple[Records, slice]]:
+    def chunks() -> Iterator[RowChunk]:
         for start in range(0, len(split), CHUNK_ROWS):
             part = slice(start, start + CHUNK_ROWS)
             rows = zip(*(values[part] for values in columns.values()), strict=True)
-            yield [dict(zip(columns, row, strict=True)) for row in rows], part
+            records = [dict(zip(columns, row, strict=True)) for row in rows]
+            yield RowChunk(records, inputs=part)
 
     return RowSource(str(config.cache), chunks, states=split.pooled(predictor.pooling))
 

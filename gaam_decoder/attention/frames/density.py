@@ -197,14 +197,16 @@ class DensityGate(Attention):
         return cls.density(r, **parameters)
 
     def gate(self, r_BHGD: Tensor) -> Tensor:
-        """The density of every standardised value, (B, H, G, D).
+        """The density of every standardised value r, (B, H, G, D).
 
-        Its peak is 1, or its integral with ``normalize='density'``.
+        H heads each read G layers. The peak of the density is 1, or its integral with
+        ``normalize='density'``.
         """
         num_rows = len(r_BHGD)
         parameters_HD = self._clamped_parameters()
-        # a copy for every row makes the gradient fast, see ``expand_over_rows``; one
-        # copy is faster where the density computes much from the parameters alone
+        # A copy of the parameters for every row makes the gradient fast, see
+        # ``expand_over_rows``. A density that computes much from the parameters alone
+        # is faster with one copy: it would compute the same for every row.
         num_copies = num_rows if self.expands_parameters else 1
         expanded = {
             name: expand_over_rows(parameter_HD, num_copies)

@@ -33,9 +33,9 @@ class GroupedQueryAttention(nn.Module):
     Standard: query head i reads key-value head ``i // (Q / H)``. With H = Q it is
     multi-head attention, with H = 1 multi-query attention.
 
-    Published: the queries of a group are summed before the softmax, the scores are
-    divided by ``sqrt(E)`` twice, and a LayerNorm precedes the output projection, which
-    is H E -> W.
+    Published form, that of the code of arXiv 2401.11143: the queries of a group are
+    summed before the softmax, the scores are divided by ``sqrt(E)`` twice, and a
+    LayerNorm precedes the output projection, which is H E -> W.
 
     Args:
         width: W.
@@ -69,9 +69,10 @@ class GroupedQueryAttention(nn.Module):
 
         self.query_heads = query_heads
         self.kv_heads = kv_heads
-        self.published = published
+        self.has_published_form = published
         kv_width = width // query_heads * kv_heads
-        # published: the queries of a group are summed to one, so H heads attend, not Q
+        # in the published form the queries of a group are summed to one, so that as
+        # many heads attend as there are key-value heads; a LayerNorm follows them
         attending_width = kv_width if published else width
         self.q_proj = nn.Linear(width, width)
         self.k_proj = nn.Linear(width, kv_width)
@@ -83,9 +84,10 @@ class GroupedQueryAttention(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, x_BLW: Tensor) -> Tensor:
-        """Attend, without the last map: (B, L, W) -> (B, L, F), F = A heads of size E.
+        """Attend, without the last map: (B, L, W) -> (B, L, F).
 
-        The map ``out_proj`` follows, which gives (B, L, W).
+        F is the width of the A heads that attend, each of size E. The map ``out_proj``
+        follows, which gives (B, L, W).
         """
         q_BALE, k_BALE = self._queries_and_keys(x_BLW)
         v_BALE = self._split_and_repeat(self.v_proj(x_BLW))
@@ -94,34 +96,43 @@ class GroupedQueryAttention(nn.Module):
         return y_BLF
 
     def attention_map(self, x_BLW: Tensor) -> Tensor:
-        """Softmax weights, (B, Q, L, L); (B, H, L, L) in the published form."""
+        """Softmax weights, (B, A, L, L): how much layer i (row) reads of j (column).
+
+        A is the number of heads that attend: the query heads, or in the published form
+        the key-value heads.
+        """
         q_BALE, k_BALE = self._queries_and_keys(x_BLW)
         return softmax_weights(q_BALE, k_BALE, self._scale(q_BALE))
 
     def _queries_and_keys(self, x_BLW: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys of every head that attends, each (B, A, L, E)."""
+        """Queries and keys of the A heads that attend, each (B, A, L, E).
+
+        A is the number of query heads, or in the published form of key-value heads; E
+        is the size of a head.
+        """
         q_BALE = split_heads(self.q_proj(x_BLW), self.query_heads)
-        if self.published:
+        if self.has_published_form:
             # the queries of a group are summed
             q_BALE = torch.unflatten(q_BALE, 1, (self.kv_heads, -1)).sum(2)
         return q_BALE, self._split_and_repeat(self.k_proj(x_BLW))
 
     def _split_and_repeat(self, key_or_value_BLK: Tensor) -> Tensor:
-        """Keys or values of H heads, for each of the A heads that attend: (B, A, L, E).
+        """Keys or values for the A heads that attend: (B, L, K) -> (B, A, L, E).
 
-        In the standard form the query heads of a group share a key-value head, which is
-        repeated for each of them; in the published form A is H.
+        K = H E is the width of H key-value heads of size E. In the standard form the
+        query heads of a group share a key-value head, which is repeated for each of
+        them. In the published form the key-value heads themselves attend: A is H.
         """
         shared_BHLE = split_heads(key_or_value_BLK, self.kv_heads)
-        if self.published:
+        if self.has_published_form:
             return shared_BHLE
         group_size = self.query_heads // self.kv_heads
         return shared_BHLE.repeat_interleave(group_size, dim=1)
 
     def _scale(self, q_BALE: Tensor) -> float:
-        """``1 / sqrt(E)``, or its square in the published form."""
+        """``1 / sqrt(E)`` for heads of size E, or its square in the published form."""
         size = q_BALE.shape[-1]
-        scale: float = 1 / size if self.published else size**-0.5
+        scale: float = 1 / size if self.has_published_form else size**-0.5
         return scale
 
 
@@ -171,10 +182,13 @@ class MappedGroupedQuery(Projected):
         return x_BLD
 
     def before_final_map(self, x_BLD: Tensor) -> Tensor:
-        """Map, then attend over layers: (B, L, D) -> (B, L, F)."""
+        """Map, then attend over layers: (B, L, D) -> (B, L, F), F the heads' width."""
         y_BLF: Tensor = self.core(self.map(self.gate(x_BLD)))
         return y_BLF
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:
-        """Softmax weights, (B, A, L, L): how much layer i (row) reads of j (column)."""
+        """Softmax weights of the A heads, (B, A, L, L).
+
+        They say how much layer i (row) reads of layer j (column).
+        """
         return self.core.attention_map(self.map(self.gate(x_BLD)))

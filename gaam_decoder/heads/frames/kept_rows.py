@@ -199,6 +199,9 @@ class KeptRows(FittedHead):
 
         Shares of classes become logarithms, shares of labels log-odds; means of numbers
         stay as they are.
+
+        The task is a number in a buffer, saved with the kept rows and stacked like
+        them. So all three results are computed, and ``torch.where`` selects one.
         """
         log_p_BK = (mean_BK.clamp_min(0) + SMALL_SHARE).log()
         log_rest_BK = ((1 - mean_BK).clamp_min(0) + SMALL_SHARE).log()

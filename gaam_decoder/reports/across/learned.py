@@ -9,7 +9,7 @@ from gaam_cache.common.messages import brief
 from gaam_decoder.analysis.importance import Importance
 from gaam_decoder.reports.across.base import AcrossWriter
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Panel, Picture, line_panels
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.over_sets import AnswerOverSets
 from gaam_decoder.reports.sections.base import Parts, Section
@@ -198,7 +198,7 @@ def _picture(number: int, encoder: str, curves: Sequence[Line]) -> Picture:
     """The mean share of every layer of an encoder, a curve for every decoder."""
     layers = sorted({layer for line in curves for layer in line.x})
     equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
-    panels = [("share of the layer, %", curves)]
+    panels = [Panel("share of the layer, %", curves)]
     return Picture(
         f"across-layers-{number}",
         f"Share of layers of {encoder} in the summed attention",

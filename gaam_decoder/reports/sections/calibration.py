@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Panel, Picture, line_panels
 from gaam_decoder.reports.entries import SCALED_SUFFIX, Entry
 from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
@@ -157,6 +157,8 @@ def _reliability_diagram(entries: Sequence[Entry], words: _TaskWords) -> Picture
             "are too large."
         ),
         draw=lambda: line_panels(
-            [(f"{words.share}, %", curves)], "mean probability, %", reference=diagonal
+            [Panel(f"{words.share}, %", curves)],
+            "mean probability, %",
+            reference=diagonal,
         ),
     )

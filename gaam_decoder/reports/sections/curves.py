@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Panel, Picture, line_panels
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
@@ -47,7 +47,7 @@ def _curves(table: Table) -> Parts:
         for line_cells in cells:
             line_cells.append(ends.get(line_cells[0], "-"))
     sheet = Sheet("first to last epoch, mean over seeds", header, cells)
-    drawn = [(title, lines[:MOST_LINES]) for title, lines in panels.items()]
+    drawn = [Panel(title, lines[:MOST_LINES]) for title, lines in panels.items()]
     picture = Picture(
         name="curves",
         title="Learning curves",

@@ -14,7 +14,7 @@ from gaam_decoder.analysis.learned import (
     planted_curve,
     planted_gate,
 )
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Panel, Picture, line_panels
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
@@ -91,7 +91,7 @@ def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
             "lowest seed to the highest; dashed: what was planted, where something was."
         ),
         draw=lambda: line_panels(
-            [("weight", lines)],
+            [Panel("weight", lines)],
             "standardised feature value, from the gate's centre",
             reference=planted,
             bottom=0,

@@ -7,7 +7,7 @@ from typing import Any
 from gaam_cache.common.messages import brief
 from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Panel, Picture, line_panels
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
@@ -203,7 +203,9 @@ def _picture(
             f"Mean over seeds, of the {MOST_LINES} best; all else is the same along a "
             "line, but for what was tuned."
         ),
-        draw=lambda: line_panels([(title, curves[:MOST_LINES])], axis, is_log=is_log),
+        draw=lambda: line_panels(
+            [Panel(title, curves[:MOST_LINES])], axis, is_log=is_log
+        ),
     )
 
 

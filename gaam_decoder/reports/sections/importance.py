@@ -14,7 +14,7 @@ from gaam_decoder.analysis.importance import Importance, factor_by_seed
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.compare import same_recipe
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Panel, Picture, line_panels
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
@@ -234,7 +234,7 @@ def _shares(table: Table, *first_sheets: Sheet) -> Parts:
 
     header = ["decoder", "layers read most (share)", "least"]
     sheet = Sheet("share of layers in the summed attention", header, lines)
-    panels = [("share of the layer, %", curves[:MOST_LINES])]
+    panels = [Panel("share of the layer, %", curves[:MOST_LINES])]
     layers = sorted({layer for line in curves[:MOST_LINES] for layer in line.x})
     equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
     picture = Picture(

@@ -137,7 +137,7 @@ class Step:
         if torch.compiler.is_compiling() or len(x_SBLD) > 1:
             gradients_and_loss = grad_and_value(self._loss, has_aux=True)
         scale_S = None if state.scaling is None else state.scaling.scale_S
-        gradients, (_, outputs) = _map_over_seeds(
+        gradients, (_loss_to_differentiate, outputs) = _map_over_seeds(
             gradients_and_loss,
             state.parameters,
             state.buffers,
