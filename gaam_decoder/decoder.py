@@ -147,8 +147,9 @@ class Decoder(nn.Module):
     def _outputs(self, x_BLD: Tensor, noise_BK: Tensor | None) -> Tensor:
         """Logits, or standardised numbers, (B, C).
 
-        Some mechanisms end in a linear map, and some heads begin with one. The head
-        then joins both maps into one, which is less work.
+        Some mechanisms end in a linear map of E features, and some heads begin with
+        one. The head then joins both maps into one, which is less work. ``noise_BK``
+        are K random numbers for each row, as in ``forward``.
         """
         final_map = self.attention.final_map
         if final_map is None or not self.head.joins_final_map:

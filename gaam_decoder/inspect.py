@@ -97,7 +97,7 @@ def list_runs(
         filters: filters of ``load_runs``, for the finished runs.
     """
     folders = unique_paths([paths] if isinstance(paths, (str, Path)) else paths)
-    sound, damaged, _ = find_runs(folders, whole=whole, progress=progress)
+    sound, damaged, _unfinished = find_runs(folders, whole=whole, progress=progress)
     runs = Runs(sound).selected(**filters)
     entries = [_finished_entry(run) for run in runs]
     entries += [_damaged_entry(path, error) for path, error in damaged.items()]

@@ -80,7 +80,7 @@ def parameter_range(
     """The range of one parameter over heads, features and seeds, as JSON values.
 
     Args:
-        values: of every finished seed, (S, ...).
+        values: of every finished seed, (S, ...); K numbers a seed.
         start: smallest and largest value before training.
     """
     value_SK = values.astype(np.float64).reshape(len(values), -1)

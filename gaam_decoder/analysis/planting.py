@@ -473,7 +473,7 @@ def make_teacher(
     Raises:
         ConfigError: the training rows are all the same behind the gate.
     """
-    _, num_layers, hidden_size = train.shape
+    _num_rows, num_layers, hidden_size = train.shape
     attention = planted_mechanism(gate_name, num_layers, hidden_size)
     # without a gate the mean over the layers decides: a weight for each feature of the
     # mean, which all layers share
@@ -601,7 +601,7 @@ def _fit_linear(z_NF: Floats, p_NC: Floats) -> tuple[Floats, Floats]:
     num_classes = p_NC.shape[1]
 
     def loss_and_gradient(flat: Floats) -> tuple[float, Floats]:
-        # the last column is the bias
+        # weights of F features and, in the last column, the bias
         weight_CF1 = flat.reshape(num_classes, num_features + 1)
         logits_NC = z_NF @ weight_CF1[:, :-1].T + weight_CF1[:, -1]
         log_p_NC = log_softmax(logits_NC, 1)

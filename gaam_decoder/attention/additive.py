@@ -49,7 +49,7 @@ class Additive(LayerPooling):
         nn.init.normal_(self.w, std=width**-0.5)
 
     def weights(self, key_BLD: Tensor) -> Tensor:
-        """``softmax_l(w . tanh(W_q q_h + W_k k_l))``, (B, H, L)."""
+        """``softmax_l(w . tanh(W_q q_h + W_k k_l))``, (B, H, L); A hidden units."""
         query_H1A = self.query_proj(self.query)[:, None]
         hidden_BHLA = torch.tanh(query_H1A + self.key_proj(key_BLD)[:, None])
         return torch.softmax(hidden_BHLA @ self.w, dim=-1)

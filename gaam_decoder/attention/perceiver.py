@@ -29,7 +29,7 @@ class _MultiHead(nn.Module):
         self.out_proj = nn.Linear(width, width)
 
     def forward(self, query_BQW: Tensor, key_BLW: Tensor) -> Tensor:
-        """(B, Q, W), (B, L, W) -> (B, Q, W)."""
+        """Q queries read L keys: (B, Q, W), (B, L, W) -> (B, Q, W), W the width."""
         q_BHQE, k_BHLE = self._queries_and_keys(query_BQW, key_BLW)
         v_BHLE = split_heads(self.v_proj(key_BLW), self.heads)
         y_BHQE = softmax_attention(q_BHQE, k_BHLE, v_BHLE)
@@ -37,14 +37,14 @@ class _MultiHead(nn.Module):
         return y_BQW
 
     def attention_map(self, query_BQW: Tensor, key_BLW: Tensor) -> Tensor:
-        """Softmax weights, (B, H, Q, L)."""
+        """Softmax weights of H heads, (B, H, Q, L): how much query i reads of key j."""
         q_BHQE, k_BHLE = self._queries_and_keys(query_BQW, key_BLW)
         return softmax_weights(q_BHQE, k_BHLE)
 
     def _queries_and_keys(
         self, query_BQW: Tensor, key_BLW: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Queries (B, H, Q, E) and keys (B, H, L, E) of every head."""
+        """Queries (B, H, Q, E) and keys (B, H, L, E) of H heads of size E."""
         q_BHQE = split_heads(self.q_proj(query_BQW), self.heads)
         k_BHLE = split_heads(self.k_proj(key_BLW), self.heads)
         return q_BHQE, k_BHLE

@@ -46,7 +46,11 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
-        """(B, L, D) -> logits (B, C); without ``noise_BK`` it is an evaluation."""
+        """(B, L, D) -> logits (B, C).
+
+        ``noise_BK`` are K random numbers for each row, of which a head makes its
+        dropout; None in evaluation, or where it draws none.
+        """
 
     def resize(self, tensors: Mapping[str, Tensor]) -> None:
         """Take the sizes of these tensors, by name, before their values are loaded.

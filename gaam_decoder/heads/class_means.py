@@ -167,7 +167,10 @@ def _label_weights(z_NF: Tensor, target_NC: Tensor) -> tuple[Tensor, float]:
 
 
 def _weights_from_means(mean_CF: Tensor) -> Tensor:
-    """Weights ``m`` and biases ``-|m|^2 / 2`` of the logits of class means, (C, A)."""
+    """Weights ``m`` and biases ``-|m|^2 / 2`` of the logits of class means, (C, A).
+
+    A = F + 1: the weights of F features, then the bias.
+    """
     return torch.cat([mean_CF, -mean_CF.square().sum(1, keepdim=True) / 2], dim=1)
 
 

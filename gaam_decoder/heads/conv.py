@@ -58,7 +58,10 @@ class ConvHead(Head):
             nn.init.xavier_uniform_(module.weight)
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:  # noqa: ARG002
-        """(B, L, D) -> (B, C); takes no noise."""
+        """(B, L, D) -> (B, C), over images of H x W features with a channel per layer.
+
+        K channels stand between the convolutions. It takes no noise.
+        """
         image_BLHW = torch.unflatten(x_BLD, -1, self.image_shape)
         # the channels are last in memory, and second for the convolution
         image_BHWL = image_BLHW.permute(0, 2, 3, 1).contiguous()

@@ -58,7 +58,7 @@ class KNNHead(KeptRows):
 
         Args:
             square_distance_BN: squared distances of B rows to the N training rows.
-            values: numbers of neighbours.
+            values: numbers of neighbours; the largest is M below.
         """
         num_training_rows = square_distance_BN.shape[1]
         means = []

@@ -200,7 +200,7 @@ class _Problem:
     """
 
     def __init__(self, z_NA: Tensor, target_CN: Tensor, *, has_classes: bool) -> None:
-        # standardised features, the last of them 1, so that the last weight is the bias
+        # N rows of A standardised features, the last of them 1: its weight is the bias
         self._z_NA = z_NA
         self._target_CN = target_CN
         self._has_classes = has_classes
@@ -213,7 +213,7 @@ class _Problem:
         return logits_CN.softmax(0) if self._has_classes else logits_CN.sigmoid()
 
     def logits(self, weight_CA: Tensor) -> Tensor:
-        """Logits of the training rows, (C, N)."""
+        """Logits of the training rows, (C, N), by weights of A features and bias."""
         return _logits(weight_CA, self._z_NA)
 
     def solve_grid(self, weight_CA: Tensor) -> Iterator[_Solution]:
@@ -290,7 +290,7 @@ class _Problem:
         bounds finds t; a step beyond a bound becomes a bisection.
 
         Args:
-            weight_CA: W.
+            weight_CA: W, of A features and bias, for C classes or labels.
             direction_CA: the direction.
             logits_CN: logits of W.
             direction_CN: logits of the direction.
@@ -335,7 +335,10 @@ class _Problem:
 
 
 def _logits(weight_CA: Tensor, z_NA: Tensor) -> Tensor:
-    """Logits of some rows, (C, N) float64; the product is float32."""
+    """Logits of some rows, (C, N) float64; the product is float32.
+
+    The weights are those of A = F + 1 features and bias, for C classes or labels.
+    """
     # a product with rows of F numbers is several times as fast as with columns
     return functional.linear(weight_CA.float(), z_NA).double()
 

@@ -28,7 +28,7 @@ class LinearHead(Head):
         nn.init.zeros_(self.fc.bias)
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:  # noqa: ARG002
-        """(B, L, D) -> (B, C); takes no noise."""
+        """(B, L, D) -> (B, C); without dropout, so that it takes no noise."""
         logits_BC: Tensor = self.fc(x_BLD.flatten(1))
         return logits_BC
 
@@ -39,7 +39,10 @@ class LinearHead(Head):
         return is_linear and self.num_classes <= FEW_CLASSES
 
     def after_final_map(self, final_map: nn.Linear, y_BLE: Tensor) -> Tensor:
-        """Logits of ``final_map(y)``, by one map that is the product of both."""
+        """Logits of ``final_map(y)``, by one map that is the product of both.
+
+        ``y_BLE`` are the E features of every layer before the final map.
+        """
         weight_CLD = torch.unflatten(self.fc.weight, 1, (self.num_layers, -1))
         bias_C = self.fc.bias + weight_CLD.sum(1) @ final_map.bias
         weight_CLE = weight_CLD @ final_map.weight

@@ -45,7 +45,11 @@ class MLPHead(Head):
             nn.init.zeros_(module.bias)
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
-        """(B, L, D) -> (B, C); without ``noise_BK`` it is an evaluation."""
+        """(B, L, D) -> (B, C), through K hidden units.
+
+        ``noise_BK`` is a random number for each unit of each row, which decides whether
+        dropout leaves it out; None in evaluation.
+        """
         hidden_BK = functional.gelu(self.fc1(x_BLD.flatten(1)))
         if noise_BK is not None:
             # dropout, by uniform random numbers

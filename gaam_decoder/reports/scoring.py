@@ -170,7 +170,7 @@ def _count_classes(predictions: "_Predictions", task: Task) -> _ClassCounts:
             labels_per_class=np.zeros(0, np.int64),
         )
     label_N = predictions.label_N
-    num_seeds, _, num_classes = predictions.logits_SNC.shape
+    num_seeds, _num_rows, num_classes = predictions.logits_SNC.shape
     predicted_of_all_seeds = predictions.predicted_SN.ravel()
     return _ClassCounts(
         confusion=stats.confusion(

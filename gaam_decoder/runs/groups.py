@@ -68,7 +68,7 @@ def _numbers_of_column(split: Split, name: str) -> Numbers:
 
 def _number_names(names: object) -> Numbers:
     """A number for each row, from 0, equal where the names of the rows are equal."""
-    _, index_N = np.unique(np.asarray(names), return_inverse=True)
+    _distinct_names, index_N = np.unique(np.asarray(names), return_inverse=True)
     numbers: Numbers = index_N.astype(np.int32)
     return numbers
 

@@ -160,6 +160,6 @@ def join_relations(relations: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     ends = (np.concatenate(row_ends), np.concatenate(group_ends))
     link_values = np.ones(len(ends[0]), np.int8)
     links = coo_array((link_values, ends), shape=(num_nodes, num_nodes))
-    _, component_of_nodes = connected_components(links, directed=False)
+    _num_components, component_of_nodes = connected_components(links, directed=False)
     component_N: NDArray[np.int64] = component_of_nodes[:num_rows].astype(np.int64)
     return component_N

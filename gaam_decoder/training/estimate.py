@@ -170,7 +170,7 @@ class _Timer:
         """Seconds that the missing seeds of an experiment may take."""
         if experiment.recipe.is_fitted_at_once:
             rows = num_rows(experiment.recipe, self._cache)
-            seconds, _ = fit_cost(experiment.spec, rows, self._device)
+            seconds, _num_bytes = fit_cost(experiment.spec, rows, self._device)
             return seconds
         data = prepare_data(self._cache, experiment.recipe, self._device, self._loaded)
         rows = len(data.train)

@@ -26,8 +26,13 @@ def iterative_parts(label_NK: Flags, shares: Sequence[float], seed: int) -> list
 
     The rows of the rarest label are dealt first, each to the part that is furthest
     below its share of this label. Rows without labels count as rows of one more label.
-    The outcome depends on the
-    labels, shares and seed alone: neither on the machine nor on NumPy's version.
+    The outcome depends on the labels, shares and seed alone: neither on the machine nor
+    on NumPy's version.
+
+    Args:
+        label_NK: whether each row has each of K labels.
+        shares: of the parts.
+        seed: of the division.
 
     Returns:
         The rows of every part, ascending.
@@ -84,7 +89,7 @@ def rows_by_label(label_NK: Flags, shots: int, split_seed: int) -> list[Rows]:
     count as rows of one more label.
 
     Args:
-        label_NK: whether each row has each label.
+        label_NK: whether each row has each of K labels.
         shots: number of rows of a label, which every label that occurs must have.
         split_seed: decides the rows.
 

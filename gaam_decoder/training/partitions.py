@@ -83,8 +83,9 @@ def grouped_holdout(
     Where every class is in one group alone, no row is held out: a group would take all
     rows of its classes away from the training.
     """
-    _, class_N = np.unique(one_stratum_per_row(labels), return_inverse=True)
-    _, group_N = np.unique(np.asarray(groups), return_inverse=True)
+    # numbers of the classes and groups of the rows
+    _class_names, class_N = np.unique(one_stratum_per_row(labels), return_inverse=True)
+    _group_names, group_N = np.unique(np.asarray(groups), return_inverse=True)
     num_groups = group_N.max() + 1
     # a random order, so that the first of equally good groups is any of them
     group_N = np.random.default_rng(split_seed).permutation(num_groups)[group_N]
@@ -257,7 +258,10 @@ def draw_budget(labels: Strata, recipe: Recipe) -> Division:
 
 
 def _draw_by_label(label_NK: NDArray[np.bool_], recipe: Recipe) -> Division:
-    """Draw ``recipe.shots`` rows of every label, and hold some out for validation."""
+    """Draw ``recipe.shots`` rows of every label, and hold some out for validation.
+
+    ``label_NK`` says whether each row has each of K labels.
+    """
     # rows without a label count as rows of one more label
     count_K = add_no_label_column(label_NK).sum(0)
     _check_budget(len(label_NK), count_K[count_K > 0], recipe)

@@ -76,12 +76,12 @@ def check_fit_memory(
     Raises:
         ShortOfMemoryError: the fit needs more.
     """
-    _, needed = fit_cost(spec, rows, device)
+    _seconds, needed_bytes = fit_cost(spec, rows, device)
     free = free_fit_memory(device)
-    if needed > free:
+    if needed_bytes > free:
         raise ShortOfMemoryError(
             f"{recipe} needs more memory than is free",
-            expected=f"{needed / 1e9:,.1f} GB for {rows:,} rows",
+            expected=f"{needed_bytes / 1e9:,.1f} GB for {rows:,} rows",
             found=f"{free / 1e9:,.1f} GB",
             hint="fewer --layers, or fewer rows (gaam extract --limit)",
         )

@@ -258,7 +258,7 @@ class SeedBatch:
         return list(map(EpochScaling, scales, skipped, steps))
 
     def _validation_scores(self) -> list[Score] | None:
-        """Score and loss of every seed, or None without validation rows."""
+        """Score and loss of every seed on V validation rows; None without any."""
         label_SV = self._validation_label_SV
         if self.data.selection is None or label_SV is None:
             return None
@@ -439,7 +439,10 @@ class SeedBatch:
                 seed_state.best = Score(*saved["best"])
 
     def results(self) -> list[SeedResult]:
-        """The result of every seed, with the weights of its kept epoch."""
+        """The result of every seed, with the weights of its kept epoch.
+
+        A result has the logits of N test and V validation rows, if there are any.
+        """
         start = time.perf_counter()
         test = self.data.test
         validation = self.data.validation(self.recipe)

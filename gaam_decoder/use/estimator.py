@@ -162,7 +162,7 @@ class Estimator:
                 dataset_name="arrays in memory",
             )
             run = self._train(config)
-            _, decoder_config, weights = open_decoder(run.path)
+            _run, decoder_config, weights = open_decoder(run.path)
             self._fitted = _Fitted(
                 config=decoder_config,
                 weights=weights,

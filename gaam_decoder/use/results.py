@@ -28,7 +28,12 @@ class NumberPredictions:
 
     @classmethod
     def from_outputs(cls, output_SNK: NDArray[Any], names: Sequence[str]) -> Self:
-        """The mean of the outputs of all seeds, and their spread."""
+        """The mean of the outputs of all seeds, and their spread.
+
+        Args:
+            output_SNK: numbers that each seed predicts of each row, in K columns.
+            names: of the columns.
+        """
         number_SNK = output_SNK.astype(np.float64)
         return cls(
             numbers_NK=number_SNK.mean(0),
@@ -105,7 +110,7 @@ class LabelSetPredictions:
 
     @property
     def has_label_NK(self) -> NDArray[np.bool_]:
-        """Whether each row has each label."""
+        """Whether each row has each of K labels."""
         has_label_NK: NDArray[np.bool_] = self.probabilities_NC > 0.5
         return has_label_NK
 

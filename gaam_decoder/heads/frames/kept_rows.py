@@ -211,7 +211,10 @@ class KeptRows(FittedHead):
         return torch.where(is_number, mean_BK, logits_BK)
 
     def _scores(self, rows: Examples, values: SettingValues) -> list[FitScore]:
-        """How good the outputs for some rows are with each value of the setting."""
+        """How good the outputs for some rows are with each value of the setting.
+
+        K outputs of a row, from its F features.
+        """
         # for each value, the outputs of every batch
         batches_by_value: list[list[Tensor]] = [[] for _ in values]
         for x_BF in torch.split(rows.x_NF.to(self.mean_F.device), BATCH_ROWS):

@@ -46,7 +46,10 @@ def target_matrix(rows: Examples, num_outputs: int) -> Tensor:
 
 
 def fit_score(output_NK: Tensor, rows: Examples) -> FitScore:
-    """How good the outputs of rows are: the score and the loss of their task."""
+    """How good the outputs of rows are: the score and the loss of their task.
+
+    ``output_NK`` are the outputs of a row for K classes, columns of numbers or labels.
+    """
     task = task_of(rows.task)
     outputs = output_NK.double()
     value = float(task.selection_score(outputs, rows.label_N))

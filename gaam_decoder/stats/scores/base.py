@@ -93,7 +93,7 @@ class Answers:
         # rounded to multiples of a step: GRAIN times the power of two above the larger
         # logarithm.
         larger_log_NC = np.maximum(np.maximum(-log_p_NC, -log_rest_NC), 1.0)
-        _, exponent_NC = np.frexp(larger_log_NC)
+        _mantissa_NC, exponent_NC = np.frexp(larger_log_NC)
         step_NC = np.ldexp(GRAIN, exponent_NC)
         odds_NC: Floats = np.round((log_p_NC - log_rest_NC) / step_NC) * step_NC
         return odds_NC

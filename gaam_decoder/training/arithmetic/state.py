@@ -203,7 +203,10 @@ def unscaled(gradients: Stacked, scale_S: Tensor) -> tuple[Stacked, Tensor]:
 
 
 def clipped(gradients: Stacked, largest_norm: float) -> Stacked:
-    """Clip the gradient of every seed to a norm, as torch's clip_grad_norm_ does."""
+    """Clip the gradient of every seed to a norm, as torch's clip_grad_norm_ does.
+
+    The norm of a seed is that over all P parameters.
+    """
     norms_PS = [gradient.flatten(1).norm(dim=1) for gradient in gradients.values()]
     norm_S = torch.stack(norms_PS).norm(dim=0)
     factor_S = (largest_norm / (norm_S + 1e-6)).clamp(max=1.0)

@@ -230,7 +230,8 @@ class Step:
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Stacked]]:
         """The loss of one seed on a batch.
 
-        The arguments are those of a batch and a state, without the axis of seeds.
+        The arguments are those of a batch and a state, without the axis of seeds;
+        ``noise_BK`` are K random numbers for each row.
 
         Returns:
             The scaled loss, which is differentiated; and a tuple of the loss, the
@@ -279,7 +280,7 @@ class Step:
             parameters: of the seed.
             buffers: of the seed; training changes them in place.
             x_BLD: states of the rows.
-            noise_BK: uniform random numbers for each row, such as for dropout; None
+            noise_BK: K uniform random numbers for each row, such as for dropout; None
                 where the decoder draws none.
             product_dtype: of matrix products; None: that of the parameters.
         """
