@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gaam_cache.common import plugins, settings
 from gaam_cache.common.errors import CacheError, ConfigError, GaamError, NotFoundError
-from gaam_cache.common.markdown import plain
+from gaam_cache.common.markdown import escape_markdown
 from gaam_cache.common.messages import duration
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.settings import data_path
@@ -591,7 +591,7 @@ class _Reports:
         page = render(
             "study.md",
             self.tables,
-            harmless=plain,
+            harmless=escape_markdown,
             more=lambda table: self.page_values[id(table)],
             words=values,
             # the filter of the template that writes a sheet as a Markdown table

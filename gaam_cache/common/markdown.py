@@ -17,7 +17,7 @@ _LINE_START = re.compile(r"^(?:[#+=-]|\d+[.)])")
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>|~&$]")
 
 
-def plain(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """A text as one line of Markdown that shows the text and has no effect.
 
     Marks are escaped that would make a heading, list, rule, HTML or link of it.
@@ -33,7 +33,7 @@ def plain(text: str) -> str:
 
 def items(lines: Iterable[str]) -> list[str]:
     """The lines of a Markdown list; any markup in the given lines is escaped."""
-    return [f"- {plain(line)}" for line in lines]
+    return [f"- {escape_markdown(line)}" for line in lines]
 
 
 def pipe_table(

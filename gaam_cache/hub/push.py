@@ -14,7 +14,7 @@ from typing import Any
 
 from gaam_cache.common.download import KINDS, hub_errors
 from gaam_cache.common.errors import CacheError, ConfigError, HubError
-from gaam_cache.common.markdown import MOST_CLASSES, NOUNS, plain
+from gaam_cache.common.markdown import MOST_CLASSES, NOUNS, escape_markdown
 from gaam_cache.common.messages import brief, shortened, tell, visible
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.terminal import ReportProgress, no_progress
@@ -209,12 +209,12 @@ def card(plan: Plan) -> str:
             "configs": [{"config_name": "default", "data_files": data_files}],
         },
         entries_to_fill_in=ENTRIES_TO_FILL_IN,
-        title=f"States of {plain(brief(plan.dataset_label))}",
+        title=f"States of {escape_markdown(brief(plan.dataset_label))}",
         summary=SUMMARY.format(rows=NOUNS.get(plan.kind, "rows")),
         facts=_fact_lines(plan),
         classes_title=_targets_title(plan),
         classes=[
-            f"{number}. {plain(brief(name))}"
+            f"{number}. {escape_markdown(brief(name))}"
             for number, name in enumerate(target_names)
         ],
         usage=USAGE.format(split=next(iter(plan.rows))),

@@ -64,7 +64,7 @@ def _results(rows: Sequence[DecoderRow], records: Records) -> list[CellResult]:
 
     ``rows`` are those of one baseline.
     """
-    seeds = _FinishedSeeds.of(records)
+    seeds = _FinishedSeeds.from_records(records)
     heads = {row.head for row in rows if row.difference is not None}
     # a cell has one decoder of the baseline's mechanism for each head
     baselines = {
@@ -96,7 +96,8 @@ class _FinishedSeeds:
     by_decoder: dict[tuple[CellKey, str], set[int]]
 
     @classmethod
-    def of(cls, records: Records) -> "_FinishedSeeds":
+    def from_records(cls, records: Records) -> "_FinishedSeeds":
+        """The seeds with a recorded accuracy."""
         by_decoder: dict[tuple[CellKey, str], set[int]] = {}
         for row in records.seeds:
             if row.accuracy is not None:

@@ -5,7 +5,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 
-from gaam_cache.common.markdown import items, pipe_table, plain
+from gaam_cache.common.markdown import escape_markdown, items, pipe_table
 from gaam_cache.common.messages import duration, visible
 from gaam_decoder.grids.answers import answers_of, in_words
 from gaam_decoder.grids.recipe import Cell, Grid, GridStudy
@@ -42,7 +42,7 @@ def make_files(
     # the first answer of the first grid is the answer of the study
     head = [f"# {study.title}", "", study.question.strip(), ""]
     first = answer_lines[0] if answer_lines else "No cell is recorded yet"
-    head += [f"**{plain(first)}.**", "", study.text.strip(), ""]
+    head += [f"**{escape_markdown(first)}.**", "", study.text.strip(), ""]
     page = [*head, *sections, *_weaknesses(study, records), *_how_to(study, records)]
     files = {PAGE: ("\n".join(page).rstrip() + "\n").encode()}
     for picture in pictures:
@@ -91,7 +91,7 @@ def _section(grid: Grid, answers: Sequence[AnswerOverSets], records: Records) ->
     lines.append(f"{num_recorded} of {len(cells)} cells {verb} in.")
     if missing:
         names = "; ".join(_cells_by_encoder(grid, missing))
-        lines.append(f"Missing, and in no mean: {plain(names)}.")
+        lines.append(f"Missing, and in no mean: {escape_markdown(names)}.")
     lines.append("")
     for number, answer in enumerate(answers, 1):
         lines += _answer_lines(grid, number, answer)
@@ -100,10 +100,11 @@ def _section(grid: Grid, answers: Sequence[AnswerOverSets], records: Records) ->
 
     forests = _forests(grid, answers)
     for picture in forests:
-        lines += [*_picture_lines(picture), f"{plain(picture.title)}.", ""]
+        lines += [*_picture_lines(picture), f"{escape_markdown(picture.title)}.", ""]
     if forests:
-        lines += [plain(forests[0].caption), ""]
-    # the answers differ in the baseline alone
+        lines += [escape_markdown(forests[0].caption), ""]
+    # the answers differ in the baseline alone: the first has the remarks of all on the
+    # cells that it uses
     notes = [*answers[0].all_results.remarks]
     if answers[0].decoders:
         notes = [*notes_on_method(answers), *notes]
@@ -127,9 +128,9 @@ def _answer_lines(grid: Grid, number: int, answer: AnswerOverSets) -> Lines:
 
     Without a difference that counts there is neither picture nor table.
     """
-    lines = [f"{plain(in_words(grid, answer))}.", ""]
+    lines = [f"{escape_markdown(in_words(grid, answer))}.", ""]
     for picture in _overview(grid, number, answer):
-        lines += [*_picture_lines(picture), plain(picture.caption), ""]
+        lines += [*_picture_lines(picture), escape_markdown(picture.caption), ""]
         lines += [pipe(decoders_sheet(answer)), ""]
     if answer.left_out:
         lines += [*items(answer.left_out), ""]
@@ -167,7 +168,7 @@ def _cell_table(grid: Grid, answer: AnswerOverSets, records: Records) -> Lines:
     )
     header = ["data set", "encoder", "rows", *others, *compared]
     lines = []
-    for (_, dataset, encoder), rows in rows_by_cell.items():
+    for (_grid_name, dataset, encoder), rows in rows_by_cell.items():
         first = next(iter(rows.values()))
         line = [dataset, encoder, f"{first.train_rows:,} + {first.test_rows:,}"]
         line += [_percent(rows.get(name)) for name in others]
@@ -178,7 +179,11 @@ def _cell_table(grid: Grid, answer: AnswerOverSets, records: Records) -> Lines:
         f"differences of the others to {baseline} with their standard errors, in "
         "points:"
     )
-    return [plain(title), "", *pipe_table(header, lines, left_aligned=header[:2])]
+    return [
+        escape_markdown(title),
+        "",
+        *pipe_table(header, lines, left_aligned=header[:2]),
+    ]
 
 
 def _percent(row: DecoderRow | None) -> str:
@@ -274,7 +279,7 @@ def cost_lines(grid: Grid, records: Records) -> Lines:
         extraction = math.fsum(row.extract_seconds or 0.0 for row in rows)
         training = math.fsum(row.train_seconds for row in rows)
         lines.append(
-            f"- {plain(encoder)}, {len(rows)} cells: extraction "
+            f"- {escape_markdown(encoder)}, {len(rows)} cells: extraction "
             f"{duration(extraction)}, training {duration(training)}."
         )
     return lines

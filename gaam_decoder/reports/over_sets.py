@@ -178,12 +178,12 @@ def _number(count: int, noun: str) -> str:
 
 def data_sets_of(cells: Iterable[CellKey]) -> list[str]:
     """Names of the data sets, in the order of the cells."""
-    return list(dict.fromkeys(data_set for data_set, _ in cells))
+    return list(dict.fromkeys(data_set for data_set, _encoder in cells))
 
 
 def encoders_of(cells: Iterable[CellKey]) -> list[str]:
     """Names of the encoders, in the order of the cells."""
-    return list(dict.fromkeys(encoder for _, encoder in cells))
+    return list(dict.fromkeys(encoder for _data_set, encoder in cells))
 
 
 def answers_over_sets(
@@ -208,7 +208,7 @@ def answers_over_sets(
     one_for_each = factors == ("dataset",)
     blocks: list[tuple[str, ...]] = []
     if one_for_each:
-        read = Counter(encoder for _, encoder in all_results.by_cell)
+        read = Counter(encoder for _data_set, encoder in all_results.by_cell)
         blocks = [(name,) for name in encoders_of(cells) if read[name] > 1]
     elif cells:
         blocks = [_largest_block(cells)]
@@ -271,7 +271,7 @@ def _candidate_blocks(cells: Collection[CellKey]) -> list[tuple[str, ...]]:
     """
     names = encoders_of(cells)
     if len(names) > MOST_ENCODERS:
-        num_sets = Counter(encoder for _, encoder in cells)
+        num_sets = Counter(encoder for _data_set, encoder in cells)
         names.sort(key=lambda name: -num_sets[name])
         return [tuple(names[:size]) for size in range(1, len(names) + 1)]
     return [

@@ -127,7 +127,7 @@ def _draw_cells(
         colour = PALETTE[f"c{number % 8}"]
         cells = [
             cell
-            for (_, cell_encoder), cell in decoder.differences.items()
+            for (_data_set, cell_encoder), cell in decoder.differences.items()
             if cell_encoder == encoder
         ]
         axes.plot(

@@ -173,7 +173,8 @@ def gather_cells(tables: Sequence[Table]) -> Cells | None:
         table
         for table in compared
         if any(
-            _is_in_answer(entry, head, baseline) for entry, _ in table.compared_entries
+            _is_in_answer(compared.entry, head, baseline)
+            for compared in table.compared_entries
         )
     ]
     chosen, not_chosen = choose_tables(with_head)
@@ -223,9 +224,10 @@ def _usual_head(tables: Sequence[Table], baseline: str) -> str | None:
     for table in tables:
         counts.update(
             {
-                entry.head
-                for entry, _ in table.compared_entries
-                if _is_in_answer(entry, entry.head, baseline)
+                compared.entry.head
+                for compared in table.compared_entries
+                # whether it would be in an answer on its own head
+                if _is_in_answer(compared.entry, compared.entry.head, baseline)
             }
         )
     if not counts:
@@ -248,10 +250,10 @@ def _without_baseline(tables: Sequence[Table], baseline: str) -> list[str]:
 def _other_heads(tables: Sequence[Table], head: str) -> list[str]:
     """A sentence on the compared entries that have another head, counted by head."""
     counts = Counter(
-        entry.head
+        compared.entry.head
         for table in tables
-        for entry, _ in table.compared_entries
-        if entry.head != head
+        for compared in table.compared_entries
+        if compared.entry.head != head
     )
     if not counts:
         return []

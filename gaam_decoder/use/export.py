@@ -18,9 +18,9 @@ from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.markdown import (
     MOST_CLASSES,
     NOUNS,
+    escape_markdown,
     items,
     pipe_table,
-    plain,
 )
 from gaam_cache.common.messages import brief, visible
 from gaam_cache.common.paths import absolute_path, shown_path
@@ -198,11 +198,13 @@ def card(run: RunResult, config: DecoderConfig) -> str:
     plan = config.plan.portable()
     rows = NOUNS.get(plan.kind, "rows")
     task = task_of(plan.task)
+    mechanism = escape_markdown(config.attention)
+    dataset = escape_markdown(brief(plan.dataset_label))
     described = Card(
         kind="model",
         metadata=_metadata(config),
         entries_to_fill_in=FIELDS_TO_FILL_IN,
-        title=f"{plain(config.attention)} on {plain(brief(plan.dataset_label))}",
+        title=f"{mechanism} on {dataset}",
         summary=(
             f"{task.verb} {rows} by the states of all layers of a frozen\n"
             "encoder; made with gaam."

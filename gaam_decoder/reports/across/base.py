@@ -25,7 +25,9 @@ class AcrossWriter(ABC):
     position: ClassVar[int]  # sections stand in this order
 
     @abstractmethod
-    def of(self, cells: Cells, answers: Sequence[AnswerOverSets]) -> Iterator[Section]:
+    def sections_of(
+        self, cells: Cells, answers: Sequence[AnswerOverSets]
+    ) -> Iterator[Section]:
         """Make the sections that have any content.
 
         Args:
@@ -53,7 +55,9 @@ def across_sections(
         for name in plugins.names(PACKAGE)
     ]
     writers.sort(key=lambda writer: writer.position)
-    return [section for writer in writers for section in writer.of(cells, answers)]
+    return [
+        section for writer in writers for section in writer.sections_of(cells, answers)
+    ]
 
 
 def _has_several_sets(cells: Cells) -> bool:

@@ -40,7 +40,9 @@ class LearnedOverSets(AcrossWriter):
 
     position = 20
 
-    def of(self, cells: Cells, answers: Sequence[AnswerOverSets]) -> Iterator[Section]:
+    def sections_of(
+        self, cells: Cells, answers: Sequence[AnswerOverSets]
+    ) -> Iterator[Section]:
         """Yield the section, unless no mechanism learned parameters or read layers."""
         del answers
         # The first table has to do: all have about the same decoders, and to look at

@@ -14,7 +14,7 @@ from gaam_decoder.reports.over_sets_text import (
     sentence,
     sets_sheet,
 )
-from gaam_decoder.reports.sections.base import Section
+from gaam_decoder.reports.sections.base import Parts, Section
 from gaam_decoder.reports.sets import Cells
 
 MOST_FORESTS = 12  # decoders with a forest plot of their own
@@ -25,9 +25,13 @@ class Verdict(AcrossWriter):
 
     position = 10
 
-    def of(self, cells: Cells, answers: Sequence[AnswerOverSets]) -> Iterator[Section]:
+    def sections_of(
+        self, cells: Cells, answers: Sequence[AnswerOverSets]
+    ) -> Iterator[Section]:
         """Two sections: the answer, and every difference."""
         sentences = [sentence(answer) for answer in answers]
+        # the tables of all cells have the same score and margin of equivalence
+        first_table = cells.cells[0].table
         yield Section(
             name="across",
             heading="Over all data sets",
@@ -37,22 +41,24 @@ class Verdict(AcrossWriter):
             values={
                 "baseline": cells.baseline,
                 "head": cells.head,
-                "score": cells.cells[0].table.score_name,
-                "margin": cells.cells[0].table.margin,
+                "score": first_table.score_name,
+                "margin": first_table.margin,
                 "answers": [answer_values(answer) for answer in answers],
                 "left_out": list(cells.left_out),
                 "remarks": list(cells.remarks),
             },
-            make=lambda: (
-                [decoders_sheet(answer) for answer in answers if answer.decoders],
-                list(_pictures(answers)),
+            make=lambda: Parts(
+                sheets=[
+                    decoders_sheet(answer) for answer in answers if answer.decoders
+                ],
+                pictures=list(_pictures(answers)),
             ),
         )
         if any(answer.decoders for answer in answers):
             yield Section(
                 name="across-sets",
                 heading="Differences of every data set",
-                make=lambda: (_sets_sheets(answers), ()),
+                make=lambda: Parts(sheets=_sets_sheets(answers)),
             )
 
 

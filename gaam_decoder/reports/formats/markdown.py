@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TextIO
 
-from gaam_cache.common.markdown import pipe_table, plain
+from gaam_cache.common.markdown import escape_markdown, pipe_table
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.rendering import render
 from gaam_decoder.reports.table import Format, Table
@@ -19,7 +19,7 @@ class Markdown(Format):
         page = render(
             "report.md",
             tables,
-            plain,
+            escape_markdown,
             section=self.section,
             columns=self.columns,
             sections_over_sets=self.sections_over_sets,

@@ -46,14 +46,13 @@ class Section:
     asked for this section."""
     lines: Sequence[str] = ()  # notes below the tables
     values: Any = None  # the section as JSON values; fractions, not percent
-    make: Callable[[], tuple[Sequence[Sheet], Sequence[Picture]]]
-    """Makes the ``Parts``; late, because they read the files of each seed."""
+    make: Callable[[], Parts]
+    """Makes tables and pictures; late, because they read the files of each seed."""
 
     @cached_property
     def parts(self) -> Parts:
         """Its tables and its pictures, made at the first use."""
-        sheets, pictures = self.make()
-        return Parts(sheets, pictures)
+        return self.make()
 
 
 class Writer(ABC):
