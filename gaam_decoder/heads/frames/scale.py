@@ -33,13 +33,16 @@ class Scale(NamedTuple):
         A constant feature has factor 0.
         """
         num_rows, num_features = x_NF.shape
-        # some features at a time: float64 of all of them would take too much memory
+        # Some features at a time: float64 of all of them would take too much memory.
+        # One block serves all: new ones would leave holes that the heap does not reuse.
+        width = min(num_features, max(1, BLOCK_NUMBERS // num_rows))
+        block_NF = x_NF.new_empty((num_rows, width), dtype=torch.float64)
         variances = []
         means = []
-        for columns in _slices(num_features, max(1, BLOCK_NUMBERS // num_rows)):
-            variance, mean = torch.var_mean(
-                x_NF[:, columns].double(), dim=0, correction=0
-            )
+        for columns in _slices(num_features, width):
+            part_NF = block_NF[:, : columns.stop - columns.start]
+            part_NF.copy_(x_NF[:, columns])
+            variance, mean = torch.var_mean(part_NF, dim=0, correction=0)
             variances.append(variance)
             means.append(mean)
         variance_F = torch.cat(variances)
@@ -67,8 +70,12 @@ class Scale(NamedTuple):
         num_rows, num_features = x_NF.shape
         width = num_features + 1 if with_bias else num_features
         z_NA = x_NF.new_ones((num_rows, width), dtype=torch.float32)
-        for rows in _slices(num_rows, max(1, BLOCK_NUMBERS // num_features)):
-            z_NA[rows, :num_features] = self.standardised(x_NF[rows])
+        height = min(num_rows, max(1, BLOCK_NUMBERS // num_features))
+        block_NF = x_NF.new_empty((height, num_features), dtype=torch.float64)
+        for rows in _slices(num_rows, height):
+            part_NF = block_NF[: rows.stop - rows.start]
+            part_NF.copy_(x_NF[rows]).sub_(self.mean_F).mul_(self.factor_F)
+            z_NA[rows, :num_features] = part_NF
         return z_NA
 
     def set_map(self, linear: nn.Linear, weight_CA: Tensor) -> None:
