@@ -149,8 +149,8 @@ def python() -> str:
         "# Python",
         NOTE,
         "Both packages are typed. Errors are `gaam_cache.GaamError`, with the same "
-        "message as on the command line. The docstrings below stand on the site of the "
-        "pages; `help(gaam_decoder.train)` shows them too.",
+        "message as on the command line. `make docs` builds these pages, with the "
+        "docstrings of all names; `help(gaam_decoder.train)` shows one.",
     ]
     for package in (gaam_cache, gaam_decoder):
         rows = [[code(name), _summary(package, name)] for name in package.__all__]

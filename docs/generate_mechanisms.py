@@ -345,11 +345,13 @@ gaam describe --attn laplace
 ```
 
 A mechanism reads the layers of a row, x of shape (layers, features), and a head
-predicts from its output. This page is generated from the code. Numbers of parameters
-and defaults are for {layers} layers of {hidden_size} features.
+predicts from its output. This page is generated from the code. Numbers of parameters,
+and the default of `heads`, are for {layers} layers of {hidden_size} features.
 
-Gates by a density standardise each value over the layers of its group first. `heads` is
-the number of groups:
+A gate by a density splits the layers into groups of neighbours, one for each of its
+`heads`. It standardises each value over the layers of its group. The default is the
+largest number of equal groups, at most 8, with three layers or more each: 2 heads for
+6 layers, 4 for 12, 8 for 24 or 40. So `gaam` on 6 layers is `gaam:heads=2` in a report.
 
 ```text
 {formulas}

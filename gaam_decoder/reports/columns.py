@@ -123,7 +123,7 @@ DECODER = Column(
     header="decoder",
     cell=lambda entry: entry.label + marks(entry),
     note=(
-        "mechanism, and the settings that distinguish it; † is under-trained: the "
+        "mechanism, and the settings that distinguish it; † may be under-trained: the "
         "best epoch is the last in more seeds than chance explains, or validation "
         "chose a learning rate or weight decay at the edge of its grid, marked "
         "(edge); longer training or another rate may do better"
