@@ -538,7 +538,7 @@ Score = Annotated[
         metavar="NAME",
         help=f"Score to compare: {_list_names('gaam_decoder.stats.scores')}; or yours, "
         "FILE.py:CLASS.",
-        show_default="accuracy; of numbers r2, of label sets micro-f1",
+        show_default="accuracy; for numbers r2, for label sets micro-f1",
         autocompletion=offer_scores,
     ),
 ]
@@ -547,8 +547,10 @@ Margin = Annotated[
     typer.Option(
         "--margin",
         metavar="POINTS",
-        help="Largest difference that does not matter.",
-        show_default="0.5 points; log-loss: 0.01 and brier: 0.005, as they are",
+        help="Largest difference that does not matter, in the unit of the score: "
+        "points where it is shown in percent.",
+        show_default="0.5 points; 0.005 for r2, spearman, mcc, quadratic-kappa and "
+        "brier; 0.01 for log-loss, mae and ordinal-mae",
     ),
 ]
 ClassOrder = Annotated[
@@ -565,7 +567,8 @@ FitTemperature = Annotated[
     bool,
     typer.Option(
         "--temperature",
-        help="Fit a temperature for every seed on its validation rows; not of numbers.",
+        help="Fit a temperature for every seed on its validation rows; not for "
+        "numbers.",
     ),
 ]
 Pairs = Annotated[
@@ -626,8 +629,9 @@ Section = Annotated[
     typer.Option(
         "--section",
         metavar="NAME",
-        help="Write this section alone, in any format; every report lists its "
-        "sections.",
+        help="Write this section alone, in any format: pairs, scores, calibration, "
+        "curves, learned, gates, grid, importance, published, reliability, across, "
+        "across-sets, across-learned. The end of a report names those that it has.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -1002,8 +1006,9 @@ def ablate(
 ) -> None:
     """Retrain a run on its most and least important layers and on random ones.
 
-    The importance of a layer is the mean importance factor of the run's attention map.
-    Recipe and seeds are the run's. The new runs lie in the folder 'ablation' beside it.
+    The importance of a layer is its mean weight over test rows, scaled to 0 to 1 and
+    averaged over features; 'gaam inspect RUN' prints it. Recipe and seeds are the
+    run's. The new runs lie in the folder 'ablation' beside it.
     """
     import gaam_decoder
 
@@ -1290,15 +1295,15 @@ TopClasses = Annotated[
     typer.Option(
         "--top",
         metavar="K",
-        help="Name the K likeliest classes; of classification alone.",
+        help="Name the K likeliest classes; for classification alone.",
     ),
 ]
 UseTemperature = Annotated[
     bool,
     typer.Option(
         "--temperature",
-        help="Divide each seed's logits by the temperature that fits the rows that "
-        "chose its epoch.",
+        help="Divide each seed's logits by the temperature that fits its validation "
+        "rows.",
     ),
 ]
 FileFormat = Annotated[
@@ -1330,11 +1335,11 @@ def predict(
     quiet: NoProgress = False,
     as_json: AsJson = False,
 ) -> None:
-    """Predict classes of texts, of the rows of a file or of stdin, or of a cache.
+    """Predict classes, numbers or labels: of texts, of a file or stdin, or of a cache.
 
-    gaam averages the probabilities over the seeds of the run. Agreement is the share
-    of seeds that say the same. A file keeps its columns and gains predicted,
-    probability and agreement; it needs no labels.
+    gaam averages probabilities, or numbers, over the seeds of the run. For classes, a
+    file keeps its columns and gains predicted, probability, and agreement: the share of
+    seeds that say the same. It needs no labels.
     """
     file_format = settings.parse_pairs(sets or (), "--set", ("encoding", "delimiter"))
     import gaam_decoder

@@ -24,6 +24,8 @@ REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by docs/generate.py: change the code, then run it. -->"
 DEFAULT = re.compile(r"\s*\[(?:default: (?P<default>[^]]*)|required)[^]]*\]$")
 """The end of an option's help that says its default."""
+RANGE = re.compile(r"; [\d<=]*x[\d<=>]*$")
+"""The range of a number behind its default."""
 CONFIGURATION = """[extract]
 dataset = "messages.csv"
 max-length = 256
@@ -108,6 +110,7 @@ def _option_row(names: str, sentence: str) -> list[str]:
     """The cells of an option: its names, its meaning and its default."""
     match = DEFAULT.search(sentence)
     default = (match["default"] or "") if match else ""
+    default = RANGE.sub("", default)
     if default.startswith("("):
         shown_default = cell(default.strip("()"))
     else:

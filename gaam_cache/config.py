@@ -262,7 +262,8 @@ class ExtractConfig(WorkerConfig):
     )
     label_column: tuple[str, ...] = option(
         ("label",),
-        "Column of the class; several of numbers, or of 0 and 1 for every label.",
+        "Column of the label; for several numbers a row, or a column of 0 and 1 for "
+        "each label, name several.",
     )
     task: Literal["auto", "classification", "regression", "multi-label"] = option(
         AUTO,
@@ -327,6 +328,7 @@ class ExtractConfig(WorkerConfig):
         None,
         "Share of a single file, or of the only split, that becomes 'test', "
         "stratified.",
+        shown_default="0.2 for a single file; else the splits stay as they are",
         recorded="dataset",
     )
     test_groups: str | None = option(
@@ -434,19 +436,20 @@ class ExtractConfig(WorkerConfig):
     )
     limit: int | None = option(
         None,
-        "Largest number of rows of each split: of every class its share, the "
-        "first ones.",
+        "Largest number of rows of each split: the first ones of every class, so that "
+        "each class keeps its share.",
     )
     limit_rule: Literal["classes", "first"] = key(
         "classes",
-        "Rows that limit takes: of every class its share, or the first as before "
-        "gaam 0.3.",
+        "Rows that limit takes: from every class its share, or the first rows of the "
+        "split, as before gaam 0.3.",
     )
     # the machine
     device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.")
     device_map: str | None = key(
         None,
         "auto spreads an encoder over several GPUs (accelerate); none does not.",
+        shown_default="none",
         parse=_none_if_word_is_none,
     )
     tokens_per_second: float | None = key(
@@ -797,7 +800,8 @@ class ImportConfig:
     )
     target_names: tuple[str, ...] = key(
         (),
-        "Names of the columns of the labels in order: of numbers, or of 0 and 1.",
+        "Names of the columns of the labels in order, where they are numbers or 0 and "
+        "1.",
         shown_default="0, 1, 2 and so on",
         flag="--target-name",
         parse=parse_words,

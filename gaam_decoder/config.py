@@ -56,21 +56,23 @@ class TrainConfig(WorkerConfig):
     )
     head: tuple[Spec, ...] = option(
         ("linear",),
-        "Classifier on top: linear, mlp, conv as published; lbfgs and ridge, which "
-        "are fitted in one step; knn, class-means, nadaraya-watson, without training.",
+        "Head, which predicts from what the mechanism gives: linear, mlp and conv (as "
+        "published) are trained over seeds; lbfgs, ridge, knn, class-means and "
+        "nadaraya-watson are fitted in one step.",
         parse=partial(parse_specs, kind="head"),
     )
     loss: Spec | None = option(
         None,
         "Loss to minimise; the paper on speech uses focal:gamma=2.5,alpha=0.25.",
-        shown_default="cross-entropy; of numbers mse, of label sets "
+        shown_default="cross-entropy; for numbers mse, for label sets "
         "binary-cross-entropy",
         parse=partial(parse_checked, kind="loss"),
     )
     class_weights: Literal["none", "balanced"] = key(
         "none",
-        "Weights of the classes in the training loss; balanced: all classes count "
-        "alike, and of label sets the rows with a label as much as those without.",
+        "Weights of the classes in the training loss; balanced: every class has the "
+        "same weight in all; for label sets the rows with a label have the same "
+        "weight as those without it.",
     )
     cache: Path = option(Path("cache"), "Folder of the cache.")
     runs: Path = option(Path("runs"), "Folder of the runs.")
@@ -147,8 +149,8 @@ class TrainConfig(WorkerConfig):
     )
     train_rows: number_lists.Sizes = option(
         (None,),
-        "Number of training rows, in all or of every class or label: "
-        "100,1k,all,5/class.",
+        "Number of labelled rows to train on, validation rows included, in all or of "
+        "every class or label: 100,1k,all,5/class.",
         parse=number_lists.parse_sizes,
     )
     pool: tuple[str, ...] = option(
@@ -163,9 +165,14 @@ class TrainConfig(WorkerConfig):
     )
     train_split: str = key("train", "Split to learn from.")
     test_split: str = key(
-        "test", "Split to report on; none: learn from all of train and report nothing."
+        "test",
+        "Split to report on; none: train a final model alone and report nothing.",
     )
-    final: bool = option(False, "Also train a final model on all of train.")
+    final: bool = option(
+        False,
+        "Also train a final model, which leaves out no fold and is not tested; "
+        "validation rows still choose its epoch, except with --select last.",
+    )
     allow_train_as_test: bool = key(
         False, "Allow a report on training rows; every report marks it."
     )
@@ -211,7 +218,7 @@ class TrainConfig(WorkerConfig):
     )
     probe: bool = option(
         True,
-        "Add the linear probe, if it takes less than about a minute: none + lbfgs, of "
+        "Add the linear probe, if it takes less than about a minute: none + lbfgs, for "
         "numbers none + ridge.",
     )
     skip_impossible: bool = key(

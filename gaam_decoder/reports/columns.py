@@ -170,7 +170,8 @@ DIFFERENCE = Column(
     cell=difference_text,
     note=(
         "the decoder minus the baseline with the same head and recipe, paired by "
-        "seed and test row; * means that p Holm is below 0.05"
+        "seed and test row; only tuned settings, such as the learning rate, may "
+        "differ; * means that p Holm is below 0.05"
     ),
     is_comparison=True,
     values_for_programs=single_value(lambda entry: claim_of(entry).difference),
@@ -260,9 +261,9 @@ SETTINGS = Column(
     cell=lambda entry: entry.settings,
     note=(
         "settings that differ between decoders, and those that validation chose; "
-        "(edge) means that the smallest or largest candidate won, and not by chance: "
-        "95 of 100 draws of other validation rows choose it, too; a weight decay of "
-        "0 is not an edge"
+        "(edge) means that the smallest or largest candidate won, and that at least "
+        "95 of 100 simulated choices on other validation rows are the same; a weight "
+        "decay of 0 is not an edge"
     ),
     aliases=("lr",),
 )

@@ -123,9 +123,9 @@ class Crossed(NamedTuple):
 
         Source: Banerjee 1960, "Approximate confidence interval for linear functions of
             means of k populations": each part of the variance has the t quantile of its
-            own degrees of freedom. With normal effects this interval is never too narrow.
-            One number of degrees of freedom for both parts (Satterthwaite) loses up to
-            14 points of coverage with two to five seeds.
+            own degrees of freedom. With normal effects this interval is never too
+            narrow. One number of degrees of freedom for both parts (Satterthwaite)
+            loses up to 14 points of coverage with two to five seeds.
         """
         parts = self._variance_parts(variance_from_unseen_rows)
         return self._distance_from_parts(p, parts)
