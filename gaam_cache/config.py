@@ -267,7 +267,7 @@ class ExtractConfig(WorkerConfig):
     )
     task: Literal["auto", "classification", "regression", "multi-label"] = option(
         AUTO,
-        "What the labels are: classes, numbers or sets of labels. auto: words and "
+        "What the labels are: classes, numbers or sets of labels; auto: words and "
         "whole numbers are classes, lists are sets.",
         recorded="dataset",
     )
@@ -783,7 +783,7 @@ class ImportConfig:
     )
     task: Literal["auto", "classification", "regression", "multi-label"] = option(
         AUTO,
-        "What the labels are: classes, numbers or sets of labels. auto: fractions are "
+        "What the labels are: classes, numbers or sets of labels; auto: fractions are "
         "numbers, several truth values a row are sets.",
     )
     # what the arrays mean
