@@ -79,12 +79,12 @@ def _explain_tuning(table: Table) -> Iterator[str]:
 
     # each set of tuning seeds once; a dictionary keeps their order
     seed_sets = dict.fromkeys(
-        (tuning.seeds, tuning.has_separate_seeds)
+        (tuning.seeds, tuning.has_reporting_seeds)
         for entry in table.entries
         for tuning in entry.tunings
     )
-    for seeds, has_separate_seeds in seed_sets:
-        reporting_seeds = "other seeds" if has_separate_seeds else "the same seeds"
+    for seeds, has_reporting_seeds in seed_sets:
+        reporting_seeds = "other seeds" if has_reporting_seeds else "the same seeds"
         yield (
             f"tuning: seeds {spell_numbers(seeds)} chose by validation "
             f"{table.task.score_title}; {reporting_seeds} report"

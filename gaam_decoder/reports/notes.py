@@ -323,7 +323,7 @@ def _leaks(table: Table) -> str | None:
             f"'{brief(test)}' have a text that {training_rows} has, too; "
             f"this inflates {table.task.score_title}"
         )
-    if table.cache.fitted_on in {test for _, test in split_pairs}:
+    if table.cache.fitted_on in {test for _train, test in split_pairs}:
         leaks.append("the states were fitted on the test texts (not on their labels)")
     return "; ".join(leaks) or None
 

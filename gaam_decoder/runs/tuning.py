@@ -106,7 +106,7 @@ class Tuning:
     """All of them, ascending."""
     seeds: tuple[int, ...]
     """Seeds whose validation rows decided."""
-    has_separate_seeds: bool
+    has_reporting_seeds: bool
     """Whether those seeds are left out of the reported results."""
     task: str = CLASSIFICATION.name
     """Its ``Task.selection_score`` is the accuracy of the candidates."""
@@ -217,7 +217,7 @@ class Tuning:
             "chosen": self.chosen,
             "candidates": candidates,
             "seeds": list(self.seeds),
-            "reported_on_other_seeds": self.has_separate_seeds,
+            "reported_on_other_seeds": self.has_reporting_seeds,
             "at_edge": list(self.at_edge),
         }
 
@@ -417,7 +417,7 @@ def _tune(
         chosen=candidate_by_values[chosen_values].values,
         candidates=tuple(candidate_by_values.values()),
         seeds=tuple(deciding_seeds),
-        has_separate_seeds=bool(tuning_seeds and other_seeds),
+        has_reporting_seeds=bool(tuning_seeds and other_seeds),
         task=all_runs[0].task,
         # for draws of other validation rows, which candidates without a score have not
         candidate_runs=tuple(
@@ -520,6 +520,6 @@ def reporting_seeds_of(seeds: Sequence[int], tuning: Tuning | None) -> list[int]
     ``tuning`` is that of their decoder; None where it was not tuned.
     """
     # without separate seeds, the seeds that tuned are reported too
-    if tuning is None or not tuning.has_separate_seeds:
+    if tuning is None or not tuning.has_reporting_seeds:
         return list(seeds)
     return [seed for seed in seeds if seed not in tuning.seeds]

@@ -148,6 +148,8 @@ def _results_in_words(
 ) -> tuple[str, str]:
     """The learning rate and the validation score of a decoder, as texts.
 
+    Folds may choose several rates; the score is "" without validation rows.
+
     Args:
         runs: of the decoder, with all its candidates and folds.
         tuning_seeds: that choose among the candidates, if the training has any.
@@ -158,6 +160,7 @@ def _results_in_words(
         rates = {tuning.chosen["lr"] for tuning in tunings}
         scores = [tuning.accuracy for tuning in tunings]
     else:
+        # not tuned: a single learning rate, or none of a head that is fitted at once
         rates = {run.recipe.lr for run in runs if not run.fit}
         scores = [score for run in runs for score in run.validation_score.tolist()]
         scores = [score for score in scores if not math.isnan(score)]

@@ -162,11 +162,11 @@ class Estimator:
                 dataset_name="arrays in memory",
             )
             run = self._train(config)
-            _run, decoder_config, weights = open_decoder(run.path)
+            opened = open_decoder(run.path)
             self._fitted = _Fitted(
-                config=decoder_config,
-                weights=weights,
-                card=card(run, decoder_config),
+                config=opened.config,
+                weights=opened.weights,
+                card=card(run, opened.config),
                 classes=classes,
                 is_column=targets.ndim == 1,
             )

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import safetensors.torch
 import torch
@@ -148,14 +149,26 @@ def _warn(text: str) -> None:
     warnings.warn(text, GaamWarning, stacklevel=3)
 
 
+class OpenedDecoder(NamedTuple):
+    """The decoders of a run or an exported folder, of all seeds or of one."""
+
+    run: RunResult | None
+    """None for an exported folder."""
+    config: DecoderConfig
+    weights: dict[str, Tensor]
+    """By name, each (S, ...) for S seeds."""
+
+
 def open_decoder(
     folder: Path, seed: int | None = None, cache: str | Path | None = None
-) -> tuple[RunResult | None, DecoderConfig, dict[str, Tensor]]:
-    """Read the decoders of a run or an exported folder, of all seeds or of one.
+) -> OpenedDecoder:
+    """Read the decoders of a run or an exported folder.
 
-    Returns:
-        The run (None for an exported folder), the configuration of its decoders, and
-        their weights by name, (S, ...).
+    Args:
+        folder: of the run, or exported; or a folder of runs, of which the recommended
+            one is read.
+        seed: to read alone; None: all seeds.
+        cache: of the run, if it was moved.
     """
     run = None
     if (folder / CONFIG_FILE).is_file() and not is_run(folder):
@@ -185,7 +198,7 @@ def open_decoder(
     config, weights = _select_seed(config, weights, seed, where)
     _check_code(config, "mechanism", config.attention, where)
     _check_code(config, "head", config.head, where)
-    return run, config, weights
+    return OpenedDecoder(run, config, weights)
 
 
 def _select_seed(

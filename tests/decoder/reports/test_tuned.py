@@ -67,7 +67,7 @@ def test_tuning_seeds_choose_and_the_others_report() -> None:
     np.testing.assert_array_equal(entry.contribution_SN, right)
     [tuning] = entry.tunings
     assert tuning.seeds == (7, 8)
-    assert tuning.has_separate_seeds
+    assert tuning.has_reporting_seeds
     sentences = notes(table)
     assert "gaam: learning rate 0.001 of 3, validation 90.0%" in sentences
     choice = "tuning: seeds 7-8 chose by validation accuracy; other seeds report"
@@ -81,7 +81,7 @@ def test_tuning_seeds_report_before_the_others_are_trained() -> None:
     [table] = build_tables(runs_of_tuning_seeds())
     [entry] = table.entries
     assert entry.seeds == (7, 8)
-    assert not entry.tunings[0].has_separate_seeds
+    assert not entry.tunings[0].has_reporting_seeds
 
 
 @pytest.mark.parametrize(

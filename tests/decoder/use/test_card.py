@@ -25,7 +25,7 @@ def run(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> RunResult
 
 
 def card_of(run: RunResult, plan: Plan | None = None) -> str:
-    config = open_decoder(run.path)[1]
+    config = open_decoder(run.path).config
     return card(run, replace(config, plan=plan or config.plan))
 
 
