@@ -180,8 +180,9 @@ class Inspection:
         """A headline, then a line for each property, worker and fault."""
         entries: list[tuple[str, str]] = []
         if self.plan is not None:
-            # the splits follow as lines of their own
+            # no splits among the properties: they follow as lines of their own
             properties = _plan_to_dict(self.plan, splits={})
+            # names from elsewhere may hold characters that control a terminal
             entries += _plan_in_words(visible_values(properties))
             for name, split in self.splits.items():
                 entries.append((visible(name), split.in_words()))
@@ -411,8 +412,9 @@ def _plan_to_dict(plan: Plan, splits: Mapping[str, object]) -> dict[str, Any]:
 def _plan_in_words(properties: dict[str, Any]) -> list[tuple[str, str]]:
     """Name and text of every property of a plan, for people.
 
-    ``properties`` are the values of ``_plan_to_dict``. An empty text stands for a
-    property that is not shown.
+    ``properties`` are the values of ``_plan_to_dict``, with the control characters of
+    their texts replaced by escapes. An empty text stands for a property that is not
+    shown.
     """
     encoder = properties["label"]
     if properties["revision"]:
@@ -426,13 +428,16 @@ def _plan_in_words(properties: dict[str, Any]) -> list[tuple[str, str]]:
 
     task = ""
     if properties["task"] != CLASSIFICATION:
-        names = [visible(name) for name in properties["target_names"][:MOST_CLASSES]]
-        more = ", ..." if len(properties["target_names"]) > MOST_CLASSES else ""
-        task = f"{properties['task']}: {', '.join(names)}{more}"
-    # labels are described only if they were planted: a known teacher drew them
+        names = properties["target_names"]
+        shown_names = names[:MOST_CLASSES]
+        if len(names) > MOST_CLASSES:
+            shown_names = [*shown_names, "..."]
+        task = f"{properties['task']}: {', '.join(shown_names)}"
+    # ``gaam plant`` replaces labels by those that a model of known weights, the
+    # teacher, draws from the states: a decoder should find them again
     labels = ""
-    if properties["planted"]:
-        teacher = properties["planted"]
+    teacher = properties["planted"]
+    if teacher:
         labels = (
             f"drawn from a teacher: gate {teacher['gate']}, "
             f"strength {teacher['strength']}, seed {teacher['seed']}"

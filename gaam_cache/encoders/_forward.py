@@ -227,19 +227,21 @@ class Forward(ABC):
         return self._stack_layers(layers)
 
     def _is_longer_than_probed(self, batch: Batch) -> bool:
-        """Whether the batch has more positions than the probe has tried.
+        """Whether the rows, with their padding, are longer than those of the probe.
 
-        The probe tried the model on rows of some lengths when it was loaded, alone and
-        together. ``longest_batch`` and ``longest_shared_batch`` are the greatest
-        lengths that it found to be right; None allows any length.
+        The probe compared states on rows of some lengths when the model was loaded. Up
+        to ``longest_batch`` positions, a row has its right states; up to
+        ``longest_shared_batch``, it has them beside other rows too. None stands for any
+        length.
         """
-        # A batch whose number of positions is unknown counts as longer than any limit.
-        positions = batch.positions or math.inf
-        # Batches of several rows have a second limit.
+        # T, as all rows of a batch are padded to one length. If it is unknown, the
+        # batch counts as longer than any limit.
+        padded_length = batch.positions or math.inf
         limits = [self.longest_batch]
-        if len(batch.length_B) != 1:
+        num_rows = len(batch.length_B)
+        if num_rows != 1:
             limits.append(self.longest_shared_batch)
-        return any(limit is not None and positions > limit for limit in limits)
+        return any(limit is not None and padded_length > limit for limit in limits)
 
     def _run_row_by_row(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Pooled states of a batch, (B, L, D), whose rows are run one by one.

@@ -172,14 +172,14 @@ class LocatedEncoder:
             return [self.path]
 
         # The weights are one file, or the files that an index names. A broken link
-        # counts as the file: ``refuse_pointer`` then names it.
+        # counts as the file: ``refuse_git_pointer`` then names it.
         single_file = self.path / WEIGHTS
         if single_file.exists() or single_file.is_symlink():
             files = [single_file]
         else:
             files = _read_weight_index(self.path)
         for file in files:
-            refuse_pointer(file)
+            refuse_git_pointer(file)
         return files
 
     def hashes(self, tokenizer_files: Iterable[str] = ()) -> dict[str, str]:
@@ -222,7 +222,7 @@ def _read_weight_index(folder: Path) -> list[Path]:
 
     A broken link counts as a file: the caller refuses it with a better message.
     """
-    refuse_pointer(folder / INDEX)
+    refuse_git_pointer(folder / INDEX)
     if not (folder / INDEX).exists():
         raise _no_known_weights_error(folder)
 
@@ -389,7 +389,7 @@ def _find_package() -> Path | None:
 def _begins_as_gguf(file: Path) -> bool:
     """Whether a file begins as GGUF files do; refuse a pointer to such a file."""
     if file.suffix == ".gguf":
-        refuse_pointer(file)
+        refuse_git_pointer(file)
     with file.open("rb") as stream:
         return stream.read(4) == b"GGUF"
 
@@ -497,7 +497,7 @@ def _read_adapter_settings(folder: Path, needs_weights: bool) -> dict[str, objec
 
     If weights are needed, an adapter without its weights is refused.
     """
-    refuse_pointer(folder / ADAPTER)
+    refuse_git_pointer(folder / ADAPTER)
     try:
         settings = _read_json_object(folder / ADAPTER)
     except JSON_ERRORS as error:
@@ -522,7 +522,7 @@ def _read_adapter_settings(folder: Path, needs_weights: bool) -> dict[str, objec
 def _check_adapter_weights(folder: Path) -> None:
     """Refuse an adapter without its weights."""
     weights = folder / ADAPTER_WEIGHTS
-    refuse_pointer(weights)
+    refuse_git_pointer(weights)
     if weights.is_file():
         return
     similar_names = sorted(
@@ -629,7 +629,7 @@ def _refuse_unsafe_files(folder: Path) -> None:
         is_tokenizer_file = TOKENIZER_FILE.fullmatch(entry.name) is not None
         is_weights_file = WEIGHTS_FILE.match(entry.name) is not None
         if (is_model_file or is_tokenizer_file) and not is_weights_file:
-            refuse_pointer(entry)
+            refuse_git_pointer(entry)
     refuse_code(folder)
 
     for name, key in LISTED_FILES.items():
@@ -663,7 +663,7 @@ def _refuse_unusual_weights(folder: Path) -> None:
         )
 
 
-def refuse_pointer(file: Path) -> None:
+def refuse_git_pointer(file: Path) -> None:
     """Refuse a broken link, and a Git pointer in the place of the file itself."""
     if file.is_symlink() and not file.exists():
         raise NotFoundError(

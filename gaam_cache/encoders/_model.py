@@ -432,7 +432,8 @@ class ModelEncoder(Encoder):
     def _measure_shape(self) -> None:
         """Measure the number of layers and the hidden size with one short row.
 
-        This sets ``num_layers`` and ``hidden_size``, and ``batching`` to "alone".
+        This sets ``num_layers`` and ``hidden_size``. It also sets ``batching`` to
+        "alone": no probe has shown that rows may share a batch.
         """
         # An earlier probe has measured this and more.
         if self._probed_length:
@@ -529,9 +530,11 @@ class ModelEncoder(Encoder):
             probe_length = max(probe_rows.short_length, probe_length // 2)
 
     def _choose_probe_length(self, longest: int) -> int:  # noqa: ARG002
-        """Choose the length of the longest row that the probe tries.
+        """Choose the length of the longest row on which the probe tries the model.
 
-        It is at least ``longest``, the length of the longest row of the extraction.
+        Here it is the maximum length, so that one probe serves all rows. A subclass may
+        choose a shorter one, at least ``longest``, which is the length of the longest
+        row of the extraction.
         """
         return self.max_length
 

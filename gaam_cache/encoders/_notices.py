@@ -51,7 +51,7 @@ POOLING_SWITCH = "pooling_mode_"
 ADAPTER_FILE = re.compile(r"(^|[._-])(adapter|lora)([._-].*)?\.(safetensors|bin|pt)$")
 """Names of adapters' files, those of diffusers, AdapterHub and MMS included."""
 SHARD = re.compile(r"-\d{5}-of-\d{5}\.safetensors$")
-"""Names of weight files that an index lists."""
+"""Names of weight files that an index lists: model-00001-of-00003.safetensors."""
 MAX_POINTER_BYTES = 1024
 """Most bytes of a pointer, which Git LFS writes in the place of the weights."""
 KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
@@ -83,16 +83,13 @@ def other_weights(located: LocatedEncoder) -> Iterator[str]:
     if files[0].name == WEIGHTS and (located.path / INDEX).exists():
         yield f"gaam reads {WEIGHTS}, not {INDEX} beside it and the files that it names"
 
-    # A person may have meant one of several files with weights.
-    read_or_noticed = {
-        *(file.name for file in files),
-        *adapters,
-        WEIGHTS,
-        ADAPTER_WEIGHTS,
-    }
-    # files that an index names (SHARD) are read, or the index was noticed
+    # A person may have meant another file with weights. No second notice is given of
+    # the adapters above; weights of an adapter are among them, or are applied.
+    read_or_noticed = {*(file.name for file in files), *adapters, ADAPTER_WEIGHTS}
     for file in sorted(located.path.glob("*.safetensors")):
-        if file.name not in read_or_noticed and not SHARD.search(file.name):
+        # An index lists the numbered files: gaam reads it, or has given a notice of it.
+        is_numbered = SHARD.search(file.name) is not None
+        if file.name not in read_or_noticed and not is_numbered:
             yield f"gaam reads {weights_read}, not {visible(file.name)} beside it"
 
     yield from _compare_pickles(located.path, files, weights_read)

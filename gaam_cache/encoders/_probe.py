@@ -120,13 +120,13 @@ class ProbeResult:
     def fits(self, forward: Forward) -> bool:
         """Whether the model of a forward has the stack of layers that was measured.
 
-        A kept result may be that of another model of the same files.
+        A result is kept on disk, and may be that of another model of the same files.
         """
         # Without hooks, no stack is needed.
         if self.stack_name is None:
             return True
         stack = dict(forward.running_model.named_modules()).get(self.stack_name)
-        expected_length = self.num_layers + forward.first_layer - 1
+        expected_length = _length_of_stack(self.num_layers, forward)
         return isinstance(stack, nn.ModuleList) and len(stack) == expected_length
 
     def to_dict(self) -> dict[str, object]:
@@ -423,13 +423,12 @@ class _Probe:
         return None
 
     def _module_lists_of_length(self, num_layers: int) -> dict[str, nn.ModuleList]:
-        """Name -> module list, for the lists that have as many modules as layers.
+        """Name -> module list, for the lists that have a module for every layer.
 
-        ``num_layers`` is the number of pooled states: one of them may be the input of
-        the first layer, which is the output of no module.
+        ``num_layers`` is the number of pooled layers, with the input of the first layer
+        if that is pooled too.
         """
-        # ``first_layer`` is 0 if that input is pooled, and else 1
-        length = num_layers + self._forward.first_layer - 1
+        length = _length_of_stack(num_layers, self._forward)
         module_lists = {
             name: module
             for name, module in self._forward.running_model.named_modules()
@@ -583,11 +582,12 @@ class _Probe:
     def _stays_in_higher_precision(
         self, precise_model: HigherPrecisionModel, shifted: _ShiftedBatch
     ) -> bool:
-        """Whether no row has other states in the batch than alone in higher precision.
+        """Whether, in higher precision, rows have the same states in a batch as alone.
 
         Args:
             precise_model: a copy of the model in higher precision.
-            shifted: the batch, and the deviations of its rows in usual precision.
+            shifted: the batch, and for the indices of some of its rows how far their
+                states in usual precision deviate from their states alone.
         """
         rows = shifted.rows
         # Higher precision takes time: only the rows with the largest deviations are
@@ -597,17 +597,21 @@ class _Probe:
         )
         checked = by_deviation[:MAX_ROWS_CHECKED_AGAIN]
 
-        # A smaller batch is enough: the checked rows, and the first and last one. With
-        # the longest row in it, every other row has as much padding as before.
+        # A smaller batch with the checked rows is enough. It also keeps the longest
+        # row, which gives every other row as much padding as before, and begins and
+        # ends with the same rows as the whole batch.
         longest = max(range(len(rows)), key=lambda index: len(rows[index].item))
-        kept = sorted({*checked, longest, 0, len(rows) - 1})
-        states = precise_model.states_in_batch([rows[index].item for index in kept])
-        for index_in_smaller, index in enumerate(kept):
+        first, last = 0, len(rows) - 1
+        kept = sorted({*checked, longest, first, last})
+        states_in_batch = precise_model.states_in_batch(
+            [rows[index].item for index in kept]
+        )
+        for index_in_smaller_batch, index in enumerate(kept):
             if index not in checked:
                 continue
             states_alone = precise_model.states_alone(rows[index].item)
             for pooling, alone_1LD in states_alone.items():
-                in_batch_LD = states[pooling][index_in_smaller]
+                in_batch_LD = states_in_batch[pooling][index_in_smaller_batch]
                 deviation = _deviation(in_batch_LD, alone_1LD[0])
                 if deviation > PRECISE_SHIFT_LIMIT[self._dtype]:
                     return False
@@ -638,6 +642,16 @@ class _Probe:
             if deviation > max(ROUNDING[self._dtype], 2 * largest_of_copies):
                 return False
         return bool(shifted.deviations)
+
+
+def _length_of_stack(num_layers: int, forward: Forward) -> int:
+    """Number of modules that put out the pooled layers of a model.
+
+    ``num_layers`` is the number of pooled layers, counted from ``first_layer`` of the
+    forward. If that is 0, the first of them is the input of the stack, which no module
+    puts out.
+    """
+    return num_layers - 1 if forward.first_layer == 0 else num_layers
 
 
 def _deviation(states: Tensor, alone: Tensor) -> float:

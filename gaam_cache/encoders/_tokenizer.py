@@ -64,12 +64,14 @@ class EncoderTokenizer:
         """
         self.pretrained = pretrained
         self.folder = folder
+        # ``Tokens`` sets it if texts get the markup of a chat template
         self.markup: str | None = None
         self._text_config = text_config
+        # token id -> the result of ``is_space`` for it; filled by its calls
         self._is_space_by_token: dict[int, bool] = {}
-        self._check_files()
+        self._refuse_missing_vocabulary()
 
-    def _check_files(self) -> None:
+    def _refuse_missing_vocabulary(self) -> None:
         """Refuse a folder from which the tokenizer read no vocabulary."""
         # ``files`` also has the names that the settings of this tokenizer give. The
         # settings themselves hold no vocabulary.

@@ -99,7 +99,8 @@ class Tokens:
             self.chat = ChatTemplate(
                 pretrained, folder, self.prompt or TEXT_PLACEHOLDER
             )
-            # A template writes the special tokens: the tokenizer must not add them.
+            # A template writes the special tokens itself. A tokenizer with ``markup``
+            # does not add them.
             self.tokenizer.markup = self.chat.before + self.chat.after
 
         self._is_wrapped = self.prompt is not None or self.chat is not None

@@ -451,7 +451,7 @@ class _FrontEnd:
         else:
             time_axes = [axis for axis in axes if mask_shape == (shape[axis],)]
 
-        # There must be one such axis, and a mask must have an entry for every row.
+        # There must be one such axis. A mask must have an entry for every step in time.
         if len(time_axes) == 1:
             [time_axis] = time_axes
             if mask_shape in (None, (shape[time_axis],)):
@@ -487,7 +487,11 @@ class _FrontEnd:
     def _measure_positions(self, part: nn.Module) -> Downsampling:
         """Measure the number of positions as a function of the rows of features.
 
-        ``part`` is the part of the model that is run, without weights.
+        The model gives a position for every ``stride`` rows of features: n rows have
+        floor((n + offset) / stride) positions.
+
+        ``part`` is the part of the model that is run, on the device "meta": it has no
+        weights and computes shapes only, which is enough to count positions.
         """
         if self._fixed_length is not None:
             num_positions = self._count_positions(part, self._fixed_length)
@@ -496,21 +500,21 @@ class _FrontEnd:
                     f"{self._fixed_length:,} {self.input_name} give "
                     f"{num_positions:,} states"
                 )
-            # A position stands for ``stride`` rows of features. The last position of a
-            # sound may hold fewer of its rows, and counts too: n rows have
-            # floor((n + stride - 1) / stride) positions.
+            # The last position of a sound may hold fewer than ``stride`` of its rows,
+            # and counts too. This offset rounds their number up.
             stride = self._fixed_length // num_positions
             return Downsampling(offset=stride - 1, stride=stride)
 
-        # Compare the positions of about one second with those of the longest sound. If
-        # the longest sound is short, one third of it is compared.
-        high = self.features_of_samples(self.max_samples)
-        features_of_a_second = self.features_of_samples(self.rate)
-        low = max(1, min(features_of_a_second, high // 3))
+        # The rule is fitted to the positions of a long and a short sound, which must
+        # differ in length. The short one lasts a second, or a third of the long one if
+        # that is less.
+        longest = self.features_of_samples(self.max_samples)
+        one_second = self.features_of_samples(self.rate)
+        short = max(1, min(one_second, longest // 3))
         return fit_downsampling(
             lambda num_features: self._count_positions(part, num_features),
-            low=low,
-            high=high,
+            low=short,
+            high=longest,
             output="the output of the model",
         )
 
@@ -618,7 +622,9 @@ class _FrontEnd:
         except where sounds are prepared as the code of the GAAM paper does.
         """
         if self.as_published:
-            return self.fixed_positions or 0
+            # gaam fills such sounds to one length, so that the number is known
+            assert self.fixed_positions is not None
+            return self.fixed_positions
         return self.positions_of_features(self.features_of_samples(num_samples))
 
     def sample_range(self, positions: int) -> tuple[int, int]:
@@ -730,13 +736,12 @@ class _SoundForward(Forward):
 
     def _pool_layer(self, x_BTD: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Pool the states of one layer; refuse a layer that lacks some positions."""
-        # ``batch`` has counted the positions of the last layer. A layer with fewer
-        # states cannot be pooled.
-        assert batch.positions is not None
-        if x_BTD.shape[1] < batch.positions:
-            raise Unusable(
-                f"a layer has {x_BTD.shape[1]} states, not {batch.positions}"
-            )
+        # The positions of a sound are those of the last layer. A layer with fewer
+        # states has none for some of them.
+        assert batch.positions is not None  # ``batch`` counts them for every sound
+        num_states = x_BTD.shape[1]
+        if num_states < batch.positions:
+            raise Unusable(f"a layer has {num_states} states, not {batch.positions}")
         return super()._pool_layer(x_BTD, batch)
 
 

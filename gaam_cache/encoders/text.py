@@ -377,8 +377,10 @@ def _read_tokenizer(
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     read_tokenizer: Any = transformers.AutoTokenizer.from_pretrained
     if located.is_gguf:
-        with gguf_in_own_folder(located.path) as (folder, gguf_options):
-            tokenizer = read_tokenizer(folder, **options | gguf_options)
+        # The file holds its tokenizer. In its own folder, transformers would read the
+        # tokenizer files that lie beside it.
+        with gguf_in_own_folder(located.path) as (empty_folder, gguf_options):
+            tokenizer = read_tokenizer(empty_folder, **options | gguf_options)
             return tokenizer, located.path
 
     folder = located.tokenizer_folder

@@ -379,16 +379,16 @@ def _label_column(config: ExtractConfig) -> str | list[str]:
 def _find_target(rows: dict[str, Rows], config: ExtractConfig) -> Target:
     """Find out what is predicted, such as which classes there are.
 
-    It is what the source declares, or else what the labels are in the split 'train', or
-    in the first split if there is no 'train'.
+    It is what the source declares, or else what the labels are in the reference split:
+    'train', or the first split if there is no 'train'.
 
     Args:
         rows: of every split.
         config: the extraction.
 
     Raises:
-        DataError: another split has another kind of labels, or a name that these rows
-            lack.
+        DataError: a split has another kind of labels than the reference split, or a
+            label that the target lacks.
     """
     # a decoder can predict only the classes of its training rows
     reference_split = "train" if "train" in rows else next(iter(rows))

@@ -121,7 +121,7 @@ def recompute(
     for num_done, shard_row in enumerate(chosen_rows, start=1):
         comparison.compare_row(shard_row)
         report(num_done, len(chosen_rows), "comparing rows")
-    return comparison.figures(len(chosen_rows)), comparison.faults
+    return comparison.figures(len(chosen_rows)), comparison.fault_by_shard
 
 
 def _check_unchanged(root: Path, plan: Plan, fields: Mapping[str, object]) -> None:
@@ -151,7 +151,9 @@ class _Comparison:
     """Compares rows with their stored states, and keeps the largest deviations."""
 
     def __init__(self, root: Path, plan: Plan, job: Job) -> None:
-        self.faults: dict[str, CacheError] = {}  # name of a shard -> its first fault
+        self.fault_by_shard: dict[str, CacheError] = {}
+        """Name of a shard -> its first fault, a deviation that rounding cannot explain.
+        """
         self._root = root
         self._plan = plan
         self._rows = job.rows
@@ -162,12 +164,13 @@ class _Comparison:
         """The limit, or a larger deviation that higher precision showed to be rounding.
         """
         self._largest_deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
-        self._other_versions = _other_versions(plan)
+        self._differing_libraries = _differing_libraries(plan)
+        """The libraries that made the cache; empty if the same are installed here."""
 
     def compare_row(self, shard_row: ShardRow) -> None:
         """Encode a row alone, and compare its states of every pooling with the cache.
 
-        The results are kept: see ``figures`` and ``faults``.
+        The results are kept: see ``figures`` and ``fault_by_shard``.
         """
         shard, row = shard_row
         # a memory map: only the bytes of this row are read
@@ -211,14 +214,16 @@ class _Comparison:
         # A shard with one fault is bad already. To explain a further deviation, the row
         # would be computed in higher precision, which is slow.
         shard_name = shard_row.shard.name
-        if shard_name in self.faults:
+        if shard_name in self.fault_by_shard:
             return
         if self._rounding_explains(item, pooling, stored_LD, alone_LD):
             self._largest_explained_deviation = max(
                 self._largest_explained_deviation, float(largest)
             )
         else:
-            self.faults[shard_name] = self._deviation_error(shard_row, deviation_L)
+            self.fault_by_shard[shard_name] = self._deviation_error(
+                shard_row, deviation_L
+            )
 
     def _rounding_explains(
         self,
@@ -261,10 +266,10 @@ class _Comparison:
         )
         error = damaged_shard_error(self._root, self._plan, shard.name, reason)
         # perhaps only the libraries differ: the advice to make the shard anew is wrong
-        if self._other_versions:
+        if self._differing_libraries:
             error.details["to do"] = (
                 "compare again with the libraries that made the cache: "
-                f"{self._other_versions}"
+                f"{self._differing_libraries}"
             )
         return error
 
@@ -281,23 +286,24 @@ class _Comparison:
         largest = self._largest_deviation_L.max()
         layer = self._plan.first_layer + int(self._largest_deviation_L.argmax())
 
-        # with other versions of libraries a shard with a deviation may still be right
+        # A shard with a fault is damaged if the same libraries have made it. Others may
+        # compute other numbers: the shard may be right, and is only in doubt.
         shards_in_doubt = []
-        if self._other_versions:
-            shards_in_doubt = sorted(self.faults)
-        # "limit" is the largest deviation that rounding was found to explain
+        if self._differing_libraries:
+            shards_in_doubt = sorted(self.fault_by_shard)
         return {
             "rows": num_rows,
             "device": str(self._encoder.device),
             "deviation": deviations,
             "largest": f"{largest:.1e} in layer {layer}",
+            # every deviation up to this one is explained by rounding
             "limit": self._largest_explained_deviation,
             "first_layer": self._plan.first_layer,
             "in_doubt": shards_in_doubt,
         }
 
 
-def _other_versions(plan: Plan) -> str:
+def _differing_libraries(plan: Plan) -> str:
     """The libraries that made a cache, with versions; empty if the same are installed.
 
     An example is 'torch 2.8.0, transformers 4.57.0'.

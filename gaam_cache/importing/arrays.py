@@ -368,9 +368,10 @@ class _ArrayChooser:
         self._arrays = arrays
         self._columns = config.keep_columns
         self._unlabelled = config.unlabelled  # splits
-        # split -> names of arrays, as the options give them
-        self._state_names = names_by_split(config, "arrays")
-        self._label_names = names_by_split(config, "labels")
+        self._states_option = names_by_split(config, "arrays")
+        """The option ``--array``: split -> names of its arrays of states."""
+        self._labels_option = names_by_split(config, "labels")
+        """The option ``--labels``: split -> names of its arrays of labels."""
 
     def choose(self) -> tuple[Mapping[str, SplitArrays], list[Array]]:
         """Choose the arrays of every split.
@@ -411,7 +412,8 @@ class _ArrayChooser:
             name = _parse_name(array, self._columns)
             if not name.split:
                 continue
-            if self._state_names and name.split not in self._state_names:
+            has_chosen_splits = len(self._states_option) > 0
+            if has_chosen_splits and name.split not in self._states_option:
                 continue
             roles = candidates.setdefault(name.split, {})
             roles.setdefault(name.role, []).append(_LayerArray(name.layer, array))
@@ -423,9 +425,8 @@ class _ArrayChooser:
         Args:
             candidates: split -> role -> arrays that may have it; this changes it.
         """
-        # role -> split -> names of arrays, as the options give them
-        names_by_role = {STATES: self._state_names, LABELS: self._label_names}
-        for role, array_names_by_split in names_by_role.items():
+        option_by_role = {STATES: self._states_option, LABELS: self._labels_option}
+        for role, array_names_by_split in option_by_role.items():
             for split, names in array_names_by_split.items():
                 arrays = [array for name in names for array in self._find_arrays(name)]
                 roles = candidates.setdefault(split, {})
@@ -441,7 +442,8 @@ class _ArrayChooser:
         ``SPLIT_WORDS``. All others share the last position: sorting keeps their order,
         which is that of the arrays.
         """
-        known_splits = (*self._state_names, *SPLIT_WORDS)
+        splits_of_option = tuple(self._states_option)
+        known_splits = (*splits_of_option, *SPLIT_WORDS)
         if split not in known_splits:
             return len(known_splits)
         return known_splits.index(split)

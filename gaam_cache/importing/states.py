@@ -623,9 +623,10 @@ def _summarise(
         unused_arrays: arrays of the files that are neither states nor labels, columns
             or row numbers.
     """
-    target = plan.target
+    # for each split its figures, such as "rows_per_class", and the arrays that it was
+    # made of: a role, such as "states" -> the name of the array
     splits = {
-        split: {**_label_figures(split_rows, target), **split_rows.array_names}
+        split: {**_label_figures(split_rows, plan.target), **split_rows.array_names}
         for split, split_rows in rows.items()
     }
     return ImportSummary(

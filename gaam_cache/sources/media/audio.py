@@ -41,8 +41,8 @@ class _Sound(Item):
     """A sound in a file, or a piece of it."""
 
     rate: int  # of the file, in Hz
-    start: int  # its first sample in the file
-    stop: int  # the sample after its last one
+    start: int  # index of its first sample among those of the file
+    stop: int  # index of the sample behind its last one
     file_frames: int  # number of samples in the file
     is_silent: bool  # whether all of its samples are 0
 
@@ -64,7 +64,8 @@ class _Sound(Item):
 
         The caller must not change the array, which later calls share.
         """
-        # Pieces of a file have equal fields here, so that the file is decoded once.
+        # ``_decode_file`` keeps its results by its argument. All pieces of a file make
+        # the same argument, without their start and stop: the file is decoded once.
         file = Item(
             name=self.name,
             path=self.path,

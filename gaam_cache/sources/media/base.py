@@ -20,7 +20,7 @@ from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.common.messages import LONGEST_WORD, excerpt, install_command
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.base import MEDIA, TOLERATED_SHARE, Record, Rows
-from gaam_cache.sources.rows.layout import HEAD_BYTES, refuse_pointer
+from gaam_cache.sources.rows.layout import HEAD_BYTES, refuse_git_lfs_pointer
 
 FILES_AHEAD = 4  # for every thread, files that are decoded before they are needed
 START_SHOWN = 12  # bytes of an unknown file that an error shows
@@ -57,7 +57,9 @@ class Item:
     had when the rows were listed.
     """
 
-    name: str  # as the data set has it: a path, or the location of a record
+    name: str
+    """How the data set calls it: the path of a file, or the location of a record whose
+    cell holds the bytes of the file."""
     path: Path
     offset: int = 0  # index of the first byte in the file
     size: int  # number of bytes
@@ -66,9 +68,10 @@ class Item:
     @property
     def where(self) -> str:
         """Where the input lies, for messages."""
-        # A cell of a table was written into a temporary file, which tells people
-        # nothing. Its name is the location of its record.
-        if self.path.name.startswith(SPOOL_PREFIX):
+        # The bytes of a cell of a table lie in a temporary file, which tells people
+        # nothing. The name of such an input is the location of the cell's record.
+        is_from_cell = self.path.name.startswith(SPOOL_PREFIX)
+        if is_from_cell:
             return self.name
         return str(self.path)
 
@@ -280,20 +283,26 @@ class Files:
         Args:
             location: where the record of the cell is, for messages.
             cell: the bytes of a file, its name, or nothing.
+
+        Raises:
+            DataError: the file cannot be used. The caller adds the location of the
+                record.
         """
-        file_cell = file_in(cell)
-        if file_cell is None:
+        content_or_name = file_in(cell)
+        if content_or_name is None:
             return _DecodedFile(kind=None, inputs=())
-        name = file_cell if isinstance(file_cell, str) else location
+        shown_name = location
+        if isinstance(content_or_name, str):
+            shown_name = content_or_name
         try:
-            content, file = self._read_file(location, file_cell)
+            content, item = self._read_file(location, content_or_name)
             head = content[:HEAD_BYTES]
-            refuse_pointer(head, location)
+            refuse_git_lfs_pointer(head, location)
             kind = self._kind_of(content, head)
-            return _DecodedFile(kind, kind.items(content, self._config, file))
-        # the message names the file, unless it says what else was found
+            return _DecodedFile(kind, kind.items(content, self._config, item))
         except DataError as error:
-            error.details.setdefault("found", excerpt(name))
+            # an error that does not say what was found there names the file instead
+            error.details.setdefault("found", excerpt(shown_name))
             raise
         except (OSError, ValueError, TypeError) as error:
             raise DataError(
@@ -302,12 +311,12 @@ class Files:
                 found=str(error),
             ) from error
 
-    def _read_file(self, location: str, file_cell: Any) -> tuple[bytes, Item]:
+    def _read_file(self, location: str, content_or_name: Any) -> tuple[bytes, Item]:
         """Read a file that a cell contains or names.
 
         Args:
             location: where the record of the cell is, for messages.
-            file_cell: the bytes of the file, or its name.
+            content_or_name: the bytes of the file, or its name.
 
         Returns:
             The bytes of the file; and where they are, to read them again later. Bytes
@@ -317,13 +326,13 @@ class Files:
             DataError: the file is outside of the folder, which the user has not
                 allowed.
         """
-        if isinstance(file_cell, bytes):
-            content = file_cell
+        if isinstance(content_or_name, bytes):
+            content = content_or_name
             name = location
             offset = _write_to_spool(content)
             path = Path(_spool().name)
         else:
-            name = file_cell
+            name = content_or_name
             offset = 0
             path = self._folder / name
             if not (self._is_inside(path, name) or self._config.allow_outside):
@@ -333,14 +342,14 @@ class Files:
                     hint="if the data set is to be trusted: --set allow-outside=true",
                 )
             content = path.read_bytes()
-        file = Item(
+        item = Item(
             name=name,
             path=path,
             offset=offset,
             size=len(content),
             sha256=hashlib.sha256(content).hexdigest(),
         )
-        return content, file
+        return content, item
 
     def _is_inside(self, path: Path, name: str) -> bool:
         """Whether a file lies in the folder; links in the folder may lead anywhere.

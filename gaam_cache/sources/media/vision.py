@@ -265,9 +265,10 @@ def _decode_image(
     if pages > 1 and image.format != "MPO":
         raise ValueError(f"{pages} pictures in one file; one is expected")
 
-    # Pillow drops the lower 8 of 16 bits of colours. Only the list of tiles names the
-    # type of the values in the file, and loading the pixels empties that list.
-    has_16_bits = any(";16" in str(tile[3]) for tile in image.tile)
+    # Pillow drops the lower 8 of 16 bits of colours. Only the tiles, the parts of the
+    # file, tell the type of its values, such as "RGB;16B": it is among the arguments of
+    # their decoder, which come last. Loading the pixels empties the list of tiles.
+    has_16_bits = any(";16" in str(arguments) for *_, arguments in image.tile)
     image.load()
     upright = pil_operations.exif_transpose(image)
     is_opaque = upright.info.get("transparency") is None
@@ -283,9 +284,10 @@ def _decode_image(
 
     pixels_HW3, darkest, brightest = _convert_to_rgb(upright)
     bit_depth = 8
-    # colours of 16 bits: their upper 8 bits limit the range of the values in the file
     if has_16_bits:
         bit_depth = 16
+        # Only the upper 8 bits of these colours are known. Their lower bits are all 0
+        # in the smallest possible value, and all 1 in the largest.
         darkest = darkest << 8
         brightest = (brightest << 8) + 255
     return _DecodedPicture(

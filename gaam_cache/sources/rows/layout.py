@@ -139,7 +139,7 @@ def _shard_number(path: Path) -> int:
     return -1 if match is None else int(match[2])
 
 
-def refuse_pointer(head: bytes, where: str) -> None:
+def refuse_git_lfs_pointer(head: bytes, where: str) -> None:
     """Refuse a file whose first bytes say that Git LFS has not fetched its content."""
     if head.startswith(POINTER):
         raise DataError(
@@ -164,7 +164,7 @@ def check_file(path: Path) -> None:
             where=str(path),
             hint="get the file again",
         ) from error
-    refuse_pointer(head, str(path))
+    refuse_git_lfs_pointer(head, str(path))
 
 
 def tables_in(folder: Path, suffixes: Iterable[str] = SUFFIXES) -> list[SplitFiles]:

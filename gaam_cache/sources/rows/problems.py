@@ -149,9 +149,10 @@ class RowProblems:
         """
         splits = self._config.splits
         training_split = "train" if "train" in splits else splits[0]
-        # a test fraction divides the only split, which is a training split, too
-        is_divided = self._config.test_fraction is not None
-        if self._split == training_split or is_divided:
+        # With a test fraction, all rows are read under one name, which may be 'test'.
+        # They are divided afterwards, and some become training rows.
+        becomes_training_rows = self._config.test_fraction is not None
+        if self._split == training_split or becomes_training_rows:
             return (
                 "--label-column names the column of the labels; rows without labels "
                 "are for gaam predict"
