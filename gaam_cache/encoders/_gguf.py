@@ -227,7 +227,8 @@ def _find_dropped_settings(
             continue
         if not DECISIVE_SETTING.search(name) or _is_neutral(name, value):
             continue
-        # transformers may have the value from elsewhere, such as from a default.
+        # Although transformers does not read the setting, its configuration may have
+        # the value from elsewhere, such as from a default. Nothing is lost then.
         last_part = name.split(".")[-1]
         if not _has_value(config_values, last_part, value):
             dropped.append(f"{key} = {value}")
@@ -237,8 +238,8 @@ def _find_dropped_settings(
 def _is_neutral(name: str, value: object) -> bool:
     """Whether a setting with this value changes no state.
 
-    The model then does the same as without the setting. A decoder, for example, has
-    causal attention even if no setting says so.
+    The model then does the same as without the setting, as with a scale of 1. A
+    decoder has causal attention even if no setting says so.
     """
     if name.endswith("causal"):
         return value is True

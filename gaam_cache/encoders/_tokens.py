@@ -37,7 +37,7 @@ EDGE_TOKENS = 6
 class SpannedText(NamedTuple):
     """Token ids of a text and its prompt, of which only the text's own are pooled."""
 
-    ids: NDArray[np.int64]
+    ids: NDArray[np.int64]  # of the prompt and the text
     start: int  # index of the first token to pool
     stop: int  # index behind the last token to pool
 

@@ -320,10 +320,11 @@ class Encoder(ABC):
         """
 
     def encode_alone(self, item: Any) -> dict[str, Tensor]:
-        """Pooled states of one row, with which proofs compare its states in a batch.
+        """Pooled states of one row, computed without other rows.
 
-        Here they come from ``encode``. A subclass should compute them with as little
-        code of gaam as possible, so that they show faults of ``encode``.
+        The proof of a shard compares the states of a few rows in their batches with
+        these. Here they come from ``encode``. A subclass should compute them with as
+        little code of gaam as possible, so that they show faults of ``encode``.
 
         Returns:
             For every pooling a float32 tensor of shape (1, num_layers, hidden_size).
