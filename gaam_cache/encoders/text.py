@@ -379,8 +379,8 @@ def _read_tokenizer(
     if located.is_gguf:
         # The file holds its tokenizer. In its own folder, transformers would read the
         # tokenizer files that lie beside it.
-        with gguf_in_own_folder(located.path) as (empty_folder, gguf_options):
-            tokenizer = read_tokenizer(empty_folder, **options | gguf_options)
+        with gguf_in_own_folder(located.path) as (own_folder, gguf_options):
+            tokenizer = read_tokenizer(own_folder, **options | gguf_options)
             return tokenizer, located.path
 
     folder = located.tokenizer_folder
