@@ -57,7 +57,11 @@ class ConvHead(Head):
         for module in (self.conv1, self.conv2, self.fc):
             nn.init.xavier_uniform_(module.weight)
 
-    def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:  # noqa: ARG002
+    def forward(
+        self,
+        x_BLD: Tensor,
+        noise_BK: Tensor | None = None,  # noqa: ARG002
+    ) -> Tensor:
         """(B, L, D) -> (B, C), over images of H x W features with a channel per layer.
 
         K channels stand between the convolutions. It takes no noise.

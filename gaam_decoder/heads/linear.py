@@ -27,7 +27,11 @@ class LinearHead(Head):
         nn.init.xavier_uniform_(self.fc.weight)
         nn.init.zeros_(self.fc.bias)
 
-    def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:  # noqa: ARG002
+    def forward(
+        self,
+        x_BLD: Tensor,
+        noise_BK: Tensor | None = None,  # noqa: ARG002
+    ) -> Tensor:
         """(B, L, D) -> (B, C); without dropout, so that it takes no noise."""
         logits_BC: Tensor = self.fc(x_BLD.flatten(1))
         return logits_BC

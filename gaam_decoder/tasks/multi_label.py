@@ -53,7 +53,11 @@ class MultiLabel(Task):
 
         return stack([numerator_S, denominator_S], dim=1)
 
-    def training_score(self, sums_S: "Tensor", num_rows: int) -> "Tensor":  # noqa: ARG002
+    def training_score(
+        self,
+        sums_S: "Tensor",
+        num_rows: int,  # noqa: ARG002
+    ) -> "Tensor":
         """Micro-F1 of an epoch, (S,), from the sums of ``batch_sums``, (S, 2)."""
         numerator_S = sums_S[:, 0]
         denominator_S = sums_S[:, 1]

@@ -56,7 +56,11 @@ class DivisionProtocol(ABC):
 class NoValidation(DivisionProtocol):
     """All rows are training rows."""
 
-    def divide(self, labels: Strata, group_names: GroupNames | None) -> Division:  # noqa: ARG002
+    def divide(
+        self,
+        labels: Strata,
+        group_names: GroupNames | None,  # noqa: ARG002
+    ) -> Division:
         return Division(np.arange(len(labels)), np.arange(0))
 
 
@@ -80,7 +84,11 @@ class Budget(DivisionProtocol):
 
     recipe: Recipe
 
-    def divide(self, labels: Strata, group_names: GroupNames | None) -> Division:  # noqa: ARG002
+    def divide(
+        self,
+        labels: Strata,
+        group_names: GroupNames | None,  # noqa: ARG002
+    ) -> Division:
         return draw_budget(labels, self.recipe)
 
 

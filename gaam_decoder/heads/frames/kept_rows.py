@@ -91,7 +91,11 @@ class KeptRows(FittedHead):
     def chosen_values(self) -> SettingValues:
         """The value of the setting in use, as a sequence or a tensor of one number."""
 
-    def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:  # noqa: ARG002
+    def forward(
+        self,
+        x_BLD: Tensor,
+        noise_BK: Tensor | None = None,  # noqa: ARG002
+    ) -> Tensor:
         """(B, L, D) -> (B, K); takes no noise."""
         square_distance_BN = self._square_distances(x_BLD.flatten(1))
         # there is one chosen value, so there is one mean

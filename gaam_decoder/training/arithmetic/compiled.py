@@ -79,11 +79,13 @@ class Compiler:
         """A method compiled for inputs of these shapes, which torch does not check."""
         key = (method.__name__, shapes)
         if key not in self._compiled:
-            plain: Any = method.__func__  # type: ignore[attr-defined]
+            # the type checker knows a callable, not that it is a method
+            bound_method: Any = method
+            plain = bound_method.__func__
             # torch keeps compiled code by the code object: every shape gets a copy
             code = plain.__code__.replace()
             copy = types.FunctionType(code, plain.__globals__, plain.__name__)
-            bound = types.MethodType(copy, method.__self__)  # type: ignore[attr-defined]
+            bound = types.MethodType(copy, bound_method.__self__)
             self._compiled[key] = torch.compile(
                 bound, fullgraph=True, dynamic=False, options=self._options
             )
