@@ -151,6 +151,11 @@ def learned_curves(runs: Sequence[RunResult]) -> Floats | None:
     return np.stack(curves)
 
 
+def has_learned_curve(run: RunResult) -> bool:
+    """Whether the mechanism of a run is a density that is known here."""
+    return _density_gate(run) is not None
+
+
 def _density_gate(run: RunResult) -> "type[DensityGate] | None":
     """The class of a run's mechanism; None if it is unknown here, or no density."""
     # late: runs are listed without torch

@@ -291,7 +291,8 @@ class Predictor:
         Args:
             rows: texts; or sounds and pictures, each a path, the bytes of a file, a
                 picture of Pillow, or ``(samples, rate)`` with samples (T,) or, of
-                several channels, (T, C).
+                several channels, (T, C). An array of states (N, L, D) is not encoded:
+                see ``predict_states``.
             origin: name of the source of the rows, for messages.
 
         Raises:
@@ -302,6 +303,9 @@ class Predictor:
             raise ConfigError(
                 "rows are a list", expected="[text, ...]", found="one string"
             )
+        # no other rows are an array of three axes
+        if getattr(rows, "ndim", 0) == 3:
+            return self.predict_states(rows)
         chunks = (
             rows[start : start + CHUNK_ROWS]
             for start in range(0, len(rows), CHUNK_ROWS)

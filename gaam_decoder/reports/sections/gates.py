@@ -10,6 +10,7 @@ import numpy as np
 from gaam_decoder.analysis.learned import (
     OFFSET,
     RESIDUALS,
+    has_learned_curve,
     learned_curves,
     planted_curve,
     planted_gate,
@@ -40,18 +41,31 @@ class Gates(Writer):
         ]
         if not gated:
             return
+        drawn = [entry for entry in gated if has_learned_curve(entry.runs[0])]
         gate = planted_gate(table.cache)
-        lead = f"of {len(gated)} decoders"
+        noun = "decoder" if len(drawn) == 1 else "decoders"
+        lead = f"of {len(drawn)} {noun}"
         if gate:
             lead += f", beside the planted one ({gate})"
         yield Section(
             name="gates",
             heading="Learned gates",
             lead=lead,
-            lines=(GATE,),
-            make=lambda: _gates(gated[:MOST_LINES], gate),
+            lines=(GATE, *_undrawn(gated, drawn)),
+            make=lambda: _gates(drawn[:MOST_LINES], gate),
             values={"planted": table.cache.planted if gate else None},
         )
+
+
+def _undrawn(gated: Sequence[Entry], drawn: Sequence[Entry]) -> list[str]:
+    """A sentence on the gates whose curve is unknown; none where all are drawn."""
+    labels = [entry.label for entry in gated if entry not in drawn]
+    if not labels:
+        return []
+    return [
+        f"not drawn: {', '.join(labels)}; a curve needs a density of gaam or of an "
+        "installed package"
+    ]
 
 
 def _has_feature_gate(entry: Entry, table: Table) -> bool:
@@ -97,4 +111,4 @@ def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
             bottom=0,
         ),
     )
-    return Parts(sheets=(), pictures=(picture,))
+    return Parts(sheets=(), pictures=(picture,) if lines else ())

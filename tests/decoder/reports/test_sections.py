@@ -137,6 +137,21 @@ def test_gates_are_drawn_beside_the_one_that_is_planted(
         )
 
 
+def test_a_gate_whose_class_is_unknown_is_named_instead_of_drawn() -> None:
+    """Such as a mechanism of a file, whose run is reported without the file."""
+    laplace_run = gate_run("laplace")
+    own_run = build_run(
+        "my-gate", answers(6, 0.8, 0), learned=dict(laplace_run.learned)
+    )
+    none_run = build_run("none", answers(6, 0.5, 1))
+    [table] = build_tables([laplace_run, own_run, none_run])
+    section = sections_by_name(table)["gates"]
+    assert section.lead == "of 1 decoder"
+    assert any("not drawn: my-gate" in line for line in section.lines)
+    [picture] = section.parts.pictures
+    assert len(picture.draw().axes[0].lines) == 1
+
+
 @pytest.fixture(scope="module")
 def rich_table() -> Table:
     """A table with nearly all sections."""

@@ -263,6 +263,11 @@ def test_a_saved_estimator_is_an_exported_decoder(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         predictions.probabilities_NC, estimator.predict_proba(STATES)
     )
+    # as the estimator takes them: an array of states needs no encoder
+    assert loaded.predict(STATES) == predictions.labels
+    np.testing.assert_array_equal(
+        loaded.predict_proba(STATES), predictions.probabilities_NC
+    )
     with pytest.raises(GaamError, match="exists already"):
         estimator.save(tmp_path / "decoder")
     estimator.save(tmp_path / "decoder", overwrite=True)
