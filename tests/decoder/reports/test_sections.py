@@ -20,7 +20,7 @@ from gaam_decoder.analysis.learned import (
     learned_curves,
     planted_curve,
 )
-from gaam_decoder.reports.columns import entries_sheet
+from gaam_decoder.reports.columns import choose_columns, entries_sheet
 from gaam_decoder.reports.compare import MOST_VALUES
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.sections import Section, sections, signature
@@ -150,6 +150,13 @@ def test_a_gate_whose_class_is_unknown_is_named_instead_of_drawn() -> None:
     assert any("not drawn: my-gate" in line for line in section.lines)
     [picture] = section.parts.pictures
     assert len(picture.draw().axes[0].lines) == 1
+
+
+def test_headers_of_the_screen_choose_columns_where_they_are_unique() -> None:
+    [difference, p_holm] = choose_columns("diff, p holm", "accuracy")
+    assert (difference.header, p_holm.header) == ("difference", "p Holm")
+    with pytest.raises(ConfigError, match=r"95% CI \+ rows, 95% CI of it"):
+        choose_columns("95% CI", "accuracy")
 
 
 @pytest.fixture(scope="module")
