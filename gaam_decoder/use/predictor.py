@@ -33,6 +33,8 @@ from gaam_decoder.use.results import (
     result_types,
 )
 
+InputRows = Sequence[Any] | NDArray[Any] | Tensor
+"""Texts, sounds or pictures, one a row; or an array of states."""
 CHUNK_ROWS = 2048
 """Rows to encode at once, as many as a shard of a cache has at most."""
 CPU_BATCH_SIZE = 16
@@ -259,14 +261,14 @@ class Predictor:
             message = f"'{attention}' predicts a row by the rows beside it"
             raise ConfigError(message)
 
-    def predict(self, rows: Sequence[Any]) -> list[Any]:
+    def predict(self, rows: InputRows) -> list[Any]:
         """The name of the most probable class of every row; see ``predictions``.
 
         Of other tasks a list of numbers, or of labels, for every row.
         """
         return self.predictions(rows).labels
 
-    def predict_proba(self, rows: Sequence[Any]) -> NDArray[np.float64]:
+    def predict_proba(self, rows: InputRows) -> NDArray[np.float64]:
         """Probabilities of all classes of every row, (N, C); see ``predictions``.
 
         Of label sets the probability of each label by itself.
@@ -284,7 +286,7 @@ class Predictor:
         return predictions.probabilities_NC
 
     def predictions(
-        self, rows: Sequence[Any], *, origin: str = "the rows"
+        self, rows: InputRows, *, origin: str = "the rows"
     ) -> AnyPredictions:
         """Encode N rows as those of the cache, and predict their classes.
 
@@ -303,12 +305,13 @@ class Predictor:
             raise ConfigError(
                 "rows are a list", expected="[text, ...]", found="one string"
             )
-        # no other rows are an array of three axes
-        if getattr(rows, "ndim", 0) == 3:
+        # texts may be an array, too, but of one axis
+        if isinstance(rows, np.ndarray | Tensor) and rows.ndim == 3:
             return self.predict_states(rows)
+        inputs = list(rows)
         chunks = (
-            rows[start : start + CHUNK_ROWS]
-            for start in range(0, len(rows), CHUNK_ROWS)
+            inputs[start : start + CHUNK_ROWS]
+            for start in range(0, len(inputs), CHUNK_ROWS)
         )
         return self._predict_all(self._encode(chunks, origin), origin)
 

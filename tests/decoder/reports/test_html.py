@@ -19,6 +19,7 @@ from gaam_decoder.reports.drawing import (
     MOST_LINES,
     PALETTE,
     Line,
+    Panel,
     Picture,
     image_files,
     inline_svg,
@@ -304,7 +305,7 @@ def test_a_dozen_files_at_most_are_written_each_with_its_title(
 def test_pictures_draw_every_name_and_obey_none() -> None:
     names = [name[:80] for name in HOSTILE.values()]
     lines = [Line(name, [1, 2], [3, 4]) for name in names]
-    panels = [("y", lines[first : first + 8]) for first in range(0, len(lines), 8)]
+    panels = [Panel("y", lines[first : first + 8]) for first in range(0, len(lines), 8)]
     picture = Picture("p", "".join(names), "", lambda: line_panels(panels, "x"))
     svg = inline_svg(picture, "k")
     assert not harmful(svg)
@@ -317,7 +318,7 @@ def test_pictures_draw_every_name_and_obey_none() -> None:
 @pytest.mark.filterwarnings("error")
 def test_a_file_has_every_name_even_where_our_font_lacks_its_letters() -> None:
     names = [name[:80] for name in HOSTILE.values()]
-    panels = [("y", [Line(name, [1, 2], [3, 4])]) for name in names[:9]]
+    panels = [Panel("y", [Line(name, [1, 2], [3, 4])]) for name in names[:9]]
     picture = Picture("p", "".join(names), "", lambda: line_panels(panels, "x"))
     assert image_files(picture)["pdf"].startswith(b"%PDF")
 
