@@ -83,7 +83,7 @@ class Spec:
 
 
 def plugin_options(cls: type) -> dict[str, PluginOption]:
-    """The options of a plug-in by name, those of its base classes last.
+    """The options of a plug-in by name, those of its base classes first.
 
     Options are the keyword-only arguments of the constructor. A constructor that takes
     ``**more`` passes them on to its base class, whose options then belong to the class,

@@ -175,8 +175,8 @@ class Forward(ABC):
     def use_model(self, model: nn.Module, dtype: torch.dtype) -> None:
         """From now on, run a copy of another model, which computes in ``dtype``.
 
-        What was measured on the model before, such as ``reading_changes_model``, must
-        hold for this one too.
+        What was measured on the model before must hold for this one too, such as
+        ``reading_changes_model``: whether its states differ once hooks have read it.
         """
         self.loaded_model = model
         self.dtype = dtype

@@ -240,8 +240,9 @@ class SpreadCheck:
             first_layer=self._plan.first_layer,
             where=prepared.where_all,
         )
-        for layer, loss in losses.items():
-            self._stats.coarse.setdefault(f"{pooling}, layer {layer}", loss)
+        # a layer is warned of once: words on the first shard that loses digits
+        for layer, loss_in_words in losses.items():
+            self._stats.coarse.setdefault(f"{pooling}, layer {layer}", loss_in_words)
 
     def _count_twins(
         self,

@@ -248,7 +248,10 @@ class Entry(EntryScores):
 
     @property
     def is_probe(self) -> bool:
-        """Whether it is the linear probe; other heads are fitted at once, too."""
+        """Whether it is the linear probe of its task: this head, fitted at once.
+
+        The mechanism does not matter: those that a head is fitted to learn nothing.
+        """
         return (
             self.fitted_at_once and self.head.partition(":")[0] == self.task.probe_head
         )

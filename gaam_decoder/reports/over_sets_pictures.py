@@ -25,9 +25,9 @@ from gaam_decoder.reports.drawing import (
 from gaam_decoder.reports.over_sets import AnswerOverSets, DecoderOverSets
 from gaam_decoder.reports.over_sets_text import (
     cells_on,
+    in_sign_of_score,
+    interval_in_sign_of_score,
     mean_interval,
-    signed,
-    signed_interval,
 )
 from gaam_decoder.stats.scores.base import Interval, Score
 
@@ -80,12 +80,12 @@ def _x_label(answer: AnswerOverSets, width: int) -> str:
 
 def _shown(difference: float, score: Score) -> float:
     """A difference as a picture shows it: of the score, in percent where it is."""
-    return score.factor * signed(difference, score)
+    return score.factor * in_sign_of_score(difference, score)
 
 
 def _shown_interval(interval: Interval, score: Score) -> Interval:
     """The same of an interval."""
-    ends = signed_interval(interval, score)
+    ends = interval_in_sign_of_score(interval, score)
     if ends is None:
         return None
     low, high = ends

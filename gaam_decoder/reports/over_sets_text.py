@@ -29,7 +29,7 @@ VERDICTS_ALONE = [verdict for verdict in VERDICTS if verdict != stats.NO_CLAIM]
 KEY_COLUMNS = ["verdict", "difference", "95% CI", "another data set", "sets"]
 
 
-def signed(value: float, score: Score) -> float:
+def in_sign_of_score(value: float, score: Score) -> float:
     """A difference that is above 0 where a decoder is better, as one of the score.
 
     Of a loss, whose smaller values are better, it changes its sign.
@@ -37,7 +37,7 @@ def signed(value: float, score: Score) -> float:
     return value if score.larger_is_better else -value
 
 
-def signed_interval(interval: Interval, score: Score) -> Interval:
+def interval_in_sign_of_score(interval: Interval, score: Score) -> Interval:
     """An interval of a difference that is above 0 where a decoder is better.
 
     It is turned into one of the score's own differences: of a loss, both ends change
@@ -127,7 +127,9 @@ def _verdict_clauses(answer: AnswerOverSets, baseline: str) -> list[str]:
 
 def _spread(decoders: Sequence[DecoderOverSets], score: Score) -> str:
     """Smallest and largest mean difference, such as ``-0.10 to +0.35 points``."""
-    differences = [signed(decoder.combined.difference, score) for decoder in decoders]
+    differences = [
+        in_sign_of_score(decoder.combined.difference, score) for decoder in decoders
+    ]
     low = score.difference(min(differences))
     high = score.difference(max(differences))
     text = low if low == high else f"{low} to {high}"
@@ -143,7 +145,7 @@ def _possible_differences(
     """
     ends: list[tuple[float, str]] = []
     for decoder in decoders:
-        interval = signed_interval(decoder.combined.interval, score)
+        interval = interval_in_sign_of_score(decoder.combined.interval, score)
         if interval:
             ends += [(end, decoder.name) for end in interval]
     if not ends:
@@ -232,13 +234,15 @@ def _decoder_cells(decoder: DecoderOverSets, score: Score) -> dict[str, str]:
     counts = decoder.counts
     p_holm = combined.p if combined.p_holm is None else combined.p_holm
     has_verdict = combined.verdict != stats.NO_CLAIM
-    prediction_interval = signed_interval(combined.prediction, score)
+    prediction_interval = interval_in_sign_of_score(combined.prediction, score)
     return {
         "decoder": decoder.name,
         "verdict": combined.verdict,
         score.column: score.text(decoder.mean),
-        "difference": score.difference(signed(combined.difference, score)),
-        "95% CI": score.span(signed_interval(combined.interval, score), signed=True),
+        "difference": score.difference(in_sign_of_score(combined.difference, score)),
+        "95% CI": score.span(
+            interval_in_sign_of_score(combined.interval, score), signed=True
+        ),
         "another data set": score.span(prediction_interval, signed=True),
         "sets": str(len(combined.sets)),
         f"each alone {' / '.join(VERDICTS_ALONE)}": " / ".join(
@@ -309,8 +313,8 @@ def mean_interval(cells: Sequence[CellDifference]) -> Interval:
 
 def _with_interval(difference: float, interval: Interval, score: Score) -> str:
     """A difference, with its interval in brackets; both as those of the score."""
-    span = score.span(signed_interval(interval, score), signed=True)
-    return f"{score.difference(signed(difference, score))} ({span})"
+    span = score.span(interval_in_sign_of_score(interval, score), signed=True)
+    return f"{score.difference(in_sign_of_score(difference, score))} ({span})"
 
 
 def answer_values(answer: AnswerOverSets) -> dict[str, Any]:
@@ -334,10 +338,10 @@ def _decoder_values(decoder: DecoderOverSets, score: Score) -> dict[str, Any]:
         "decoder": decoder.name,
         "verdict": combined.verdict,
         "mean": decoder.mean,
-        "difference": signed(combined.difference, score),
+        "difference": in_sign_of_score(combined.difference, score),
         "std_error": combined.std_error,
-        "ci95": signed_interval(combined.interval, score),
-        "ci95_another_data_set": signed_interval(combined.prediction, score),
+        "ci95": interval_in_sign_of_score(combined.interval, score),
+        "ci95_another_data_set": interval_in_sign_of_score(combined.prediction, score),
         "std_between_data_sets": combined.between,
         "p": combined.p,
         "p_holm": combined.p_holm,
@@ -349,7 +353,7 @@ def _decoder_values(decoder: DecoderOverSets, score: Score) -> dict[str, Any]:
         "data_sets": [
             {
                 "data_set": data_set.name,
-                "difference": signed(data_set.difference, score),
+                "difference": in_sign_of_score(data_set.difference, score),
                 "std_error": data_set.variance**0.5,
             }
             for data_set in combined.sets
@@ -367,8 +371,8 @@ def _cell_values(key: CellKey, cell: CellDifference, score: Score) -> dict[str, 
     return {
         "data_set": data_set,
         "encoder": encoder,
-        "difference": signed(cell.difference, score),
+        "difference": in_sign_of_score(cell.difference, score),
         "std_error": cell.std_error,
-        "ci95": signed_interval(cell.interval, score),
+        "ci95": interval_in_sign_of_score(cell.interval, score),
         "verdict": cell.verdict,
     }

@@ -139,9 +139,11 @@ class Crossed(NamedTuple):
         )
 
     def _distance_from_parts(self, p: float, parts: _VarianceParts) -> float:
-        """``critical_distance``, from parts that a search over p computes once.
+        """The distance from a hypothesis at which the mean has this one-sided p.
 
-        Each part of the variance is multiplied by the square of its own quantile.
+        It is ``critical_distance``, from parts of the variance that a search over p
+        computes once. Each part is multiplied by the square of its own quantile: the
+        units of the part of rows are test rows, or groups of them.
         """
         t_of_seeds = _t_quantile(max(self.num_seeds - 1, 1), p)
         t_of_rows = _t_quantile(self.freedom_of_units, p)

@@ -111,7 +111,11 @@ class Features:
                 yield pending.popleft().result().to(self.device, non_blocking=True)
 
     def _gather(self, rows: Rows) -> Tensor:
-        """The states of rows, (..., L, D), in memory that a GPU can copy from fast."""
+        """The states of rows, (..., L, D), in memory that a GPU can copy from fast.
+
+        ``rows`` are positions in ``resident``, which may hold a part of the split;
+        without it they are rows of the split, and are read from the disk.
+        """
         if self.resident is not None:
             block = rows_at(self.resident, torch.from_numpy(rows))
         else:
