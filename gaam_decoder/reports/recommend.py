@@ -62,8 +62,7 @@ def _decide(table: Table) -> Recommendation | NoRecommendation:
     if obstacle:
         return NoRecommendation(obstacle)
 
-    # entries are sorted, the best mean first
-    best = entries[0]
+    best = _best_entry(table, entries)
     if best.comparison and best.comparison.claim.verdict == "better":
         reason = f"best mean, shown to be better than '{table.baseline}'"
         return _recommend(best, reason)
@@ -95,6 +94,26 @@ def _decide(table: Table) -> Recommendation | NoRecommendation:
         )
     reasons.append("nothing is shown to be better than it")
     return _recommend(unbeaten, ", ".join(reasons))
+
+
+def _best_entry(table: Table, entries: Sequence[Entry]) -> Entry:
+    """The entry with the best mean; of equal means the baseline, then the probe.
+
+    A more complex decoder gains nothing over those.
+
+    Args:
+        table: the table.
+        entries: its entries that have a score, the best mean first.
+    """
+    best_mean = entries[0].compared_score.mean
+    tied = [entry for entry in entries if entry.compared_score.mean == best_mean]
+    for entry in tied:
+        if entry.attention == table.baseline and not entry.fitted_at_once:
+            return entry
+    for entry in tied:
+        if entry.is_probe:
+            return entry
+    return tied[0]
 
 
 def _recommend(entry: Entry, reason: str) -> Recommendation:

@@ -29,6 +29,11 @@ def test_commands_that_write_files_print_nothing(
     mechanisms = "--attn last-layer --attn layer-mean --attn none --attn gaam"
     assert lines[-1] == f"next: gaam train --cache cache {mechanisms}"
 
+    # without test rows, what it says to do next has folds
+    without_test = (*options, "--split", "train", "--out", "without-test")
+    last_line = gaam("extract", *without_test).out.splitlines()[-1]
+    assert last_line == f"next: gaam train --cache without-test {mechanisms} --folds 5"
+
     training = ("train", "--attn", "none", "--epochs", 1, "--seeds", 2, "--no-probe")
     assert gaam(*training, "-q") == (0, "", "")
     assert len(json.loads(gaam(*training, "-q", "--json").out)) == 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gaam_decoder import RunResult
@@ -12,7 +13,7 @@ from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.recommend import recommended, why_none
 from gaam_decoder.reports.table import build_tables
-from tests.decoder.reports.conftest import answers, build_probe, build_run
+from tests.decoder.reports.conftest import FIT, answers, build_probe, build_run
 
 BuildRuns = Callable[[], list[RunResult]]
 
@@ -61,6 +62,32 @@ def test_the_sentence_says_why_no_decoder_is_recommended(reason: str) -> None:
     else:
         assert f"no decoder is recommended: {reason}" in text
     assert "recommended" not in conclusion(table, advice=False)
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        (["gaam", "last-layer"], "none"),
+        (["gaam", "last-layer", "probe"], "none"),
+    ],
+    ids=["baseline", "baseline and probe"],
+)
+def test_of_equal_means_the_simpler_decoder_is_named(
+    others: list[str], expected: str
+) -> None:
+    """All rows are right: easy data, on which the smallest decoder suffices."""
+    right_SN = np.ones((8, 400), dtype=bool)
+    runs = [build_run(name, right_SN) for name in others if name != "probe"]
+    runs.append(build_run("none", right_SN))
+    if "probe" in others:
+        runs.append(build_run("none", right_SN[:1], head="lbfgs", fit=FIT))
+    for run, size in zip(runs, (5, 3, 9), strict=False):
+        run.parameters["total"] = size
+    [table] = build_tables(runs)
+    choice = recommended(table)
+    assert choice is not None
+    assert choice.entry.attention == expected
+    assert not choice.entry.fitted_at_once
 
 
 NO_REASON: dict[str, BuildRuns] = {
