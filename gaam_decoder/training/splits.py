@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gaam_cache.common.errors import ConfigError, NotFoundError
-from gaam_cache.common.messages import brief, shortened
+from gaam_cache.common.messages import brief, did_you_mean, shortened
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Groups, Recipe
@@ -281,6 +281,6 @@ def _read_group_file(name: str, cache: EmbeddingCache) -> Groups:
                 f"a kept column of the cache ({columns}), or a file with a name per row"
             ),
             found=str(error),
-            hint="gaam extract --keep-column NAME",
+            hint=did_you_mean(name, cache.columns) or "gaam extract --keep-column NAME",
         ) from error
     return Groups(names=tuple(lines), source=str(path.absolute()), kind="file")
