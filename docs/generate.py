@@ -124,8 +124,9 @@ def all_settings() -> str:
         "# Settings",
         NOTE,
         "A setting that is an option has the same name on the command line: "
-        "`--max-length 256`. Every other setting is given by `--set KEY=VALUE`. Both "
-        "are keys of a configuration file, which `--config FILE` reads:",
+        "`--max-length 256`. Every other setting is given by `--set KEY=VALUE`, "
+        "which also takes the name of an option: `--set epochs=8`. Both are keys of a "
+        "configuration file, which `--config FILE` reads:",
         f"```toml\n{CONFIGURATION}\n```",
         "The first of these that names a setting decides it: the command line, "
         "`--config`, `--preset`, the default. `gaam describe --settings` prints this "

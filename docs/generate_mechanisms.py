@@ -357,8 +357,8 @@ largest number of equal groups, at most 8, with three layers or more each: 2 hea
 {formulas}
 ```
 
-Their pictures show the density for three values of each learned parameter, the others
-at their start; the peak is 1.
+The pictures of these gates show the density for three values of each learned parameter,
+the others at their start; the peak is 1.
 """
 INTRODUCTIONS = {
     "gates": """\

@@ -268,7 +268,7 @@ class ExtractConfig(WorkerConfig):
     task: Literal["auto", "classification", "regression", "multi-label"] = option(
         AUTO,
         "What the labels are: classes, numbers or sets of labels; auto: words and "
-        "whole numbers are classes, lists are sets.",
+        "whole numbers are classes, lists are sets, fractions are refused.",
         recorded="dataset",
     )
     label_separator: str | None = key(

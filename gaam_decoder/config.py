@@ -140,9 +140,9 @@ class TrainConfig(WorkerConfig):
     )
     val_folds: int | None = key(
         None,
-        "Number of validation folds of train: seed n holds out fold n modulo this "
+        "Number of parts of train for validation: seed n holds out part n modulo this "
         "number; 1: all seeds hold out the same rows.",
-        shown_default="the number of tuning seeds, for these alone",
+        shown_default="for tuning seeds their number, for reporting seeds 1",
     )
     split_seed: int = key(
         0, "Seed of the validation rows, the folds and the drawn training rows."
