@@ -241,7 +241,7 @@ class SeedBatch:
         # rows whose loss was not finite were left out of the sum
         num_summed: int | Tensor = count
         if self.state.scaling is not None:
-            num_summed = count - self.state.scaling.lost_rows_S
+            num_summed = count - self.state.scaling.rows_without_loss_S
         losses: list[float] = (self.state.loss_S / num_summed).tolist()
         score_S = self.task.training_score(self.state.score_S, count)
         scores: list[float] = score_S.tolist()
@@ -332,7 +332,7 @@ class SeedBatch:
         self.state.score_S.zero_()
         if self.state.scaling is not None:
             self.state.scaling.skipped_steps_S.zero_()
-            self.state.scaling.lost_rows_S.zero_()
+            self.state.scaling.rows_without_loss_S.zero_()
 
     def _loss_weights(self, label_SB: Tensor) -> Tensor | None:
         """The weights of a batch in the loss; None where all weigh the same.

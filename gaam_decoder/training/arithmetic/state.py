@@ -44,7 +44,9 @@ class Scaling(NamedTuple):
     good_steps_S: Tensor
     steps_S: Tensor  # all steps that changed the parameters
     skipped_steps_S: Tensor  # skipped steps of the epoch: a gradient was not finite
-    lost_rows_S: Tensor  # rows of the epoch in batches whose loss was not finite
+    rows_without_loss_S: (
+        Tensor  # rows of the epoch in batches whose loss was not finite
+    )
 
     @classmethod
     def initial(cls, num_seeds: int, device: torch.device) -> Scaling:
@@ -56,7 +58,7 @@ class Scaling(NamedTuple):
             good_steps_S=count_S,
             steps_S=count_S.clone(),
             skipped_steps_S=count_S.clone(),
-            lost_rows_S=count_S.clone(),
+            rows_without_loss_S=count_S.clone(),
         )
 
     def update(self, is_finite_S: Tensor) -> None:

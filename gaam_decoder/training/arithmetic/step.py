@@ -205,7 +205,7 @@ class Step:
             has_finite_loss_S = loss_S.isfinite()
             loss_S = torch.where(has_finite_loss_S, loss_S, 0)
             score_S = _where_finite(score_S, has_finite_loss_S)
-            state.scaling.lost_rows_S.add_(~has_finite_loss_S, alpha=num_rows)
+            state.scaling.rows_without_loss_S.add_(~has_finite_loss_S, alpha=num_rows)
         self.optimizer.step(
             state.parameters,
             gradients.gradients,
