@@ -5,7 +5,7 @@ numbers of a row, E features before a mechanism's final map; N rows, F = L D fea
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -96,6 +96,36 @@ class Fit:
     """An entry for every value. It has epoch (its position, from 1), loss and
     train_accuracy on training rows, accuracy and selection_loss on validation rows, and
     more."""
+
+    @classmethod
+    def from_values(
+        cls,
+        setting: str,
+        values: Sequence[float],
+        best_index: int,
+        log: Sequence[dict[str, Any]],
+        *,
+        unconverged: Sequence[float] = (),
+    ) -> "Fit":
+        """The outcome of a fit that tried values of one setting, in rising order.
+
+        Args:
+            setting: name of the setting.
+            values: that were tried.
+            best_index: index of the best value.
+            log: an entry for every value.
+            unconverged: values whose fit did not converge.
+        """
+        return cls(
+            setting=setting,
+            value=values[best_index],
+            lowest=values[0],
+            highest=values[-1],
+            tried=len(values),
+            kept=best_index + 1,
+            unconverged=tuple(unconverged),
+            log=tuple(log),
+        )
 
     @property
     def edge(self) -> Literal["lowest", "highest"] | None:

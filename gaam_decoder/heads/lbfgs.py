@@ -127,7 +127,8 @@ class LBFGSHead(FittedHead, LinearHead):
             on_value(index + 1, f"C {GRID[index]:.2g} validation {percent:.1f}%")
 
         scale.set_map(self.fc, best_CA)
-        return _fit_of(log, best_index)
+        unconverged = [entry["C"] for entry in log if not entry["converged"]]
+        return Fit.from_values("C", GRID, best_index, log, unconverged=unconverged)
 
     @classmethod
     def cost(cls, rows: int, features: int, classes: int) -> tuple[float, float]:
@@ -138,25 +139,6 @@ class LBFGSHead(FittedHead, LinearHead):
         """
         operations = 4.0 * rows * features * classes * len(GRID) * EVALUATIONS
         return operations, 8.0 * rows * features
-
-
-def _fit_of(log: Sequence[dict[str, Any]], best_index: int) -> Fit:
-    """The outcome of a fit.
-
-    Args:
-        log: an entry for every C of ``GRID``.
-        best_index: index of the best C.
-    """
-    return Fit(
-        setting="C",
-        value=GRID[best_index],
-        lowest=GRID[0],
-        highest=GRID[-1],
-        tried=len(GRID),
-        kept=best_index + 1,
-        unconverged=tuple(entry["C"] for entry in log if not entry["converged"]),
-        log=tuple(log),
-    )
 
 
 class _Solution(NamedTuple):

@@ -5,7 +5,7 @@ N training rows, V validation rows, F features, K outputs, M = min(N, F) eigenve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -94,7 +94,7 @@ class RidgeHead(FittedHead, LinearHead):
             on_value(index + 1, text)
 
         scale.set_map(self.fc, solutions.feature_weights(PENALTIES[best_index]))
-        return _fit_of(log, best_index)
+        return Fit.from_values("penalty", PENALTIES, best_index, log)
 
     @classmethod
     def cost(cls, rows: int, features: int, classes: int) -> tuple[float, float]:
@@ -110,24 +110,6 @@ class RidgeHead(FittedHead, LinearHead):
         operations = 4.0 * rows * features * fewer + 10.0 * fewer**3
         operations += 2.0 * cls.num_tried_values * rows * fewer * classes
         return operations, 20.0 * rows * features + 24.0 * fewer**2
-
-
-def _fit_of(log: Sequence[dict[str, Any]], best_index: int) -> Fit:
-    """The outcome of a fit.
-
-    Args:
-        log: an entry for every one of ``PENALTIES``.
-        best_index: index of the best penalty.
-    """
-    return Fit(
-        setting="penalty",
-        value=PENALTIES[best_index],
-        lowest=PENALTIES[0],
-        highest=PENALTIES[-1],
-        tried=len(PENALTIES),
-        kept=best_index + 1,
-        log=tuple(log),
-    )
 
 
 def _targets(rows: Examples, num_outputs: int) -> Tensor:

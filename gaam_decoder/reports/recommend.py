@@ -7,6 +7,7 @@ format of a report.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gaam_decoder.reports.compare import is_baseline
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.wording import NAMED, join_first
@@ -107,13 +108,18 @@ def _best_entry(table: Table, entries: Sequence[Entry]) -> Entry:
     """
     best_mean = entries[0].compared_score.mean
     tied = [entry for entry in entries if entry.compared_score.mean == best_mean]
-    for entry in tied:
-        if entry.attention == table.baseline and not entry.fitted_at_once:
-            return entry
-    for entry in tied:
-        if entry.is_probe:
-            return entry
-    return tied[0]
+    baselines = _baselines(table, tied)
+    probes = [entry for entry in tied if entry.is_probe]
+    return [*baselines, *probes, *tied][0]
+
+
+def _baselines(table: Table, entries: Sequence[Entry]) -> list[Entry]:
+    """The entries of the baseline that were trained in steps, as it is compared."""
+    return [
+        entry
+        for entry in entries
+        if is_baseline(entry, table.baseline) and not entry.fitted_at_once
+    ]
 
 
 def _recommend(entry: Entry, reason: str) -> Recommendation:
@@ -178,11 +184,7 @@ def _unbeaten_baseline(
             )
     if not any(entry.comparison or entry.probe_comparison for entry in table.entries):
         return NoRecommendation("nothing is compared with a baseline")
-    baselines = [
-        entry
-        for entry in entries
-        if entry.attention == table.baseline and not entry.fitted_at_once
-    ]
+    baselines = _baselines(table, entries)
     if not baselines:
         return NoRecommendation("no baseline, such as 'none', is among the decoders")
     if len(baselines) > 1:

@@ -102,6 +102,16 @@ class Claim:
             return self.p_equivalent
         return self.p_equivalent_holm
 
+    def with_test(self, test_over_rows: MeanTest) -> "Claim":
+        """The claim with a test over seeds and rows, and what follows from it."""
+        return replace(
+            self,
+            interval=test_over_rows.interval(),
+            p=test_over_rows.p,
+            p_equivalent=test_over_rows.p_equivalent(self.margin),
+            test_over_rows=test_over_rows,
+        )
+
     @property
     def significant(self) -> bool:
         """Whether the verdict is a difference, over seeds and rows."""
@@ -352,13 +362,7 @@ def claim(
         tuning_variance=tuning_variance, train_rows=float(train_rows)
     )
     test_over_rows = _test_of_hits(difference_SN, anova, units)
-    return replace(
-        without_test,
-        interval=test_over_rows.interval(),
-        p=test_over_rows.p,
-        p_equivalent=test_over_rows.p_equivalent(margin),
-        test_over_rows=test_over_rows,
-    )
+    return without_test.with_test(test_over_rows)
 
 
 def _claim_without_test(

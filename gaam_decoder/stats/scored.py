@@ -138,13 +138,7 @@ def claim_by_score(
         skewed = f"the contributions of {num_rows:,} rows are too skewed"
         return replace(without_test, no_claim_reason=skewed)
     test_over_rows = _test_of_contributions(score, difference_SN, mechanism, baseline)
-    return replace(
-        without_test,
-        interval=test_over_rows.interval(),
-        p=test_over_rows.p,
-        p_equivalent=test_over_rows.p_equivalent(margin),
-        test_over_rows=test_over_rows,
-    )
+    return without_test.with_test(test_over_rows)
 
 
 def _check_comparison(

@@ -74,6 +74,9 @@ class StatusBoard:
 
     def work(self, experiment: Experiment, text: str) -> None:
         """Say what is going on in an experiment of the phase."""
+        # it is said every epoch, and a title takes a copy of the recipe
+        if self._on_status is None:
+            return
         decoder = self._decoder(experiment)
         keys = self._keys[decoder]
         number = f"{keys.index(experiment.key) + 1} of {len(keys)}"

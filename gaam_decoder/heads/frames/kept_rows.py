@@ -148,15 +148,7 @@ class KeptRows(FittedHead):
             range(len(values)), key=lambda index: validation_scores[index].rank
         )
         self.choose(values[best_index])
-        return Fit(
-            setting=self.setting,
-            value=values[best_index],
-            lowest=values[0],
-            highest=values[-1],
-            tried=len(values),
-            kept=best_index + 1,
-            log=tuple(log),
-        )
+        return Fit.from_values(self.setting, values, best_index, log)
 
     @classmethod
     def cost(cls, rows: int, features: int, classes: int) -> tuple[float, float]:
@@ -165,9 +157,9 @@ class KeptRows(FittedHead):
         Distances are a product of the validation rows with all rows. Means are another
         one, of weights with targets, for every value of the setting.
 
-        A number of a row takes at most 16 bytes: float32 as it is given and as it is
-        kept, and float64 in between. A distance takes 16 bytes, too: it and three
-        results of float32 on the way to its weight.
+        A number of a row takes 8 bytes: float32 as it is given and as it is kept. A
+        distance takes 16 bytes: it and three results of float32 on the way to its
+        weight.
         """
         operations = (
             2.0
@@ -175,7 +167,7 @@ class KeptRows(FittedHead):
             * rows**2
             * (features + cls.num_tried_values * classes)
         )
-        memory = 16.0 * rows * (features + classes) + 16.0 * BATCH_ROWS * rows
+        memory = 8.0 * rows * (features + classes) + 16.0 * BATCH_ROWS * rows
         return operations, memory
 
     def _keep(self, training: Examples) -> None:

@@ -90,10 +90,10 @@ def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
     for entry in entries:
         # weights of S seeds at P residuals
         curve_SP = learned_curves(entry.runs)
-        if curve_SP is not None:
-            band = (curve_SP.min(0), curve_SP.max(0))
-            mean_P = curve_SP.mean(0)
-            lines.append(Line(entry.label, x=RESIDUALS, y=mean_P, band=band))
+        assert curve_SP is not None  # the entries have a curve
+        band = (curve_SP.min(0), curve_SP.max(0))
+        mean_P = curve_SP.mean(0)
+        lines.append(Line(entry.label, x=RESIDUALS, y=mean_P, band=band))
     planted = None
     if gate:
         planted = Line("planted", x=RESIDUALS, y=planted_curve(gate))
