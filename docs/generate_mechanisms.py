@@ -291,7 +291,9 @@ def entry(name: str, has_picture: bool) -> str:
     if has_picture:
         file = "softmax" if name in SOFTMAX else name
         lines += [f"![Weight function of {name}](mechanisms/{file}.svg)", ""]
-    lines += ["```text", *wrapped(described["formula"]), "```", ""]
+    # the head of the page defines r, from the docstring of the base class
+    formula = described["formula"].replace("r as in DensityGate", "r as above")
+    lines += ["```text", *wrapped(formula), "```", ""]
     rows = [
         ("learned parameters", f"{described['parameters']['total']:,}"),
         ("output", " x ".join(map(str, described["output_shape"][1:]))),

@@ -142,7 +142,7 @@ class TrainConfig(WorkerConfig):
         None,
         "Number of parts of train for validation: seed n holds out part n modulo this "
         "number; 1: all seeds hold out the same rows.",
-        shown_default="for tuning seeds their number, for reporting seeds 1",
+        shown_default="one part for each tuning seed; 1 for reporting seeds",
     )
     split_seed: int = key(
         0, "Seed of the validation rows, the folds and the drawn training rows."

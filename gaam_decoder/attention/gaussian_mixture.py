@@ -27,8 +27,9 @@ class GaussianMixture(Attention):
     """Weights over the layers of a group: a normalised product of K Gaussians.
 
     Formula: ``w_l = p_l / max(sum_l p_l, 1e-8)``, ``p = prod_k N(r_k; 0, c_k^2)``,
-    ``r_k = (x - (mean + offset_k)) / sqrt(var + 1e-8)``, with mean and variance over
-    the group's layers, the variance with G - 1; the gate is ``y = x w``.
+    ``r_k = (x - (mean + offset_k)) / sqrt(var + 1e-8)``; the gate is ``y = x w``. Mean
+    and variance are taken over the layers of a group; the variance divides by their
+    number minus 1.
 
     A product of Gaussians is a Gaussian again: K adds parameters, but no shapes.
     ``offset`` and ``c`` are (heads, K). Offsets start at 0, and c at ``sqrt(2 K)``: the
