@@ -161,7 +161,13 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
         raise ConfigError(
             f"{option} takes one {kind}", found=written, hint=f"{option} A {option} B"
         )
-    cls = plugins.load(package, name, kind=kind, found=written)
+    try:
+        cls = plugins.load(package, name, kind=kind, found=written)
+    except ConfigError as error:
+        error.details.setdefault(
+            "to do", f"a class of your own: {option} FILE.py:CLASS"
+        )
+        raise
     known_options = plugin_options(cls)
 
     given: dict[str, object] = {}

@@ -163,6 +163,15 @@ def split_file_class(text: str) -> tuple[str, str]:
     return match[1], match[2] or ""
 
 
+def without_file(text: str) -> str:
+    """``CLASS:OPTIONS`` for ``FILE.py:CLASS:OPTIONS``; any other text as it is."""
+    file_class, options = split_file_class(text)
+    if not file_class:
+        return text
+    _, _, class_name = file_class.rpartition(":")
+    return f"{class_name}{options}"
+
+
 def _class_of_file(text: str) -> type:
     """Execute a file of Python, and return one of its classes.
 

@@ -206,8 +206,14 @@ def _failure_reasons(entry: Entry) -> Iterator[str]:
 def _no_control(table: Table) -> str | None:
     """A warning where no control was trained; None where one was.
 
-    A control is a decoder without attention to the layers, see ``CONTROLS``.
+    A control is a decoder without attention to the layers, see ``CONTROLS``. Of one
+    that filters left out, the note on the filters tells.
     """
+    selection = table.selection
+    if selection is not None and not selection.lost_mechanisms.keys().isdisjoint(
+        CONTROLS
+    ):
+        return None
     trained = [
         entry
         for entry in table.entries

@@ -30,7 +30,6 @@ from gaam_decoder.reports.table import (
 )
 from gaam_decoder.runs.loading import Texts, load_runs, resolve_spec
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.specs import parse_attention
 
 Names = str | Sequence[str] | None  # of columns; None: the usual ones
 MOST_SAVED = 6  # pictures to write, each as PDF and PNG: a dozen files
@@ -220,8 +219,6 @@ def report(
     check_options(options)
     factors = parse_factors(options.get("across"))
     baseline = options.get("baseline")
-    if baseline:
-        baseline = str(parse_attention(baseline, option="--baseline"))
     score = options.get("score")
     if score is not None:
         options["score"] = score_name(score)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gaam_cache.common import plugins
 from gaam_cache.common.errors import CacheError, ConfigError, GaamWarning, NotFoundError
 from gaam_cache.common.messages import brief
 from gaam_cache.common.paths import absolute_path, shown_path, suggest_folder
@@ -28,7 +29,7 @@ from gaam_decoder.runs.folders import (
 from gaam_decoder.runs.frame import frame_of_runs
 from gaam_decoder.runs.read import read_run
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.specs import parse_spec
+from gaam_decoder.specs import parse_plugin, parse_spec
 
 if TYPE_CHECKING:
     import pandas
@@ -194,11 +195,11 @@ def _make_filter(name: str, values: list[Any], runs: Sequence[RunResult]) -> Fil
         return _cache_filter(values[0])
     if name == "attn":
         specs = {run.attention for run in runs}
-        attentions = _matching_specs(values, specs, "mechanism", OPTIONS[name])
+        attentions = _matching_specs(values, specs, "mechanism")
         return lambda run: run.attention in attentions
     if name == "head":
         specs = {run.head for run in runs}
-        heads = _matching_specs(values, specs, "head", OPTIONS[name])
+        heads = _matching_specs(values, specs, "head")
         return lambda run: run.head in heads
     return _number_filter(name, values)
 
@@ -212,24 +213,22 @@ def _cache_filter(value: Any) -> Filter:
     return lambda run: run.cache.fingerprint.startswith(digits)
 
 
-def _matching_specs(
-    texts: Sequence[str], specs: set[str], kind: str, option: str
-) -> set[str]:
+def _matching_specs(texts: Sequence[str], specs: set[str], kind: str) -> set[str]:
     """The specs that texts name: ``gaam`` names ``gaam:heads=1``, too.
 
     Args:
-        texts: names, or names with options.
+        texts: names, or names with options; or ``FILE.py:CLASS`` with or without them.
         specs: mechanisms or heads of the runs.
         kind: mechanism or head.
-        option: the option of the command line, for messages.
     """
     matching: set[str] = set()
     for text in texts:
-        specs_of_text = {spec for spec in specs if text in (spec, _name_of(spec))}
+        spec_text = plugins.without_file(text)
+        specs_of_text = {spec for spec in specs if spec_text in (spec, _name_of(spec))}
         # Only a text that no run has as it is written is parsed, which spells it as
         # runs do: the runs of a plug-in can be filtered without the plug-in.
         if not specs_of_text:
-            specs_of_text = {str(parse_spec(text, kind, option))}
+            specs_of_text = {str(parse_plugin(text, kind))}
         matching |= specs_of_text
     return matching
 
@@ -255,18 +254,23 @@ def _number_filter(name: str, values: list[Any]) -> Filter:
 
 
 def resolve_spec(spec: str, specs: set[str], option: str) -> str:
-    """The spec among those of the runs that a user's ``spec`` names; else ``spec``.
+    """The spec among those of the runs that a user's ``spec`` names.
 
-    ``gaam`` also names ``gaam:heads=1``, because gaam may have chosen the heads to fit.
+    If no run has it, the result is ``spec`` as runs spell it. ``gaam`` also names
+    ``gaam:heads=1``, because gaam may have chosen the heads to fit.
 
     Args:
-        spec: a name, or a name with options.
+        spec: a name, or a name with options; or ``FILE.py:CLASS`` with or without them.
         specs: those of the runs.
         option: the option of the command line, for the message.
 
     Raises:
-        ConfigError: several specs of the runs have that name.
+        ConfigError: several specs of the runs have that name, or neither a run nor a
+            mechanism has it.
     """
+    spec = plugins.without_file(spec)
+    if not any(spec in (known, _name_of(known)) for known in specs):
+        spec = str(parse_spec(spec, "mechanism", option))
     if spec in specs:
         return spec
     specs_of_name = sorted(known for known in specs if _name_of(known) == spec)

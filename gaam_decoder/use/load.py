@@ -82,16 +82,18 @@ def load(
 
     Raises:
         NotFoundError: no finished run and no exported decoder.
-        ConfigError: no such seed, a mechanism that reads several rows at once, or no
-            validation rows for a temperature.
+        ConfigError: no such seed, ``attn`` is another mechanism than the run's, a
+            mechanism that reads several rows at once, or no validation rows for a
+            temperature.
         CacheError: the run is damaged, or the cache is another one.
     """
-    if attn is not None:
-        # registers the name of the mechanism
-        parse_plugin(attn, "mechanism")
+    # registers the name of the mechanism
+    given = None if attn is None else parse_plugin(attn, "mechanism")
     torch_device = devices.resolve_device(device)
     folder = absolute_path(path)
     run, config, weights = open_decoder(folder, seed, cache)
+    if given is not None:
+        _check_same_mechanism(given.name, config, folder)
     if config.recipe.shuffle_labels:
         _warn(
             f"'{folder.name}' learned from shuffled labels: "
@@ -114,6 +116,23 @@ def load(
         device=str(torch_device),
         encoder=encoder,
         batch_tokens=batch_tokens,
+    )
+
+
+def _check_same_mechanism(name: str, config: DecoderConfig, folder: Path) -> None:
+    """Refuse the name of a mechanism that is not the one of the opened decoder."""
+    own_name = config.attention.partition(":")[0]
+    if name == own_name:
+        return
+    hint = f"leave attn ('{name}') out"
+    if f"mechanism {own_name}" in recorded_plugins(config.settings):
+        hint = f"give the class '{own_name}'"
+    raise ConfigError(
+        f"the decoder was not trained with the mechanism '{name}'",
+        expected=f"'{own_name}'",
+        found=f"'{name}'",
+        where=str(folder),
+        hint=hint,
     )
 
 

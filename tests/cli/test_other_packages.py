@@ -181,6 +181,21 @@ def test_the_code_of_a_file_is_part_of_the_key(own_file: OwnFile) -> None:
     assert num_compared(own_file.runs) == 2
 
 
+@pytest.mark.parametrize("spelling", ["Sech", "FILE", "FILE:heads=1", "Sech:heads=1"])
+def test_a_report_takes_the_spelling_of_the_training(
+    spelling: str, own_file: OwnFile
+) -> None:
+    own_file.train("--attn", "none")
+    forget_registered_classes()
+    name = spelling.replace("FILE", own_file.spec)
+    filtered = own_file.gaam("report", own_file.runs, "--attn", name)
+    assert filtered.code == 0, filtered.err
+    assert "of 1 of 2 runs" in filtered.out
+    assert "no control" not in filtered.out
+    compared = own_file.gaam("report", own_file.runs, "--baseline", name)
+    assert "differences to Sech:heads=1" in compared.out, compared.err
+
+
 def test_a_run_predicts_with_the_file_that_it_was_trained_with(
     own_file: OwnFile, tiny_cache: Path, tmp_path: Path
 ) -> None:

@@ -64,6 +64,8 @@ extract --encoder other --dataset texts --out cache | 2 | config.json; --out
 T cache --attn gam                               | 2 | gam; did you mean 'gaam'
 T cache --attn gamm                              | 2 | gamm; did you mean 'gaam'
 T cache gaam                                     | 2 | gaam
+T cache --attn Cubic                             | 2 | Cubic; --attn FILE.py:CLASS
+describe --attn Cubic                            | 2 | Cubic; --attn FILE.py:CLASS
 T cache --attn broken.py:Gate                    | 2 | broken.py; SyntaxError
 T cache --attn gaam:head=3                       | 2 | head; heads
 T cache --attn gaam:heads=5                      | 2 | heads=5; 6 layers
@@ -103,6 +105,7 @@ report runs --score accuraci                     | 2 | did you mean 'accuracy'
 report runs --margin -1                          | 2 | --margin; -1
 report runs --out empty                          | 2 | empty; --out
 predict run                                      | 2 | texts; --file
+predict run goal --attn own.py:Own               | 2 | 'Own'; 'mha'; out
 predict run goal --file texts/test.csv           | 2 | goal; --file
 predict run --file texts/test.csv --text-column words | 2 | words; label, text
 predict run --file texts/test.csv --out new.pdf  | 2 | .pdf; .csv
@@ -208,7 +211,11 @@ def make_tables() -> None:
 
 
 def make_code_and_settings() -> None:
-    """A mechanism that is no Python, and settings that no command has."""
+    """A mechanism, one that is no Python, and settings that no command has."""
+    Path("own.py").write_text(
+        "from gaam_decoder.attention import Attention\n\n\n"
+        "class Own(Attention):\n    def forward(self, x_BLD):\n        return x_BLD\n"
+    )
     Path("broken.py").write_text("def gate(:")
     Path("key.toml").write_text("[train]\nepoch = 3\n")
     Path("section.toml").write_text("[trian]\nepochs = 3\n")
