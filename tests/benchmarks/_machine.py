@@ -84,9 +84,11 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def matrix_product_flops(device: torch.device, dtype: torch.dtype) -> float:
+def matrix_product_flops(
+    device: torch.device, dtype: torch.dtype, size: int | None = None
+) -> float:
     """Floating-point operations per second of the best square matrix product, random data."""
-    size = 8192 if device.type == "cuda" else 2048
+    size = size or (8192 if device.type == "cuda" else 2048)
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     best = 0.0
     for _ in range(8):

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -35,6 +34,7 @@ from tests.benchmarks._machine import (
     synchronise,
 )
 from tests.benchmarks.bench_extract import flops_per_token
+from tests.benchmarks.figures import Figures
 
 LOG_MEAN, LOG_SD = 3.92, 0.31
 """Of the token counts of 4,999 AG News texts under MiniLM's tokenizer (mean 53)."""
@@ -57,13 +57,27 @@ TINY = {
 }
 
 
-def write_model(folder: Path, shape: dict[str, int], device: torch.device) -> Any:
-    """A Llama with random weights in bfloat16, and a tokenizer of as many words; the model."""
+def random_model(
+    shape: dict[str, int], device: torch.device, dtype: torch.dtype
+) -> Any:
+    """A Llama with random weights, made on the device."""
     config = transformers.LlamaConfig(**cast(Any, shape))
-    torch.set_default_dtype(torch.bfloat16)
+    torch.set_default_dtype(dtype)
     with device:
         model = transformers.AutoModel.from_config(config)
     torch.set_default_dtype(torch.float32)
+    return model.eval()
+
+
+def lengths_of_ag_news(rows: int) -> np.ndarray:
+    """Tokens of so many texts, drawn as those of AG News are spread."""
+    drawn = np.random.default_rng(1).lognormal(LOG_MEAN, LOG_SD, rows)
+    return drawn.astype(int) + 1
+
+
+def write_model(folder: Path, shape: dict[str, int], device: torch.device) -> Any:
+    """A random Llama in bfloat16, and a tokenizer of as many words; the model."""
+    model = random_model(shape, device, torch.bfloat16)
     model.save_pretrained(folder)
     words = {f"w{number}": number for number in range(shape["vocab_size"])}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
@@ -71,7 +85,7 @@ def write_model(folder: Path, shape: dict[str, int], device: torch.device) -> An
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, unk_token="w0", model_max_length=4096
     ).save_pretrained(folder)
-    return model.eval()
+    return model
 
 
 def write_rows(file: Path, lengths: np.ndarray, vocab_size: int) -> None:
@@ -100,19 +114,27 @@ def one_at_a_time(model: Any, lengths: np.ndarray) -> float:
 
 
 def measure(
-    folder: Path, shape: dict[str, int], lengths: np.ndarray, batch_tokens: int | None
-) -> dict[str, Any]:
+    folder: Path,
+    shape: dict[str, int],
+    lengths: np.ndarray,
+    batch_tokens: int | None,
+    figures: Figures,
+) -> None:
     """All figures, of a model and rows that are written to a folder."""
     device = devices.resolve_device("auto")
+    figures.add("machine", describe(device))
+    figures.add("rows", len(lengths))
     cuda = device.type == "cuda"
     (folder / "rows").mkdir()
     write_rows(folder / "rows" / "train.csv", lengths, shape["vocab_size"])
     model = write_model(folder / "model", shape, device)
-    parameters = sum(p.numel() for p in model.parameters())
+    figures.add("parameters", sum(p.numel() for p in model.parameters()))
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     ceiling = matrix_product_flops(device, torch.bfloat16)
+    figures.add("ceiling_tflops", ceiling / 1e12)
     one_at_a_time(model, lengths[:8])  # warm up
     loop = one_at_a_time(model, lengths[:64])
+    figures.add("one_at_a_time_tokens_per_second", loop)
     flops = flops_per_token(model, float((lengths**2).sum() / lengths.sum()))
     del model
     if cuda:
@@ -129,22 +151,17 @@ def measure(
     summary = gaam_cache.extract(config)
     rate = summary.tokens / summary.seconds
     peak = torch.cuda.max_memory_allocated(device) - weights if cuda else None
-    return {
-        "machine": describe(device),
-        "parameters": parameters,
-        "rows": len(lengths),
-        "tokens_per_second": rate,
-        "one_at_a_time_tokens_per_second": loop,
-        "ratio": rate / loop,
-        "ceiling_tflops": ceiling / 1e12,
-        "share_of_ceiling": rate * flops / ceiling,
-        "batches": summary.batching,
-        "proof_deviation": summary.deviation,
-        "padding_share": summary.padding_share,
-        "peak_memory_above_weights_gb": peak and peak / 1e9,
-        "write_share_beside_the_encoder": summary.write_seconds / summary.seconds,
-        "projected_ag_news_hours": AG_NEWS_ROWS * float(lengths.mean()) / rate / 3600,
-    }
+    figures.add("tokens_per_second", rate)
+    figures.add("ratio", rate / loop)
+    figures.add("share_of_ceiling", rate * flops / ceiling)
+    figures.add("batches", summary.batching)
+    figures.add("proof_deviation", summary.deviation)
+    figures.add("padding_share", summary.padding_share)
+    figures.add("peak_memory_above_weights_gb", peak and peak / 1e9)
+    write_share = summary.write_seconds / summary.seconds
+    figures.add("write_share_beside_the_encoder", write_share)
+    hours = AG_NEWS_ROWS * float(lengths.mean()) / rate / 3600
+    figures.add("projected_ag_news_hours", hours)
 
 
 def main() -> None:
@@ -158,15 +175,10 @@ def main() -> None:
     if not arguments.tiny:
         needs_gpu()
     shape = TINY if arguments.tiny else LLAMA_2_13B
-    lengths = (
-        np.random.default_rng(1).lognormal(LOG_MEAN, LOG_SD, arguments.rows).astype(int)
-        + 1
-    )
+    lengths = lengths_of_ag_news(arguments.rows)
     with tempfile.TemporaryDirectory(dir=".") as name:
-        result = measure(Path(name), shape, lengths, arguments.batch_tokens)
-    print(json.dumps(result, indent=2))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=2))
+        figures = Figures(arguments.json)
+        measure(Path(name), shape, lengths, arguments.batch_tokens, figures)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ the script works and says nothing about speed. README's figures of training on a
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -41,6 +40,7 @@ from tests.benchmarks._machine import (
     needs_gpu,
     synchronise,
 )
+from tests.benchmarks.figures import Figures
 from tests.benchmarks.plain_loop import plain
 from tests.decoder.configs import loose_config
 
@@ -102,7 +102,7 @@ def timed(run: Callable[[], object], rounds: int, device: torch.device) -> float
     return statistics.median(seconds_of(run, device) for _ in range(rounds))
 
 
-def measure(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
+def measure(device: torch.device, rounds: int, figures: Figures, *, tiny: bool) -> None:
     """All figures, one contestant after the other: who compiles forgets what others did."""
     rows, layers, hidden_size = SHAPES[tiny]
     label_N = torch.randint(4, (rows,), device=device)
@@ -110,14 +110,13 @@ def measure(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
     subset = Subset(features=features, rows=np.arange(rows), label_N=label_N)
     data = TrainData(train=subset, selection=None, test=subset)
     ceiling = matrix_product_flops(device, torch.bfloat16)
-    result: dict[str, Any] = {
-        "machine": describe(device),
-        "rows": rows,
-        "layers": layers,
-        "hidden_size": hidden_size,
-        "ceiling_tflops": ceiling / 1e12,
-        "ceiling_tflops_float32": matrix_product_flops(device, torch.float32) / 1e12,
-    }
+    figures.add("machine", describe(device))
+    figures.add("rows", rows)
+    figures.add("layers", layers)
+    figures.add("hidden_size", hidden_size)
+    figures.add("ceiling_tflops", ceiling / 1e12)
+    ceiling_float32 = matrix_product_flops(device, torch.float32)
+    figures.add("ceiling_tflops_float32", ceiling_float32 / 1e12)
     conv = spec_of("conv", layers, hidden_size)
     plain_seconds = plain(conv, data, recipe_of("conv", "float32"), 3 if tiny else 8)
     loop = statistics.median(plain_seconds() for _ in range(rounds))
@@ -130,8 +129,7 @@ def measure(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
         if head == "conv":
             found["share_of_ceiling"] = conv_flops(conv, rows) / seconds / ceiling
             found["times_the_plain_loop"] = loop / seconds
-        result[name] = found
-        print(name, json.dumps(found), flush=True)
+        figures.add(name, found)
 
     note("conv, plain loop, float32", loop, "conv", None)
     epoch = rate = 0.0
@@ -155,13 +153,12 @@ def measure(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
             rate = rows / timed(evaluate, rounds, device)
             epoch = seconds * ROWS / rows + VALIDATION / rate
         del group
-    result["evaluated_rows_per_second"] = rate
-    result["projected_hours_of_10_seeds_35_epochs_120000_rows"] = (
-        SEEDS * EPOCHS * epoch / 3600
-    )
+    figures.add("evaluated_rows_per_second", rate)
+    hours = SEEDS * EPOCHS * epoch / 3600
+    figures.add("projected_hours_of_10_seeds_35_epochs_120000_rows", hours)
     if device.type == "cuda":
-        result["peak_memory_gb"] = torch.cuda.max_memory_allocated(device) / 1e9
-    return result
+        peak = torch.cuda.max_memory_allocated(device)
+        figures.add("peak_memory_gb", peak / 1e9)
 
 
 def main() -> None:
@@ -173,12 +170,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if not arguments.tiny:
         needs_gpu()
-    result = measure(
-        devices.resolve_device("auto"), arguments.rounds, tiny=arguments.tiny
-    )
-    print(json.dumps(result, indent=2))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=2))
+    device = devices.resolve_device("auto")
+    measure(device, arguments.rounds, Figures(arguments.json), tiny=arguments.tiny)
 
 
 if __name__ == "__main__":
