@@ -18,7 +18,7 @@ import cli
 import gaam_cache
 import gaam_decoder
 from gaam_cache.common import settings
-from gaam_decoder.reports.columns import explain_columns
+from gaam_decoder.reports.columns import COLUMNS, VERDICTS
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by docs/generate.py: change the code, then run it. -->"
@@ -34,6 +34,11 @@ shard-rows = 512
 [train]
 attn = ["gaam", "laplace:heads=1"]
 seeds = "0-31\""""
+CHOSEN_COLUMNS = """ decoder       accuracy %  p Holm  would decide
+───────────────────────────────────────────────────
+ none + lbfgs        97.5
+ gaam:heads=2        97.0   1.000  about 1,200 rows
+ none                96.8"""
 EXIT_CODES = {
     0: "done",
     1: "failed",
@@ -172,13 +177,27 @@ def _summary(package: ModuleType, name: str) -> str:
 
 def report_columns() -> str:
     """The page of what the columns of a report show."""
+    columns = [
+        [cell(column.header.format(score="accuracy %")), cell(column.note)]
+        for column in COLUMNS
+    ]
+    verdicts = [[verdict, cell(note)] for verdict, note in VERDICTS.items()]
     lines = [
         "# Columns of a report",
         NOTE,
-        "`gaam report --explain` prints this page. `--columns` takes the names, with "
-        "commas: `--columns decoder,accuracy,difference,verdict`. A name may be "
-        "written without its unit, and with `-` for a space.",
-        explain_columns(),
+        "`gaam report --explain` prints what each column and each verdict says. "
+        "`--columns` chooses columns, in any order:",
+        "<!-- needs: finished runs -->\n"
+        "```bash\n"
+        "gaam report --explain\n"
+        "gaam report --columns decoder,accuracy,p-holm,would-decide\n"
+        "```",
+        f"```text\n{CHOSEN_COLUMNS}\n```",
+        "A name may be written without its unit, and with `-` for a space. With "
+        "`--score` the column of the accuracy has the name of that score.",
+        "\n".join(table(["column", "what it shows"], columns)),
+        "## Verdicts",
+        "\n".join(table(["verdict", "when a decoder gets it"], verdicts)),
     ]
     return "\n\n".join(lines) + "\n"
 

@@ -123,10 +123,10 @@ DECODER = Column(
     header="decoder",
     cell=lambda entry: entry.label + marks(entry),
     note=(
-        "mechanism, and the settings that distinguish it; † may be under-trained: the "
-        "best epoch is the last in more seeds than chance explains, or validation "
-        "chose a learning rate or weight decay at the edge of its grid, marked "
-        "(edge); longer training or another rate may do better"
+        "mechanism, and the settings that distinguish it. † marks a decoder that may "
+        "be under-trained: the best epoch is the last in more seeds than chance "
+        "explains (more epochs may help), or its learning rate or weight decay has "
+        "the mark (edge): a value beyond it may help"
     ),
     aliases=("attention", "mechanism"),
 )
@@ -156,8 +156,7 @@ ROWS_CI = Column(
     ),
     note=(
         "confidence interval of the mean over seeds and test rows, or groups of "
-        "rows; it does not predict the accuracy on another test set, which varies "
-        "more"
+        "rows. The accuracy on another test set varies more"
     ),
     values_for_programs=interval_bounds(
         lambda entry: entry.compared_score.seeds_rows_interval
@@ -170,8 +169,8 @@ DIFFERENCE = Column(
     cell=difference_text,
     note=(
         "the decoder minus the baseline with the same head and recipe, paired by "
-        "seed and test row; only tuned settings, such as the learning rate, may "
-        "differ; * means that p Holm is below 0.05"
+        "seed and test row. Only tuned settings, such as the learning rate, may "
+        "differ. * means that p Holm is below 0.05"
     ),
     is_comparison=True,
     values_for_programs=single_value(lambda entry: claim_of(entry).difference),
@@ -199,8 +198,8 @@ P_HOLM = Column(
     cell=lambda entry: p_value(claim_of(entry).p_holm),
     note=(
         "p-value, corrected by Holm for all comparisons of one table and head with "
-        "the baseline, including those that filters left out; other caches, test "
-        "rows and heads are separate families"
+        "the baseline, those that a filter hides too. Other caches, test rows and "
+        "heads are corrected by themselves"
     ),
     is_comparison=True,
     values_for_programs=single_value(lambda entry: claim_of(entry).p_holm),
@@ -260,9 +259,9 @@ SETTINGS = Column(
     header="settings",
     cell=lambda entry: entry.settings,
     note=(
-        "settings that differ between decoders, and those that validation chose; "
-        "(edge) means that the smallest or largest candidate won, and that at least "
-        "95 of 100 simulated choices on other validation rows are the same; a weight "
+        "settings that differ between decoders, and those that validation chose. "
+        "(edge): validation chose the smallest or largest candidate, and at least 95 "
+        "of 100 simulated choices on other validation rows are the same. A weight "
         "decay of 0 is not an edge"
     ),
     aliases=("lr",),
@@ -270,7 +269,7 @@ SETTINGS = Column(
 VALIDATION = Column(
     header="validation",
     cell=validation_text,
-    note=("with --all: mean validation score of the candidate; the choice rests on it"),
+    note="with --all: mean validation score of the candidate, by which it is chosen",
     values_for_programs=single_value(validation_accuracy),
     screen=ScreenColumn("validation", position=2),
 )
@@ -316,7 +315,7 @@ VERDICTS = {
     "rows: the difference does not depend on these seeds and rows alone. Where nothing "
     "differs, at most 5 of 100 tables have such a verdict",
     "equivalent": "two one-sided tests of the same kind show that the difference is "
-    "smaller than --margin; Holm corrects them in a family of their own",
+    "smaller than --margin. Holm corrects them apart from the other p-values",
     "undecided": f"neither of these, or fewer than {stats.LEAST_SEEDS} paired seeds",
     "no claim": "the score or the data allow no claim, for example fewer than "
     f"{stats.LEAST_GROUPS} groups of rows",
@@ -443,4 +442,5 @@ def explain_columns() -> str:
         notes[header] = column.note
     notes |= VERDICTS
     lines = [f"- {name}: {note}." for name, note in notes.items()]
-    return "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines)
+    wrapper = textwrap.TextWrapper(100, subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(wrapper.fill(line) for line in lines)
