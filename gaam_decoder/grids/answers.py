@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from gaam_decoder.grids.recipe import Grid
 from gaam_decoder.grids.records import CellKey, DecoderRow, Records
-from gaam_decoder.reports.entries import DEFAULT_SCORE
 from gaam_decoder.reports.over_sets import (
     AnswerOverSets,
     CellDifference,
@@ -14,7 +13,6 @@ from gaam_decoder.reports.over_sets import (
     answers_over_sets,
 )
 from gaam_decoder.reports.over_sets_text import sentence
-from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.stats import LEAST_SEEDS, NO_CLAIM
 from gaam_decoder.stats.across import FEW_SEEDS
 
@@ -39,7 +37,7 @@ def answers_of(grid: Grid, records: Records) -> list[AnswerOverSets]:
             all_results = ResultsOverSets(
                 results=tuple(_results(rows, records)),
                 baseline=baseline,
-                score=score_of(DEFAULT_SCORE),
+                score=grid.score,
                 margin=grid.margin,
                 remarks=(OF_INTERVALS,),
             )
@@ -81,7 +79,7 @@ def _results(rows: Sequence[DecoderRow], records: Records) -> list[CellResult]:
                 data_set=row.dataset,
                 encoder=row.encoder,
                 decoder=row.decoder,
-                mean=row.accuracy,
+                mean=row.score,
                 is_baseline=row.decoder == baseline_decoder,
                 compared=_difference(row, num_pairs),
             )
@@ -97,10 +95,10 @@ class _FinishedSeeds:
 
     @classmethod
     def from_records(cls, records: Records) -> "_FinishedSeeds":
-        """The seeds with a recorded accuracy."""
+        """The seeds with a recorded score."""
         by_decoder: dict[tuple[CellKey, str], set[int]] = {}
         for row in records.seeds:
-            if row.accuracy is not None:
+            if row.score is not None:
                 by_decoder.setdefault((row.cell, row.decoder), set()).add(row.seed)
         return cls(by_decoder)
 

@@ -15,6 +15,7 @@ from gaam_decoder.reports.formats.markdown import pipe
 from gaam_decoder.reports.over_sets import AnswerOverSets
 from gaam_decoder.reports.over_sets_pictures import forest_picture, overview_picture
 from gaam_decoder.reports.over_sets_text import decoders_sheet, notes_on_method
+from gaam_decoder.stats.scores.base import Score
 
 PAGE = "README.md"
 MOST_FORESTS = 3  # decoders of a grid with a forest plot of their own
@@ -149,7 +150,7 @@ def _picture_lines(picture: Picture) -> Lines:
 
 
 def _cell_table(grid: Grid, answer: AnswerOverSets, records: Records) -> Lines:
-    """Size, accuracies and differences of every cell, one line for each.
+    """Size, scores and differences of every cell, one line for each.
 
     ``answer`` has the baseline, and the order of the decoders.
     """
@@ -171,14 +172,15 @@ def _cell_table(grid: Grid, answer: AnswerOverSets, records: Records) -> Lines:
     for (_grid_name, dataset, encoder), rows in rows_by_cell.items():
         first = next(iter(rows.values()))
         line = [dataset, encoder, f"{first.train_rows:,} + {first.test_rows:,}"]
-        line += [_percent(rows.get(name)) for name in others]
-        line += [_difference(rows.get(name)) for name in compared]
+        line += [_score(rows.get(name), grid.score) for name in others]
+        line += [_difference(rows.get(name), grid.score) for name in compared]
         lines.append(line)
     title = (
-        f"Accuracy of {' and of '.join(others)} in every cell, in percent; then "
+        f"{grid.score.column} of {' and of '.join(others)} in every cell; then "
         f"differences of the others to {baseline} with their standard errors, in "
-        "points:"
+        f"{grid.score.difference_unit}:"
     )
+    title = title[0].upper() + title[1:]
     return [
         escape_markdown(title),
         "",
@@ -186,26 +188,26 @@ def _cell_table(grid: Grid, answer: AnswerOverSets, records: Records) -> Lines:
     ]
 
 
-def _percent(row: DecoderRow | None) -> str:
-    """The accuracy of a row; empty where there is none."""
-    if row is None or row.accuracy is None:
+def _score(row: DecoderRow | None, score: Score) -> str:
+    """The score of a row; empty where there is none."""
+    if row is None or row.score is None:
         return ""
-    return f"{100 * row.accuracy:.1f}"
+    return score.text(row.score)
 
 
-def _difference(row: DecoderRow | None) -> str:
-    """The difference of a row in points, with its standard error in brackets."""
+def _difference(row: DecoderRow | None, score: Score) -> str:
+    """The difference of a row, with its standard error in brackets."""
     if row is None or row.difference is None:
         return ""
-    std_error = "" if row.std_error is None else f" ({100 * row.std_error:.2f})"
-    return f"{100 * row.difference:+.2f}{std_error}"
+    std_error = "" if row.std_error is None else f" ({score.std(row.std_error)})"
+    return f"{score.difference(row.difference)}{std_error}"
 
 
 def _weaknesses(study: GridStudy, records: Records) -> Lines:
     """What weakens the answer: what the recipe says, and what the records show."""
     lines = ["## What weakens it", ""]
     lines += [f"- {text}" for text in study.weaknesses]
-    lines += _line_on_errors(records)
+    lines += _lines_on_errors(study, records)
     decoders = {(row.cell, row.decoder) for row in records.rows}
     if decoders:
         undertrained = {
@@ -226,11 +228,22 @@ def _weaknesses(study: GridStudy, records: Records) -> Lines:
     return lines
 
 
-def _line_on_errors(records: Records) -> Lines:
-    """A line on the standard errors of single cells; none without any."""
+def _lines_on_errors(study: GridStudy, records: Records) -> Lines:
+    """A line for each score on the standard errors of single cells; none without."""
+    score_by_grid = {grid.name: grid.score for grid in study.grids}
+    score_by_title = {score.title: score for score in score_by_grid.values()}
+    lines: Lines = []
+    for title, score in score_by_title.items():
+        rows = [row for row in records.rows if score_by_grid[row.grid].title == title]
+        lines += _line_on_errors(score, rows)
+    return lines
+
+
+def _line_on_errors(score: Score, rows: Sequence[DecoderRow]) -> Lines:
+    """A line on the standard errors of the rows of one score; none without any."""
     std_errors: list[float] = []
     shares_of_rows: list[float] = []
-    for row in records.rows:
+    for row in rows:
         if row.std_error is not None:
             std_errors.append(row.std_error)
             variance_from_rows = row.from_rows or 0.0
@@ -238,12 +251,12 @@ def _line_on_errors(records: Records) -> Lines:
                 shares_of_rows.append(variance_from_rows / row.std_error**2)
     if not shares_of_rows:
         return []
-    median = 100 * statistics.median(std_errors)
+    median = score.std(statistics.median(std_errors))
     share = 100 * statistics.median(shares_of_rows)
     return [
-        f"- The standard error of a difference in one cell is {median:.2f} points in "
-        f"the median; {share:.0f}% of its square comes from the test rows, the rest "
-        "from seeds and tuning."
+        f"- The standard error of a difference in one cell is {median} "
+        f"{score.difference_unit} in the median; {share:.0f}% of its square comes from "
+        "the test rows, the rest from seeds and tuning."
     ]
 
 

@@ -6,10 +6,11 @@ It has these tables::
     [[grids]]               name, title, baselines, margin
     [grids.datasets]        folder in --data -> where to get it
     [grids.encoders]        folder in --encoders, or any name -> where to get it
-    [grids.extract]         options of ``extract``
+    [grids.extract]         options of ``extract``; of numbers and label sets, task too
     [[grids.train]]         options of ``train``
 
-A cell is one data set through one encoder.
+A cell is one data set through one encoder. All cells of a grid have one task, and the
+default score of this task.
 """
 
 import hashlib
@@ -25,8 +26,12 @@ from gaam_cache.common import plugins, settings
 from gaam_cache.common.errors import ConfigError, NotFoundError
 from gaam_cache.common.paths import absolute_path
 from gaam_cache.common.settings import data_path
+from gaam_cache.config import AUTO
+from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.specs import parse_attention
+from gaam_decoder.stats.scores.base import Score
 from gaam_decoder.study import COMMANDS, MACHINE, NAME, NOT_IN_RECIPE, Step
+from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 
 GRID_FILE = "grid.toml"
 STUDY_KEYS = {"title", "question", "text", "weaknesses", "grids"}
@@ -37,7 +42,6 @@ GRID_KEYS = {
 NOT_IN_GRID = (NOT_IN_RECIPE | {"cache", "encoder", "dataset"}) - MACHINE
 """Settings that no grid has: its cells have them."""
 NO_CHANGE_OF_NUMBERS = {*MACHINE}
-USUAL_MARGIN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class Grid:
     baselines: tuple[str, ...]
     """Mechanisms that the others are compared with; the first answers the question."""
     margin: float
-    """Largest difference that does not matter, a fraction."""
+    """Largest difference that does not matter, a fraction or in the score's unit."""
     datasets: Mapping[str, str]
     """Name of a data set -> where to get it."""
     encoders: Mapping[str, str]
@@ -63,6 +67,16 @@ class Grid:
         content = [self.extract, *self.train, {"baselines": list(self.baselines)}]
         text = json.dumps([_sorted(options) for options in content], default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def task(self) -> Task:
+        """The task of all cells."""
+        return _task_of_options(self.extract)
+
+    @property
+    def score(self) -> Score:
+        """The score that all cells compare: the default score of their task."""
+        return score_of(self.task.default_score)
 
     def cells(self) -> Iterator["Cell"]:
         """All data sets through the first encoder, then through the next."""
@@ -232,19 +246,28 @@ def read_grid_study(folder: Path, *, out: Path = Path("studies")) -> GridStudy:
 
 
 def _read_grid(table: Mapping[str, Any]) -> Grid:
-    """A grid of the recipe; its margin there is in points."""
+    """A grid of the recipe; its margin there is in points, or in the score's unit."""
     _check_names(table, GRID_KEYS)
     baselines = tuple(str(parse_attention(text)) for text in table["baselines"])
+    extract = _read_options(table.get("extract", {}))
+    score = score_of(_task_of_options(extract).default_score)
+    usual_margin = score.factor * score.margin
     return Grid(
         name=table["name"],
         title=table["title"],
         baselines=baselines,
-        margin=float(table.get("margin", USUAL_MARGIN)) / 100,
+        margin=float(table.get("margin", usual_margin)) / score.factor,
         datasets=dict(table["datasets"]),
         encoders=dict(table["encoders"]),
-        extract=_read_options(table.get("extract", {})),
+        extract=extract,
         train=tuple(_read_options(options) for options in table["train"]),
     )
+
+
+def _task_of_options(extract: Mapping[str, object]) -> Task:
+    """The task that the options of an extraction name; classes where they name none."""
+    name = str(extract.get("task", AUTO))
+    return CLASSIFICATION if name == AUTO else task_of(name)
 
 
 def _read_options(options: Mapping[str, Any]) -> dict[str, object]:
@@ -271,8 +294,11 @@ def _check_study(study: GridStudy) -> None:
                 f"grid '{grid.name}' lacks something",
                 expected="baselines, data sets, encoders and a training",
             )
-        if not 0 < grid.margin < 1:
-            raise ConfigError("a margin is above 0 and below 100 points")
+        if not 0 < grid.margin < grid.score.largest_difference:
+            raise ConfigError(
+                f"the margin of grid '{grid.name}' is out of range",
+                expected=f"{grid.score.difference_unit}, above 0",
+            )
         for name in (grid.name, *grid.datasets, *grid.encoders):
             # data sets may have names with _, as ag_news has
             if not NAME.fullmatch(name.replace("_", "-")):

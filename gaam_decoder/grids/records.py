@@ -24,11 +24,16 @@ ROWS = "rows.csv"
 SEEDS = "seeds.csv"
 CellKey = tuple[str, str, str]
 """Names of grid, data set and encoder."""
+NEW_NAMES = {"accuracy": "score"}
+"""Column of an earlier version -> its name now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderRow:
-    """A decoder in one cell, compared with one baseline. Fractions, not percent."""
+    """A decoder in one cell, compared with one baseline.
+
+    Scores are fractions, not percent; R2 has its own unit.
+    """
 
     grid: str
     dataset: str
@@ -41,6 +46,7 @@ class DecoderRow:
     test_rows: int
     test_groups: int | None
     classes: int
+    """Or the numbers or labels of another task."""
     extract_seconds: float | None
     """Of the extraction; None if it was interrupted, or was there without the study."""
     train_seconds: float
@@ -53,7 +59,8 @@ class DecoderRow:
     seeds: int
     failed: int
     undertrained: bool
-    accuracy: float | None
+    score: float | None
+    """Mean over seeds of the score of the grid, such as accuracy."""
     sd: float | None
     baseline: str
     difference: float | None
@@ -77,14 +84,14 @@ class DecoderRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedRow:
-    """The accuracy of a decoder with one seed, over all test rows of the cell."""
+    """The score of a decoder with one seed, over all test rows of the cell."""
 
     grid: str
     dataset: str
     encoder: str
     decoder: str
     seed: int
-    accuracy: float | None
+    score: float | None
     """None: the seed failed."""
 
     @property
@@ -170,10 +177,11 @@ def _read(path: Path, row_class: type[Row]) -> list[Row]:
     """
     types = get_type_hints(row_class)
     try:
-        lines = list(csv.DictReader(path.read_text("utf-8").splitlines()))
+        reader = csv.DictReader(path.read_text("utf-8").splitlines())
+        reader.fieldnames = [NEW_NAMES.get(n, n) for n in reader.fieldnames or ()]
         return [
             row_class(**{name: _parse(line[name], types[name]) for name in types})
-            for line in lines
+            for line in reader
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CacheError(
@@ -203,22 +211,22 @@ def _parse(text: str, kind: Any) -> Any:
 def _check_means(
     folder: Path, rows: Sequence[DecoderRow], seeds: Sequence[SeedRow]
 ) -> None:
-    """Check that the accuracy of every row is the mean of its seeds."""
-    accuracies: dict[tuple[CellKey, str], list[float]] = {}
+    """Check that the score of every row is the mean of its seeds."""
+    scores: dict[tuple[CellKey, str], list[float]] = {}
     for seed in seeds:
-        if seed.accuracy is not None:
-            accuracies.setdefault((seed.cell, seed.decoder), []).append(seed.accuracy)
+        if seed.score is not None:
+            scores.setdefault((seed.cell, seed.decoder), []).append(seed.score)
     for row in rows:
-        values = accuracies.get((row.cell, row.decoder), [])
+        values = scores.get((row.cell, row.decoder), [])
         mean = math.fsum(values) / len(values) if values else None
         # both are None where no seed finished
-        agrees = mean is row.accuracy
-        if mean is not None and row.accuracy is not None:
-            agrees = abs(mean - row.accuracy) < 1e-6
+        agrees = mean is row.score
+        if mean is not None and row.score is not None:
+            agrees = abs(mean - row.score) < 1e-6
         if not agrees or len(values) != row.seeds - row.failed:
             raise CacheError(
                 f"{ROWS} and {SEEDS} disagree",
-                expected=f"accuracy {row.accuracy} of {row.decoder}",
+                expected=f"score {row.score} of {row.decoder}",
                 found=f"{mean} over {len(values)} seeds",
                 where=f"{folder}: {', '.join(row.cell)}",
                 hint="restore both files, or remove the lines of this cell",
@@ -254,7 +262,7 @@ def records_of_cell(cell: Cell, tables: Mapping[str, Table], cost: CellCost) -> 
 def _seed_rows(cell: Cell, entry: Entry) -> list[SeedRow]:
     """A line for every seed of an entry, in the order of the seeds."""
     values = entry.default_score.scored.values.tolist()
-    accuracy_by_seed = dict(zip(entry.finished, values, strict=True))
+    score_by_seed = dict(zip(entry.finished, values, strict=True))
     return [
         SeedRow(
             grid=cell.grid.name,
@@ -262,7 +270,7 @@ def _seed_rows(cell: Cell, entry: Entry) -> list[SeedRow]:
             encoder=cell.encoder,
             decoder=_name_of(entry),
             seed=seed,
-            accuracy=accuracy_by_seed.get(seed),
+            score=score_by_seed.get(seed),
         )
         for seed in entry.seeds
     ]
@@ -298,7 +306,7 @@ def _row_of_entry(
         seeds=len(entry.seeds),
         failed=len(entry.failed),
         undertrained=entry.is_undertrained,
-        accuracy=entry.default_score.mean,
+        score=entry.default_score.mean,
         sd=entry.default_score.std,
         baseline=baseline,
         difference=None if claim is None else claim.difference,

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gaam_cache.common.errors import CacheError, GaamError
+from gaam_cache.common.errors import CacheError, ConfigError, GaamError
 from gaam_cache.common.paths import shown_path
 from gaam_cache.extraction.extract import extract
 from gaam_cache.extraction.summary import ExtractSummary
 from gaam_cache.store.files import write_file
+from gaam_cache.store.reader import open_cache
 from gaam_decoder.grids.page import make_files
 from gaam_decoder.grids.recipe import Cell, GridStudy, Sources
 from gaam_decoder.grids.records import (
@@ -117,6 +118,20 @@ def _recorded(study: GridStudy) -> Records:
     return joined.of_cells(cell.key for cell in study.cells())
 
 
+def _check_task(cell: Cell, task: str) -> None:
+    """Check that a cell has the task of its grid, whose score the page shows.
+
+    Raises:
+        ConfigError: the labels of the data set are of another task.
+    """
+    if task != cell.grid.task.name:
+        raise ConfigError(
+            f"{cell.title} has the task {task}",
+            expected=f"{cell.grid.task.name}, as in all of grid '{cell.grid.name}'",
+            hint=f'task = "{task}" in [grids.extract], or a grid of its own',
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class _GridRun:
     """Runs cells and saves records for one call of ``carry_out_grid``."""
@@ -147,6 +162,7 @@ class _GridRun:
         self.say(extract_step.words())
         summary = extract(extract_step.config, progress=self.progress)
         extract_seconds = self._extract_seconds(cell, summary)
+        _check_task(cell, open_cache(extract_step.config.out).task)
 
         folder = train_steps[0].config.runs
         names: set[str] = set()
@@ -160,8 +176,9 @@ class _GridRun:
         runs = [run for run in load_runs(folder) if run.path.name in names]
         train_seconds = sum(sum(run.seconds.values()) for run in runs)
         tables: dict[str, Table] = {}
+        margin = cell.grid.score.factor * cell.grid.margin
         for baseline in cell.grid.baselines:
-            made = report(runs, baseline=baseline, margin=100 * cell.grid.margin)
+            made = report(runs, baseline=baseline, margin=margin)
             if len(made.tables) != 1:
                 raise CacheError(
                     f"{cell.title} has {len(made.tables)} tables of test rows",

@@ -163,9 +163,16 @@ class AnswerOverSets:
     left_out: tuple[str, ...]
 
     @property
+    def is_of_one_set(self) -> bool:
+        """Whether it is of one data set alone, so that nothing varies between sets."""
+        return len(self.data_sets) == 1
+
+    @property
     def in_words(self) -> str:
-        """Such as ``11 data sets and 3 encoders``."""
+        """Such as ``11 data sets and 3 encoders``, or ``trec through minilm``."""
         sets = _number(len(self.data_sets), "data set")
+        if self.is_of_one_set:
+            sets = self.data_sets[0]
         if len(self.encoders) == 1:
             return f"{sets} through {self.encoders[0]}"
         return f"{sets} and {_number(len(self.encoders), 'encoder')}"

@@ -40,12 +40,16 @@ ALL_ENCODERS = "all encoders"
 
 def overview_picture(name: str, answer: AnswerOverSets) -> Picture:
     """The mean differences of all decoders, with a dot for every cell."""
+    shown = (
+        "The mean difference over data sets with its 95% interval (thick) and that of "
+        "another data set of the kind (thin); one dot for every data set and encoder."
+    )
+    if answer.is_of_one_set:
+        shown = "A dot with its 95% interval for each encoder; a circle is their mean."
     return Picture(
         name,
         f"Differences to {brief(answer.all_results.baseline)}, {answer.in_words}",
-        f"{_better_side(answer)} The mean difference over data sets with its 95% "
-        "interval (thick) and that of another data set of the kind (thin); one dot for "
-        "every data set and encoder.",
+        f"{_better_side(answer)} {shown}",
         partial(_draw_overview, answer),
     )
 
@@ -104,7 +108,9 @@ def _draw_overview(answer: AnswerOverSets) -> Figure:
     draw_margin(axes, score.factor * answer.all_results.margin)
     for row, decoder in enumerate(answer.decoders):
         _draw_cells(axes, row, answer, decoder)
-        _draw_mean(axes, row, decoder, score)
+        # of a single cell, the mean is its dot
+        if len(decoder.differences) > 1:
+            _draw_mean(axes, row, decoder, score)
 
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)

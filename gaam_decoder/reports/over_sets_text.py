@@ -53,13 +53,17 @@ def sentence(answer: AnswerOverSets) -> str:
     """The verdicts over all data sets as one sentence, without a full stop."""
     all_results = answer.all_results
     by_score = "" if all_results.is_usual_score else f" by {all_results.score.title}"
-    over = f"Over {answer.in_words}{by_score}"
+    preposition = "On" if answer.is_of_one_set else "Over"
+    over = f"{preposition} {answer.in_words}{by_score}"
     if not answer.decoders:
         return f"{over} there is no mean difference: {_why_empty(answer)}"
 
     verdicts = {decoder.combined.verdict for decoder in answer.decoders}
     baseline = f"'{brief(all_results.baseline)}'"
-    if verdicts == {stats.NO_CLAIM}:
+    if answer.is_of_one_set:
+        parts = _verdict_clauses(answer, baseline)
+        parts.append(f"a verdict over data sets takes {LEAST_SETS} of them")
+    elif verdicts == {stats.NO_CLAIM}:
         spread = _spread(answer.decoders, all_results.score)
         parts = [
             f"there is no verdict, which takes {LEAST_SETS} data sets: mean "
@@ -67,7 +71,7 @@ def sentence(answer: AnswerOverSets) -> str:
         ]
     else:
         parts = _verdict_clauses(answer, baseline)
-    parts += _possible_differences(answer.decoders, all_results.score)
+    parts += _possible_differences(answer)
     text = f"{over} {'; '.join(parts)}"
     if all_results.conditions:
         text += f" ({', '.join(all_results.conditions)})"
@@ -92,9 +96,7 @@ def _verdict_clauses(answer: AnswerOverSets, baseline: str) -> list[str]:
     ``baseline`` is its name in quotes.
     """
     score = answer.all_results.score
-    names: dict[str, list[str]] = {verdict: [] for verdict in VERDICTS}
-    for decoder in answer.decoders:
-        names[decoder.combined.verdict].append(decoder.name)
+    names = _names_by_verdict(answer)
     clauses = [
         f"{with_verb(names[verdict])} {verdict} than {baseline}"
         for verdict in ("better", "worse")
@@ -104,7 +106,7 @@ def _verdict_clauses(answer: AnswerOverSets, baseline: str) -> list[str]:
         judged = [
             decoder
             for decoder in answer.decoders
-            if decoder.combined.verdict != stats.NO_CLAIM
+            if decoder.name not in names[stats.NO_CLAIM]
         ]
         clauses.append(
             f"no mechanism is shown to differ from {baseline}: mean differences of "
@@ -115,7 +117,7 @@ def _verdict_clauses(answer: AnswerOverSets, baseline: str) -> list[str]:
         clauses.append(
             f"{with_verb(names['equivalent'])} equivalent to {baseline} within {margin}"
         )
-    if 0 < len(names["undecided"]) < len(answer.decoders):
+    if 0 < len(names["undecided"]) < sum(map(len, names.values())):
         clauses.append(f"{with_verb(names['undecided'])} undecided")
     if names[stats.NO_CLAIM]:
         clauses.append(
@@ -123,6 +125,30 @@ def _verdict_clauses(answer: AnswerOverSets, baseline: str) -> list[str]:
             f"{LEAST_SETS} data sets"
         )
     return clauses
+
+
+def _names_by_verdict(answer: AnswerOverSets) -> dict[str, list[str]]:
+    """Verdict -> names of the decoders; of one data set, with the encoder if several.
+
+    The verdicts on one data set are those of its cells.
+    """
+    names: dict[str, list[str]] = {verdict: [] for verdict in VERDICTS}
+    for decoder in answer.decoders:
+        if not answer.is_of_one_set:
+            names[decoder.combined.verdict].append(decoder.name)
+            continue
+        for (_data_set, encoder), cell in decoder.differences.items():
+            several = len(answer.encoders) > 1
+            place = f" through {encoder}" if several else ""
+            names[cell.verdict].append(f"{decoder.name}{place}")
+    return names
+
+
+def _interval(answer: AnswerOverSets, decoder: DecoderOverSets) -> Interval:
+    """The 95% interval of a mean difference; of one data set, that of its cells."""
+    if answer.is_of_one_set:
+        return mean_interval(list(decoder.differences.values()))
+    return decoder.combined.interval
 
 
 def _spread(decoders: Sequence[DecoderOverSets], score: Score) -> str:
@@ -136,16 +162,15 @@ def _spread(decoders: Sequence[DecoderOverSets], score: Score) -> str:
     return f"{text} points" if score.percent else text
 
 
-def _possible_differences(
-    decoders: Sequence[DecoderOverSets], score: Score
-) -> list[str]:
+def _possible_differences(answer: AnswerOverSets) -> list[str]:
     """The clause on the largest differences that the data leave possible.
 
     These are the ends of the intervals that are furthest out. None without intervals.
     """
+    score = answer.all_results.score
     ends: list[tuple[float, str]] = []
-    for decoder in decoders:
-        interval = interval_in_sign_of_score(decoder.combined.interval, score)
+    for decoder in answer.decoders:
+        interval = interval_in_sign_of_score(_interval(answer, decoder), score)
         if interval:
             ends += [(end, decoder.name) for end in interval]
     if not ends:
@@ -183,10 +208,16 @@ def notes_on_method(answers: Sequence[AnswerOverSets]) -> list[str]:
     of_head = ""
     if first.all_results.head:
         of_head = f", head {brief(first.all_results.head, 60)}"
+    differences = f"differences to {' and '.join(baselines)} in {score.difference_unit}"
+    if first.is_of_one_set:
+        of_encoders = ", a mean over encoders" if several else ""
+        return [
+            f"{differences}{of_head}{of_encoders}; verdicts are those of the cells, "
+            "corrected (Holm) for all decoders; the 95% CI is not corrected"
+        ]
     lines = [
-        f"differences to {' and '.join(baselines)} in {score.difference_unit}"
-        f"{of_head}; {unit} counts as one, and data sets as a sample of their kind: a "
-        "random-effects mean with the interval of Hartung and Knapp",
+        f"{differences}{of_head}; {unit} counts as one, and data sets as a sample of "
+        "their kind: a random-effects mean with the interval of Hartung and Knapp",
         "95% CI: of the mean, not corrected; another data set: 95% interval of the "
         "true difference on another data set of the kind",
         f"a verdict takes {LEAST_SETS} data sets, and p Holm is corrected for all "
@@ -208,7 +239,7 @@ def decoders_sheet(answer: AnswerOverSets) -> Sheet:
     """
     all_results = answer.all_results
     score = all_results.score
-    cells_by_line = [_decoder_cells(decoder, score) for decoder in answer.decoders]
+    cells_by_line = [_decoder_cells(answer, decoder) for decoder in answer.decoders]
     header = list(cells_by_line[0])
     without_difference = {
         f"{brief(all_results.baseline)} (baseline)": {
@@ -219,30 +250,40 @@ def decoders_sheet(answer: AnswerOverSets) -> Sheet:
     for name, mean in answer.other_means.items():
         without_difference[name] = {score.column: score.text(mean)}
     for name, known in without_difference.items():
-        cells_by_line.append(dict.fromkeys(header, "-") | {"decoder": name} | known)
+        cells = {"decoder": name} | known
+        cells_by_line.append({column: cells.get(column, "-") for column in header})
     caption = (
         f"mean difference to '{brief(all_results.baseline)}' over {answer.in_words}, "
         f"{score.difference_unit}"
     )
     lines = [list(cells.values()) for cells in cells_by_line]
-    return Sheet(caption, header, lines, KEY_COLUMNS)
+    return Sheet(caption, header, lines, [c for c in KEY_COLUMNS if c in header])
 
 
-def _decoder_cells(decoder: DecoderOverSets, score: Score) -> dict[str, str]:
+def _decoder_cells(answer: AnswerOverSets, decoder: DecoderOverSets) -> dict[str, str]:
     """The line of a decoder: header -> text."""
+    score = answer.all_results.score
     combined = decoder.combined
+    interval = interval_in_sign_of_score(_interval(answer, decoder), score)
+    verdict: str = combined.verdict
+    if answer.is_of_one_set:
+        # in the order of the encoders
+        verdict = " / ".join(cell.verdict for cell in decoder.differences.values())
+    first_cells = {
+        "decoder": decoder.name,
+        "verdict": verdict,
+        score.column: score.text(decoder.mean),
+        "difference": score.difference(in_sign_of_score(combined.difference, score)),
+        "95% CI": score.span(interval, signed=True),
+    }
+    if answer.is_of_one_set:
+        return first_cells
+
     counts = decoder.counts
     p_holm = combined.p if combined.p_holm is None else combined.p_holm
     has_verdict = combined.verdict != stats.NO_CLAIM
     prediction_interval = interval_in_sign_of_score(combined.prediction, score)
-    return {
-        "decoder": decoder.name,
-        "verdict": combined.verdict,
-        score.column: score.text(decoder.mean),
-        "difference": score.difference(in_sign_of_score(combined.difference, score)),
-        "95% CI": score.span(
-            interval_in_sign_of_score(combined.interval, score), signed=True
-        ),
+    return first_cells | {
         "another data set": score.span(prediction_interval, signed=True),
         "sets": str(len(combined.sets)),
         f"each alone {' / '.join(VERDICTS_ALONE)}": " / ".join(

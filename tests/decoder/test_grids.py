@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -147,8 +148,8 @@ def made_up_records(
         for decoder, difference in (("gaam:heads=1", None), ("laplace", 0.02)):
             if difference is not None:
                 difference += float(generator.normal(0, 0.002))
-            accuracy = 0.8 + (difference or 0.0)
-            row = made_up_row(cell, decoder, difference, accuracy)
+            score = 0.8 + (difference or 0.0)
+            row = made_up_row(cell, decoder, difference, score)
             rows.append(replace(row, seeds=num_seeds))
             seeds += [
                 SeedRow(
@@ -157,7 +158,7 @@ def made_up_records(
                     encoder=cell.encoder,
                     decoder=decoder,
                     seed=seed,
-                    accuracy=accuracy,
+                    score=score,
                 )
                 for seed in range(num_seeds)
             ]
@@ -165,7 +166,7 @@ def made_up_records(
 
 
 def made_up_row(
-    cell: Cell, decoder: str, difference: float | None, accuracy: float
+    cell: Cell, decoder: str, difference: float | None, score: float
 ) -> DecoderRow:
     """The record of a decoder; one without a difference is the baseline."""
     return DecoderRow(
@@ -188,7 +189,7 @@ def made_up_row(
         seeds=6,
         failed=0,
         undertrained=False,
-        accuracy=accuracy,
+        score=score,
         sd=None,
         baseline="gaam:heads=1",
         difference=difference,
@@ -215,17 +216,32 @@ def page_of(study: GridStudy, records: Records) -> str:
 
 
 @pytest.mark.parametrize(
-    ("num_sets", "verdict"), [(4, "no claim"), (5, "better")], ids=["four", "five"]
+    ("num_sets", "verdict", "words"),
+    [
+        (
+            1,
+            "no claim",
+            "On set0 through bert laplace is better than 'gaam:heads=1'; a ",
+        ),
+        (
+            4,
+            "no claim",
+            "there is no verdict, which takes 5 data sets: mean difference",
+        ),
+        (5, "better", "Over 5 data sets through bert laplace is better than"),
+    ],
+    ids=["one", "four", "five"],
 )
 def test_fewer_than_five_data_sets_have_no_verdict(
-    num_sets: int, verdict: str, many_sets: GridStudy
+    num_sets: int, verdict: str, words: str, many_sets: GridStudy
 ) -> None:
     records = made_up_records(many_sets, num_sets)
     [answer] = answers_of(many_sets.grids[0], records)
     [laplace] = answer.decoders
     assert laplace.combined.verdict == verdict
     page = page_of(many_sets, records)
-    assert f"{num_sets} of 6 cells are in" in page
+    assert words in page
+    assert re.search(f"{num_sets} of 6 cells (is|are) in", page)
     assert "set5 through bert" in page, "a missing cell is named"
 
 
@@ -270,7 +286,7 @@ def test_a_seed_that_failed_makes_no_pair(many_sets: GridStudy) -> None:
     records = made_up_records(many_sets, 6)
     first, *others = records.seeds
     assert first.decoder == "gaam:heads=1"
-    changed = Records(records.rows, (replace(first, accuracy=None), *others))
+    changed = Records(records.rows, (replace(first, score=None), *others))
     [answer] = answers_of(many_sets.grids[0], changed)
     assert "fewer than 6 seeds, so left out: set0 through bert" in answer.left_out
 
@@ -328,9 +344,34 @@ def test_a_page_has_all_decoders_in_a_picture_and_the_first_in_forest_plots(
     assert "difference ± 1.96 standard errors" in page
 
 
-def test_records_are_read_as_they_were_written(many_sets: GridStudy) -> None:
+@pytest.mark.parametrize(
+    ("task", "scores", "difference"),
+    [
+        ("regression", "R2 of gaam:heads=1 in", r"0\.8000 \| \+0\.0... \(0\.003\)"),
+        ("multi-label", "Micro-F1 % of", r"80\.0 \| \+[12]\... \(0\.30\)"),
+    ],
+)
+def test_a_page_has_the_unit_of_its_task(
+    task: str, scores: str, difference: str, many_sets: GridStudy
+) -> None:
+    grid = replace(many_sets.grids[0], extract={"task": task})
+    study = replace(many_sets, grids=(grid,))
+    page = page_of(study, made_up_records(study, 6))
+    assert scores in page
+    assert re.search(difference, page)
+    assert ("points" in page) == (task == "multi-label")
+    with pytest.raises(ConfigError, match=r"\[grids.extract\]"):
+        running._check_task(next(grid.cells()), "classification")
+
+
+@pytest.mark.parametrize("column", ["score", "accuracy"], ids=["now", "before 0.3.0"])
+def test_records_are_read_as_they_were_written(
+    column: str, many_sets: GridStudy
+) -> None:
     records = made_up_records(many_sets, 3)
     write_records(many_sets.results, records)
+    for file in many_sets.results.iterdir():
+        file.write_text(file.read_text().replace(",score", f",{column}", 1))
     again = read_records(many_sets, many_sets.results)
     assert [row.cell for row in again.rows] == [row.cell for row in records.rows]
     for row, row_again in zip(records.rows, again.rows, strict=True):
@@ -338,7 +379,7 @@ def test_records_are_read_as_they_were_written(many_sets: GridStudy) -> None:
         assert row_again == replace(
             row,
             difference=float(nine_digits) if nine_digits else None,
-            accuracy=float(f"{row.accuracy:.9g}"),
+            score=float(f"{row.score:.9g}"),
         )
 
 
@@ -351,7 +392,7 @@ def test_records_of_other_settings_do_not_count(many_sets: GridStudy) -> None:
 
 def test_rows_that_disagree_with_their_seeds_are_refused(many_sets: GridStudy) -> None:
     records = made_up_records(many_sets, 3)
-    changed = replace(records.rows[0], accuracy=0.9)
+    changed = replace(records.rows[0], score=0.9)
     write_records(
         many_sets.results, Records((changed, *records.rows[1:]), records.seeds)
     )
