@@ -570,8 +570,8 @@ FitTemperature = Annotated[
     bool,
     typer.Option(
         "--temperature",
-        help="Fit a temperature for every seed on its validation rows; not for "
-        "numbers.",
+        help="Divide each seed's logits by the temperature that fits its validation "
+        "rows; not for numbers.",
     ),
 ]
 Pairs = Annotated[
@@ -579,7 +579,7 @@ Pairs = Annotated[
     typer.Option(
         "--pairs",
         metavar="SETTING",
-        help="Compare each two decoders that differ in this setting alone: attn, "
+        help="Compare every two decoders that differ in this setting alone: attn, "
         "head, layers, lr, ...",
     ),
 ]
@@ -597,8 +597,8 @@ Across = Annotated[
     typer.Option(
         "--across",
         metavar="FACTORS",
-        help="Factors of the answer over runs of several data sets: dataset, an answer "
-        "for each encoder; or dataset,encoder, one answer.",
+        help="With runs of several data sets: dataset gives an answer for each "
+        "encoder, dataset,encoder one answer over all.",
         show_default="dataset,encoder, where runs are of several data sets",
     ),
 ]
@@ -917,7 +917,11 @@ def describe(
     layers: Annotated[
         int,
         typer.Option(
-            "--layers", metavar="N", min=1, max=10_000, help="Layers of the encoder."
+            "--layers",
+            metavar="N",
+            min=1,
+            max=10_000,
+            help="Layers of the encoder, to count parameters.",
         ),
     ] = 40,
     hidden_size: Annotated[
@@ -927,7 +931,7 @@ def describe(
             metavar="N",
             min=1,
             max=1_000_000,
-            help="Hidden size of the encoder.",
+            help="Hidden size of the encoder, to count parameters.",
         ),
     ] = 5120,
     list_settings: Annotated[
@@ -1117,7 +1121,7 @@ EncoderFolder = Annotated[
     typer.Option(
         "--encoders",
         metavar="FOLDER",
-        help="Folder of the encoders of such a study.",
+        help="Folder of the encoders of a study that has several.",
         show_default="encoders of the recipe",
         readable=False,
     ),

@@ -231,11 +231,12 @@ class ExtractConfig(WorkerConfig):
     # the encoder and its revision
     encoder: str = option(
         DEFAULT_ENCODER,
-        "Folder or hub id of an encoder of texts, sounds or pictures; or tfidf.",
+        "Folder or hub id of an encoder of texts, sounds or pictures; or tfidf, which "
+        "counts words.",
     )
     revision: str | None = key(None, "Branch, tag or commit of the encoder on the hub.")
     untrained_encoder: bool = option(
-        False, "Random weights: the control for pre-training."
+        False, "Give the encoder random weights: a control for its pre-training."
     )
     encoder_seed: int | None = key(
         None, "Seed of the random weights.", shown_default="0"
@@ -243,8 +244,8 @@ class ExtractConfig(WorkerConfig):
     # the data set, its columns and its tables
     dataset: str = option(
         DEFAULT_DATASET,
-        "File, folder with train.csv and test.csv (sounds, pictures: one per "
-        "class), or hub id.",
+        "A file; a folder with train.csv and test.csv, or with a folder of sounds or "
+        "pictures for each class; or a hub id.",
     )
     dataset_revision: str | None = key(
         None, "Branch, tag or commit of the data set on the hub."
@@ -256,7 +257,7 @@ class ExtractConfig(WorkerConfig):
     )
     text_columns: tuple[str, ...] = option(
         (),
-        "Column of the text; several are joined by a space.",
+        "Column of the text, repeatable: several are joined by a space.",
         shown_default="text",
         flag="--text-column",
     )
@@ -380,7 +381,9 @@ class ExtractConfig(WorkerConfig):
     )
     out: Path = option(Path("cache"), "Folder of the cache.")
     pool: tuple[str, ...] = option(
-        ("mean",), "Pooling of a layer's tokens to one vector; several in one pass."
+        ("mean",),
+        "How a layer's tokens become one vector: mean, last, first or max; repeatable: "
+        "one pass keeps several.",
     )
     pool_over: Literal["all", "text"] = key(
         "all",

@@ -50,8 +50,8 @@ class TrainConfig(WorkerConfig):
 
     attn: tuple[Spec, ...] = option(
         ("gaam",),
-        "Mechanism as name or name:key=value, repeatable; 'gaam describe' "
-        "explains them.",
+        "Mechanism as name, name:key=value or FILE.py:CLASS, repeatable; 'gaam "
+        "describe' explains them.",
         parse=partial(parse_specs, kind="mechanism"),
     )
     head: tuple[Spec, ...] = option(
@@ -63,7 +63,7 @@ class TrainConfig(WorkerConfig):
     )
     loss: Spec | None = option(
         None,
-        "Loss to minimise; the paper on speech uses focal:gamma=2.5,alpha=0.25.",
+        "Loss to minimise, such as focal:gamma=2.5,alpha=0.25.",
         shown_default="cross-entropy; for numbers mse, for label sets "
         "binary-cross-entropy",
         parse=partial(parse_checked, kind="loss"),
@@ -84,8 +84,8 @@ class TrainConfig(WorkerConfig):
     )
     tune_seeds: tuple[int, ...] | None = option(
         None,
-        "Tuning seeds: they choose between several --lr and weight decays on "
-        "validation rows, before --seeds train.",
+        "Tuning seeds: before --seeds train, they try every --lr and weight decay, and "
+        "validation rows choose.",
         shown_default="1000-1002 without --lr",
         parse=number_lists.parse_seeds,
     )
@@ -149,12 +149,14 @@ class TrainConfig(WorkerConfig):
     )
     train_rows: number_lists.Sizes = option(
         (None,),
-        "Number of labelled rows to train on, validation rows included, in all or of "
-        "every class or label: 100,1k,all,5/class.",
+        "Labelled rows to use, validation rows included: in all (100, 1k, all) or of "
+        "every class or label (5/class); of a list each is trained on.",
         parse=number_lists.parse_sizes,
     )
     pool: tuple[str, ...] = option(
-        (), "Pooling to read, or several.", shown_default="the first in the cache"
+        (),
+        "Pooling of the cache to read; of several each is trained on.",
+        shown_default="the first in the cache",
     )
     layers: number_lists.LayerSets = option(
         (None,),
@@ -177,7 +179,9 @@ class TrainConfig(WorkerConfig):
         False, "Allow a report on training rows; every report marks it."
     )
     folds: int | None = option(
-        None, "Number of cross-validation folds of train; the test split is left alone."
+        None,
+        "Cross-validate over this number of parts of train; the test split is left "
+        "alone.",
     )
     groups: str | None = option(
         None,
@@ -218,8 +222,8 @@ class TrainConfig(WorkerConfig):
     )
     probe: bool = option(
         True,
-        "Add the linear probe, if it takes less than about a minute: none + lbfgs, for "
-        "numbers none + ridge.",
+        "Add the linear probe (none + lbfgs, for numbers none + ridge), if it takes "
+        "less than about a minute.",
     )
     skip_impossible: bool = key(
         False,
