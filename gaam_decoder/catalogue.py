@@ -70,6 +70,8 @@ def _describe_plugin(
             description = describe_mechanism(name, num_layers, hidden_size)
             entry["parameters"] = description["parameters"]["total"]
             entry["output_shape"] = description["output_shape"]
+    except plugins.CodeError as error:
+        entry["summary"] = f"does not work: {_join_lines(error.details['found'])}"
     except ConfigError:
         # It does not fit these dimensions, but is listed.
         pass

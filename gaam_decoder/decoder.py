@@ -19,14 +19,9 @@ from gaam_cache.common.errors import ConfigError
 from gaam_decoder.attention.base import Attention
 from gaam_decoder.attention.frames.num_heads import DEFAULT_HEADS
 from gaam_decoder.heads.base import Head
-from gaam_decoder.specs import Spec, build, is_foreign, plugin_options
+from gaam_decoder.specs import Spec, build, own_code, plugin_options
 from gaam_decoder.tasks import CLASSIFICATION, task_of
 
-ROWS_TRIED = 3
-"""Random rows on which a foreign decoder is tried, together and one at a time."""
-MIXING_SHARE = 1e-3
-"""If other rows change a logit by more than this share of the largest logit, the
-decoder mixes rows; rounding changes it by far less."""
 STREAMS = {
     "attention": 1,
     "head": 2,
@@ -211,47 +206,6 @@ def shapes_only() -> Iterator[None]:
         ) from error
 
 
-def check_rows_stay_apart(spec: DecoderSpec) -> None:
-    """Refuse a user's own decoder whose output for a row depends on the other rows.
-
-    The decoder is evaluated on a few random rows, together and one at a time. A
-    mechanism that reads other rows on purpose says ``depends_on_batch = True``.
-
-    Raises:
-        ConfigError: rows are mixed, and the mechanism does not say so.
-    """
-    has_foreign_attention = is_foreign(spec.attention, "mechanism")
-    has_foreign_head = is_foreign(spec.head, "head")
-    if not (has_foreign_attention or has_foreign_head):
-        return
-    decoder = build_decoder(spec, seed=0).eval()
-    if decoder.attention.depends_on_batch:
-        return
-
-    generator = torch.Generator().manual_seed(0)
-    shape = (ROWS_TRIED, spec.num_layers, spec.hidden_size)
-    x_BLD = torch.randn(shape, generator=generator)
-    with torch.inference_mode():
-        together_BC = decoder(x_BLD)
-        alone_BC = torch.cat(
-            [decoder(x_BLD[row : row + 1]) for row in range(ROWS_TRIED)]
-        )
-
-    distance = (together_BC - alone_BC).abs().max()
-    largest_logit = alone_BC.abs().max()
-    # Written so that a distance that is no number is refused.
-    if distance <= MIXING_SHARE * largest_logit:
-        return
-    raise ConfigError(
-        f"the logits that '{spec.attention}' + '{spec.head}' gives a row depend on "
-        "other rows",
-        expected="the same logits for a row, whatever rows share its batch",
-        found=f"logits that differ by {distance:.1e} of {largest_logit:.1e}",
-        hint="compute nothing over the first axis, such as x - x.mean(0); a mechanism "
-        "that reads other rows on purpose has depends_on_batch = True in its class",
-    )
-
-
 def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:
     """Build a mechanism; ConfigError if it does not fit these dimensions."""
     attention: Attention = build(spec, "mechanism", num_layers, hidden_size)
@@ -316,8 +270,10 @@ def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:
         # torch.manual_seed() would also seed the GPUs, whose state is not restored.
         torch.default_generator.manual_seed(stream_seed(seed, "attention"))
         attention = build_attention(spec.attention, spec.num_layers, spec.hidden_size)
+        with own_code(spec.attention, "mechanism", "output_shape is (layers, size)"):
+            layers, size = attention.output_shape
         torch.default_generator.manual_seed(stream_seed(seed, "head"))
-        head = build(spec.head, "head", *attention.output_shape, spec.num_classes)
+        head = build(spec.head, "head", layers, size, spec.num_classes)
     targets: TargetScale | None = None
     if task_of(spec.task).standardises:
         targets = TargetScale(spec.num_classes)

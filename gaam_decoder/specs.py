@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import typing
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -94,8 +95,17 @@ def plugin_options(cls: type) -> dict[str, PluginOption]:
         if "__init__" not in vars(base):
             continue
         constructor: Any = vars(base)["__init__"]
-        hints = typing.get_type_hints(constructor)
+        name = f"the constructor of {cls.__name__}"
+        with plugins.own_code(name, "its types have known names"):
+            hints = typing.get_type_hints(constructor)
         defaults = getattr(constructor, "__kwdefaults__", None) or {}
+        untyped = sorted(defaults.keys() - hints.keys())
+        if untyped:
+            raise ConfigError(
+                f"an option of '{cls.__name__}' has no type",
+                expected=f"{untyped[0]}: TYPE = {defaults[untyped[0]]!r}",
+                found=f"{untyped[0]}={defaults[untyped[0]]!r}",
+            )
         base_options = {
             name: PluginOption(hints[name], default)
             for name, default in defaults.items()
@@ -263,8 +273,33 @@ def parse_specs(value: object, kind: str) -> tuple[Spec, ...]:
 
 def build(spec: Spec, kind: str, *arguments: Any) -> Any:
     """Build a plug-in; ``arguments`` are those of its kind, before the options."""
-    cls = plugins.load(KINDS[kind].package, spec.name, kind=kind)
-    return cls(*arguments, **dict(spec.options))
+    package = KINDS[kind].package
+    cls = plugins.load(package, spec.name, kind=kind)
+    options = dict(spec.options)
+    # an error in gaam's own code is a bug, and needs its traceback
+    if plugins.origin(package, spec.name) is None:
+        return cls(*arguments, **options)
+    expected = (
+        f"__init__ takes {len(arguments)} arguments beside self, and options by "
+        "keyword, with types and defaults"
+    )
+    with own_code(spec, kind, expected):
+        return cls(*arguments, **options)
+
+
+def own_code(spec: Spec, kind: str, expected: str) -> AbstractContextManager[None]:
+    """Turn every error that the code of a user's own plug-in raises into one message.
+
+    Args:
+        spec: of the plug-in.
+        kind: one of ``KINDS``.
+        expected: what its code must be able to do.
+    """
+    return plugins.own_code(
+        f"the {kind} '{spec}'",
+        expected,
+        file=plugins.file_of(KINDS[kind].package, spec.name),
+    )
 
 
 def head_class(spec: Spec) -> type[Head]:

@@ -16,17 +16,19 @@ import importlib.util
 import inspect
 import re
 import sys
+import traceback
 from abc import ABC
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.errors import ConfigError, GaamError
 from gaam_cache.common.messages import did_you_mean, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from importlib.metadata import EntryPoint
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -128,7 +130,9 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
     try:
         _check_class(package, own_class, kind)
     except TypeError as error:
-        raise ConfigError(f"no {kind}", found=str(error)) from error
+        raise ConfigError(
+            f"'{own_class.__name__}' is no {kind}", found=str(error)
+        ) from error
 
     # a class that was typed into a session has no file
     source = Path(inspect.getsourcefile(own_class) or "")
@@ -189,16 +193,58 @@ def _class_of_file(text: str) -> type:
     module = importlib.util.module_from_spec(spec)
     # a dataclass looks up its module here while the file is executed
     sys.modules[spec.name] = module
-    try:
+    with own_code(f"'{path}'", "Python can import it", file=spec.origin):
         spec.loader.exec_module(module)
-    except (SyntaxError, ImportError) as error:
-        message = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"'{path}' cannot be imported", found=message) from error
     cls = getattr(module, class_name, None)
     if not inspect.isclass(cls):
         found = f"no class '{shortened(class_name)}' in '{path}'"
         raise ConfigError("no class of yours", expected="FILE.py:CLASS", found=found)
     return cls
+
+
+class CodeError(ConfigError):
+    """Code of a person's own, or of another package, does not work."""
+
+
+@contextmanager
+def own_code(name: str, expected: str, *, file: str = "") -> Iterator[None]:
+    """Turn every error of code that is not gaam's in the block into one message.
+
+    Args:
+        name: what is run, for the message.
+        expected: what its code must be able to do.
+        file: of the code, if it is known.
+
+    Raises:
+        CodeError: the code raised an error, or ended the process.
+    """
+    try:
+        yield
+    except GaamError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise CodeError(
+            f"{name} does not work",
+            expected=expected,
+            found=f"{type(error).__name__}: {error}",
+            where=_line_of(error, file),
+        ) from error
+
+
+def _line_of(error: BaseException, file: str) -> str:
+    """File, line and function of an error: the last ones in ``file``, if it has any."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own_frames = [frame for frame in frames if frame.filename == file]
+    if file and not own_frames:
+        return file
+    frame = (own_frames or frames)[-1]
+    return f"{frame.filename}, line {frame.lineno}, in {frame.name}"
+
+
+def file_of(package: str, name: str) -> str:
+    """The file that a person named with a plug-in; empty if there is none."""
+    registered = _REGISTERED.get((package, name))
+    return "" if registered is None else str(registered.source)
 
 
 def _check_class(package: str, cls: Any, kind: str) -> Any:

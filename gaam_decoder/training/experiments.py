@@ -21,7 +21,6 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import (
     DecoderSpec,
     canonical_spec,
-    check_rows_stay_apart,
     with_derived_options,
 )
 from gaam_decoder.number_lists import EACH, PER_CLASS, Layers, Sizes
@@ -31,6 +30,7 @@ from gaam_decoder.runs.tuning import Choice, decoder_family, mean_validation
 from gaam_decoder.specs import KINDS, Spec, head_class, plugin_tasks
 from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
+from gaam_decoder.training.own_decoder import check_own_decoder
 from gaam_decoder.training.probe import PROBE_ATTENTION, check_decoder, probe_fits
 from gaam_decoder.training.splits import check_rows, read_groups
 
@@ -147,8 +147,7 @@ def _possible_experiments(
     for spec, experiment in experiment_by_spec.items():
         try:
             check_decoder(spec, config.select)
-            # the output for a row must not depend on the other rows of its batch
-            check_rows_stay_apart(spec)
+            check_own_decoder(spec)
         except ConfigError as error:
             error.details.setdefault("where", str(experiment))
             impossible.add(spec)

@@ -14,6 +14,7 @@ import torch
 import gaam_cache
 import gaam_decoder
 from gaam_cache.common import plugins
+from gaam_cache.common.errors import ConfigError, GaamWarning
 from tests.decoder.configs import loose_config
 
 PAGE = Path(__file__).parents[2] / "docs/contributing/parts.md"
@@ -85,6 +86,125 @@ def test_a_loss_an_optimizer_and_a_score_may_be_from_a_file(
     (usual,) = gaam_decoder.report(run).tables
     assert table.score_name == "Again"
     assert table.entries[0].compared_score.mean == usual.entries[0].compared_score.mean
+
+
+GATE = """
+import torch
+from torch import nn
+from gaam_decoder.attention import Attention, DensityGate, Learned
+
+class Gate(DensityGate):
+    learns = (Learned("s", start=1.0),)
+
+    @staticmethod
+    def constant(s):
+        return 1 / s
+
+"""
+PLAIN = """
+import torch
+from torch import nn
+from gaam_decoder.attention import Attention
+
+class Own(Attention):
+    def __init__(self, num_layers, hidden_size):
+        super().__init__(num_layers, hidden_size)
+        self.w = nn.Parameter(torch.ones(hidden_size))
+
+"""
+FORWARD = "    def forward(self, x_BLD): return "
+INIT = "    def __init__(self, num_layers, hidden_size"
+SUPER = "super().__init__(num_layers, hidden_size)"
+STATIC = "    @staticmethod\n    def density"
+IDENTITY = f"{FORWARD}x_BLD * self.w\n"
+WRONG_MECHANISMS = {
+    "density of other arguments": (f"{GATE}{STATIC}(r): return r", "density(r, s)"),
+    "density of other names": (f"{GATE}{STATIC}(r, b): return r", "density(r, s)"),
+    "density not static": (
+        f"{GATE}    def density(self, r, s): return r",
+        "@staticmethod",
+    ),
+    "density a number": (f"{GATE}    density = 3.0", "density(r, s)"),
+    "density of nothing": (f"{GATE}{STATIC}(r, s): pass", "NoneType"),
+    "density of nan": (f"{GATE}{STATIC}(r, s): return r / 0", "nan"),
+    "density raises": (f"{GATE}{STATIC}(r, s): 1 / 0", "line 14, in density"),
+    "constant of other names": (
+        f"{GATE}{STATIC}(r, s): return r / s\n"
+        "    @staticmethod\n    def constant(b): return b",
+        "constant(s)",
+    ),
+    "no density": (GATE, "density"),
+    "wrong shape": (f"{PLAIN}{FORWARD}x_BLD.mean(1)", "(3, 6, 8)"),
+    "axes swapped": (f"{PLAIN}{FORWARD}x_BLD.mT * self.w[:6]", "(3, 8, 6)"),
+    "wrong type": (f"{PLAIN}{FORWARD}x_BLD.double() * self.w", "float64"),
+    "nothing": (f"{PLAIN}{FORWARD}None", "NoneType"),
+    "in place": (f"{PLAIN}{FORWARD}x_BLD.mul_(2) * self.w", "in place"),
+    "raises": (f"{PLAIN}{FORWARD}x_BLD * self.b", "line 11, in forward"),
+    "raises in training": (
+        f"{PLAIN}{FORWARD}x_BLD * self.w if not self.training else 1 / 0",
+        "ZeroDivisionError",
+    ),
+    "argument beside": (f"{PLAIN}{IDENTITY}{INIT}, b): {SUPER}", "missing 1"),
+    "option without type": (f"{PLAIN}{IDENTITY}{INIT}, *, b=3): {SUPER}", "b: TYPE"),
+    "output_shape a number": (f"{PLAIN}{IDENTITY}    output_shape = 3", "TypeError"),
+    "no parameter": (
+        f"{PLAIN}{IDENTITY}{INIT}): {SUPER}; self.w = torch.ones(8).requires_grad_()",
+        "nn.Parameter",
+    ),
+    "map of a wrong shape": (
+        f"{PLAIN}{IDENTITY}    def attention_map(self, x_BLD): return x_BLD.sum()",
+        "attention_map",
+    ),
+    "learned is a list": (
+        f"{PLAIN}{IDENTITY}    def learned(self): return [self.w]",
+        "a dictionary",
+    ),
+    "file ends the process": (f"{PLAIN}{IDENTITY}exit(1)", "SystemExit"),
+}
+
+
+@pytest.fixture(scope="module")
+def small_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    states = np.random.default_rng(0).normal(size=(40, 6, 8)).astype(np.float32)
+    labels = np.arange(40) % 2
+    cache = tmp_path_factory.mktemp("own") / "cache"
+    gaam_cache.write(cache, {"train": (states, labels), "test": (states + 1, labels)})
+    return cache
+
+
+def train_own(code: str, cache: Path, folder: Path) -> list[gaam_decoder.RunResult]:
+    file = folder / "own.py"
+    file.write_text(code, "utf-8")
+    name = "Gate" if "DensityGate" in code else "Own"
+    config = loose_config(
+        attn=f"{file}:{name}",
+        cache=cache,
+        runs=folder / "runs",
+        seeds=2,
+        epochs=1,
+        lr=1e-3,
+        probe=False,
+    )
+    return list(gaam_decoder.train(config))
+
+
+@pytest.mark.parametrize("name", WRONG_MECHANISMS)
+def test_a_wrong_mechanism_is_refused_with_one_message(
+    name: str, small_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    code, words = WRONG_MECHANISMS[name]
+    with pytest.raises(ConfigError) as refusal:
+        train_own(code, small_cache, tmp_path)
+    assert words in str(refusal.value)
+
+
+def test_a_parameter_without_a_gradient_is_named(
+    small_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    with pytest.warns(GaamWarning, match="never learns w"):
+        train_own(f"{PLAIN}{FORWARD}x_BLD * self.w.detach()", small_cache, tmp_path)
 
 
 def test_the_loss_of_the_page_is_its_formula(examples: list[str]) -> None:

@@ -3,14 +3,18 @@
 B batch, L layers, D hidden size, H heads, G = L / H layers of one head.
 """
 
+from __future__ import annotations
+
+import inspect
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder.attention.base import Attention
 from gaam_decoder.attention.frames.num_heads import heads_over_layers
 
@@ -103,6 +107,26 @@ def _centred_by_median(x_BHGD: Tensor) -> tuple[Tensor, Tensor]:
     return centred_BHGD, spread_BH1D.square() + VARIANCE_FLOOR
 
 
+def _check_arguments(gate: DensityGate, method: str, names: Sequence[str]) -> None:
+    """Refuse a density or a constant that cannot be called with its arguments.
+
+    ``forward`` calls it by the gate, and ``curve`` by the class.
+    """
+    for owner in (gate, type(gate)):
+        try:
+            signature = inspect.signature(getattr(owner, method))
+            signature.bind(**dict.fromkeys(names))
+        except TypeError as error:
+            arguments = ", ".join(names)
+            raise ConfigError(
+                f"'{method}' of the mechanism '{type(gate).__name__}' cannot be called",
+                expected=f"@staticmethod def {method}({arguments})",
+                found=str(error),
+                where=inspect.getsourcefile(type(gate)),
+                hint="name its arguments as the parameters in 'learns'",
+            ) from error
+
+
 class DensityGate(Attention):
     """Multiplies every feature by a density of its standardised value.
 
@@ -153,6 +177,9 @@ class DensityGate(Attention):
         normalize: Normalize = "peak",
     ) -> None:
         super().__init__(num_layers, hidden_size)
+        names = [parameter.name for parameter in self.learns]
+        _check_arguments(self, "density", ["r", *names])
+        _check_arguments(self, "constant", names)
         self.heads = heads_over_layers(num_layers, heads)
         self.location: Location = location
         self.normalize = normalize
