@@ -129,6 +129,9 @@ def _draw_cells(
     """
     score = answer.all_results.score
     heights = row + np.linspace(-0.32, -0.06, len(answer.encoders))
+    if len(decoder.differences) == 1:
+        # no mean stands below a single cell
+        heights = np.array([row])
     for number, encoder in enumerate(answer.encoders):
         colour = PALETTE[f"c{number % 8}"]
         cells = [
