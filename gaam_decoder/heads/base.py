@@ -163,7 +163,7 @@ class FittedHead(Head):
         """Set the parameters.
 
         Args:
-            training: rows that are learned from.
+            training: rows that are learned from; a fit may write over their features.
             validation: rows that choose among the values of the setting.
             on_value: called after every value, with the number of values so far and
                 the outcome of this one.

@@ -1,8 +1,8 @@
 """Logistic regression to convergence, as benchmarks of encoders fit it.
 
-N training rows, V validation rows, F features, A = F + 1: the features and, last, a 1
-whose weight is the bias. In the shape of a tensor C are the classes or labels;
-elsewhere C is the inverse penalty.
+N training rows, V validation rows, F features, A = F + 1: the weights of the features
+and, last, the bias. In the shape of a tensor C are the classes or labels; elsewhere C
+is the inverse penalty.
 """
 
 from __future__ import annotations
@@ -91,22 +91,22 @@ class LBFGSHead(FittedHead, LinearHead):
     ) -> Fit:
         """Set weight and bias: see ``FittedHead.fit``."""
         scale = Scale.of_rows(training.x_NF)
-        # A = F + 1: the standardised features, and a 1 whose weight is the bias
-        z_NA = scale.standardised_in_float32(training.x_NF, with_bias=True)
-        z_VA = scale.standardised_in_float32(validation.x_NF, with_bias=True)
+        z_VF = scale.standardised_in_float32(validation.x_NF)
+        # over the raw rows: beside them, the memory would be twice as much
+        z_NF = scale.standardised_in_float32(training.x_NF, into=training.x_NF)
         target_NC = target_matrix(training, self.num_classes)
         has_classes = task_of(training.task).has_classes
-        problem = _Problem(z_NA, target_NC.T, has_classes=has_classes)
+        problem = _Problem(z_NF, target_NC.T, has_classes=has_classes)
 
         log: list[dict[str, Any]] = []
         validation_scores: list[FitScore] = []
         best_index = 0
-        start_CA = target_NC.new_zeros(self.num_classes, z_NA.shape[1])
+        start_CA = target_NC.new_zeros(self.num_classes, z_NF.shape[1] + 1)
         best_CA = start_CA
         for index, solution in enumerate(problem.solve_grid(start_CA)):
             training_logits_CN = problem.logits(solution.weight_CA)
             training_score = fit_score(training_logits_CN.T, training)
-            validation_logits_CV = _logits(solution.weight_CA, z_VA)
+            validation_logits_CV = _logits(solution.weight_CA, z_VF)
             validation_score = fit_score(validation_logits_CV.T, validation)
             validation_scores.append(validation_score)
             entry = log_entry(
@@ -134,11 +134,11 @@ class LBFGSHead(FittedHead, LinearHead):
     def cost(cls, rows: int, features: int, classes: int) -> tuple[float, float]:
         """Floating-point operations and bytes of memory.
 
-        An evaluation of the loss takes two products. The rows are kept twice as float32
-        (8 bytes a feature): as they are, and standardised.
+        An evaluation of the loss takes two products. The rows are kept once, as float32
+        (4 bytes a feature).
         """
         operations = 4.0 * rows * features * classes * len(GRID) * EVALUATIONS
-        return operations, 8.0 * rows * features
+        return operations, 4.0 * rows * features
 
 
 class _Solution(NamedTuple):
@@ -181,14 +181,13 @@ class _Problem:
     Source: Nocedal & Wright 2006, Numerical Optimization, algorithms 7.4 and 7.5.
     """
 
-    def __init__(self, z_NA: Tensor, target_CN: Tensor, *, has_classes: bool) -> None:
-        # N rows of A standardised features, the last of them 1: its weight is the bias
-        self._z_NA = z_NA
+    def __init__(self, z_NF: Tensor, target_CN: Tensor, *, has_classes: bool) -> None:
+        self._z_NF = z_NF
         self._target_CN = target_CN
         self._has_classes = has_classes
-        self._num_rows = len(z_NA)
+        self._num_rows, num_features = z_NF.shape
         # the penalty of each weight; the bias has none
-        self._penalty_A = torch.zeros_like(z_NA[0], dtype=target_CN.dtype)
+        self._penalty_A = target_CN.new_zeros(num_features + 1)
 
     def _probabilities(self, logits_CN: Tensor) -> Tensor:
         """Of the classes of a row together, or of each label by itself, (C, N)."""
@@ -196,7 +195,7 @@ class _Problem:
 
     def logits(self, weight_CA: Tensor) -> Tensor:
         """Logits of the training rows, (C, N), by weights of A features and bias."""
-        return _logits(weight_CA, self._z_NA)
+        return _logits(weight_CA, self._z_NF)
 
     def solve_grid(self, weight_CA: Tensor) -> Iterator[_Solution]:
         """The solution for every inverse penalty of ``GRID`` in turn.
@@ -255,7 +254,9 @@ class _Problem:
         p_CN = self._probabilities(logits_CN)
         residual_CN = (p_CN - self._target_CN) / self._num_rows
         # reading the rows takes most of the time: this product alone is float32
-        loss_gradient_CA = (residual_CN.float() @ self._z_NA).double()
+        weight_gradient_CF = (residual_CN.float() @ self._z_NF).double()
+        bias_gradient_C1 = residual_CN.sum(1, keepdim=True)
+        loss_gradient_CA = torch.cat([weight_gradient_CF, bias_gradient_C1], dim=1)
         return loss_gradient_CA + self._penalty_A * weight_CA
 
     def _step_length(
@@ -316,13 +317,14 @@ class _Problem:
         return (p_CN * (1 - p_CN) * direction_CN.square()).sum(0)
 
 
-def _logits(weight_CA: Tensor, z_NA: Tensor) -> Tensor:
+def _logits(weight_CA: Tensor, z_NF: Tensor) -> Tensor:
     """Logits of some rows, (C, N) float64; the product is float32.
 
     The weights are those of A = F + 1 features and bias, for C classes or labels.
     """
     # a product with rows of F numbers is several times as fast as with columns
-    return functional.linear(weight_CA.float(), z_NA).double()
+    product_CN = functional.linear(weight_CA[:, :-1].float(), z_NF)
+    return product_CN.double().add_(weight_CA[:, -1:])
 
 
 def _direction(gradient_CA: Tensor, corrections: Sequence[_Correction]) -> Tensor:

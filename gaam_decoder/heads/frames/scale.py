@@ -59,24 +59,23 @@ class Scale(NamedTuple):
         return x_NF.double().sub_(self.mean_F).mul_(self.factor_F)
 
     def standardised_in_float32(
-        self, x_NF: Tensor, *, with_bias: bool = False
+        self, x_NF: Tensor, *, into: Tensor | None = None
     ) -> Tensor:
         """z, (N, F), rounded to float32; computed in float64, some rows at a time.
 
         Args:
             x_NF: raw features.
-            with_bias: append a feature of 1, whose weight is a bias: (N, A), A = F + 1.
+            into: memory for z, which may be that of ``x_NF``; None: new memory.
         """
         num_rows, num_features = x_NF.shape
-        width = num_features + 1 if with_bias else num_features
-        z_NA = x_NF.new_ones((num_rows, width), dtype=torch.float32)
+        z_NF = torch.empty_like(x_NF, dtype=torch.float32) if into is None else into
         height = min(num_rows, max(1, BLOCK_NUMBERS // num_features))
         block_NF = x_NF.new_empty((height, num_features), dtype=torch.float64)
         for rows in _slices(num_rows, height):
             part_NF = block_NF[: rows.stop - rows.start]
             part_NF.copy_(x_NF[rows]).sub_(self.mean_F).mul_(self.factor_F)
-            z_NA[rows, :num_features] = part_NF
-        return z_NA
+            z_NF[rows] = part_NF
+        return z_NF
 
     def set_map(self, linear: nn.Linear, weight_CA: Tensor) -> None:
         """Set weight and bias of a map of raw features, so that it takes the scale in.
