@@ -389,8 +389,10 @@ class SeedBatch:
         seeds = 1 if device_type == "cpu" else len(self.seed_states)
         numbers_per_row = int(np.prod(subset.features.shape[1:])) * seeds
         rows_in_memory = rows_at_once(device_type, numbers_per_row)
-        largest = max(rows_in_memory, self.recipe.batch_size)
-        return min(EVAL_BATCH_SIZE, largest, len(subset))
+        largest = min(EVAL_BATCH_SIZE, max(rows_in_memory, self.recipe.batch_size))
+        # the last batch is filled up to this size, so divide the rows evenly
+        num_batches = -(-len(subset) // largest)
+        return -(-len(subset) // num_batches)
 
     def is_finished(self) -> bool:
         """Whether all epochs are done or all seeds have failed."""
