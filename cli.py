@@ -152,7 +152,8 @@ ConfigFile = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="TOML with the sections extract and train, or config.toml of a run.",
+        help="File of settings: TOML with the sections extract and train, or "
+        "config.toml of a run.",
         rich_help_panel=OUTPUT,
         readable=False,
     ),
@@ -180,8 +181,8 @@ Quiet = Annotated[
     typer.Option(
         "--quiet",
         "-q",
-        help="Print no progress, summary and next command; warnings, errors and what "
-        "--json or --dry-run asks for stay.",
+        help="Print no progress, no summary and no next command; warnings, errors and "
+        "what --json or --dry-run asks for stay.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -804,7 +805,7 @@ def inspect(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a cache or a run is, how far it is, and who works on it."""
+    """Say what a cache or a run is, how complete it is, and who works on it."""
     import gaam_cache.inspect
     import gaam_decoder.inspect
 

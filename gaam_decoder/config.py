@@ -192,7 +192,8 @@ class TrainConfig(WorkerConfig):
     fold: int | None = key(None, "Only this fold, from 1.", shown_default="all")
     shuffle_labels: bool = key(
         False,
-        "Sanity check: train and validate on shuffled labels; it must end at chance.",
+        "Sanity check: train and validate on shuffled labels; the score must be that "
+        "of chance.",
     )
     shuffle: str = key(
         "full",
