@@ -7,7 +7,7 @@ that of operators, and gaps are what Python takes between them.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -79,22 +79,23 @@ def trace(run: Callable[[], object], device: torch.device) -> dict[str, Any]:
     events: Any = profiler.events()
     summary = trace_of_kernels if device.type == "cuda" else _trace_of_operators
     parts, longest, milliseconds = summary(events)
+    names = sorted(longest, key=longest.__getitem__, reverse=True)
     return {
         "milliseconds_without_profiler": 1e3 * seconds_without_profiler,
         "milliseconds": milliseconds,
         "parts": dict(parts),
-        "longest": dict(longest.most_common(LISTED_KERNELS)),
+        "longest": {name: longest[name] for name in names[:LISTED_KERNELS]},
     }
 
 
-Summary = tuple[Counter[str], Counter[str], float]
+Summary = tuple[dict[str, float], dict[str, float], float]
 """Milliseconds of every part, and by name of a kernel or operator; those of the batch."""
 
 
 def trace_of_kernels(events: Sequence[Any]) -> Summary:
     """Group the kernels of a GPU by the operator that launched them."""
-    parts: Counter[str] = Counter()
-    longest: Counter[str] = Counter()
+    parts: dict[str, float] = defaultdict(float)
+    longest: dict[str, float] = defaultdict(float)
     for event in events:
         # a range has a kernel of its own, which spans those of its operators
         if event.name in RANGES:
@@ -115,15 +116,15 @@ def trace_of_kernels(events: Sequence[Any]) -> Summary:
     last = max(end for _, end in intervals)
     busy = _covered(intervals)
     # not zero where the profiler links a kernel to no operator, or where streams overlap
-    parts["unattributed"] = busy - parts.total()
+    parts["unattributed"] = busy - sum(parts.values())
     parts["gaps"] = last - first - busy
     return parts, longest, last - first
 
 
 def _trace_of_operators(events: Sequence[Any]) -> Summary:
     """Group the operators of a CPU."""
-    parts: Counter[str] = Counter()
-    longest: Counter[str] = Counter()
+    parts: dict[str, float] = defaultdict(float)
+    longest: dict[str, float] = defaultdict(float)
     milliseconds = 0.0
     for event in events:
         own_milliseconds = event.self_cpu_time_total / 1e3

@@ -14,13 +14,10 @@ about speed.
 from __future__ import annotations
 
 import argparse
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -42,52 +39,15 @@ from tests.benchmarks.bench_gpu import (
 )
 from tests.benchmarks.encoder_passes import EncoderPasses
 from tests.benchmarks.encoder_variants import Variant, variants_of
-from tests.benchmarks.figures import Figures
+from tests.benchmarks.figures import WITHOUT_LIMIT, Figures, try_within
 
 PEAK = 989e12
 """Dense bfloat16 operations a second of an H100 or H200, as its maker says."""
 GOAL = 0.6
 SECONDS_OF_A_VARIANT = 45.0
-WITHOUT_LIMIT = 1e6
-"""Seconds of a rehearsal, whose machine may be slow."""
 NEEDS_GPU = "needs a GPU"
 COUNT_TOLERANCE = 0.01
 """Share by which the operations on paper and those that torch counts may differ."""
-
-
-class LateError(BaseException):
-    """A variant took too long; no library that catches its errors may swallow it."""
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise ``LateError`` inside of the context once the time is over."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise LateError
-
-    previous = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
-
-
-def try_within(seconds: float, measure: Callable[[], object]) -> object:
-    """The figure that ``measure`` returns, or in words why there is none."""
-    if seconds <= 0:
-        return "not begun: the time is over"
-    try:
-        with time_limit(seconds):
-            return measure()
-    except LateError:
-        return f"ended after {seconds:.0f} s"
-    # any library may fail here: the next variant begins all the same
-    except Exception as error:  # noqa: BLE001
-        message = (str(error).strip().splitlines() or [""])[0]
-        return f"failed: {type(error).__name__}: {message[:300]}"
 
 
 def trace_of_batch(passes: EncoderPasses) -> dict[str, Any]:
