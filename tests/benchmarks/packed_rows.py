@@ -9,8 +9,10 @@ B rows, P positions of all rows, H heads, D features of a head or of a state.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -69,10 +71,9 @@ def packed_batches(
     return [np.array(batch) for batch in batches]
 
 
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # before torch 2.10
-    varlen_attn = None
+varlen_attn: Any = None
+with suppress(ImportError):  # torch 2.10 or newer has it
+    varlen_attn = importlib.import_module("torch.nn.attention.varlen").varlen_attn
 CAUSAL: dict[str, Any] = {"window_size": (-1, 0)}
 """What makes ``varlen_attn`` causal; torch 2.10 has another argument for it."""
 if varlen_attn and "is_causal" in inspect.signature(varlen_attn).parameters:
@@ -137,11 +138,9 @@ def _as_attention(attend: Attend) -> Callable[..., tuple[Tensor, None]]:
         mask: Any,
         **options: Any,
     ) -> tuple[Tensor, None]:
-        attended_PHD = attend(
-            *(x[0].transpose(0, 1) for x in (query, key, value)),
-            options["cu_seq_lens_q"],
-            options["max_length_q"],
-        )
+        q_PHD, k_PHD, v_PHD = (x[0].transpose(0, 1) for x in (query, key, value))
+        offset_B1, longest = options["cu_seq_lens_q"], options["max_length_q"]
+        attended_PHD = attend(q_PHD, k_PHD, v_PHD, offset_B1, longest)
         return attended_PHD[None], None
 
     return attention
