@@ -156,16 +156,35 @@ def has_learned_curve(run: RunResult) -> bool:
     return _density_gate(run) is not None
 
 
-def _density_gate(run: RunResult) -> "type[DensityGate] | None":
-    """The class of a run's mechanism; None if it is unknown here, or no density."""
+def is_density(attention: str) -> bool:
+    """Whether a mechanism weights the layers by a density of each value.
+
+    ``attention`` is its name, with or without options. Unknown names are none.
+    """
     # late: runs are listed without torch
     from gaam_decoder.attention.frames.density import DensityGate
+    from gaam_decoder.attention.gaussian_mixture import GaussianMixture
 
-    name = run.attention.partition(":")[0]
-    if name not in plugins.names(MECHANISMS):
-        return None
-    mechanism: type = plugins.load(MECHANISMS, name, kind="mechanism")
+    # the mixture standardises in its own way, so it extends another class
+    mechanism = _mechanism_class(attention)
+    return issubclass(mechanism, (DensityGate, GaussianMixture))
+
+
+def _density_gate(run: RunResult) -> "type[DensityGate] | None":
+    """The class of a run's mechanism; None if it is unknown here, or no density."""
+    from gaam_decoder.attention.frames.density import DensityGate
+
+    mechanism = _mechanism_class(run.attention)
     return mechanism if issubclass(mechanism, DensityGate) else None
+
+
+def _mechanism_class(attention: str) -> type:
+    """The class of a mechanism; ``object`` if it is unknown here."""
+    name = attention.partition(":")[0]
+    if name not in plugins.names(MECHANISMS):
+        return object
+    mechanism: type = plugins.load(MECHANISMS, name, kind="mechanism")
+    return mechanism
 
 
 def _sampled_cells(value_HD: NDArray[Any]) -> "Tensor":

@@ -6,12 +6,14 @@ loss is a negative difference.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
+from gaam_decoder.analysis.learned import is_density
 from gaam_decoder.reports.cells import p_value
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.over_sets import (
@@ -60,22 +62,58 @@ def sentence(answer: AnswerOverSets) -> str:
 
     verdicts = {decoder.combined.verdict for decoder in answer.decoders}
     baseline = f"'{brief(all_results.baseline)}'"
-    if answer.is_of_one_set:
-        parts = _verdict_clauses(answer, baseline)
-        parts.append(f"a verdict over data sets takes {LEAST_SETS} of them")
-    elif verdicts == {stats.NO_CLAIM}:
+    if verdicts == {stats.NO_CLAIM} and not answer.is_of_one_set:
         spread = _spread(answer.decoders, all_results.score)
         parts = [
             f"there is no verdict, which takes {LEAST_SETS} data sets: mean "
             f"differences to {baseline} of {spread}"
         ]
+        parts += _possible_differences(answer)
     else:
-        parts = _verdict_clauses(answer, baseline)
-    parts += _possible_differences(answer)
+        parts = []
+        for no_decoder, of_kind in _by_kind(answer):
+            parts += _verdict_clauses(of_kind, baseline, no_decoder)
+            parts += _possible_differences(of_kind)
+    if answer.is_of_one_set:
+        parts.append(f"a verdict over data sets takes {LEAST_SETS} of them")
     text = f"{over} {'; '.join(parts)}"
     if all_results.conditions:
         text += f" ({', '.join(all_results.conditions)})"
     return text
+
+
+def _by_kind(answer: AnswerOverSets) -> list[tuple[str, AnswerOverSets]]:
+    """The answer for each kind of decoders, behind the subject for none of the kind.
+
+    The densities stand apart from the others where the baseline is a density: then the
+    question is whether another density does the same.
+    """
+    densities: list[DecoderOverSets] = []
+    if is_density(answer.all_results.baseline):
+        # settings may follow the mechanism behind a space
+        densities = [
+            decoder
+            for decoder in answer.decoders
+            if is_density(decoder.name.partition(" ")[0])
+        ]
+    if not densities:
+        return [("no mechanism", answer)]
+    kinds = [
+        (
+            _none_of(len(densities), "density", "densities"),
+            replace(answer, decoders=tuple(densities)),
+        )
+    ]
+    others = [decoder for decoder in answer.decoders if decoder not in densities]
+    if others:
+        no_other = _none_of(len(others), "mechanism", "mechanisms")
+        kinds.append((no_other, replace(answer, decoders=tuple(others))))
+    return kinds
+
+
+def _none_of(count: int, noun: str, plural: str) -> str:
+    """A subject such as ``none of the 6 other densities``."""
+    return f"no other {noun}" if count == 1 else f"none of the {count} other {plural}"
 
 
 def _why_empty(answer: AnswerOverSets) -> str:
@@ -90,10 +128,15 @@ def _why_empty(answer: AnswerOverSets) -> str:
     return "; ".join(filter(None, reasons)) or "no decoder has one with every encoder"
 
 
-def _verdict_clauses(answer: AnswerOverSets, baseline: str) -> list[str]:
+def _verdict_clauses(
+    answer: AnswerOverSets, baseline: str, no_decoder: str
+) -> list[str]:
     """What is better, worse, equivalent and undecided, as clauses of a sentence.
 
-    ``baseline`` is its name in quotes.
+    Args:
+        answer: the answer.
+        baseline: its name in quotes.
+        no_decoder: the subject of the clause that no decoder differs.
     """
     score = answer.all_results.score
     names = _names_by_verdict(answer)
@@ -102,14 +145,14 @@ def _verdict_clauses(answer: AnswerOverSets, baseline: str) -> list[str]:
         for verdict in ("better", "worse")
         if names[verdict]
     ]
-    if not clauses:
-        judged = [
-            decoder
-            for decoder in answer.decoders
-            if decoder.name not in names[stats.NO_CLAIM]
-        ]
+    judged = [
+        decoder
+        for decoder in answer.decoders
+        if decoder.name not in names[stats.NO_CLAIM]
+    ]
+    if judged and not clauses:
         clauses.append(
-            f"no mechanism is shown to differ from {baseline}: mean differences of "
+            f"{no_decoder} is shown to differ from {baseline}: mean differences of "
             f"{_spread(judged, score)}"
         )
     if names["equivalent"]:
