@@ -634,7 +634,7 @@ Section = Annotated[
         "--section",
         metavar="NAME",
         help="Write this section alone, in any format: pairs, scores, calibration, "
-        "curves, learned, gates, grid, importance, published, reliability, across, "
+        "curves, learned, gates, grid, importance, published, across, "
         "across-sets, across-learned. The end of a report names those that it has.",
         rich_help_panel=OUTPUT,
     ),
@@ -653,7 +653,7 @@ Format = Annotated[
         "--format",
         metavar="NAME",
         help=f"Format of the report: {_list_names('gaam_decoder.reports.formats')}.",
-        show_default="terminal",
+        show_default="by the ending of --out, else terminal",
         rich_help_panel=OUTPUT,
         autocompletion=offer_formats,
     ),
@@ -664,7 +664,8 @@ ReportFile = Annotated[
         "--out",
         "-o",
         metavar="FILE",
-        help="Write to this file instead of stdout.",
+        help="Write to this file instead of stdout; its ending is the format: .csv, "
+        ".html, .json, .md, .tex, .txt.",
         rich_help_panel=OUTPUT,
         readable=False,
     ),
@@ -724,15 +725,17 @@ def report(
         raise ConfigError(
             "--json is --format json", expected="one format", found=format
         )
-    usual_format = "json" if as_json else "terminal"
-    format = format or usual_format
+    if as_json:
+        format = "json"
 
-    # Refuse before the work what could not be written after it. A column may have the
-    # name of the score.
-    part: reports.ReportPart = {"section": section, "columns": columns}
-    reports.format_of(format, score or DEFAULT_SCORE, **part)
+    # Refuse before the work what could not be written after it.
     if out:
         check_writable(out, option="--out", file=True)
+        format = format or reports.format_of_file(out)
+    format = format or "terminal"
+    # a column may have the name of the score
+    part: reports.ReportPart = {"section": section, "columns": columns}
+    reports.format_of(format, score or DEFAULT_SCORE, **part)
     if figures:
         check_writable(figures, option="--figures")
 

@@ -1,6 +1,6 @@
 """What the cells of a report's table say of an entry: as text, and for programs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -13,12 +13,52 @@ ValuesForPrograms = Callable[[Entry], Mapping[str, object]]
 """Makes the values of an entry for programs, by what follows the column's header."""
 
 
+class Cell(str):
+    """The text of a cell with several numbers, or with more than a number.
+
+    In CSV each of its parts has a column of its own.
+    """
+
+    parts: Mapping[str, str]
+    """Name of a column -> its text. A name that is empty, or that begins with a space,
+    follows the header of the cell."""
+
+    def __new__(cls, text: str, parts: Mapping[str, str]) -> "Cell":
+        cell = super().__new__(cls, text)
+        cell.parts = parts
+        return cell
+
+
+def with_std(mean: str, std: str) -> Cell:
+    """A mean with its standard deviation in brackets."""
+    return Cell(f"{mean} ({std})", {"": mean, " sd": std})
+
+
+def range_cell(text: str, low: str = "low", high: str = "high") -> str:
+    """The cell of a text such as ``0.1 to 0.3``; other texts stay as they are.
+
+    ``low`` and ``high`` are what CSV writes behind the header.
+    """
+    first, to, last = text.partition(" to ")
+    return Cell(text, {f" {low}": first, f" {high}": last}) if to else text
+
+
+def shares_cell(layers: Sequence[tuple[int, float]]) -> Cell:
+    """Layers with their shares in percent, such as ``12 (31.0%), 7 (8.2%)``."""
+    parts = {}
+    for rank, (layer, share) in enumerate(layers, 1):
+        number = f" {rank}" if len(layers) > 1 else ""
+        parts[number] = str(layer)
+        parts[f"{number} share %"] = f"{share:.1f}"
+    return Cell(", ".join(f"{layer} ({share:.1f}%)" for layer, share in layers), parts)
+
+
 def p_value(p: float | None) -> str:
     """A p-value with three or four digits."""
     if p is None:
         return "-"
     if p < 1e-4:
-        return "<0.0001"
+        return Cell("<0.0001", {"": f"{p:.2g}"})
     return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 

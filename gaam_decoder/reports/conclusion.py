@@ -80,12 +80,12 @@ def _clauses_on_mechanisms(
     claims = claim_by_label.values()
     verdicts = {claim.verdict for claim in claims}
 
-    # Too few seeds allow no verdict. Where the rows or the score are why there is none,
+    # Too few seeds decide nothing. Where the rows or the score are why there is none,
     # the clauses give that reason: more seeds would not help.
     most_seeds = max(claim.num_seeds for claim in claims)
     if most_seeds < stats.LEAST_SEEDS and stats.NO_CLAIM not in verdicts:
-        seeds = f"seeds: {most_seeds}, and a claim needs {stats.LEAST_SEEDS}"
-        return _Clauses([f"There is no verdict on differences yet ({seeds})"])
+        seeds = f"seeds: {most_seeds}, and other verdicts need {stats.LEAST_SEEDS}"
+        return _Clauses([f"every difference is undecided ({seeds})"])
 
     baseline = f"'{brief(str(table.baseline))}'"
     texts = _verdict_clauses(table, claim_by_label, baseline, "mechanism")

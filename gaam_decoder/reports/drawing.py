@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from gaam_cache.common.messages import brief, visible
 from gaam_decoder.reports.entries import DEFAULT_SCORE, Entry
 from gaam_decoder.reports.table import Table
+from gaam_decoder.reports.wording import NAMED, join_first
 from gaam_decoder.stats.scores.base import Interval
 
 if TYPE_CHECKING:
@@ -69,6 +70,20 @@ class Line(NamedTuple):
     x: Values
     y: Values
     band: tuple[Values, Values] | None = None
+
+
+def not_drawn(labels: Sequence[str]) -> str:
+    """A sentence for a caption on the decoders for whose lines there is no room.
+
+    ``labels`` are those of all lines, the best first. Empty if all are drawn.
+    """
+    others = labels[MOST_LINES:]
+    if not others:
+        return ""
+    return (
+        f" Not drawn, because there is room for {MOST_LINES}: "
+        f"{join_first(others, NAMED)}."
+    )
 
 
 def wrap_labels(labels: Sequence[str], width: int = 26) -> list[str]:

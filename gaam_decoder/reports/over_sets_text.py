@@ -14,7 +14,7 @@ import numpy as np
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.analysis.learned import is_density
-from gaam_decoder.reports.cells import p_value
+from gaam_decoder.reports.cells import Cell, p_value, range_cell
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.over_sets import (
     VERDICTS,
@@ -317,20 +317,21 @@ def _decoder_cells(answer: AnswerOverSets, decoder: DecoderOverSets) -> dict[str
         "verdict": verdict,
         score.column: score.text(decoder.mean),
         "difference": score.difference(in_sign_of_score(combined.difference, score)),
-        "95% CI": score.span(interval, signed=True),
+        "95% CI": range_cell(score.span(interval, signed=True)),
     }
     if answer.is_of_one_set:
         return first_cells
 
-    counts = decoder.counts
+    alone = {verdict: str(decoder.counts.get(verdict, 0)) for verdict in VERDICTS_ALONE}
     p_holm = combined.p if combined.p_holm is None else combined.p_holm
     has_verdict = combined.verdict != stats.NO_CLAIM
     prediction_interval = interval_in_sign_of_score(combined.prediction, score)
     return first_cells | {
-        "another data set": score.span(prediction_interval, signed=True),
+        "another data set": range_cell(score.span(prediction_interval, signed=True)),
         "sets": str(len(combined.sets)),
-        f"each alone {' / '.join(VERDICTS_ALONE)}": " / ".join(
-            str(counts.get(verdict, 0)) for verdict in VERDICTS_ALONE
+        f"each alone {' / '.join(VERDICTS_ALONE)}": Cell(
+            " / ".join(alone.values()),
+            {f"each alone {verdict}": count for verdict, count in alone.items()},
         ),
         "mean rank": _rank(decoder.mean_rank),
         "p Holm": p_value(p_holm) if has_verdict else "-",
@@ -398,7 +399,9 @@ def mean_interval(cells: Sequence[CellDifference]) -> Interval:
 def _with_interval(difference: float, interval: Interval, score: Score) -> str:
     """A difference, with its interval in brackets; both as those of the score."""
     span = score.span(interval_in_sign_of_score(interval, score), signed=True)
-    return f"{score.difference(in_sign_of_score(difference, score))} ({span})"
+    text = score.difference(in_sign_of_score(difference, score))
+    low, _, high = span.partition(" to ")
+    return Cell(f"{text} ({span})", {"": text, " low": low, " high": high})
 
 
 def answer_values(answer: AnswerOverSets) -> dict[str, Any]:

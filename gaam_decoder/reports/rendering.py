@@ -103,8 +103,12 @@ def _environment(
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=StrictUndefined,
-        # markup is a subclass of str that needs no escape
-        finalize=lambda text: harmless(text) if type(text) is str else text,
+        # markup is a text that needs no escape
+        finalize=lambda value: (
+            harmless(value)
+            if isinstance(value, str) and not isinstance(value, Markup)
+            else value
+        ),
     )
     environment.filters |= {"raw": Markup, "harmless": harmless}
     for name, make in filters.items():

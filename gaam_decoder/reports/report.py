@@ -32,6 +32,14 @@ from gaam_decoder.runs.loading import Texts, load_runs, resolve_spec
 from gaam_decoder.runs.result import RunResult
 
 Names = str | Sequence[str] | None  # of columns; None: the usual ones
+FORMAT_BY_ENDING = {
+    ".csv": "csv",
+    ".html": "html",
+    ".json": "json",
+    ".md": "markdown",
+    ".tex": "latex",
+    ".txt": "terminal",
+}
 MOST_SAVED = 6  # pictures to write, each as PDF and PNG: a dozen files
 
 
@@ -80,12 +88,15 @@ class Report:
             # a notebook shows every write by itself, so there is one
             sys.stdout.write(self.text(format, **part))
 
-    def save(self, file: str | Path, format: str, **part: Unpack[ReportPart]) -> None:
+    def save(
+        self, file: str | Path, format: str | None = None, **part: Unpack[ReportPart]
+    ) -> None:
         """Write the report, or one section of it, to a file.
 
-        Readers see the whole file or none.
+        Without ``format`` the ending of the file decides, such as .tex. Readers see the
+        whole file or none.
         """
-        text = self.text(format, **part)
+        text = self.text(format or format_of_file(file), **part)
         # a link stays, and the file behind it is replaced
         write_file(absolute_path(file).resolve(), text.encode())
 
@@ -137,6 +148,22 @@ def _write_picture(picture: Picture, folder: Path, prefix: str) -> list[Path]:
         write_file(path, content)
         paths.append(path)
     return paths
+
+
+def format_of_file(file: str | Path) -> str:
+    """The name of the format that the ending of a file stands for.
+
+    Raises:
+        ConfigError: no format has such an ending.
+    """
+    ending = Path(file).suffix.lower()
+    if ending not in FORMAT_BY_ENDING:
+        raise ConfigError(
+            "the ending of the file says no format of a report",
+            expected=f"{', '.join(FORMAT_BY_ENDING)}, or --format NAME",
+            found=f"--out {file}",
+        )
+    return FORMAT_BY_ENDING[ending]
 
 
 def format_of(
@@ -195,7 +222,7 @@ def report(
     """Accuracy tables of runs: what ``gaam report`` prints.
 
     >>> report = gaam_decoder.report("runs", baseline="none")
-    >>> report.save("table.tex", "latex")
+    >>> report.save("table.tex")
 
     Args:
         runs: folders of runs and single runs, or some of the runs that ``train`` or

@@ -104,6 +104,7 @@ report runs --top                                | 2 | --top
 report runs --score accuraci                     | 2 | did you mean 'accuracy'
 report runs --margin -1                          | 2 | --margin; -1
 report runs --out empty                          | 2 | empty; --out
+report runs --out report.pdf                     | 2 | report.pdf; .tex; --format
 predict run                                      | 2 | texts; --file
 predict run goal --attn own.py:Own               | 2 | 'Own'; 'mha'; out
 predict run goal --file texts/test.csv           | 2 | goal; --file

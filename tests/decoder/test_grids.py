@@ -221,7 +221,7 @@ def page_of(study: GridStudy, records: Records) -> str:
         (
             1,
             "no claim",
-            "On set0 through bert laplace is better than 'gaam:heads=1'; a ",
+            "points (laplace) possible; a verdict over data sets takes 5 of them",
         ),
         (
             4,

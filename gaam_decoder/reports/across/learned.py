@@ -8,8 +8,16 @@ import numpy as np
 from gaam_cache.common.messages import brief
 from gaam_decoder.analysis.importance import Importance
 from gaam_decoder.reports.across.base import AcrossWriter
+from gaam_decoder.reports.cells import Cell, range_cell, shares_cell
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Panel, Picture, line_panels
+from gaam_decoder.reports.drawing import (
+    MOST_LINES,
+    Line,
+    Panel,
+    Picture,
+    line_panels,
+    not_drawn,
+)
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.over_sets import AnswerOverSets
 from gaam_decoder.reports.sections.base import Parts, Section
@@ -82,14 +90,20 @@ def _parts(cells: Cells) -> Parts:
                 layer_lines.append(_layer_line(encoder, name, importances))
                 curves.append(_curve(name, importances))
         if curves:
-            pictures.append(_picture(number, encoder, curves[:MOST_LINES]))
+            pictures.append(_picture(number, encoder, curves))
 
     sheets = []
     if parameter_lines:
-        caption = "learned parameters after training, over data sets"
+        caption = (
+            "learned parameters at the start of training, and at its end over all data "
+            "sets"
+        )
         sheets.append(Sheet(caption, PARAMETERS, parameter_lines))
     if layer_lines:
-        caption = "share of layers in the summed attention, over data sets"
+        caption = (
+            "share of a layer in the weights that a decoder gives to layers, in "
+            "percent, mean over data sets"
+        )
         sheets.append(Sheet(caption, LAYERS, layer_lines))
     return Parts(sheets, pictures)
 
@@ -130,7 +144,7 @@ def _from_to(values: Sequence[float]) -> str:
     if not values:
         return "-"
     texts = dict.fromkeys(f"{value:.3g}" for value in (min(values), max(values)))
-    return " to ".join(texts)
+    return range_cell(" to ".join(texts))
 
 
 def _importance(entry: Entry) -> Importance | None:
@@ -172,16 +186,16 @@ def _layer_line(
     mean_L = share_KL.mean(0)
     order = np.argsort(-mean_L, kind="stable")
     layers = importances[0].layers
-    in_words = [f"{layers[index]} ({mean_L[index]:.1f}%)" for index in order]
+    ranked = [(layers[index], float(mean_L[index])) for index in order]
     # data sets whose largest share is that of the same layer
     agreeing = int((share_KL.argmax(1) == order[0]).sum())
     return [
         encoder,
         name,
         str(len(importances)),
-        ", ".join(in_words[:3]),
-        in_words[-1],
-        f"{agreeing} of {len(importances)}",
+        shares_cell(ranked[:3]),
+        shares_cell(ranked[-1:]),
+        Cell(f"{agreeing} of {len(importances)}", {"": str(agreeing)}),
     ]
 
 
@@ -198,12 +212,14 @@ def _curve(name: str, importances: Sequence[Importance]) -> Line:
 
 def _picture(number: int, encoder: str, curves: Sequence[Line]) -> Picture:
     """The mean share of every layer of an encoder, a curve for every decoder."""
-    layers = sorted({layer for line in curves for layer in line.x})
+    drawn = curves[:MOST_LINES]
+    layers = sorted({layer for line in drawn for layer in line.x})
     equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
-    panels = [Panel("share of the layer, %", curves)]
+    panels = [Panel("share of the layer, %", drawn)]
     return Picture(
         f"across-layers-{number}",
         f"Share of layers of {encoder} in the summed attention",
-        "Mean over data sets; the band is one standard deviation over them.",
+        "Mean over data sets; the band is one standard deviation over them."
+        f"{not_drawn([line.label for line in curves])}",
         lambda: line_panels(panels, "encoder layer", reference=equal, bottom=0),
     )

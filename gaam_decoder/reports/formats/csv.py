@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from gaam_cache.common.messages import visible
+from gaam_decoder.reports.cells import Cell
 from gaam_decoder.reports.columns import Column
 from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.sections.base import (
@@ -20,6 +21,7 @@ NOT_IN_COLUMN_NAMES = ("cache", "scores", "comparison")
 # A formula begins a cell, or stands behind a semicolon that a spreadsheet takes for
 # the separator. Some spreadsheets also read the full-width forms.
 _FORMULA = re.compile("(^|;)(?=\\s*[=+\\-@\uff1d\uff0b\uff0d\uff20])")
+_NUMBER = re.compile(r"[+-]?[0-9][0-9,]*(\.[0-9]+)?(e[+-]?[0-9]+)?")
 
 
 class Csv(Format):
@@ -43,9 +45,9 @@ class Csv(Format):
         their keys in JSON. With ``self.columns`` the line has the requested columns
         alone, under their headers, and the title if there are several tables.
 
-        With ``self.section`` the lines are those of the tables in that section, as
-        people read them, with title and caption. The section may be one over all data
-        sets (``self.sections_over_sets``).
+        With ``self.section`` the lines are those of the tables in that section, with
+        title and caption; numbers are in the units of the headers. The section may be
+        one over all data sets (``self.sections_over_sets``).
         """
         if self.section is not None:
             lines = list(
@@ -100,10 +102,53 @@ def _lines_of_sheets(section: Section, title: str) -> Iterator[dict[str, object]
     ``title`` is that of the table of decoders, or of the section over all data sets.
     """
     for sheet in section.parts.sheets:
-        caption_values = {TITLE: title, "caption": sheet.caption}
-        for cells in sheet.lines:
-            cell_by_header = dict(zip(sheet.header, cells, strict=True))
-            yield {**caption_values, **cell_by_header}
+        caption_values: dict[str, object] = {TITLE: title, "caption": sheet.caption}
+        columns: dict[str, list[object]] = {}
+        for header, *cells in zip(sheet.header, *sheet.lines, strict=True):
+            columns |= _columns_of_cells(header, cells)
+        for index in range(len(sheet.lines)):
+            values = {name: column[index] for name, column in columns.items()}
+            yield {**caption_values, **values}
+
+
+def _columns_of_cells(header: str, cells: Sequence[str]) -> dict[str, list[object]]:
+    """The cells below a header as columns: one number a cell, and empty for ``-``.
+
+    A column without any value is left out.
+    """
+    parts_of_cells = [
+        {_column_name(header, name): text for name, text in cell.parts.items()}
+        if isinstance(cell, Cell)
+        else {header: cell}
+        for cell in cells
+    ]
+    names = dict.fromkeys(name for parts in parts_of_cells for name in parts)
+    columns = {
+        name: [_value(parts.get(name, "")) for parts in parts_of_cells]
+        for name in names
+    }
+    return {
+        name: column
+        for name, column in columns.items()
+        if any(value != "" for value in column)
+    }
+
+
+def _column_name(header: str, name: str) -> str:
+    """The column of a part of a cell: the part's name may follow that of the header."""
+    follows_header = name == "" or name.startswith(" ")
+    return header.partition(" (")[0] + name if follows_header else name
+
+
+def _value(text: str) -> object:
+    """A text as a value: ``-`` is empty, and a number has no plus and no commas."""
+    if text == "-":
+        return ""
+    if not _NUMBER.fullmatch(text):
+        return str(text)
+    digits = text.replace(",", "").removeprefix("+")
+    # numbers are not marked as formulas
+    return float(digits) if digits.startswith("-") else digits
 
 
 def _lines_of_table(table: Table) -> Iterator[dict[str, object]]:

@@ -11,7 +11,7 @@ from gaam_decoder.reports.table import Format, Table
 ALIASES = ("tex",)
 _PRINTED = re.compile("[ -~\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u00ff]")
 """Characters that pdflatex prints in the T1 encoding without any package."""
-_SIGNED = re.compile(r"[+-][0-9]+(\.[0-9]+)?\**")
+_SIGNED = re.compile(r"([+-][0-9]+(?:\.[0-9]+)?)(\**)")
 ESCAPES = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -63,4 +63,9 @@ def _cell(text: str) -> str:
 
 
 def _escape_word(word: str) -> str:
-    return f"${word}$" if _SIGNED.fullmatch(word) else escape(word)
+    signed = _SIGNED.fullmatch(word)
+    if not signed:
+        return escape(word)
+    number, stars = signed.groups()
+    # on the line, a star in mathematics is a sign of multiplication
+    return f"${number}^{{{stars}}}$" if stars else f"${number}$"

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 
 from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Panel, Picture, line_panels
+from gaam_decoder.reports.drawing import (
+    MOST_LINES,
+    Line,
+    Panel,
+    Picture,
+    line_panels,
+    not_drawn,
+)
 from gaam_decoder.reports.entries import SCALED_SUFFIX, Entry
 from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
@@ -76,8 +83,7 @@ def _calibration(table: Table) -> Section:
     if table.temperature:
         lines.append(TEMPERATURE)
     sheet = _calibration_sheet(finished, score, words, table.temperature)
-    # the diagram leaves out entries without a finished seed: their bins are empty
-    picture = _reliability_diagram(table.entries[:MOST_LINES], words)
+    picture = _reliability_diagram(finished, words)
     return Section(
         name="calibration",
         heading="Calibration",
@@ -94,7 +100,10 @@ def _calibration_sheet(
 ) -> Sheet:
     """The table of calibration, with a column of temperatures if they were fitted."""
     header = ["decoder", "ECE %", "sd", "mean probability %", f"{words.share} %"]
-    caption = "calibration"
+    caption = (
+        "expected calibration error (ECE), mean and sd over seeds; a mean probability "
+        f"above {words.share} is too sure"
+    )
     if has_temperature:
         header.append("temperature")
         caption += SCALED_SUFFIX
@@ -135,11 +144,11 @@ def _reliability_diagram(entries: Sequence[Entry], words: _TaskWords) -> Picture
     """Share of right answers by mean probability, a point for every bin.
 
     Args:
-        entries: the best entries, at most ``MOST_LINES``.
+        entries: those with a finished seed; ``MOST_LINES`` are drawn.
         words: of the task, such as "accuracy" for the share.
     """
     curves = []
-    for entry in entries:
+    for entry in entries[:MOST_LINES]:
         bins = entry.calibration_bins
         is_drawn_B = bins.num_rows_B >= FEWEST
         num_rows_B = bins.num_rows_B[is_drawn_B]
@@ -152,9 +161,9 @@ def _reliability_diagram(entries: Sequence[Entry], words: _TaskWords) -> Picture
         name="reliability",
         title="Reliability diagram",
         caption=(
-            f"Test rows of all seeds of the {MOST_LINES} best in {BINS} bins by the "
+            f"Test rows of all seeds, of the best decoders, in {BINS} bins by the "
             f"probability of {words.predicted}; below the dashed line probabilities "
-            "are too large."
+            f"are too large.{not_drawn([entry.label for entry in entries])}"
         ),
         draw=lambda: line_panels(
             [Panel(f"{words.share}, %", curves)],

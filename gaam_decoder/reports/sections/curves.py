@@ -6,11 +6,20 @@ E epochs.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gaam_decoder.reports.cells import range_cell
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Panel, Picture, line_panels
+from gaam_decoder.reports.drawing import (
+    MOST_LINES,
+    Line,
+    Panel,
+    Picture,
+    line_panels,
+    not_drawn,
+)
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
+from gaam_decoder.reports.wording import NAMED, join_first
 from gaam_decoder.runs.tuning import first_run_by_seed
 
 if TYPE_CHECKING:
@@ -43,17 +52,34 @@ def _curves(table: Table) -> Parts:
     header = ["decoder", *panels]
     cells = [[entry.label] for entry in table.entries]
     for lines in panels.values():
-        ends = {line.label: f"{line.y[0]:.4g} to {line.y[-1]:.4g}" for line in lines}
+        ends = {
+            line.label: range_cell(
+                f"{line.y[0]:.4g} to {line.y[-1]:.4g}", "first", "last"
+            )
+            for line in lines
+        }
         for line_cells in cells:
             line_cells.append(ends.get(line_cells[0], "-"))
-    sheet = Sheet("first to last epoch, mean over seeds", header, cells)
+    sheet = Sheet(
+        "loss and scores after the first and after the last epoch, mean over seeds",
+        header,
+        cells,
+    )
+    logged = list(
+        dict.fromkeys(line.label for lines in panels.values() for line in lines)
+    )
+    caption = (
+        "Mean over seeds, of the best decoders; the band is one standard deviation."
+        f"{not_drawn(logged)}"
+    )
+    without_epochs = [e.label for e in table.entries if e.label not in logged]
+    if without_epochs:
+        caption += f" Without epochs: {join_first(without_epochs, NAMED)}."
     drawn = [Panel(title, lines[:MOST_LINES]) for title, lines in panels.items()]
     picture = Picture(
         name="curves",
         title="Learning curves",
-        caption=(
-            "Mean over seeds, of the best decoders; the band is one standard deviation."
-        ),
+        caption=caption,
         draw=lambda: line_panels(drawn, "epoch"),
     )
     return Parts(sheets=(sheet,), pictures=(picture,) if drawn else ())

@@ -15,7 +15,14 @@ from gaam_decoder.analysis.learned import (
     planted_curve,
     planted_gate,
 )
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Panel, Picture, line_panels
+from gaam_decoder.reports.drawing import (
+    MOST_LINES,
+    Line,
+    Panel,
+    Picture,
+    line_panels,
+    not_drawn,
+)
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
@@ -52,7 +59,7 @@ class Gates(Writer):
             heading="Learned gates",
             lead=lead,
             lines=(GATE, *_undrawn(gated, drawn)),
-            make=lambda: _gates(drawn[:MOST_LINES], gate),
+            make=lambda: _gates(drawn, gate),
             values={"planted": table.cache.planted if gate else None},
         )
 
@@ -87,7 +94,7 @@ def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
     any.
     """
     lines = []
-    for entry in entries:
+    for entry in entries[:MOST_LINES]:
         # weights of S seeds at P residuals
         curve_SP = learned_curves(entry.runs)
         assert curve_SP is not None  # the entries have a curve
@@ -103,6 +110,7 @@ def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
         caption=(
             "Mean over seeds, heads and features of the best; the band goes from the "
             "lowest seed to the highest; dashed: what was planted, where something was."
+            f"{not_drawn([entry.label for entry in entries])}"
         ),
         draw=lambda: line_panels(
             [Panel("weight", lines)],

@@ -7,7 +7,14 @@ from typing import Any
 from gaam_cache.common.messages import brief
 from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Panel, Picture, line_panels
+from gaam_decoder.reports.drawing import (
+    MOST_LINES,
+    Line,
+    Panel,
+    Picture,
+    line_panels,
+    not_drawn,
+)
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
@@ -163,7 +170,8 @@ def _sheet_and_picture(axis: str, lines: Lines, task: Task) -> Parts:
     for name, accuracies in lines.items():
         cells = [score.text(accuracies.get(value)) for value in values]
         sheet_lines.append([name, *cells])
-    sheet = Sheet(f"{score.column} by {axis}", header, sheet_lines)
+    caption = f"test {score.column} by {axis}, mean over seeds"
+    sheet = Sheet(caption, header, sheet_lines)
 
     # several layers, and all, have no place on the axis of the picture
     positions = {}
@@ -200,8 +208,8 @@ def _picture(
         name="grid",
         title=f"{_capitalised(task.score_title)} by {axis}",
         caption=(
-            f"Mean over seeds, of the {MOST_LINES} best; all else is the same along a "
-            "line, but for what was tuned."
+            "Mean over seeds, of the best; all else is the same along a line, but for "
+            f"what was tuned.{not_drawn([curve.label for curve in curves])}"
         ),
         draw=lambda: line_panels(
             [Panel(title, curves[:MOST_LINES])], axis, is_log=is_log

@@ -12,9 +12,17 @@ from numpy.typing import NDArray
 from gaam_cache.common.messages import brief
 from gaam_decoder.analysis.importance import Importance, factor_by_seed
 from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.reports.cells import shares_cell
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.compare import same_recipe
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Panel, Picture, line_panels
+from gaam_decoder.reports.drawing import (
+    MOST_LINES,
+    Line,
+    Panel,
+    Picture,
+    line_panels,
+    not_drawn,
+)
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
@@ -193,7 +201,12 @@ def _comparison_section(table: Table, comparisons: list[dict[str, Any]]) -> Sect
         rho = "-" if values["rho"] is None else f"{values['rho']:+.2f}"
         lines.append([values["importance_of"], values["alone"], layers, rho])
     header = ["importance", "alone", "layers", "rho"]
-    sheet = Sheet("importance of layers and accuracy of each alone", header, lines)
+    sheet = Sheet(
+        "rank correlation (rho) of the importance of layers for a decoder with the "
+        "accuracy on each alone; 1: the same order, -1: the reverse",
+        header,
+        lines,
+    )
     decoder, mechanism_alone, layers, rho = lines[0]
     return Section(
         name="importance",
@@ -225,28 +238,32 @@ def _shares(table: Table, *first_sheets: Sheet) -> Parts:
         importance = _importance(entry)
         if importance is None:
             continue
-        layers_read = _layers_by_share(importance)
-        lines.append([entry.label, ", ".join(layers_read[:3]), layers_read[-1]])
+        shares = zip(importance.layers, importance.contribution, strict=True)
+        # of equal shares the layer of the higher number stands first
+        ranked = sorted(shares, key=lambda pair: pair[::-1], reverse=True)
+        lines.append([entry.label, shares_cell(ranked[:3]), shares_cell(ranked[-1:])])
         mean_L = np.array(importance.contribution)
         sd_L = np.array(importance.contribution_sd or 0 * mean_L)
         band = (mean_L - sd_L, mean_L + sd_L)
         curves.append(Line(entry.label, importance.layers, mean_L, band))
 
+    numbers = dict.fromkeys(len(line.x) for line in curves)
+    equal_shares = " or ".join(f"{100 / number:.1f}%" for number in numbers)
     header = ["decoder", "layers read most (share)", "least"]
-    sheet = Sheet("share of layers in the summed attention", header, lines)
+    sheet = Sheet(
+        "share of a layer in the weights that a decoder gives to layers, in percent, "
+        f"mean over test rows and seeds; equal shares would be {equal_shares}",
+        header,
+        lines,
+    )
     panels = [Panel("share of the layer, %", curves[:MOST_LINES])]
     layers = sorted({layer for line in curves[:MOST_LINES] for layer in line.x})
     equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
     picture = Picture(
         name="importance",
         title="Share of layers in the summed attention",
-        caption="Mean over seeds, of the best; the band is one standard deviation.",
+        caption="Mean over seeds, of the best; the band is one standard deviation."
+        f"{not_drawn([line.label for line in curves])}",
         draw=lambda: line_panels(panels, "encoder layer", reference=equal, bottom=0),
     )
     return Parts(sheets=(*first_sheets, sheet), pictures=(picture,))
-
-
-def _layers_by_share(importance: Importance) -> list[str]:
-    """Layers with their share, the largest first, such as ``12 (31.0%)``."""
-    shares = zip(importance.contribution, importance.layers, strict=True)
-    return [f"{layer} ({share:.1f}%)" for share, layer in sorted(shares, reverse=True)]

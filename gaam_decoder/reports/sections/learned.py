@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gaam_cache.common.messages import brief
+from gaam_decoder.reports.cells import range_cell
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
@@ -31,7 +32,10 @@ class Learned(Writer):
             for name, ranges in entry.parameter_ranges.items():
                 lines.append([entry.label, brief(name, 40), *_range_cells(ranges)])
         if lines:
-            title = "learned parameters after training, over heads, features and seeds"
+            title = (
+                "learned parameters at the start of training; smallest, median and "
+                "largest at its end, over heads, features and seeds"
+            )
             sheet = Sheet(title, HEADER, lines)
             yield Section(
                 name="learned",
@@ -43,7 +47,7 @@ class Learned(Writer):
 def _range_cells(ranges: Mapping[str, Any]) -> list[str]:
     """Start, minimum, median, maximum and deviation over seeds of one parameter."""
     starts = dict.fromkeys(f"{value:.3g}" for value in ranges["start"] or ())
-    cells = [" to ".join(starts) or "-"]
+    cells = [range_cell(" to ".join(starts)) or "-"]
     for key in ("min", "median", "max", "seed_medians_sd"):
         value = ranges[key]
         cells.append("-" if value is None else f"{value:.3g}")

@@ -3,12 +3,13 @@
 The section says which entry is best, and how sure that is.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.cells import p_value, verdict
+from gaam_decoder.reports.cells import Cell, p_value, range_cell, verdict
 from gaam_decoder.reports.columns import (
     DIFFERENCE,
     DIFFERENCE_CI,
@@ -158,6 +159,9 @@ def _answer(group: PairGroup, axis: str, table: Table) -> str:
     percent = "%" if score.percent else ""
     best_label = in_words(axis, group.labels[:1])
     text = f"the best mean {score.title} is that of {best_label}, {mean}{percent}"
+    tied = _tied_with_best(group)
+    if tied:
+        text += f" (the same mean: {in_words(axis, tied)})"
     if group.name:
         text = f"{group.name}: {text}"
 
@@ -184,6 +188,22 @@ def _answer(group: PairGroup, axis: str, table: Table) -> str:
     return text
 
 
+def _tied_with_best(group: PairGroup) -> list[str]:
+    """The labels of the other entries whose mean is that of the best, but for rounding.
+
+    A group has the best entry first.
+    """
+    best, *others = zip(group.labels, group.entries, strict=True)
+    best_mean = best[1].compared_score.mean
+    assert best_mean is not None, "pairs have scores"
+    return [
+        label
+        for label, entry in others
+        if entry.compared_score.mean is not None
+        and math.isclose(entry.compared_score.mean, best_mean, rel_tol=1e-9)
+    ]
+
+
 def _verdicts_of_best(
     group: PairGroup,
     axis: str,
@@ -200,14 +220,14 @@ def _verdicts_of_best(
         labels.append(group.labels[second])
     clauses = []
 
-    # Too few seeds allow no verdict. Where the score or the data are why there is none,
+    # Too few seeds decide nothing. Where the score or the data are why there is none,
     # that reason is given: more seeds would not help.
     num_seeds = max(
         (len(pair.seeds) for pair in comparisons_of_best.values()), default=0
     )
     if num_seeds < stats.LEAST_SEEDS and NO_CLAIM not in labels_by_verdict:
-        seeds = f"seeds: {num_seeds}, and a claim needs {stats.LEAST_SEEDS}"
-        clauses.append(f"there is no verdict on differences yet ({seeds})")
+        seeds = f"seeds: {num_seeds}, and other verdicts need {stats.LEAST_SEEDS}"
+        clauses.append(f"every difference is undecided ({seeds})")
     else:
         margin = table.score.size(table.margin)
         verdicts = [
@@ -288,15 +308,15 @@ def _list_sheet(group: PairGroup, axis: str, score: Score) -> Sheet:
         cells = [
             _pair_in_words(group, axis, pair),
             score.difference(claim.difference),
-            score.span(claim.interval_corrected, signed=True),
+            range_cell(score.span(claim.interval_corrected, signed=True)),
             p_value(claim.p_holm),
             verdict(claim),
         ]
         lines.append(cells)
     header = [column.header for column in (DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT)]
-    listed = "every pair"
+    listed = "first minus second of every pair"
     if len(lines) < len(group.pairs):
-        listed = f"{len(lines)} of {len(group.pairs)} pairs"
+        listed = f"first minus second of {len(lines)} of {len(group.pairs)} pairs"
     return Sheet(_caption(listed, group, axis, score), ["pair", *header], lines, header)
 
 
@@ -332,12 +352,21 @@ def _matrix_sheet(group: PairGroup, axis: str, score: Score) -> Sheet:
         # positions are ranks, and the second is the larger one
         if second < count:
             claim = comparison.claim
-            mark = MARKS.get(claim.verdict, "")
-            cells[first][second] = score.difference(claim.difference) + mark
-            cells[second][first] = score.difference(-claim.difference) + mark
+            cells[first][second] = _marked(claim.difference, claim, score)
+            cells[second][first] = _marked(-claim.difference, claim, score)
     header = [axis, *(str(number) for number in range(1, count + 1))]
     lines = [[f"{i + 1} {group.labels[i]}", *cells[i]] for i in range(count)]
     return Sheet(_caption("line minus column", group, axis, score), header, lines)
+
+
+def _marked(difference: float, claim: stats.Claim, score: Score) -> Cell:
+    """A difference with the mark of its claim, which stands in words in CSV."""
+    text = score.difference(difference)
+    mark = MARKS.get(claim.verdict, "")
+    differs = claim.verdict in ("better", "worse")
+    return Cell(
+        text + mark, {"": text, " verdict": "differs" if differs else claim.verdict}
+    )
 
 
 def _caption(text: str, group: PairGroup, axis: str, score: Score) -> str:

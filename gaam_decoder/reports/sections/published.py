@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.common.messages import brief
+from gaam_decoder.reports.cells import Cell
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
@@ -41,8 +42,10 @@ class Published(Writer):
 
         cells = []
         for name, result in results.items():
-            values = ", ".join(map(str, result["values"]))
-            cells.append([name, f"{result['mean']:.1f}", values])
+            values = list(map(str, result["values"]))
+            parts = {f" {run}": value for run, value in enumerate(values, 1)}
+            every_value = Cell(", ".join(values), parts)
+            cells.append([name, f"{result['mean']:.1f}", every_value])
         header = ["mechanism", "published %", dataset["unit"]]
         sheet = Sheet("published accuracies, which no test compares", header, cells)
         yield Section(

@@ -9,6 +9,7 @@ import numpy as np
 
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
+from gaam_decoder.reports.cells import with_std
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.scoring import all_scores
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
@@ -44,8 +45,7 @@ class Scores(Writer):
             heading="Other scores",
             lead=f"{titles}{recall}; --score NAME compares by one of them",
             lines=(
-                "mean over seeds, and standard deviation over seeds in brackets. "
-                f"Smaller is better for {smaller or 'none of them'}",
+                f"smaller is better for {smaller or 'none of them'}",
                 "choose the score to compare before you see the scores: of many, one "
                 "differs by chance",
             ),
@@ -71,14 +71,13 @@ def _scores_sheet(table: Table, scores: dict[str, Score]) -> Sheet:
             if not len(value_S) or np.isnan(value_S).any():
                 cells.append("-")
                 continue
-            cell = score.text(float(value_S.mean()))
+            mean = score.text(float(value_S.mean()))
             std = stats.standard_deviation(value_S)
-            if std is not None:
-                cell += f" ({score.std(std)})"
-            cells.append(cell)
+            cells.append(mean if std is None else with_std(mean, score.std(std)))
         lines.append(cells)
     header = ["decoder", *(score.column for score in scores.values())]
-    return Sheet("test scores", header, lines)
+    caption = "test scores: mean over seeds (standard deviation over seeds)"
+    return Sheet(caption, header, lines)
 
 
 def _recall_sheet(table: Table) -> Sheet:

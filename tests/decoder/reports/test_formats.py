@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 import subprocess
 from itertools import product
@@ -136,6 +137,12 @@ def test_latex_compiles(name: str, latex_folder: Path) -> None:
     log = (latex_folder / f"{name}.log").read_text("utf-8", errors="replace")
     assert "Missing character" not in log
     assert "Undefined control sequence" not in log
+
+
+def test_a_star_in_latex_is_no_sign_of_multiplication() -> None:
+    text = Report((wide_table(),)).text("latex", columns="decoder,difference")
+    assert re.search(r"\$\+[0-9.]+\^\{\*\}\$", text)
+    assert not re.search(r"[0-9]\*", text)
 
 
 COLUMNS = ("decoder", "accuracy", "difference", "95% ci of it", "P-Holm", "verdict")

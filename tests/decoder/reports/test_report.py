@@ -9,6 +9,7 @@ import pytest
 
 import gaam_decoder
 from gaam_decoder.reports import columns
+from gaam_decoder.reports.report import FORMAT_BY_ENDING
 from tests.conftest import Outcome
 from tests.decoder.configs import loose_config
 from tests.decoder.reports.conftest import FORMATS
@@ -44,6 +45,13 @@ def test_the_call_says_what_the_command_prints(
         assert report.text(report_format) == printed, report_format
         report.save(file, report_format)
         assert file.read_bytes().decode() == printed, report_format
+    for ending, report_format in FORMAT_BY_ENDING.items():
+        report.save(tmp_path / f"report{ending}")
+        by_command = tmp_path / f"by-command{ending}"
+        assert gaam("report", runs, "-o", by_command, "--baseline", "gaam").code == 0
+        expected = report.text(report_format)
+        assert (tmp_path / f"report{ending}").read_text("utf-8") == expected, ending
+        assert by_command.read_text("utf-8") == expected, ending
     assert str(report) == report.text("terminal")
     assert report._repr_markdown_() == report.text("markdown")
 

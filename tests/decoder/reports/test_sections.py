@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import itertools
 import json
 import re
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gaam_decoder
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult
 from gaam_decoder.analysis.learned import (
@@ -232,15 +235,79 @@ def test_every_format_writes_one_section_alone(
         if report_format == "json":
             text = str(json.loads(text))
         letters = letters_of(html.unescape(text.replace("<wbr>", "")))
-        parts = [*cells_of(section), *(sheet.caption for sheet in section.parts[0])]
-        # csv has tables alone
+        parts = [sheet.caption for sheet in section.parts[0]]
+        # csv has tables alone, and the parts of their cells
         if report_format != "csv":
+            parts += cells_of(section)
             parts += [section.heading, section.lead, *section.lines]
         for part in parts:
             assert letters_of(part) in letters, (name, part)
         for heading in headings - {section.heading}:
             assert heading not in text, name
         assert "Every number" not in text, name
+
+
+A_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
+SEVERAL_NUMBERS = re.compile(r"\(\S*\d|\d\S*( to|,| /) \S*\d|<\d|\d[*=%]")
+
+
+def test_a_cell_of_csv_is_a_number_or_words(rich_table: Table) -> None:
+    """An interval, a mean with its deviation and a share of a layer have columns."""
+    runs_over_sets = [
+        build_run(
+            name,
+            answers(6, 0.6 + 0.1 * len(name) + 0.01 * number, number),
+            cache={"dataset": f"set{number}", "fingerprint": f"{number}" * 64},
+            learned={"xi": np.random.default_rng(number).random((6, 2, D))},
+            attention_map=np.random.default_rng(number).random((6, 6, D)),
+        )
+        for number in range(5)
+        for name in ("none", "mha")
+    ]
+    reports = [
+        Report((rich_table,)),
+        gaam_decoder.report(runs_by_layer(9, 6, 0.02), pairs="layers"),
+        Report((table_of_ag_news("gaam"),)),
+        gaam_decoder.report(runs_over_sets),
+    ]
+    texts: dict[str, str] = {}
+    for report in reports:
+        names = [section.name for section in report.sections_over_sets]
+        names += sections_by_name(report.tables[0])
+        for name in names:
+            texts[name] = texts.get(name, "") + report.text("csv", section=name) + "\n"
+    assert {"pairs", "grid", "published", "across", "across-sets"} <= texts.keys()
+    cells = [
+        (name, header, cell)
+        for name, text in texts.items()
+        for header, cell in cells_by_header(text)
+        if header not in ("title", "caption")
+    ]
+    for name, header, cell in cells:
+        is_number = A_NUMBER.fullmatch(cell) is not None
+        assert is_number or not SEVERAL_NUMBERS.search(cell), (name, header, cell)
+    headers = {(name, header) for name, header, _ in cells}
+    assert {
+        ("scores", "accuracy % sd"),
+        ("curves", "training loss first"),
+        ("importance", "layers read most 3 share %"),
+        ("pairs", "95% CI of it low"),
+        ("pairs", "10 verdict"),
+        ("published", "runs 2"),
+        ("across", "each alone better"),
+        ("across-sets", "an-encoder high"),
+        ("across-learned", "medians of data sets high"),
+    } <= headers
+
+
+def cells_by_header(text: str) -> list[tuple[str, str]]:
+    """The headers and cells of tables in CSV, with an empty line between two."""
+    return [
+        (header, cell)
+        for table in text.split("\n\n")
+        for line in csv.DictReader(io.StringIO(table))
+        for header, cell in line.items()
+    ]
 
 
 @pytest.mark.parametrize("report_format", FORMATS)
@@ -288,7 +355,12 @@ ANSWERS: dict[str, tuple[BuildRuns, str]] = {
     ),
     "few seeds": (
         lambda: runs_by_layer(3, 3, 0.05),
-        r"seeds: 3, and a claim needs 6\); layer 3 - layer 2: \+",
+        r"every difference is undecided \(seeds: 3, and other verdicts need 6\); "
+        r"layer 3 - layer 2: \+",
+    ),
+    "equal means": (
+        lambda: runs_by_layer(3, 1, 0),
+        r"is that of layer 2, 70.2% \(the same mean: layer 3\): every difference is ",
     ),
     "few groups": (
         lambda: runs_by_layer(3, 8, 0.05, same=FIVE_GROUPS),
@@ -330,7 +402,7 @@ def test_pairs_of_layers_have_interval_and_p(case: str) -> None:
     pairs_with_best = {pair for pair in all_pairs if 0 in pair}
     assert pairs_with_best <= {frozenset(pair) for pair in group.pairs} <= all_pairs
     assert (len(group.pairs) == len(all_pairs)) == (len(runs) <= MOST_VALUES)
-    if case not in ("few seeds", "few groups"):
+    if case not in ("few seeds", "equal means", "few groups"):
         assert sum(table.pairs.num_tests.values()) == len(all_pairs)
 
     section = sections_by_name(table)["pairs"]
