@@ -71,6 +71,8 @@ class ModelEncoder(Encoder):
     A model must have at least one of them.
     """
     expected_encoder: ClassVar[str]
+    example_encoder: ClassVar[str]
+    """Id of an encoder for rows of this kind, for messages."""
     """What ``--encoder`` must name, for messages: 'a text encoder and tokenizer'."""
     position_noun: ClassVar[str]
     """People's word for one position of a row, for messages: 'token'."""
@@ -180,7 +182,8 @@ class ModelEncoder(Encoder):
             argument_names.update(inspect.signature(model_class.forward).parameters)
         if not cls.input_names & argument_names:
             raise ConfigError(
-                f"'{name}' does not read rows of this kind",
+                f"'{name}' does not read rows of this kind, but such as "
+                f"--encoder {cls.example_encoder} does",
                 expected=cls.expected_encoder,
                 found=f"model_type: {visible(str(model_config.model_type))}",
                 hint="choose another --encoder, or check the rows of --dataset",

@@ -71,6 +71,7 @@ class AudioEncoder(ModelEncoder):
         {"input_values", "input_features"}
     )
     expected_encoder: ClassVar[str] = "an audio encoder and feature extractor"
+    example_encoder: ClassVar[str] = "openai/whisper-base"
     position_noun: ClassVar[str] = "stretch of a sound"
     _front_end: _FrontEnd
 

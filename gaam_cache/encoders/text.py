@@ -91,6 +91,7 @@ class TextEncoder(ModelEncoder):
 
     input_names: ClassVar[frozenset[str]] = frozenset({"input_ids"})
     expected_encoder: ClassVar[str] = "a text encoder and tokenizer"
+    example_encoder: ClassVar[str] = "sentence-transformers/all-MiniLM-L6-v2"
     position_noun: ClassVar[str] = "token"
     _tokens: Tokens
     _forward: _TextForward

@@ -55,6 +55,7 @@ class VisionEncoder(ModelEncoder):
     unit: ClassVar[str] = "patches"
     input_names: ClassVar[frozenset[str]] = frozenset({"pixel_values"})
     expected_encoder: ClassVar[str] = "an image encoder and image processor"
+    example_encoder: ClassVar[str] = "facebook/dinov2-base"
     position_noun: ClassVar[str] = "patch"
     _processor: _ImageProcessor
     _num_patches: int

@@ -12,6 +12,7 @@ import secrets
 import shutil
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,8 +21,10 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from gaam_cache.common import devices
+from gaam_cache.common.errors import GaamNote
+from gaam_cache.common.paths import shown_path
 from gaam_cache.common.terminal import UNKNOWN_TOTAL, ReportProgress, no_progress
-from gaam_cache.config import ExtractConfig, without_workers
+from gaam_cache.config import SHARD_ROWS, ExtractConfig, without_workers
 from gaam_cache.extraction.behaviour import check_behaviour, warn_of_contradiction
 from gaam_cache.extraction.encoded import Encoded, PreparedRows
 from gaam_cache.extraction.job import (
@@ -45,6 +48,7 @@ from gaam_cache.store.plan import (
     ShardSpec,
     adopt_plan,
     read_plan,
+    rows_per_shard,
     write_plan,
 )
 from gaam_cache.store.shard import (
@@ -101,6 +105,24 @@ def extract(
     """
     # complete the settings whose defaults depend on the data set
     config = find_source(config.dataset).with_defaults(config)
+    try:
+        return _extract(config, progress)
+    except KeyboardInterrupt:
+        warnings.warn(_kept_in_words(config), GaamNote, stacklevel=2)
+        raise
+
+
+def _kept_in_words(config: ExtractConfig) -> str:
+    """How many shards of a cache exist after an interruption."""
+    if not os.path.lexists(config.out / PLAN_FILE):
+        return "no shard is finished"
+    plan = read_plan(config.out)
+    num_kept = plan.num_shards - len(missing_shards(config.out, plan))
+    return f"{num_kept:,} of {plan.num_shards:,} shards are finished"
+
+
+def _extract(config: ExtractConfig, progress: ReportProgress | None) -> ExtractSummary:
+    """Build a cache, or complete one, from a configuration with all its defaults."""
     report = progress or no_progress
     rank = find_rank(config.rank)
     check_writable(config.out, option="--out")
@@ -421,7 +443,18 @@ def _existing_plan(job: Job) -> Plan | None:
     if not os.path.lexists(out / PLAN_FILE):
         return None
     # this reads the plan, and refuses it if it is that of another cache
-    return adopt_plan(out, job.fields, job.dataset)
+    plan = adopt_plan(out, job.fields, job.dataset)
+    requested = job.config.shard_rows
+    is_default = requested == SHARD_ROWS
+    if not is_default and rows_per_shard(plan.row_bytes, requested) != plan.shard_rows:
+        warn(
+            [
+                f"shard-rows={requested:,} has no effect: the cache in "
+                f"'{shown_path(out)}' has shards of {plan.shard_rows:,} rows; "
+                "choose another folder with --out"
+            ]
+        )
+    return plan
 
 
 def _load_encoder(job: Job, report: ReportProgress) -> None:

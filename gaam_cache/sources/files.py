@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from gaam_cache.common.errors import GaamWarning, NotFoundError, reading_file
+from gaam_cache.common.errors import GaamNote, GaamWarning, NotFoundError, reading_file
 from gaam_cache.common.settings import data_path
 from gaam_cache.common.terminal import ReportProgress
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
@@ -62,7 +62,7 @@ class FileSource(Source):
 
     @classmethod
     def with_defaults(cls, config: ExtractConfig) -> ExtractConfig:
-        """Set ``test_fraction`` for data that is a single split, and warn of it.
+        """Set ``test_fraction`` for data that is a single split, with a note of it.
 
         Returns:
             The configuration, in which a fifth of every class is held out for testing;
@@ -88,7 +88,7 @@ class FileSource(Source):
         warnings.warn(
             f"'{path.name}' is one {noun}: {share} are held out as 'test' "
             "(--test-fraction)",
-            GaamWarning,
+            GaamNote,
             stacklevel=3,
         )
         return replace(config, test_fraction=TEST_FRACTION)
