@@ -22,6 +22,7 @@ from gaam_decoder.runs.loading import Progress, Runs, find_runs, unique_paths
 from gaam_decoder.runs.read import read_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.training.checkpoint import describe_unfinished
+from gaam_decoder.use.load import cross_validation_in_words
 
 OUT_OF_REACH = "out of reach"
 BAD = ("damaged", OUT_OF_REACH)
@@ -73,7 +74,12 @@ def inspect(path: Path) -> Inspection:
     if not is_run(path) or inspection.damage:
         return inspection
     run_values = inspection.values["runs"][0]
-    importance = importance_of([read_run(path)])
+    run = read_run(path)
+    if not run.evaluated:
+        # a final model leaves out no fold; the runs of the folds tell what to expect
+        tested = cross_validation_in_words(run)
+        run_values["what"] += f"; {tested}" if tested else ""
+    importance = importance_of([run])
     importance_values = None if importance is None else importance.to_dict()
     return Inspection(run_values | {"importance": importance_values})
 

@@ -43,6 +43,7 @@ from gaam_decoder.use.load import (
     FORMAT,
     MODEL_FILE,
     OWN_FILES,
+    cross_validation_in_words,
     open_decoder,
     read_export,
 )
@@ -347,7 +348,9 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     """
     exported = _seeds_in_words(config.seeds)
     if not run.evaluated:
-        return items([f"not evaluated: no rows were kept for it; exported: {exported}"])
+        remark = f"not evaluated: no rows were kept for it; exported: {exported}"
+        tested = cross_validation_in_words(run)
+        return items([tested, remark] if tested else [remark])
     [table] = build_tables([run], every_candidate=True)
     seed_indices = [run.seeds.index(seed) for seed in config.seeds]
     score = _averaged_score(run, run.logits[seed_indices])

@@ -34,7 +34,7 @@ from gaam_decoder.reports.recommend import Recommendation, recommended, why_none
 from gaam_decoder.reports.table import Table, build_tables
 from gaam_decoder.runs.files import WEIGHTS_FILE
 from gaam_decoder.runs.folders import find_cache, is_run, run_folders
-from gaam_decoder.runs.loading import load_runs, read_one_run
+from gaam_decoder.runs.loading import find_runs, load_runs, read_one_run
 from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import KINDS, parse_plugin, parse_spec
@@ -418,6 +418,25 @@ def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:
     if run.states != first.states:
         return False
     return _training_settings(run) == _training_settings(first)
+
+
+def cross_validation_in_words(final: RunResult) -> str | None:
+    """The mean score of a final model's decoder over its folds, whose runs lie beside.
+
+    None if the folder of the final model has no such runs.
+    """
+    runs = find_runs([final.path.parent]).sound
+    tested = [run for run in runs if run.evaluated and _is_final_of(final, [run])]
+    for table in build_tables(tested):
+        for entry in table.entries:
+            mean = entry.compared_score.mean
+            if mean is not None and entry.folds > 1:
+                score = final.task_definition.with_title(mean)
+                return (
+                    f"cross-validated {score}: mean over {len(entry.finished)} seeds "
+                    f"and {entry.folds} folds, of models without their fold"
+                )
+    return None
 
 
 def _training_settings(run: RunResult) -> dict[str, object]:

@@ -29,6 +29,7 @@ from gaam_cache.common.errors import (
 from gaam_cache.config import ExtractConfig
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
+from gaam_decoder.inspect import inspect
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.predict import PredictConfig
 from gaam_decoder.use.predictor import Predictor
@@ -350,6 +351,16 @@ def test_of_folds_the_final_model_is_taken_or_named(config: TrainConfig) -> None
         gaam_decoder.load(config.runs)
     [fold, *_] = [run for run in gaam_decoder.load_runs(config.runs) if run.evaluated]
     assert gaam_decoder.load(fold.path).seeds == fold.finished
+
+    # the final model is shown with the mean of its folds
+    [final] = [run for run in gaam_decoder.load_runs(config.runs) if not run.evaluated]
+    [table] = gaam_decoder.report(config.runs).tables
+    [mean] = [entry.compared_score.mean for entry in table.entries]
+    assert mean is not None
+    words = f"cross-validated {table.task.with_title(mean)}"
+    assert words in inspect(final.path).in_words()
+    gaam_decoder.export_run(final.path, config.runs.parent / "card")
+    assert words in (config.runs.parent / "card/README.md").read_text("utf-8")
 
     # of several decoders without a recommendation the finals are listed
     others = config.runs.parent / "others"
