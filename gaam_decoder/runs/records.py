@@ -146,6 +146,12 @@ class FitRecord:
     edge: str | None = None
     """``lowest`` or ``highest`` where the chosen value is that of several."""
 
+    def in_words(self) -> str:
+        """The chosen value, such as ``inverse penalty C 0.5, chosen from 40``."""
+        name = "inverse penalty C" if self.setting == "C" else self.setting
+        text = f"{name} {self.value:.3g}"
+        return f"{text}, chosen from {self.tried}" if self.tried > 1 else text
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"unconverged": list(self.unconverged)}
 

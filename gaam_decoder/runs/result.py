@@ -533,8 +533,7 @@ class RunResult:
         mean_seconds = np.mean(list(self.seconds.values()))
         text += f", {mean_seconds:.2f} s"
         if self.fit:
-            chosen = f"{self.fit.setting} {self.fit.value:.3g}"
-            return f"{text}, {chosen} chosen from {self.fit.tried}"
+            return f"{text}, {self.fit.in_words()}"
         text += f" a seed, seeds: {len(self.seeds)}"
         if self.tuning_only:
             text += " to choose a rate"

@@ -223,7 +223,7 @@ class Tuning:
 
 
 def tuning_in_words(tunings: Sequence[Tuning]) -> str:
-    """The chosen values of a decoder: ``learning rate 0.05 of 4, validation R2 0.812``.
+    """The chosen values of a decoder, such as ``learning rate 0.05, chosen from 4``.
 
     Args:
         tunings: of the decoder, one for each fold. Folds may choose different values;
@@ -242,7 +242,7 @@ def tuning_in_words(tunings: Sequence[Tuning]) -> str:
     mean_score = math.fsum(tuning.accuracy for tuning in tunings) / len(tunings)
     score_in_words = task_of(tunings[0].task).with_title(mean_score)
     return (
-        f"{', '.join(choices)} of {' or '.join(numbers_tried)}, "
+        f"{', '.join(choices)}, chosen from {' or '.join(numbers_tried)}, "
         f"validation {score_in_words}"
     )
 

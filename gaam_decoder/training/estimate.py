@@ -16,6 +16,8 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import runs_of_key
+from gaam_decoder.runs.tuning import TUNED_SETTINGS
+from gaam_decoder.specs import decoder_title
 from gaam_decoder.training.arithmetic.engine import (
     COMPILER_SECONDS,
     Engine,
@@ -135,7 +137,7 @@ def _estimate_run(
     )
     missing_seeds = missing_seeds_by_key[experiment.key]
     return EstimatedRun(
-        title=str(experiment),
+        title=_title_before_tuning(grid),
         recipe=experiment.recipe.to_dict(),
         candidates=len(grid),
         epochs=None if experiment.recipe.is_fitted_at_once else experiment.epochs,
@@ -143,6 +145,16 @@ def _estimate_run(
         done=len(experiment.seeds_to_train(seeds)) - len(missing_seeds),
         seconds=timer.seconds(experiment, missing_seeds) if missing_seeds else 0.0,
     )
+
+
+def _title_before_tuning(grid: Sequence[Experiment]) -> str:
+    """The title of a decoder, without the settings that tuning has yet to choose."""
+    first = grid[0].recipe
+    settings = first.to_dict()
+    for name in TUNED_SETTINGS:
+        if len({getattr(candidate.recipe, name) for candidate in grid}) > 1:
+            del settings[name]
+    return decoder_title(first.attention, first.head, settings, final=first.final)
 
 
 class _TimedBatch(NamedTuple):

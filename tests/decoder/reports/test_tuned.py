@@ -69,7 +69,7 @@ def test_tuning_seeds_choose_and_the_others_report() -> None:
     assert tuning.seeds == (7, 8)
     assert tuning.has_reporting_seeds
     sentences = notes(table)
-    assert "gaam: learning rate 0.001 of 3, validation 90.0%" in sentences
+    assert "gaam: learning rate 0.001, chosen from 3, validation 90.0%" in sentences
     choice = "tuning: seeds 7-8 chose by validation accuracy; other seeds report"
     assert choice in sentences
     tried = table.to_dict()["entries"][0]["tuning"][0]["candidates"]
@@ -225,27 +225,29 @@ def nothing_was_tuned() -> list[RunResult]:
 @pytest.mark.parametrize(
     ("build_runs", "lines"),
     [
-        (a_rate, ["gaam: learning rate 0.001 of 2, validation 90.0%"]),
+        (a_rate, ["gaam: learning rate 0.001, chosen from 2, validation 90.0%"]),
         (
             a_rate_and_a_decay,
-            ["gaam: learning rate 0.001 and weight decay 0.1 of 4, validation 90.0%"],
+            [
+                "gaam: learning rate 0.001 and weight decay 0.1, chosen from 4, validation 90.0%"
+            ],
         ),
         (
             the_same_in_all_of_25_folds,
-            ["gaam: learning rate 0.001 of 2, validation 90.0%"],
+            ["gaam: learning rate 0.001, chosen from 2, validation 90.0%"],
         ),
         (
             another_in_some_folds,
             [
-                "gaam: learning rate 0.001 in 2 folds, learning rate 0.0001 in 1 fold "
-                "of 2, validation 90.0%"
+                "gaam: learning rate 0.001 in 2 folds, learning rate 0.0001 in 1 fold, "
+                "chosen from 2, validation 90.0%"
             ],
         ),
         (
             two_decoders,
             [
-                "gaam: learning rate 0.001 of 2, validation 90.0%",
-                "none: learning rate 0.0001 of 2, validation 70.0%",
+                "gaam: learning rate 0.001, chosen from 2, validation 90.0%",
+                "none: learning rate 0.0001, chosen from 2, validation 70.0%",
             ],
         ),
         (nothing_was_tuned, []),

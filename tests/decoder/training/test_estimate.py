@@ -49,6 +49,8 @@ def test_what_is_listed_is_what_is_trained(
     titles = [(run.title, run.seeds) for run in runs]
     assert certain <= set(titles)
     assert len([title for title in titles if title not in certain]) == len(tuned)
+    # a rate that tuning has yet to choose is not named
+    assert not any("lr" in run.title for run in tuned)
 
     trained = gaam_decoder.estimate(config)
     assert trained.trainings == 0
