@@ -35,9 +35,9 @@ shard-rows = 512
 attn = ["gaam", "laplace:heads=1"]
 seeds = "0-31\""""
 CHOSEN_COLUMNS = """ decoder       accuracy %  p Holm  would decide
-───────────────────────────────────────────────────
+────────────────────────────────────────────────────────
  none + lbfgs        97.5
- gaam:heads=2        97.0   1.000  about 1,200 rows
+ gaam:heads=2        97.0   1.000  about 1,200 test rows
  none                96.8"""
 EXIT_CODES = {
     0: "done",

@@ -178,22 +178,40 @@ def training_p_text(entry: Entry) -> str:
     return p_value(entry.comparison.fold_test.p)
 
 
-def what_would_decide(entry: Entry) -> str:
-    """The number of seeds, rows or groups that would decide an undecided comparison.
+def decide_text(entry: Entry) -> str:
+    """What would decide an undecided comparison with the baseline.
 
     For a comparison without a claim, the reason; empty if it is decided.
     """
     claim = claim_of(entry)
-    # without a test there is a reason, and a verdict needs nothing more
+    if claim.no_claim_reason:
+        return f"no claim: {claim.no_claim_reason}"
+    return what_would_decide(claim)
+
+
+def what_would_decide(claim: stats.Claim) -> str:
+    """The seeds, test rows or groups that would decide an undecided claim.
+
+    Empty if it is decided, or has no test.
+    """
     if claim.verdict != "undecided" or claim.p is None:
-        return f"no claim: {claim.no_claim_reason}" if claim.no_claim_reason else ""
+        return ""
+    ways = []
     if claim.seeds_to_decide is not None:
-        if claim.seeds_to_decide > claim.num_seeds:
-            return f"about {claim.seeds_to_decide:,} seeds"
+        ways.append(f"about {claim.seeds_to_decide:,} seeds")
         # the estimate is rough, and these seeds did not decide
-        return "a few more seeds"
+        if claim.seeds_to_decide == claim.num_seeds:
+            ways = ["a few more seeds"]
     if claim.rows_to_decide is not None:
-        return f"about {claim.rows_to_decide:,} rows"
+        ways.append(f"about {claim.rows_to_decide:,} test rows")
     if claim.groups_to_decide is not None:
-        return f"about {claim.groups_to_decide:,} groups"
-    return "neither seeds nor rows alone, or too few rows differ to say"
+        ways.append(f"about {claim.groups_to_decide:,} groups")
+    if ways:
+        return " or ".join(ways)
+
+    units = "groups" if claim.num_groups else "test rows"
+    if claim.factor_to_decide is not None:
+        return f"{claim.factor_to_decide:,} times as many seeds and {units}"
+    if claim.limited_by_training:
+        return f"more training rows (no number of seeds or {units} suffices)"
+    return f"more {units} (too few differ to say how many)"

@@ -16,6 +16,7 @@ from gaam_decoder import stats
 from gaam_decoder.reports.cells import (
     ValuesForPrograms,
     claim_of,
+    decide_text,
     difference_interval_text,
     difference_text,
     interval_bounds,
@@ -31,7 +32,6 @@ from gaam_decoder.reports.cells import (
     validation_accuracy,
     validation_text,
     verdict_text,
-    what_would_decide,
 )
 from gaam_decoder.reports.entries import SCALED_SUFFIX, Entry
 from gaam_decoder.reports.scoring import score_of
@@ -207,10 +207,12 @@ P_HOLM = Column(
 )
 DECIDE = Column(
     header="would decide",
-    cell=what_would_decide,
+    cell=decide_text,
     note=(
-        "number of seeds, test rows or groups that would decide, if the observed "
-        "difference is the true one"
+        "for an undecided comparison: what would decide it in about half of such "
+        "experiments, if the observed difference is the true one. Where neither seeds "
+        "nor test rows (groups) suffice alone, how many times as many of both; where "
+        "tuning or the sample of training rows is the limit, more training rows"
     ),
     is_comparison=True,
 )

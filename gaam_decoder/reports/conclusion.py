@@ -1,10 +1,11 @@
 """The conclusion of a report: the main result of a table, and what to use."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
+from gaam_decoder.reports.cells import what_would_decide
 from gaam_decoder.reports.recommend import (
     Recommendation,
     is_behind_probe,
@@ -162,7 +163,7 @@ def _verdict_clauses(
         if verdict in labels_by_verdict
     ]
     if not texts and (equivalent or undecided):
-        spread = _spread(table, claim_by_label.values())
+        spread = _spread(table, claim_by_label)
         texts.append(f"no {noun} is shown to differ from {rival}: {spread}")
     if equivalent:
         margin = table.score.size(table.margin)
@@ -180,37 +181,35 @@ def _verdict_clauses(
     return texts
 
 
-def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
-    """The range of differences, the widest interval, and how many rows would decide.
+def _spread(table: Table, claim_by_label: Mapping[str, stats.Claim]) -> str:
+    """The range of differences, the widest interval, and what would decide.
 
-    The number of rows, or groups of rows, is that for the largest difference.
+    What would decide is that for the largest undecided difference.
     """
     score = table.score
-    claims = list(claims)
+    claims = claim_by_label.values()
     low = score.difference(min(claim.difference for claim in claims))
     high = score.difference(max(claim.difference for claim in claims))
-    text = f"differences of {low}"
-    if high != low:
-        text += f" to {high}"
-    if score.percent:
-        text += " points"
+    unit = " points" if score.percent else ""
+    text = f"a difference of {low}{unit}"
+    if len(claims) > 1:
+        text = f"differences of {low} to {high}{unit}"
 
     intervals = [claim.interval_corrected for claim in claims]
     widths = [interval[1] - interval[0] for interval in intervals if interval]
     if widths:
-        text += f", intervals up to {score.size(max(widths), '.2f')} wide"
+        noun = "an interval" if len(claims) == 1 else "intervals up to"
+        text += f", {noun} {score.size(max(widths), '.2f')} wide"
 
-    furthest = max(claims, key=lambda claim: abs(claim.difference))
-    if furthest.rows_to_decide:
-        text += (
-            f"; {table.num_test_rows:,} test rows cannot decide, "
-            f"about {furthest.rows_to_decide:,} would"
+    undecided = [
+        label for label in claim_by_label if what_would_decide(claim_by_label[label])
+    ]
+    if undecided:
+        furthest = max(
+            undecided, key=lambda label: abs(claim_by_label[label].difference)
         )
-    elif furthest.groups_to_decide:
-        text += (
-            f"; {table.num_groups:,} groups cannot decide, "
-            f"about {furthest.groups_to_decide:,} would"
-        )
+        needed = what_would_decide(claim_by_label[furthest])
+        text += f"; {needed} would decide on {furthest}"
     return text
 
 

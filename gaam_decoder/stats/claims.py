@@ -190,6 +190,35 @@ class Claim:
             return None
         return self._units_to_decide(self.num_groups)
 
+    @property
+    def factor_to_decide(self) -> int | None:
+        """How many times as many seeds and test rows would decide, together.
+
+        Groups take the place of rows if they are the unit. None if the claim is
+        decided, or if a thousand times as many would not decide it.
+        """
+        num_units = self.num_groups or self.num_rows
+
+        def decides(factor: int) -> bool:
+            num_seeds = max(factor * self.num_seeds, LEAST_SEEDS)
+            return self._would_decide(num_seeds, factor * num_units)
+
+        return self._fewest_to_decide(2, 1000, decides)
+
+    @property
+    def limited_by_training(self) -> bool:
+        """Whether only the variance from tuning and training rows leaves it undecided.
+
+        More seeds and test rows do not reduce that variance.
+        """
+        if self.test_over_rows is None or self.factor_to_decide is not None:
+            return False
+        anova = self.test_over_rows.anova
+        anova = anova._replace(tuning_variance=0.0, train_rows=math.inf)
+        test_without_training = replace(self.test_over_rows, anova=anova)
+        claim_without_training = replace(self, test_over_rows=test_without_training)
+        return claim_without_training.factor_to_decide is not None
+
     def _units_to_decide(self, num_units: int) -> int | None:
         """The smallest number of units above ``num_units`` that would decide.
 

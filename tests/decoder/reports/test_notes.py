@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gaam_decoder import RunResult
+from gaam_decoder import RunResult, stats
+from gaam_decoder.reports.cells import claim_of, what_would_decide
+from gaam_decoder.reports.columns import DECIDE
 from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.drawing import inline_svg, overview_pictures
 from gaam_decoder.reports.notes import notes, notes_on_runs, warnings
@@ -81,7 +83,7 @@ ANSWERS: dict[str, Case] = {
     ),
     "too few rows": Case(
         lambda: [mechanism(0.82), baseline(0.81)],
-        ("400 test rows", "about 750"),
+        ("a difference of +1.03", "about 750 test rows would decide on gaam"),
     ),
     "all four verdicts": Case(
         lambda: [
@@ -242,6 +244,67 @@ def test_where_logistic_regression_wins_every_format_says_so_first(name: str) ->
     page = text_of("html", [table])
     assert page.index('class="lead"') < page.index("<table") < page.index("<details")
     assert page.count("which is the one to use") == (WHICH in text)
+
+
+@pytest.mark.parametrize("cases", [ANSWERS, PROBED], ids=["answers", "probed"])
+def test_sentence_and_column_say_the_same_of_the_largest_undecided_difference(
+    cases: Mapping[str, Case | ProbedCase],
+) -> None:
+    num_tables = 0
+    for name, case in cases.items():
+        [table] = build_tables(case.build_runs())
+        text = conclusion(table)
+        undecided = [entry for entry in table.entries if DECIDE.text(entry)]
+        if "is shown to differ" not in text:
+            assert "would decide" not in text, name
+            continue
+        furthest = max(undecided, key=lambda entry: abs(claim_of(entry).difference))
+        needed = DECIDE.text(furthest)
+        assert f"; {needed} would decide on {furthest.label}" in text, name
+        num_tables += 1
+    assert num_tables
+
+
+class Experiment(NamedTuple):
+    """Test rows, mean accuracy, numbers of seeds, and what would decide."""
+
+    needed: str
+    num_rows: int
+    accuracy: float
+    num_seeds: int = 8
+    tuning_variance: float = 0.0
+
+
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        Experiment("about 6 seeds", 400, 0.82, num_seeds=3),
+        Experiment("about 730 test rows", 400, 0.81),
+        Experiment("about 15 seeds or about 3,700 test rows", 2000, 0.803),
+        Experiment("29 times as many seeds and test rows", 400, 0.8, num_seeds=2),
+        Experiment(
+            "more training rows (no number of seeds or test rows suffices)",
+            400,
+            0.81,
+            tuning_variance=1e-4,
+        ),
+        Experiment("", 400, 0.9),
+    ],
+    ids=lambda experiment: experiment.needed or "decided",
+)
+def test_what_would_decide_is_one_thing_for_each_case(experiment: Experiment) -> None:
+    hits = answers(experiment.num_seeds, experiment.accuracy, 1, experiment.num_rows)
+    baseline_hits = answers(experiment.num_seeds, 0.8, 2, experiment.num_rows)
+    claim = stats.claim(hits, baseline_hits, tuning_variance=experiment.tuning_variance)
+    assert what_would_decide(claim) == experiment.needed
+
+
+def test_where_too_few_rows_differ_no_number_would_decide() -> None:
+    hits = np.ones((8, 100), dtype=bool)
+    baseline_hits = hits.copy()
+    baseline_hits[:, 0] = False
+    needed = what_would_decide(stats.claim(hits, baseline_hits))
+    assert needed == "more test rows (too few differ to say how many)"
 
 
 NOT_TUNED: dict[str, Case] = {
