@@ -91,7 +91,10 @@ class Panel:
 
 
 def density_panels(gate: type[DensityGate], name: str) -> list[Panel]:
-    """A panel for each learned parameter: the density for three of its values."""
+    """A panel for each learned parameter: the density for three of its values.
+
+    A density without parameters has one curve.
+    """
     mechanism = build_attention(parse_spec(f"{name}:heads=1", "mechanism"), LAYERS, 1)
     starts = {
         parameter: float(value.detach().flatten()[0])
@@ -99,6 +102,8 @@ def density_panels(gate: type[DensityGate], name: str) -> list[Panel]:
         if parameter != "offset"
     }
     r = torch.linspace(-5, 5, 201, dtype=torch.float64)
+    if not starts:
+        return [Panel("standardised value r", [Line("w", r, gate.curve(r, {}))])]
     panels = []
     for parameter, start in starts.items():
         usual = (start / 4, start, start * 4)

@@ -256,7 +256,7 @@ def mechanism_in_words(description: dict[str, Any]) -> str:
     """The result of ``describe_mechanism`` for people."""
     lines = [description["spec"], "", description["text"], ""]
     if description["origin"]:
-        lines.append(f"from the package {description['origin']}")
+        lines.append(f"from {description['origin']}")
     input_shape = _spell_shape(description["input_shape"])
     output_shape = _spell_shape(description["output_shape"])
     lines.append(f"shapes: {input_shape} -> {output_shape}")
@@ -270,7 +270,8 @@ def mechanism_in_words(description: dict[str, Any]) -> str:
     ]
     if description["depends_on_batch"]:
         lines.append("The output for a row depends on the other rows of its batch.")
-    return "\n".join(lines).replace("``", "")
+    # marks of docstrings: code, and a block of it
+    return "\n".join(lines).replace("``", "").replace("::\n", ":\n")
 
 
 def _spell_shape(shape: list[Any]) -> str:

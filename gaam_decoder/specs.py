@@ -139,7 +139,9 @@ def parse_plugin(plugin: object, kind: str) -> Spec:
 
     # empty, or as a text has them: ":key=value,..."
     options_text = ""
+    written = None
     if isinstance(plugin, str):
+        written = plugin
         file_class, options_text = plugins.split_file_class(plugin)
         if not file_class:
             return parse_spec(plugin, kind)
@@ -147,16 +149,20 @@ def parse_plugin(plugin: object, kind: str) -> Spec:
     elif not isinstance(plugin, type):
         raise ValueError("a text such as name:key=value, or a class")
     name, file = plugins.register_class(package, plugin, kind=kind)
-    return replace(parse_spec(f"{name}{options_text}", kind), file=file)
+    spec = parse_spec(f"{name}{options_text}", kind, written=written)
+    return replace(spec, file=file)
 
 
-def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
+def parse_spec(
+    text: str | Spec, kind: str, option: str | None = None, written: str | None = None
+) -> Spec:
     """Read ``name:key=value,...``.
 
     Args:
         text: the text, or a spec, which is returned as it is.
         kind: one of ``KINDS``.
         option: the option of the command line, for messages (default: of the kind).
+        written: what a person wrote, for messages (default: the text).
 
     Raises:
         ConfigError: an unknown plug-in or option, or a bad value.
@@ -166,7 +172,7 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
     package = KINDS[kind].package
     option = option or KINDS[kind].option
     name, _, option_texts = text.strip().partition(":")
-    written = f"{option} {shortened(text)}"
+    written = f"{option} {shortened(written or text)}"
     if "," in name:
         raise ConfigError(
             f"{option} takes one {kind}", found=written, hint=f"{option} A {option} B"

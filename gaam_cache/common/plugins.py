@@ -197,8 +197,16 @@ def _class_of_file(text: str) -> type:
         spec.loader.exec_module(module)
     cls = getattr(module, class_name, None)
     if not inspect.isclass(cls):
-        found = f"no class '{shortened(class_name)}' in '{path}'"
-        raise ConfigError("no class of yours", expected="FILE.py:CLASS", found=found)
+        classes = [
+            f"{path}:{name}"
+            for name, value in vars(module).items()
+            if inspect.isclass(value) and value.__module__ == module.__name__
+        ]
+        raise ConfigError(
+            "no class of yours",
+            expected=" or ".join(classes) or "FILE.py:CLASS",
+            found=shortened(text),
+        )
     return cls
 
 

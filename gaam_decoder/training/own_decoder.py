@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_decoder.attention.base import Attention
+from gaam_decoder.attention.frames.density import DensityGate
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.specs import is_foreign, own_code
 
@@ -41,6 +42,7 @@ def check_own_decoder(spec: DecoderSpec) -> None:
     if has_own_attention:
         name = f"the mechanism '{spec.attention}'"
         with own_code(spec.attention, "mechanism", f"forward takes {shape}"):
+            _check_density(decoder.attention, x_BLD, name)
             _check_output(decoder.attention, x_BLD, name)
             _check_what_reports_read(decoder.attention, x_BLD, name)
             _check_parameters(decoder.attention, x_BLD, name)
@@ -50,6 +52,21 @@ def check_own_decoder(spec: DecoderSpec) -> None:
     if not decoder.attention.depends_on_batch:
         with own_code(spec.attention, "mechanism", "forward takes a single row"):
             _check_rows_stay_apart(decoder, x_BLD, spec)
+
+
+def _check_density(attention: Attention, x_BLD: Tensor, name: str) -> None:
+    """Refuse a density of another shape than r, which might broadcast unseen."""
+    if not isinstance(attention, DensityGate):
+        return
+    r_BHGD = torch.unflatten(x_BLD, 1, (attention.heads, -1))
+    with torch.inference_mode():
+        density = attention.gate(r_BHGD)
+    if not isinstance(density, Tensor) or density.shape != r_BHGD.shape:
+        raise ConfigError(
+            f"the density of {name} has a wrong shape",
+            expected=f"the shape of r, here {tuple(r_BHGD.shape)}",
+            found=_describe(density),
+        )
 
 
 def _check_output(attention: Attention, x_BLD: Tensor, name: str) -> None:

@@ -67,6 +67,8 @@ T cache gaam                                     | 2 | gaam
 T cache --attn Cubic                             | 2 | Cubic; --attn FILE.py:CLASS
 describe --attn Cubic                            | 2 | Cubic; --attn FILE.py:CLASS
 T cache --attn broken.py:Gate                    | 2 | broken.py; SyntaxError
+T cache --attn own.py                            | 2 | own.py:Own
+T cache --attn own.py:Own:width=2                | 2 | --attn own.py:Own:width=2
 T cache --attn gaam:head=3                       | 2 | head; heads
 T cache --attn gaam:heads=5                      | 2 | heads=5; 6 layers
 T cache --head linaer                            | 2 | linaer; did you mean 'linear'

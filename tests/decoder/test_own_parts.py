@@ -15,6 +15,8 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, GaamWarning
+from gaam_decoder.decoder import build_attention
+from gaam_decoder.specs import parse_plugin
 from tests.decoder.configs import loose_config
 
 PAGE = Path(__file__).parents[2] / "docs/contributing/parts.md"
@@ -126,6 +128,14 @@ WRONG_MECHANISMS = {
     ),
     "density a number": (f"{GATE}    density = 3.0", "density(r, s)"),
     "density of nothing": (f"{GATE}{STATIC}(r, s): pass", "NoneType"),
+    "density that broadcasts": (
+        f"{GATE}{STATIC}(r, s): return (r / s).mean(-1, True)",
+        "the shape of r",
+    ),
+    "density without features": (
+        f"{GATE}{STATIC}(r, s): return (r / s).mean(-1)",
+        "the shape of r",
+    ),
     "density of nan": (f"{GATE}{STATIC}(r, s): return r / 0", "nan"),
     "density raises": (f"{GATE}{STATIC}(r, s): 1 / 0", "line 14, in density"),
     "constant of other names": (
@@ -197,6 +207,28 @@ def test_a_wrong_mechanism_is_refused_with_one_message(
     with pytest.raises(ConfigError) as refusal:
         train_own(code, small_cache, tmp_path)
     assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize("constant", ["0.4", "torch.tensor(0.4)"])
+def test_a_gate_may_learn_no_parameter(
+    constant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    code = (
+        "import torch\nfrom gaam_decoder.attention import DensityGate\n"
+        "class Gate(DensityGate):\n    learns = ()\n"
+        f"{STATIC}(r): return 1 / (1 + r.abs() ** 3)\n"
+        f"    @staticmethod\n    def constant(): return {constant}\n"
+    )
+    file = tmp_path / "own.py"
+    file.write_text(code, "utf-8")
+    x_BLD = torch.randn(3, 6, 8, generator=torch.Generator().manual_seed(0))
+    gates = [
+        build_attention(parse_plugin(f"{file}:Gate{options}", "mechanism"), 6, 8)
+        for options in ("", ":normalize=density")
+    ]
+    usual, normalised = (gate(x_BLD) for gate in gates)
+    torch.testing.assert_close(normalised, 0.4 * usual)
 
 
 def test_a_parameter_without_a_gradient_is_named(

@@ -164,7 +164,8 @@ class DensityGate(Attention):
     """
 
     learns: ClassVar[tuple[Learned, ...]]
-    """The parameters of the density, in the order in which weights are stored."""
+    """The parameters of the density, in the order in which weights are stored; () if it
+    has none."""
     expands_parameters: ClassVar[bool] = True
     """Whether ``density`` gets the parameters once for each row. False is faster where
     ``density`` computes much from the parameters alone."""
@@ -201,15 +202,16 @@ class DensityGate(Attention):
         """The density at r, with peak 1.
 
         A function of r and of the parameters of ``learns``, by name; all of them
-        broadcast.
+        broadcast. The result has the shape of r.
         """
 
     @staticmethod
     @abstractmethod
-    def constant(*args: Any, **kwargs: Any) -> Tensor:
+    def constant(*args: Any, **kwargs: Any) -> Tensor | float:
         """The factor with which ``density`` integrates to 1 over r.
 
-        A function of the parameters of ``learns``, by name.
+        A function of the parameters of ``learns``, by name, with their shape; one
+        number where it depends on none of them.
         """
 
     @classmethod
@@ -243,8 +245,11 @@ class DensityGate(Attention):
         }
         w_BHGD = self.density(r_BHGD, **expanded)
         if self.normalize == "density":
-            constant_HD = self.constant(**parameters_HD)
-            w_BHGD = w_BHGD * expand_over_rows(constant_HD, num_rows)
+            constant = self.constant(**parameters_HD)
+            # one number where it depends on no parameter
+            if isinstance(constant, Tensor) and constant.ndim == 2:
+                constant = expand_over_rows(constant, num_rows)
+            w_BHGD = w_BHGD * constant
         return w_BHGD
 
     def _clamped_parameters(self) -> dict[str, Tensor]:
