@@ -31,7 +31,8 @@ def recommended(table: Table) -> Recommendation | None:
 
     The answer is the best decoder if it is shown to be better than the baseline. Else
     it is the reference, if nothing is shown to be better than that: the linear probe if
-    it has the best mean, otherwise the baseline.
+    it has the best mean, otherwise the baseline. A smaller decoder takes its place if
+    it is equivalent, or if it has the best mean and the fewest parameters of all.
 
     There is an answer only if the scores are comparable and sound. All decoders read
     the same layers and learn from equally many rows. Every tuning chose a candidate. No
@@ -81,20 +82,59 @@ def _decide(table: Table) -> Recommendation | NoRecommendation:
     if unbeaten.is_probe and all(map(is_behind_probe, compared_with_probe)):
         return _recommend(unbeaten, "shown to be better than every other decoder")
 
-    reasons = []
-    if best is unbeaten:
-        reasons.append("best mean")
+    simpler = _simpler_equivalent(unbeaten, entries)
+    if simpler:
+        reason = f"equivalent to {unbeaten.label}, with fewer parameters"
+        return _recommend(simpler, reason)
+    return _choose(table, entries, best, unbeaten)
+
+
+def _choose(
+    table: Table, entries: Sequence[Entry], best: Entry, unbeaten: Entry
+) -> Recommendation | NoRecommendation:
+    """The reference, or the best entry where that has the fewest parameters, too.
+
+    Args:
+        table: the table.
+        entries: its entries that have a score.
+        best: the entry with the best mean; it is not shown to be better.
+        unbeaten: the linear probe or the baseline, whichever is the reference.
+    """
     fewest_parameters = min(entry.parameters["total"] for entry in entries)
-    if unbeaten.parameters["total"] == fewest_parameters:
-        reasons.append("fewest parameters")
-    # a decoder that is neither the best nor the smallest has nothing for it
-    if not reasons:
-        return NoRecommendation(
-            f"{best.label} has the best mean, but is not shown to be better than "
-            f"'{table.baseline}'"
-        )
-    reasons.append("nothing is shown to be better than it")
-    return _recommend(unbeaten, ", ".join(reasons))
+    for entry in (unbeaten, best):
+        if is_behind_probe(entry):
+            continue
+        reasons = []
+        if entry is best:
+            reasons.append("best mean")
+        if entry.parameters["total"] == fewest_parameters:
+            reasons.append("fewest parameters")
+        # the reference needs one reason; another decoder that is larger has to be shown
+        # to be better
+        if len(reasons) == 2 or (reasons and entry is unbeaten):
+            reasons.append("nothing is shown to be better than it")
+            return _recommend(entry, ", ".join(reasons))
+    return NoRecommendation(
+        f"{best.label} has the best mean, but is not shown to be better than "
+        f"'{table.baseline}'"
+    )
+
+
+def _simpler_equivalent(reference: Entry, entries: Sequence[Entry]) -> Entry | None:
+    """The smallest decoder that is equivalent to the reference, if it is smaller.
+
+    Args:
+        reference: the linear probe or the baseline.
+        entries: the entries that have a score, the best mean first.
+    """
+    simpler = []
+    for entry in entries:
+        comparison = entry.probe_comparison if reference.is_probe else entry.comparison
+        is_equivalent = comparison and comparison.claim.verdict == "equivalent"
+        is_smaller = entry.parameters["total"] < reference.parameters["total"]
+        if is_equivalent and is_smaller and not is_behind_probe(entry):
+            simpler.append(entry)
+    return min(simpler, key=lambda entry: entry.parameters["total"], default=None)
 
 
 def _best_entry(table: Table, entries: Sequence[Entry]) -> Entry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -27,8 +27,9 @@ def decoder(name: str, accuracy: float, size: int = 10, **changes: Any) -> RunRe
 
 REASONS: dict[str, BuildRuns] = {
     "gaam has the best mean, but is not shown to be better than 'none'": lambda: [
-        decoder("gaam", 0.805, 5),
+        decoder("gaam", 0.805, 20),
         decoder("none", 0.8),
+        decoder("last-layer", 0.6, 5),
     ],
     "the decoders read different layers": lambda: [
         decoder("gaam", 0.95, layers="1-3"),
@@ -88,6 +89,81 @@ def test_of_equal_means_the_simpler_decoder_is_named(
     assert choice is not None
     assert choice.entry.attention == expected
     assert not choice.entry.fitted_at_once
+
+
+class Choice(NamedTuple):
+    """Runs, the margin in points, the decoder to use, and why."""
+
+    build_runs: BuildRuns
+    margin: float
+    to_use: str
+    reason: str
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        Choice(
+            lambda: [decoder("last-layer", 0.805, 5), decoder("none", 0.8)],
+            0.5,
+            "last-layer",
+            "best mean, fewest parameters, nothing is shown to be better than it",
+        ),
+        Choice(
+            lambda: [decoder("last-layer", 0.798, 5), decoder("none", 0.8)],
+            3,
+            "last-layer",
+            "equivalent to none, with fewer parameters",
+        ),
+        Choice(
+            lambda: [decoder("last-layer", 0.798, 20), decoder("none", 0.8)],
+            3,
+            "none",
+            "best mean, fewest parameters, nothing is shown to be better than it",
+        ),
+        Choice(
+            lambda: [
+                decoder("last-layer", 0.798, 5),
+                decoder("none", 0.8),
+                build_probe(0.97),
+            ],
+            3,
+            "none",
+            "shown to be better than every other decoder",
+        ),
+    ],
+    ids=["best and smallest", "smaller equivalent", "larger equivalent", "probe"],
+)
+def test_of_decoders_not_shown_to_differ_the_simplest_is_recommended(
+    choice: Choice,
+) -> None:
+    [table] = build_tables(choice.build_runs(), margin=choice.margin)
+    recommendation = recommended(table)
+    assert recommendation is not None
+    assert recommendation.entry.attention == choice.to_use
+    assert recommendation.advice.endswith(f": {choice.reason}")
+
+
+@pytest.mark.parametrize("probe_accuracy", [0.7, 0.8, 0.84, 0.87, 0.97])
+@pytest.mark.parametrize("last_layer_size", [5, 20])
+def test_no_decoder_that_is_shown_to_be_worse_is_recommended(
+    probe_accuracy: float, last_layer_size: int
+) -> None:
+    for accuracy in (0.7, 0.8, 0.81, 0.85, 0.9):
+        runs = [
+            decoder("last-layer", accuracy, last_layer_size),
+            decoder("gaam", 0.86, 30),
+            decoder("none", 0.8),
+            build_probe(probe_accuracy),
+        ]
+        for margin in (0.5, 3, 10):
+            [table] = build_tables(runs, margin=margin)
+            choice = recommended(table)
+            if choice is None:
+                continue
+            comparisons = (choice.entry.comparison, choice.entry.probe_comparison)
+            verdicts = [pair.claim.verdict for pair in comparisons if pair]
+            assert "worse" not in verdicts
 
 
 NO_REASON: dict[str, BuildRuns] = {
