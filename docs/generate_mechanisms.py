@@ -364,6 +364,9 @@ largest number of equal groups, at most 8, with three layers or more each: 2 hea
 {formulas}
 ```
 
+The first small number keeps the spread above 0, the second limits r where the values of
+a group are nearly equal.
+
 The pictures of these gates show the density for three values of each learned parameter,
 the others at their start; the peak is 1.
 """
