@@ -39,6 +39,8 @@ from gaam_cache.config import ExtractConfig, ImportConfig
 from gaam_decoder.config import PlantConfig, TrainConfig
 
 if TYPE_CHECKING:
+    from gaam_cache.extraction.summary import ExtractSummary
+    from gaam_cache.importing.states import ImportSummary
     from gaam_decoder.grids.recipe import GridStudy, Sources
     from gaam_decoder.runs.loading import Runs
     from gaam_decoder.runs.result import RunResult
@@ -377,8 +379,14 @@ def extract(
         summary = gaam_cache.extract(config, progress=progress)
     if as_json or not quiet:
         _show(summary, as_json)
-    if as_json or quiet or summary.missing:
-        return
+    if not (as_json or quiet or summary.missing):
+        _suggest_training(summary)
+
+
+def _suggest_training(
+    summary: "ExtractSummary | ImportSummary",
+) -> None:
+    """Print the command that trains on a new cache."""
     # the comparison of the README; the mechanisms differ where there are layers to read
     mechanisms = ["none"]
     if summary.num_layers > 1:
@@ -795,6 +803,8 @@ def import_(
         summary = gaam_cache.import_states(config, preview=dry_run, progress=progress)
     if as_json or dry_run or not quiet:
         _show(summary, as_json)
+    if not (as_json or quiet or dry_run):
+        _suggest_training(summary)
 
 
 @app.command(cls=HelpCommand, rich_help_panel=CARE)

@@ -9,6 +9,7 @@ from typing import Any, Self
 from gaam_cache.common.errors import CacheError, OutOfReachError
 from gaam_cache.common.messages import excerpt, visible, visible_values
 from gaam_cache.common.paths import absolute_path
+from gaam_cache.config import IMPORTED
 from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, read_plan
 from gaam_cache.store.reader import Split
@@ -65,7 +66,8 @@ class SplitInspection:
     """A split of a cache. Fields are None unless all of its shards exist and are good.
 
     ``rows_per_class`` and ``mean_tokens`` are None also in an incomplete cache, and for
-    a split of more than ``COUNTED_BYTES``.
+    a split of more than ``COUNTED_BYTES``. Of imported states ``truncated_rows`` and
+    ``mean_tokens`` are unknown.
     """
 
     rows: int  # as planned
@@ -98,7 +100,9 @@ class SplitInspection:
         if self.mean_tokens is not None:
             text += f", {self.mean_tokens} tokens on average"
         megabytes = self.bytes / 1e6
-        return text + f", {self.truncated_rows:,} truncated, {megabytes:,.1f} MB"
+        if self.truncated_rows is not None:
+            text += f", {self.truncated_rows:,} truncated"
+        return text + f", {megabytes:,.1f} MB"
 
 
 def _classes_in_words(rows_per_class: dict[str, int]) -> str:
@@ -325,7 +329,9 @@ def _inspect_split(
         return SplitInspection(rows=rows)
     try:
         split = Split(path, plan, name, receipts)
-        return _inspect_existing_split(split, has_missing_shards=bool(missing))
+        return _inspect_existing_split(
+            split, has_missing_shards=bool(missing), is_imported=plan.imported
+        )
     except CacheError as error:
         # To count, shards are hashed. The place in the error is the receipt of a shard
         # that is damaged: the stem of its path is the name of the shard.
@@ -334,7 +340,7 @@ def _inspect_split(
 
 
 def _inspect_existing_split(
-    split: Split, *, has_missing_shards: bool
+    split: Split, *, has_missing_shards: bool, is_imported: bool
 ) -> SplitInspection:
     """Describe a split whose shards all exist.
 
@@ -350,11 +356,13 @@ def _inspect_existing_split(
         # such as the mean of every column of numbers
         elif split.labelled:
             target_figures = split.target.summary(split.labels)
-        mean_tokens = round(float(split.num_tokens.mean()), 1)
+        # the tokens of imported states are unknown: each row is stored with one
+        if not is_imported:
+            mean_tokens = round(float(split.num_tokens.mean()), 1)
     return SplitInspection(
         rows=len(split),
         labelled=split.labelled,
-        truncated_rows=split.truncated,
+        truncated_rows=None if is_imported else split.truncated,
         bytes=split.nbytes,
         rows_per_class=rows_per_class,
         target_figures=target_figures,
@@ -460,7 +468,9 @@ def _states_in_words(properties: dict[str, Any]) -> str:
     text = f"{properties['num_layers']} layers x {properties['hidden_size']}"
     if properties["first_layer"] != 1:
         text += f", from layer {properties['first_layer']}"
-    text += f", pooled by {' and '.join(properties['pooling'])}"
+    # the name says nothing where an import did not give one
+    if properties["pooling"] != [IMPORTED]:
+        text += f", pooled by {' and '.join(properties['pooling'])}"
     pooled_positions_in_words = properties["pooled"]  # of pictures; else None
     if properties["pool_over"] == "text":
         text += " over the text's own tokens"

@@ -176,13 +176,15 @@ def _folders_in_words(values: dict[str, Any]) -> str:
     worker_by_lease = {
         lease["name"]: Holding(**lease).in_words() for lease in values["at_work"]
     }
+    is_anybody_at_work = any(not lease["dead"] for lease in values["at_work"])
+    idle = "waits for a worker" if is_anybody_at_work else "nobody is at work on it"
     lines: list[str] = []
     for entry in values["runs"]:
         # 'gaam verify' shows only the runs that need attention.
         if values["whole"] and entry["state"] == "finished":
             continue
         # a worker of an unfinished run is shown there, and taken out of the dictionary
-        lines += _entry_in_words(entry, worker_by_lease)
+        lines += _entry_in_words(entry, worker_by_lease, idle)
     lines += [f"  {lease}: {worker}" for lease, worker in worker_by_lease.items()]
 
     states = Counter(entry["state"] for entry in values["runs"])
@@ -197,15 +199,18 @@ def _folders_in_words(values: dict[str, Any]) -> str:
         lines.append(
             f"{selection['runs']:,} of {selection['of_runs']:,} runs ({filters})"
         )
-    if states["unfinished"]:
+    if states["unfinished"] and not is_anybody_at_work:
         lines.append("unfinished: run the same 'gaam train' command again to continue")
     return "\n".join(lines)
 
 
 def _entry_in_words(
-    entry: dict[str, Any], worker_by_lease: dict[str, str]
+    entry: dict[str, Any], worker_by_lease: dict[str, str], idle: str
 ) -> list[str]:
-    """The lines of one run; removes its workers from ``worker_by_lease``."""
+    """The lines of one run; removes its workers from ``worker_by_lease``.
+
+    ``idle`` says of seeds without a worker why nobody trains them.
+    """
     created = (entry.get("created") or "")[:10]
     size = f"{entry['bytes'] / 1e6:,.2f} MB"
     # a run that is not finished has no date
@@ -217,12 +222,12 @@ def _entry_in_words(
         lines.append(f"  {entry['state'].upper()}: {entry['what']}")
         lines.append(f"  to do: {entry['repair']}")
     else:
-        lines += _unfinished_in_words(entry, worker_by_lease)
+        lines += _unfinished_in_words(entry, worker_by_lease, idle)
     return lines
 
 
 def _unfinished_in_words(
-    entry: dict[str, Any], worker_by_lease: dict[str, str]
+    entry: dict[str, Any], worker_by_lease: dict[str, str], idle: str
 ) -> list[str]:
     """How many seeds are finished, and who trains each seed batch.
 
@@ -230,15 +235,17 @@ def _unfinished_in_words(
         entry: JSON values of a run, as ``describe_unfinished`` gives them.
         worker_by_lease: name of a lease -> words about the worker that has it; the
             workers of this run are removed.
+        idle: said of a seed batch without a worker.
     """
     progress = f"{len(entry['done'])} of {len(entry['planned'])} seeds finished"
     lines = [f"  UNFINISHED: {entry['title']}: {progress}"]
     # JSON has two older words: a group is a seed batch, a claim the name of its lease
     for seed_batch in entry["groups"]:
-        text = f"    seeds {spell_numbers(seed_batch['seeds'])}"
+        noun = "seeds" if len(seed_batch["seeds"]) > 1 else "seed"
+        text = f"    {noun} {spell_numbers(seed_batch['seeds'])}"
         if seed_batch["epoch"]:
             text += f" epoch {seed_batch['epoch']}/{entry['epochs']}"
-        worker = worker_by_lease.pop(seed_batch["claim"], "nobody is at work on it")
+        worker = worker_by_lease.pop(seed_batch["claim"], idle)
         lines.append(f"{text}: {worker}")
     return lines
 

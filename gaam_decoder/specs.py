@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gaam_cache.common import plugins, settings
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import did_you_mean, shortened
+from gaam_cache.config import IMPORTED
 
 if TYPE_CHECKING:
     from gaam_decoder.heads.base import Head
@@ -35,7 +36,7 @@ KINDS = {
 USUAL_DECAY = 0.01
 """Weight decay of AdamW in torch, and in gaam."""
 DEFAULTS_IN_TITLES = {
-    "pool": None,
+    "pool": IMPORTED,
     "optimizer": None,
     "lr": None,
     "weight_decay": USUAL_DECAY,

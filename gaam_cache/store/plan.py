@@ -632,7 +632,7 @@ def differing_fields(
         text_now = texts_now.get(name, "-")
         text_then = texts_then.get(name, "-")
         if text_now != text_then:
-            lines[name] = f"{name:<{width}}  now {text_now}, then {text_then}"
+            lines[name] = f"{name:<{width}}  in the cache {text_then}, now {text_now}"
 
     causes = [line for name, line in lines.items() if not TOKEN_FIELD.match(name)]
     return causes or list(lines.values())
@@ -666,7 +666,7 @@ def explain_differences(
         then: the same fields as a plan records them.
         plan: names the libraries of that time.
     """
-    # such as 'encoder.tokens.cut  now 7e4b, then a5e8'
+    # such as 'encoder.tokens.cut  in the cache a5e8, now 7e4b'
     lines = differing_fields(now, then)
     if not lines or not all(map(TOKEN_FIELD.match, lines)):
         return lines
@@ -676,8 +676,8 @@ def explain_differences(
     return [
         "the same tokenizer files give other token ids for fixed texts "
         f"({kinds_of_text})",
+        f"in the cache with {recorded_versions(plan)}",
         f"now with {installed_versions()}",
-        f"then with {recorded_versions(plan)}",
     ]
 
 

@@ -307,7 +307,9 @@ def _check_budget(num_rows: int, count_C: Rows, recipe: Recipe) -> None:
         return
     expected = f"from {num_classes:,}, one row of every class, to {num_rows:,}, all"
     if shots:
-        expected = f"1/class to {smallest_class:,}/class, the smallest one"
+        expected = (
+            f"1/class to {smallest_class:,}/class: the smallest class has no more"
+        )
     raise ConfigError(
         "--train-rows is out of range",
         expected=expected,

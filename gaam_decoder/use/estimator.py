@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.errors import ConfigError, DataError
+from gaam_cache.common.messages import did_you_mean
 from gaam_cache.common.plugins import unknown
 from gaam_cache.common.terminal import show_progress
 from gaam_cache.importing.labels import task_of_labels
@@ -295,7 +296,15 @@ class Estimator:
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
-                raise unknown("setting", name, known, where="set_params")
+                suggestion = did_you_mean(name, known) or ""
+                options = "options of a mechanism: attn='gaam:heads=2'"
+                raise unknown(
+                    "setting",
+                    name,
+                    known,
+                    where=type(self).__name__,
+                    hint=f"{suggestion} {options}".strip(),
+                )
             setattr(self, name, value)
         return self
 
@@ -520,13 +529,16 @@ def _usable_states(X: Any) -> NDArray[Any]:
     states = _as_array(X)
     has_axes = states.ndim in (2, 3) and 0 not in states.shape
     if not has_axes or states.dtype.kind != "f":
+        hint = "states of tokens have to be pooled before"
+        if has_axes:
+            hint = "X.astype('float32')"
         raise DataError(
             "these are no states",
             expected="floating-point numbers, (rows, layers, features) or (rows, "
             "features)",
             found=f"{states.dtype} {states.shape}",
             where="X",
-            hint="X.astype('float32'); states of tokens have to be pooled before",
+            hint=hint,
         )
     return states
 

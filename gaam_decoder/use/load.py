@@ -397,7 +397,7 @@ def _no_single_run_error(reason: str, runs: Sequence[RunResult]) -> ConfigError:
     """
     hint = "name one of these runs"
     if any(run.recipe.fold for run in runs):
-        hint += ", which learned from its folds alone; --final trains on all rows"
+        hint += "; each learned without the rows of its fold, --final learns from all"
     return ConfigError(
         f"no run of the folder is recommended: {reason}",
         found=", ".join(run.path.name for run in runs[:MOST_NAMED]),

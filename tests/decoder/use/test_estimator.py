@@ -371,6 +371,16 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
         "tuning seeds",
         "1000-1002",
     ),
+    "an axis too many": (
+        lambda: gaam_decoder.fit(STATES[..., None], CLASS),
+        "no states",
+        "pooled before",
+    ),
+    "an option of a mechanism": (
+        lambda: gaam_decoder.fit(STATES, CLASS, heads=2),
+        "unknown setting",
+        "attn='gaam:heads=2'",
+    ),
     "a typo": (lambda: FITTED.set_params(epoch=3), "unknown setting", "'epochs'"),
     "probabilities of numbers": (
         lambda: gaam_decoder.fit(STATES, NUMBERS, **QUICK).predict_proba(STATES),
