@@ -34,6 +34,8 @@ IMPORTED = "imported"
 AUTO = "auto"
 """Value of the setting ``task`` if the labels themselves decide the task."""
 SHARD_ROWS = 2048
+SHARD_ROWS_OF_KIND = {"audio": 128, "vision": 512}
+"""Kinds of rows that take long to encode: an interruption loses fewer of them."""
 """Most rows of a shard by default."""
 MAX_GPUS_PER_WORKER = 1024  # no machine has so many: a larger number is a mistake
 CPU_BATCH_TOKENS = 2048  # more is slower on a CPU: the activations leave its cache
@@ -434,8 +436,10 @@ class ExtractConfig(WorkerConfig):
         "Tokens of one batch, padding included.",
         shown_default="2,048 on a CPU, 16,384 on a GPU",
     )
-    shard_rows: int = key(
-        SHARD_ROWS, "Rows of one shard at most; a shard is also at most 512 MB."
+    shard_rows: int | None = key(
+        None,
+        "Rows of one shard at most; a shard is also at most 512 MB.",
+        shown_default="2,048; of sounds 128, of pictures 512",
     )
     limit: int | None = option(
         None,

@@ -24,7 +24,7 @@ from gaam_cache.common import devices
 from gaam_cache.common.errors import GaamNote
 from gaam_cache.common.paths import shown_path
 from gaam_cache.common.terminal import UNKNOWN_TOTAL, ReportProgress, no_progress
-from gaam_cache.config import SHARD_ROWS, ExtractConfig, without_workers
+from gaam_cache.config import ExtractConfig, without_workers
 from gaam_cache.extraction.behaviour import check_behaviour, warn_of_contradiction
 from gaam_cache.extraction.encoded import Encoded, PreparedRows
 from gaam_cache.extraction.job import (
@@ -445,8 +445,10 @@ def _existing_plan(job: Job) -> Plan | None:
     # this reads the plan, and refuses it if it is that of another cache
     plan = adopt_plan(out, job.fields, job.dataset)
     requested = job.config.shard_rows
-    is_default = requested == SHARD_ROWS
-    if not is_default and rows_per_shard(plan.row_bytes, requested) != plan.shard_rows:
+    if (
+        requested is not None
+        and rows_per_shard(plan.row_bytes, requested) != plan.shard_rows
+    ):
         warn(
             [
                 f"shard-rows={requested:,} has no effect: the cache in "

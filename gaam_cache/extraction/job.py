@@ -16,7 +16,12 @@ from gaam_cache.common.errors import CacheError, DataError, GaamWarning, OutOfRe
 from gaam_cache.common.messages import excerpt, shortened
 from gaam_cache.common.terminal import ReportProgress, no_progress, with_progress
 from gaam_cache.common.version import __version__
-from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
+from gaam_cache.config import (
+    DEFAULT_DATASET,
+    SHARD_ROWS,
+    SHARD_ROWS_OF_KIND,
+    ExtractConfig,
+)
 from gaam_cache.encoders.base import Encoder, open_encoder
 from gaam_cache.extraction.behaviour import measure_reference, with_measured_fields
 from gaam_cache.extraction.reopen import recorded_settings
@@ -338,6 +343,9 @@ def make_plan(job: Job) -> Plan:
         adapter_of=encoder.adapter_of,
         settings=recorded_settings(config, part="encoder"),
     )
+    shard_rows = config.shard_rows
+    if shard_rows is None:
+        shard_rows = SHARD_ROWS_OF_KIND.get(encoder_record.kind, SHARD_ROWS)
     # what was measured of the loaded encoder is part of the fingerprint, too
     return new_plan(
         with_measured_fields(job.fields, encoder),
@@ -347,7 +355,7 @@ def make_plan(job: Job) -> Plan:
         dataset=job.dataset,
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
-        shard_rows=config.shard_rows,
+        shard_rows=shard_rows,
         libraries=(*LIBRARIES, "h5py", "numpy"),
     )
 

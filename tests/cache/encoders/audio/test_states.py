@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 
+import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.audio import AudioEncoder
 from gaam_cache.extraction.batches import token_budget_batches
@@ -73,3 +75,22 @@ def test_a_sound_that_is_too_long_is_cut_and_counted(
     assert inputs.lengths[0] == inputs.lengths[1] == encoder.max_length
     states = encoder.encode(inputs.batch(np.arange(2)))["mean"]
     assert sounds.deviation(states[0].numpy(), states[1].numpy()) < 1e-5
+
+
+def test_an_interruption_loses_few_sounds_because_their_shards_are_small(
+    audio_encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    generator = np.random.default_rng(0)
+    for number in range(130):
+        path = tmp_path / "data" / "train" / "ab"[number % 2] / f"{number}.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(path, generator.uniform(-0.5, 0.5, 800), 16000)
+    config = ExtractConfig(
+        encoder=str(audio_encoders["hubert-layer"]),
+        dataset=str(tmp_path / "data"),
+        splits=("train",),
+        out=tmp_path / "cache",
+    )
+    gaam_cache.extract(config)
+    receipts = sorted(path.name for path in config.out.glob("shards/*.json"))
+    assert receipts == ["train-00000.json", "train-00001.json"]
