@@ -288,7 +288,10 @@ PARAMETERS = Column(
 SECONDS = Column(
     header="s/seed",
     cell=seconds_text,
-    note="seconds of training, mean over seeds",
+    note=(
+        "seconds of training, mean over seeds; of a cross-validation, those of all "
+        "folds of a seed together"
+    ),
     values_for_programs=single_value(mean_seconds),
     aliases=("seconds",),
     screen=ScreenColumn("s per\nseed", position=11, drop_order=2),

@@ -1,6 +1,6 @@
 """The conclusion of a report: the main result of a table, and what to use."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gaam_cache.common.messages import brief
@@ -109,11 +109,24 @@ def _clauses_on_mechanisms(
         # the only clause is on all mechanisms, and can say this too
         texts = [f"{texts[0]}, and {worse_than_probe}"]
     else:
-        subject = "every mechanism is"
-        if len(behind_probe) == 1:
-            subject = f"{behind_probe[0]} is"
+        subject = _subject_behind_probe(table, behind_probe)
         texts = [f"{subject} {worse_than_probe}", *texts]
     return _Clauses(texts, advises_probe)
+
+
+def _subject_behind_probe(table: Table, behind_probe: Sequence[str]) -> str:
+    """The subject of the clause that all compared mechanisms are behind the probe.
+
+    Args:
+        table: the table.
+        behind_probe: labels of the mechanisms.
+    """
+    compared_with_probe = [entry for entry in table.entries if entry.probe_comparison]
+    if len(behind_probe) == 1:
+        return f"{behind_probe[0]} is"
+    if all(map(is_behind_probe, compared_with_probe)):
+        return "every other decoder is"
+    return f"every mechanism except '{brief(str(table.baseline))}' is"
 
 
 def _clauses_on_decoders(
@@ -262,6 +275,6 @@ def _conditions(table: Table) -> str:
     num_undertrained = sum(entry.is_undertrained for entry in table.entries)
     if num_undertrained:
         conditions.append(
-            f"{num_undertrained} of {len(table.entries)} decoders under-trained"
+            f"{num_undertrained} of {len(table.entries)} decoders perhaps under-trained"
         )
     return f" ({', '.join(conditions)})" if conditions else ""

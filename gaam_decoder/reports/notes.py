@@ -36,8 +36,8 @@ INTERVALS = (
     "what another test set gives"
 )
 UNDERTRAINED = (
-    "† under-trained: longer training, or a learning rate other than the chosen one, "
-    "may do better"
+    "† perhaps under-trained: longer training, or a learning rate other than the "
+    "chosen one, may do better"
 )
 
 
@@ -505,22 +505,23 @@ NOTES = (
     Note(
         "too short",
         _note_naming_entries(
-            "under-trained, because the best epoch is the last (use more --epochs)",
+            "perhaps under-trained, because the best epoch is the last (use more "
+            "--epochs)",
             lambda entry: entry.training_too_short,
         ),
     ),
     Note(
         "edge of the grid",
         _note_naming_entries(
-            "under-trained, because the chosen lr or weight-decay is at the edge of "
-            "its grid",
+            "perhaps under-trained, because the chosen lr or weight-decay is at the "
+            "edge of its grid",
             lambda entry: entry.settings_at_edge,
         ),
     ),
     Note(
         "edge of the penalties",
         _note_naming_entries(
-            "a fit chose the smallest or largest penalty that was tried",
+            "a penalty beyond those tried might do better, but their list is fixed",
             lambda entry: entry.penalty_at_edge,
         ),
     ),

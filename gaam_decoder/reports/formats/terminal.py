@@ -260,7 +260,9 @@ def _entries_table(table: Table, console: Console) -> RichTable:
     for entry in table.shown_entries:
         # without spaces inside, a setting and its mark stay on one line of the cell
         settings = entry.settings.replace(AT_EDGE, "(edge)").replace(", ", " ")
-        names.append(f"{entry.name} {settings}".rstrip() + marks(entry))
+        name = f"{entry.name} {settings}".rstrip() + marks(entry)
+        # without a space, the dagger never wraps to a line of its own
+        names.append(name.replace(" †", "†"))
 
     texts_by_column = _texts_by_column(table)
     first_width = min(LONGEST_NAME, max(map(_width, names))) + 2
