@@ -190,7 +190,7 @@ DIFFERENCE_CI = Column(
         lambda entry: claim_of(entry).interval_corrected
     ),
     aliases=("ci", "interval"),
-    screen=ScreenColumn("95% CI", position=7),
+    screen=ScreenColumn("95% CI of it", position=7),
     is_key=True,
 )
 P_HOLM = Column(
@@ -385,7 +385,10 @@ def choose_columns(names: str | Sequence[str], score: str) -> tuple[Column, ...]
         ConfigError: no column has such a name.
     """
     title = score_of(score).title
-    column_by_name = {_normalised(column.name(title)): column for column in COLUMNS}
+    column_by_name = {
+        _normalised(screen.header): column for column, screen in screen_columns()
+    }
+    column_by_name |= {_normalised(column.name(title)): column for column in COLUMNS}
     column_by_name[_normalised(score)] = SCORE
     column_by_name["score"] = SCORE
 
@@ -393,33 +396,16 @@ def choose_columns(names: str | Sequence[str], score: str) -> tuple[Column, ...]
     chosen: dict[Column, None] = {}
     for name in names.split(",") if isinstance(names, str) else names:
         column = column_by_name.get(_normalised(name))
-        on_screen = _columns_on_screen(name)
-        if column is None and len(on_screen) == 1:
-            column = on_screen[0]
         if column is None:
-            hint = None
-            if on_screen:
-                names_on_screen = [column.name(title) for column in on_screen]
-                hint = f"on the screen it is the head of: {', '.join(names_on_screen)}"
             raise plugins.unknown(
                 "column",
                 name.strip(),
                 [column.name(title) for column in COLUMNS],
                 aliases=_names_by_alias(title),
                 where="--columns",
-                hint=hint,
             )
         chosen[column] = None
     return tuple(chosen)
-
-
-def _columns_on_screen(name: str) -> list[Column]:
-    """The columns that a terminal shows under this header."""
-    return [
-        column
-        for column, screen in screen_columns()
-        if _normalised(screen.header) == _normalised(name)
-    ]
 
 
 def _names_by_alias(score: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ from gaam_decoder.analysis.learned import (
     learned_curves,
     planted_curve,
 )
-from gaam_decoder.reports.columns import choose_columns, entries_sheet
+from gaam_decoder.reports.columns import choose_columns, entries_sheet, screen_columns
 from gaam_decoder.reports.compare import MOST_VALUES
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.sections import Section, sections, signature
@@ -155,11 +155,12 @@ def test_a_gate_whose_class_is_unknown_is_named_instead_of_drawn() -> None:
     assert len(picture.draw().axes[0].lines) == 1
 
 
-def test_headers_of_the_screen_choose_columns_where_they_are_unique() -> None:
-    [difference, p_holm] = choose_columns("diff, p holm", "accuracy")
+def test_headers_of_the_screen_are_unique_and_choose_columns() -> None:
+    headers = [screen.header for _, screen in screen_columns()]
+    assert len(set(headers)) == len(headers)
+    [difference, p_holm, interval] = choose_columns("diff, p holm, 95% CI", "accuracy")
     assert (difference.header, p_holm.header) == ("difference", "p Holm")
-    with pytest.raises(ConfigError, match=r"95% CI \+ rows, 95% CI of it"):
-        choose_columns("95% CI", "accuracy")
+    assert interval.header == "95% CI + rows"
 
 
 @pytest.fixture(scope="module")
