@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common import plugins
 from gaam_decoder import stats
+from gaam_decoder.recipe import recorded_plugins
 from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import first_run_by_seed, values_by_finished_seed
@@ -171,17 +172,29 @@ def is_density(attention: str) -> bool:
 
 
 def _density_gate(run: RunResult) -> "type[DensityGate] | None":
-    """The class of a run's mechanism; None if it is unknown here, or no density."""
+    """The class of a run's mechanism; None if it is unknown here, or no density.
+
+    It is unknown if its code is not that of the run.
+    """
     from gaam_decoder.attention.frames.density import DensityGate
 
     mechanism = _mechanism_class(run.attention)
-    return mechanism if issubclass(mechanism, DensityGate) else None
+    if not issubclass(mechanism, DensityGate):
+        return None
+    name = run.attention.partition(":")[0]
+    recorded_code = recorded_plugins(run.settings).get(f"mechanism {name}")
+    # a run does not record gaam's own code
+    if recorded_code is None:
+        return mechanism
+    code = plugins.code_hash(MECHANISMS, name, kind="mechanism")
+    return mechanism if code == recorded_code else None
 
 
 def _mechanism_class(attention: str) -> type:
     """The class of a mechanism; ``object`` if it is unknown here."""
     name = attention.partition(":")[0]
-    if name not in plugins.names(MECHANISMS):
+    is_a_persons_own = bool(plugins.file_of(MECHANISMS, name))
+    if name not in plugins.names(MECHANISMS) and not is_a_persons_own:
         return object
     mechanism: type = plugins.load(MECHANISMS, name, kind="mechanism")
     return mechanism

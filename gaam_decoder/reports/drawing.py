@@ -183,6 +183,8 @@ def _draw_line(axes: Axes, line: Line, name: str, index: int) -> None:
         marker="o" if len(line.x) <= MOST_MARKED else None,
         ms=3,
         label=name,
+        # the highest marker is drawn whole
+        clip_on=False,
     )
 
 

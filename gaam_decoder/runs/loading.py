@@ -224,6 +224,9 @@ def _matching_specs(texts: Sequence[str], specs: set[str], kind: str) -> set[str
     matching: set[str] = set()
     for text in texts:
         spec_text = plugins.without_file(text)
+        # a report can draw the gate of a class that a person named with its file
+        if spec_text != text:
+            parse_plugin(text, kind)
         specs_of_text = {spec for spec in specs if spec_text in (spec, _name_of(spec))}
         # Only a text that no run has as it is written is parsed, which spells it as
         # runs do: the runs of a plug-in can be filtered without the plug-in.

@@ -15,6 +15,7 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
+from gaam_decoder.analysis.learned import has_learned_curve
 from gaam_decoder.attention import Attention
 from tests.conftest import Outcome
 
@@ -192,6 +193,9 @@ def test_a_report_takes_the_spelling_of_the_training(
     assert filtered.code == 0, filtered.err
     assert "of 1 of 2 runs" in filtered.out
     assert "no control" not in filtered.out
+    # code runs if a person names its file, and draws what the code of the run learned
+    [run] = own_file.load_runs()
+    assert has_learned_curve(run) == ("FILE" in spelling)
     compared = own_file.gaam("report", own_file.runs, "--baseline", name)
     assert "differences to Sech:heads=1" in compared.out, compared.err
 

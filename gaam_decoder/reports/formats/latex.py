@@ -37,6 +37,7 @@ class Latex(Format):
             sections_over_sets=self.sections_over_sets,
             with_sections=self.shows_sections,
             cell=_cell,
+            heading=_heading,
         )
         stream.write(page)
 
@@ -55,6 +56,11 @@ def _escape_character(character: str) -> str:
     if _PRINTED.fullmatch(character):
         return character
     return f"{{[}}U+{ord(character):04X}]"
+
+
+def _heading(text: str) -> str:
+    """Escape the header of a column, which stands alone in a paper."""
+    return escape(text.replace("of it", "of the difference"))
 
 
 def _cell(text: str) -> str:

@@ -54,12 +54,13 @@ class Gates(Writer):
         lead = f"of {len(drawn)} {noun}"
         if gate:
             lead += f", beside the planted one ({gate})"
+        undrawn = _undrawn(gated, drawn)
         yield Section(
             name="gates",
             heading="Learned gates",
             lead=lead,
-            lines=(GATE, *_undrawn(gated, drawn)),
-            make=lambda: _gates(drawn, gate),
+            lines=(GATE, *undrawn),
+            make=lambda: _gates(drawn, gate, undrawn),
             values={"planted": table.cache.planted if gate else None},
         )
 
@@ -70,8 +71,8 @@ def _undrawn(gated: Sequence[Entry], drawn: Sequence[Entry]) -> list[str]:
     if not labels:
         return []
     return [
-        f"not drawn: {', '.join(labels)}; a curve needs a density of gaam or of an "
-        "installed package"
+        f"not drawn: {', '.join(labels)}; a curve needs the class of training: name a "
+        "class of your own, --attn FILE.py:CLASS, beside the other decoders"
     ]
 
 
@@ -85,13 +86,13 @@ def _has_feature_gate(entry: Entry, table: Table) -> bool:
     return bool(offset.shape[2:] == (table.cache.hidden_size,))
 
 
-def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
+def _gates(entries: Sequence[Entry], gate: str | None, undrawn: Sequence[str]) -> Parts:
     """A picture of the learned gates: a curve for every entry, and no table.
 
     A curve is the weight of a feature by its residual: its distance from the centre of
     the gate, in standard deviations. ``RESIDUALS`` are the residuals of the points.
     ``gate`` names the planted gate with which the labels of the cache were made, if
-    any.
+    any; ``undrawn`` are sentences on gates without a curve.
     """
     lines = []
     for entry in entries[:MOST_LINES]:
@@ -111,6 +112,7 @@ def _gates(entries: Sequence[Entry], gate: str | None) -> Parts:
             "Mean over seeds, heads and features of the best; the band goes from the "
             "lowest seed to the highest; dashed: what was planted, where something was."
             f"{not_drawn([entry.label for entry in entries])}"
+            f"{''.join(f' {line[0].upper()}{line[1:]}.' for line in undrawn)}"
         ),
         draw=lambda: line_panels(
             [Panel("weight", lines)],

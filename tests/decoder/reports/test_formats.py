@@ -140,7 +140,10 @@ def test_latex_compiles(name: str, latex_folder: Path) -> None:
 
 
 def test_a_star_in_latex_is_no_sign_of_multiplication() -> None:
-    text = Report((wide_table(),)).text("latex", columns="decoder,difference")
+    text = Report((wide_table(),)).text(
+        "latex", columns="decoder,difference,95% CI of it"
+    )
+    assert r"95\% CI of the difference" in text
     assert re.search(r"\$\+[0-9.]+\^\{\*\}\$", text)
     assert not re.search(r"[0-9]\*", text)
 
@@ -197,6 +200,8 @@ def test_every_column_has_a_name_and_is_shown_even_where_it_is_empty(
     for column in columns.COLUMNS:
         name = column.name("accuracy")
         text = report.text(report_format, columns=name.upper().replace(" ", "-"))
+        # latex writes a header that stands alone
+        text = text.replace("of the difference", "of it")
         assert name in text.replace("\\", ""), name
 
 

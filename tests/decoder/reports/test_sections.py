@@ -153,6 +153,7 @@ def test_a_gate_whose_class_is_unknown_is_named_instead_of_drawn() -> None:
     assert any("not drawn: my-gate" in line for line in section.lines)
     [picture] = section.parts.pictures
     assert len(picture.draw().axes[0].lines) == 1
+    assert "Not drawn: my-gate" in picture.caption
 
 
 def test_headers_of_the_screen_are_unique_and_choose_columns() -> None:
