@@ -117,7 +117,8 @@ def show_progress(
         if total != UNKNOWN_TOTAL:
             count = f"{done:,}/{total:,} {unit}"
         seconds = task.time_remaining
-        time_left = f", {duration(seconds)} left" if seconds is not None else ""
+        # work that is not counted may follow the last of what is counted
+        time_left = f", {duration(seconds)} left" if seconds else ""
         tell(f"{title} {count}{time_left}; {text}", to=sys.stderr)
 
     def report(done: int, total: int, text: str) -> None:

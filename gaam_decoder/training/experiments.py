@@ -27,7 +27,7 @@ from gaam_decoder.number_lists import EACH, PER_CLASS, Layers, Sizes
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, decoder_family, mean_validation
-from gaam_decoder.specs import KINDS, Spec, head_class, plugin_tasks
+from gaam_decoder.specs import KINDS, Spec, plugin_tasks
 from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.own_decoder import check_own_decoder
@@ -46,10 +46,8 @@ class Experiment:
 
     @property
     def epochs(self) -> int:
-        """Epochs of a seed; of a fitted head, the number of values that it tries."""
-        if self.recipe.is_fitted_at_once:
-            return head_class(self.spec.head).num_tried_values
-        return self.recipe.epochs
+        """Epochs of a seed; 0 of a head that is fitted at once."""
+        return 0 if self.recipe.is_fitted_at_once else self.recipe.epochs
 
     def __str__(self) -> str:
         return str(self.recipe)

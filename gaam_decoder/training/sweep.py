@@ -335,9 +335,11 @@ class _Sweep:
             _warn_of_other_code(experiment, runs_by_key[experiment.key])
 
         # count the seed-epochs that no run has
+        missing_seeds_by_key: dict[str, list[int]] = {}
         remaining: dict[str, int] = {}
         for experiment in experiments:
             missing_seeds = experiment.missing_seeds(seeds, runs_by_key[experiment.key])
+            missing_seeds_by_key[experiment.key] = missing_seeds
             remaining[experiment.key] = len(missing_seeds) * experiment.epochs
         self._all_seed_epochs += sum(remaining.values())
         self._remaining_seed_epochs |= remaining
@@ -346,7 +348,7 @@ class _Sweep:
         open_experiments = [
             experiment
             for experiment in experiments
-            if remaining[experiment.key]
+            if missing_seeds_by_key[experiment.key]
             or UnfinishedWork(self._runs, experiment).folder.exists()
         ]
         self._board.begin(experiments, is_tuning=is_tuning)
@@ -504,9 +506,9 @@ class _Sweep:
         were tried, ``engine`` how it was run (device, type).
         """
 
-        # progress counts a tried value as a seed-epoch
+        # a tried value takes another time than an epoch: progress does not count it
         def on_value(text: str) -> None:
-            self._report_work(experiment, text, new_seed_epochs=1)
+            self._report_work(experiment, text)
 
         # training and validation rows are in memory at the same time
         num_validation_rows = 0 if data.selection is None else len(data.selection)

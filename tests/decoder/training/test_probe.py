@@ -57,6 +57,16 @@ def test_every_mechanism_without_parameters_has_one_run_with_one_seed(
     assert list_runs(config.runs, whole=True).good
 
 
+def test_progress_counts_epochs_and_no_tried_values(config: TrainConfig) -> None:
+    progress: set[tuple[int, int]] = set()
+    gaam_decoder.train(
+        change(config, head=("linear", "lbfgs")),
+        progress=lambda done, total, text: progress.add((done, total)),
+    )
+    assert {total for _done, total in progress} == {4}
+    assert max(progress) == (4, 4)
+
+
 def test_it_learns_from_the_rows_of_the_other_heads(config: TrainConfig) -> None:
     run = train_single_run(config)
     cache = open_cache(config.cache)
