@@ -265,7 +265,7 @@ def _run_in_words(values: dict[str, Any]) -> str:
             f"{key}={value}" for key, value in values[name].items() if value is not None
         ]
         lines.append(f"  {name}  {', '.join(settings)}")
-    lines += [_seed_in_words(seed) for seed in values["seeds"]]
+    lines += [_seed_in_words(seed, values.get("fit")) for seed in values["seeds"]]
     if values["importance"]:
         lines.append(
             "  importance: share of the summed attention map; mean factor (0 to 1)"
@@ -276,9 +276,14 @@ def _run_in_words(values: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _seed_in_words(seed: dict[str, Any]) -> str:
-    """One line about a seed of a run: its epoch or failure, its score, its time."""
+def _seed_in_words(seed: dict[str, Any], fit: dict[str, Any] | None) -> str:
+    """One line about a seed of a run: its epoch or failure, its score, its time.
+
+    A head that was fitted in one step has no epoch, but a chosen value: ``fit``.
+    """
     result = f"epoch {seed['epoch']}"
+    if fit:
+        result = f"{fit['setting']} {fit['value']:.3g}"
     if seed["failed"]:
         result = f"failed: {seed['failed']}"
     if seed.get("accuracy") is not None:

@@ -18,10 +18,13 @@ def explain_numbers(table: Table) -> Iterator[str]:
     docs/concepts/verdicts-computed.md says what holds for all reports.
     """
     # how the epoch was selected; selection by test rows has a note of its own
-    selections = {entry.select for entry in table.entries} - {"test"}
+    trained = [entry for entry in table.entries if not entry.fitted_at_once]
+    selections = {entry.select for entry in trained} - {"test"}
     for select in sorted(selections):
         explanation = SELECT_NOTES.get(select, "not known here")
         yield f"select {brief(select, 40)}: {explanation}"
+    if not trained:
+        yield from _explain_fits(table)
     if table.entries:
         yield _explain_chance(table)
     if table.incomplete:
@@ -35,6 +38,18 @@ def explain_numbers(table: Table) -> Iterator[str]:
         yield TEMPERATURE
     yield f"cache {short_digest(table.cache.fingerprint)}, {brief(table.tested_on)}"
     yield _explain_versions(table)
+
+
+def _explain_fits(table: Table) -> Iterator[str]:
+    """What validation rows chose for heads that are fitted in one step."""
+    settings = sorted(
+        {run.fit.setting for run in table.runs if run.fit and run.select == "val"}
+    )
+    if settings:
+        yield (
+            "select val: validation rows, a part of the training split, choose "
+            f"{' and '.join(settings)}"
+        )
 
 
 def _explain_chance(table: Table) -> str:

@@ -27,6 +27,7 @@ from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult
 
 CONTROLS = ("none", "scalar-mix")
+NO_CONTROL = "no control: only 'gaam train --attn none' shows whether a mechanism helps"
 # with fewer test rows, one row is more than three points; the same limit holds for the
 # validation rows that choose an epoch
 FEW_ROWS = 30
@@ -224,7 +225,7 @@ def _no_control(table: Table) -> str | None:
     ]
     if controls or not trained:
         return None
-    return "no control: only 'gaam train --attn none' shows whether a mechanism helps"
+    return NO_CONTROL
 
 
 def _few_rows(table: Table) -> str | None:
@@ -399,7 +400,7 @@ def _against_probe(table: Table) -> str | None:
 
 
 def _few_validation_rows(entry: Entry) -> bool:
-    """Whether few validation rows chose the epoch."""
+    """Whether few validation rows chose the epoch, or the value of a fitted head."""
     if entry.select != "val":
         return False
     num_expected = _expected_validation_rows(entry)
@@ -536,8 +537,8 @@ NOTES = (
     Note(
         "few validation rows",
         _note_naming_entries(
-            f"fewer than {FEW_ROWS} validation rows chose the epoch; no interval "
-            "includes this uncertainty",
+            f"fewer than {FEW_ROWS} validation rows chose the epoch or the value of a "
+            "fitted head; no interval includes this uncertainty",
             _few_validation_rows,
         ),
     ),

@@ -32,8 +32,9 @@ from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.columns import entries_sheet
-from gaam_decoder.reports.notes import notes
+from gaam_decoder.reports.notes import CONTROLS, NO_CONTROL, notes
 from gaam_decoder.reports.table import build_tables
+from gaam_decoder.runs.loading import find_runs
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.stats.scores.base import percent
 from gaam_decoder.tasks import CLASSIFICATION, task_of
@@ -207,7 +208,7 @@ def card(run: RunResult, config: DecoderConfig) -> str:
         entries_to_fill_in=FIELDS_TO_FILL_IN,
         title=f"{mechanism} on {dataset}",
         summary=(
-            f"{task.verb} {rows} by the states of all layers of a frozen\n"
+            f"{task.verb} {rows} by the states of {_layers_in_words(run)} of a frozen\n"
             "encoder; made with gaam."
         ),
         facts=_settings_in_words(run, config, plan),
@@ -277,15 +278,36 @@ def _settings_in_words(run: RunResult, config: DecoderConfig, plan: Plan) -> lis
         f"encoder: {brief(plan.encoder_label)}, {_encoder_source(plan)}",
         f"mechanism: {config.attention}: {formula}",
         f"head: {config.head}",
-        f"layers: {spell_numbers(run.layer_numbers)}, pooled by {run.recipe.pool}, "
+        f"layers: {spell_numbers(_layers_read(run))}, pooled by {run.recipe.pool}, "
         f"of {plan.hidden_size:,} features",
         f"{run.parameters['total']:,} parameters, "
         f"{run.parameters['attention']:,} in the mechanism",
-        f"seeds: {spell_numbers(config.seeds)}, {_seeds_in_words(config.seeds)}",
+        _training_in_words(run, config),
         f"recipe: {brief(recipe, 1000)}",
         f"made with gaam {config.gaam}, torch {torch_version}: "
         f"cache {plan.fingerprint[:8]}, run {config.key[:8]}",
     ]
+
+
+def _layers_read(run: RunResult) -> tuple[int, ...]:
+    """The layers whose states a decoder reads."""
+    if run.attention == "last-layer":
+        return run.layer_numbers[-1:]
+    return run.layer_numbers
+
+
+def _layers_in_words(run: RunResult) -> str:
+    """The layers whose states a decoder reads, for the first sentence of its card."""
+    layers = _layers_read(run)
+    noun = "layer" if len(layers) == 1 else "layers"
+    return f"{noun} {spell_numbers(layers)}"
+
+
+def _training_in_words(run: RunResult, config: DecoderConfig) -> str:
+    """The seeds of a decoder, or the value that was chosen for a head without seeds."""
+    if run.fit is not None:
+        return f"fitted in one step, without seeds: {run.fit.setting}={run.fit.value:g}"
+    return f"seeds: {spell_numbers(config.seeds)}, {_seeds_in_words(config.seeds)}"
 
 
 def _encoder_source(plan: Plan) -> str:
@@ -302,8 +324,9 @@ def _limits_in_words(run: RunResult, plan: Plan) -> list[str]:
     """The limits of a decoder, as lines of its card."""
     train = run.recipe.train_split
     rows = run.drawn.total if run.drawn else run.cache.rows[train]
+    validation = ", validation rows included" if run.select == "val" else ""
     limits = [
-        f"learned from split '{brief(train)}', {rows:,} rows",
+        f"learned from split '{brief(train)}', {rows:,} rows{validation}",
         task_of(plan.task).caveat,
     ]
     if plan.kind == "text":
@@ -355,6 +378,8 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     seed_indices = [run.seeds.index(seed) for seed in config.seeds]
     score = _averaged_score(run, run.logits[seed_indices])
     remarks = [f"as it is exported, {exported}, it has {score}"]
+    if run.fit is not None:
+        remarks = [f"as it is exported, it has {score}"]
     if run.shuffled:
         remarks.append("LABELS WERE SHUFFLED: what it predicts means nothing")
     fold = run.recipe.fold
@@ -367,6 +392,17 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
         remarks.append(
             f"rate and weight decay were chosen on validation rows, by seeds {seeds}"
         )
+    remarks += notes(table)
+    if NO_CONTROL in remarks and _has_control_beside(run):
+        remarks = [remark for remark in remarks if remark != NO_CONTROL]
     shown = entries_sheet(table)
     table_lines = pipe_table(shown.header, shown.lines, shown.text_headers)
-    return [*table_lines, "", *items([*remarks, *notes(table)])]
+    return [*table_lines, "", *items(remarks)]
+
+
+def _has_control_beside(run: RunResult) -> bool:
+    """Whether a control was trained on the same states, in the same folder of runs."""
+    return any(
+        other.attention in CONTROLS and other.states == run.states and other.fit is None
+        for other in find_runs([run.path.parent]).sound
+    )

@@ -29,6 +29,60 @@ def card_of(run: RunResult, plan: Plan | None = None) -> str:
     return card(run, replace(config, plan=plan or config.plan))
 
 
+@pytest.mark.parametrize(
+    ("attn", "settings", "said", "not_said"),
+    [
+        pytest.param(
+            "last-layer",
+            {},
+            [
+                "states of layer 6 of",
+                "- layers: 6,",
+                "no control",
+                "validation rows in",
+            ],
+            ["layers 1-6"],
+            id="a decoder of one layer",
+        ),
+        pytest.param(
+            "none",
+            {"head": "lbfgs"},
+            ["states of layers 1-6 of", "choose C", "fitted in one step"],
+            ["choose the epoch", "seeds: 0", "of seed 0"],
+            id="a head without epochs and seeds",
+        ),
+        pytest.param(
+            "last-layer",
+            {"select": "last"},
+            ["learned from"],
+            ["validation rows included"],
+            id="no validation rows",
+        ),
+    ],
+)
+def test_a_card_says_what_its_decoder_reads_and_learned_from(
+    attn: str,
+    settings: dict[str, Any],
+    said: list[str],
+    not_said: list[str],
+    tiny_cache: Path,
+    tmp_path: Path,
+) -> None:
+    [run] = train(tiny_cache, tmp_path, attn, **settings).values()
+    text = card_of(run)
+    for phrase in said:
+        assert phrase in text
+    for phrase in not_said:
+        assert phrase not in text
+
+
+def test_a_card_misses_no_control_that_lies_beside_its_run(
+    tiny_cache: Path, tmp_path: Path
+) -> None:
+    runs = train(tiny_cache, tmp_path, "last-layer", "none")
+    assert "no control" not in card_of(runs["last-layer + linear"])
+
+
 def metadata_of(text: str) -> dict[str, Any]:
     """The front matter, as the hub reads it."""
     front, _, _ = text.removeprefix("---\n").partition("\n---\n")
@@ -41,7 +95,7 @@ def test_a_card_holds_the_table_and_the_notes_of_a_report(run: RunResult) -> Non
     text = card_of(run)
     lines = report([run]).text("markdown").splitlines()
     # sections follow the table and its notes
-    for line in takewhile(lambda line: "share of layers" not in line, lines):
+    for line in takewhile(lambda line: "layers read most" not in line, lines):
         if line.startswith(("|", "- ")):
             assert line in text
     for name in run.cache.class_names:
