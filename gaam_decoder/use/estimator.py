@@ -8,7 +8,7 @@ N rows, L layers, D hidden size, C classes, K numbers or labels.
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
@@ -164,10 +164,11 @@ class Estimator:
             )
             run = self._train(config)
             opened = open_decoder(run.path)
+            decoder_config = replace(opened.config, classes=_classes_to_save(classes))
             self._fitted = _Fitted(
-                config=opened.config,
+                config=decoder_config,
                 weights=opened.weights,
-                card=card(run, opened.config),
+                card=card(run, decoder_config),
                 classes=classes,
                 is_column=targets.ndim == 1,
             )
@@ -593,6 +594,17 @@ def _classes_and_codes(targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.
         where="y",
         hint="task='regression' for numbers, task='multi-label' for 0 and 1 of labels",
     )
+
+
+def _classes_to_save(
+    classes: NDArray[Any] | None,
+) -> tuple[bool | int | float | str, ...] | None:
+    """The classes as an export keeps them; None where JSON lacks their type."""
+    if classes is None:
+        return None
+    values = tuple(classes.tolist())
+    is_json = all(isinstance(value, bool | int | float | str) for value in values)
+    return values if is_json else None
 
 
 def _names_of(classes: NDArray[Any]) -> tuple[str, ...]:

@@ -58,6 +58,8 @@ class DecoderConfig:
     key: str  # of the run: mechanism, recipe and cache
     gaam: str  # the version that made this
     plan: Plan  # of the cache that it learned from
+    classes: tuple[bool | int | float | str, ...] | None = None
+    """Classes of the type that ``fit`` was given; None: the names of the plan."""
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
@@ -76,12 +78,16 @@ class DecoderConfig:
             value["recipe"], attention=value["attention"], head=value["head"], groups={}
         )
         fields["plan"] = Plan.from_dict(value["plan"])
+        if "classes" in value:
+            fields["classes"] = tuple(value["classes"])
         return cls(**fields)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; they name no path."""
         values = vars(self) | {"recipe": self.settings}
         del values["settings"]
+        if self.classes is None:
+            del values["classes"]
         return values | {"plan": self.plan.portable().to_dict()}
 
     @property
@@ -264,9 +270,15 @@ class Predictor:
     def predict(self, rows: InputRows) -> list[Any]:
         """The name of the most probable class of every row; see ``predictions``.
 
-        Of other tasks a list of numbers, or of labels, for every row.
+        Of a decoder that ``fit`` trained, the class in the type of its targets. Of
+        other tasks a list of numbers, or of labels, for every row.
         """
-        return self.predictions(rows).labels
+        predictions = self.predictions(rows)
+        classes = self._config.classes
+        if classes is None or not isinstance(predictions, Predictions):
+            return predictions.labels
+        numbers = CLASSIFICATION.predictions(predictions.probabilities_NC).tolist()
+        return [classes[number] for number in numbers]
 
     def predict_proba(self, rows: InputRows) -> NDArray[np.float64]:
         """Probabilities of all classes of every row, (N, C); see ``predictions``.

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn import model_selection, preprocessing
 from sklearn.base import clone, is_classifier, is_regressor
@@ -255,16 +256,27 @@ def test_a_pickled_copy_is_the_same(is_fitted: bool) -> None:
         np.testing.assert_array_equal(copy.predict_proba(STATES), expected)
 
 
-def test_a_saved_estimator_is_an_exported_decoder(tmp_path: Path) -> None:
-    estimator = gaam_decoder.fit(STATES, WORDS, **QUICK)
+@pytest.mark.parametrize(
+    "targets",
+    [
+        pytest.param(WORDS, id="words"),
+        pytest.param(CLASS + 5, id="whole numbers"),
+        pytest.param(CLASS > 1, id="truth values"),
+    ],
+)
+def test_a_saved_estimator_is_an_exported_decoder(
+    targets: NDArray[Any], tmp_path: Path
+) -> None:
+    estimator = gaam_decoder.fit(STATES, targets, **QUICK)
     loaded = gaam_decoder.load(estimator.save(tmp_path / "decoder"))
     predictions: Any = loaded.predict_states(STATES)
-    assert predictions.labels == estimator.predict(STATES).tolist()
+    classes = estimator.predict(STATES).tolist()
+    assert predictions.labels == list(map(str, classes))
     np.testing.assert_array_equal(
         predictions.probabilities_NC, estimator.predict_proba(STATES)
     )
     # as the estimator takes them: an array of states needs no encoder
-    assert loaded.predict(STATES) == predictions.labels
+    assert loaded.predict(STATES) == classes
     np.testing.assert_array_equal(
         loaded.predict_proba(STATES), predictions.probabilities_NC
     )
