@@ -7,6 +7,8 @@ from pathlib import Path
 from gaam_cache.common.messages import brief
 
 LONGEST = 4000  # characters of a message, and of each of its details
+LABELS = ("expected", "found", "where", "to do")
+"""They stand before the details of a message, in this order."""
 
 
 class GaamError(Exception):
@@ -36,9 +38,8 @@ class GaamError(Exception):
         hint: str | None = None,
     ) -> None:
         self.message = message
-        # these labels stand before the texts in every message
-        parts = {"expected": expected, "found": found, "where": where, "to do": hint}
-        self.details = {label: text for label, text in parts.items() if text}
+        parts = zip(LABELS, (expected, found, where, hint), strict=True)
+        self.details = {label: text for label, text in parts if text}
         super().__init__(message)
 
     @property
@@ -49,8 +50,11 @@ class GaamError(Exception):
     def __str__(self) -> str:
         """The message, and one indented line for each detail."""
         lines = [_indented(self.message, 4)]
-        for label, text in self.details.items():
-            lines.append(f"  {label + ':':<10}{_indented(text, 12)}")
+        # a caller may have added the place later
+        for label in LABELS:
+            if label in self.details:
+                text = _indented(self.details[label], 12)
+                lines.append(f"  {label + ':':<10}{text}")
         return "\n".join(lines)
 
 

@@ -100,7 +100,8 @@ def choose_columns(
         )
     missing = [column for column in columns.all if column not in table.names]
     if missing:
-        raise _missing_column_error(missing[0], table, origin)
+        hint = _how_to_name_column(missing[0], columns, config)
+        raise _missing_column_error(missing[0], table, origin, hint)
     return columns
 
 
@@ -121,12 +122,30 @@ def _find_file_column(table: Table, config: ExtractConfig) -> str | None:
     return None
 
 
-def _missing_column_error(column: str, table: Table, origin: str) -> ConfigError:
+def _how_to_name_column(column: str, columns: Columns, config: ExtractConfig) -> str:
+    """The option that names such a column.
+
+    A prediction always has the name of the column of texts or files, from its run.
+    """
+    if column in columns.labels:
+        return (
+            "--label-column names the column of labels; --set unlabelled=SPLIT is for "
+            "a split without labels"
+        )
+    if column in columns.kept:
+        return "--keep-column names columns of the table"
+    if config.file_column is not None:
+        return "gaam extract --file-column names the column of sounds or pictures"
+    hint = "--text-column names the column of texts"
+    if not config.text_columns:
+        hint += ", --file-column that of sounds or pictures"
+    return hint
+
+
+def _missing_column_error(
+    column: str, table: Table, origin: str, hint: str
+) -> ConfigError:
     """The error for a column that a table lacks; it lists and suggests columns."""
-    hint = (
-        "--text-column, --file-column (of sounds or pictures) and --label-column name "
-        "columns; --set unlabelled=SPLIT is for a split without labels"
-    )
     suggestion = did_you_mean(column, table.names)
     if suggestion:
         hint = f"{suggestion} {hint}"
@@ -384,7 +403,7 @@ def _inputs_of(
             problem,
             expected=f"something in {' + '.join(columns.inputs)}",
             found=", ".join(excerpt(record[column]) for column in columns.inputs),
-            hint="remove such rows; gaam extract has --set skip-empty=true",
+            hint="leave such rows out, as gaam extract --set skip-empty=true does",
         )
     return inputs
 
