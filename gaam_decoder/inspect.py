@@ -107,7 +107,11 @@ def list_runs(
     runs = Runs(sound).selected(**filters)
     entries = [_finished_entry(run) for run in runs]
     entries += [_damaged_entry(path, error) for path, error in damaged.items()]
-    entries.sort(key=lambda entry: (entry["name"], entry["path"]))
+    # decoders first, then the runs of tuning seeds
+    candidates = {str(run.path.absolute()) for run in runs if run.tuning_only}
+    entries.sort(
+        key=lambda entry: (entry["path"] in candidates, entry["name"], entry["path"])
+    )
 
     leases = [lease for folder in folders for lease in holdings(folder / LEASE_FOLDER)]
     unfinished = [

@@ -455,9 +455,14 @@ def read_one_run(path: Path) -> RunResult:
     return read_run(path)
 
 
-def _holds_runs(folder: Path) -> bool:
-    """Whether a folder is a run, or has finished runs."""
-    return is_run(folder) or bool(run_folders(folder))
+def _is_to_suggest(folder: Path) -> bool:
+    """Whether a folder is a run of reporting seeds, or has finished runs."""
+    if not is_run(folder):
+        return bool(run_folders(folder))
+    try:
+        return not read_run(folder).tuning_only
+    except CacheError:
+        return False
 
 
 def _no_run_error(path: Path) -> NotFoundError:
@@ -472,5 +477,5 @@ def _no_run_error(path: Path) -> NotFoundError:
         f"no finished run at '{shown_path(path)}'",
         expected="a run",
         found=reason,
-        hint=suggest_folder(path, _holds_runs, "gaam train"),
+        hint=suggest_folder(path, _is_to_suggest, "gaam train"),
     )
