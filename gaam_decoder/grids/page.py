@@ -292,8 +292,9 @@ def cost_lines(grid: Grid, records: Records) -> Lines:
         extraction = math.fsum(row.extract_seconds or 0.0 for row in rows)
         training = math.fsum(row.train_seconds for row in rows)
         noun = "cell" if len(rows) == 1 else "cells"
+        name = escape_markdown(f"{grid.title}, {encoder}")
         lines.append(
-            f"- {escape_markdown(encoder)}, {len(rows)} {noun}: extraction "
+            f"- {name}, {len(rows)} {noun}: extraction "
             f"{duration(extraction)}, training {duration(training)}."
         )
     return lines
