@@ -185,8 +185,8 @@ class TrainConfig(WorkerConfig):
     )
     groups: str | None = option(
         None,
-        "Kept column, or file with a name per row: rows of one group are never "
-        "split between training, validation and test.",
+        "Kept column, or file with a name per training row: rows of one group "
+        "are never split between training, validation and the rows of a fold.",
     )
     repeats: int = key(1, "Repeats of the cross-validation, each with its own folds.")
     fold: int | None = key(None, "Only this fold, from 1.", shown_default="all")
