@@ -22,7 +22,6 @@ from gaam_decoder.runs.loading import Progress, Runs, find_runs, unique_paths
 from gaam_decoder.runs.read import read_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.training.checkpoint import describe_unfinished
-from gaam_decoder.use.load import cross_validation_in_words
 
 OUT_OF_REACH = "out of reach"
 BAD = ("damaged", OUT_OF_REACH)
@@ -77,6 +76,9 @@ def inspect(path: Path) -> Inspection:
     run = read_run(path)
     if not run.evaluated:
         # a final model leaves out no fold; the runs of the folds tell what to expect
+        # imported late: it imports torch, which a list of runs does not need
+        from gaam_decoder.use.load import cross_validation_in_words
+
         tested = cross_validation_in_words(run)
         run_values["what"] += f"; {tested}" if tested else ""
     importance = importance_of([run])

@@ -21,8 +21,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/concepts/attention-pooling.md"
-BLOCK = re.compile(r"^```python\n(.*?)^```$|^    gaam ([^\n]*)$", re.M | re.S)
-"""Code, or a command."""
+BLOCK = re.compile(
+    r"^```python\n(.*?)^```$|^gaam ((?:[^\n]*\\\n)*[^\n]*)$", re.M | re.S
+)
+"""Code, or a command, which may be continued by a backslash."""
 RESULT = re.compile(r"^\| `(nadaraya-watson\S*)` \| ([0-9.]*) \| (\S+) \|$", re.M)
 KERNELS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "gaussian": lambda u: np.exp(-(u**2) / 2),
@@ -55,7 +57,7 @@ def test_the_page_runs_and_its_table_is_what_comes_out(
         if code:
             exec(code, names)
             continue
-        outcome = gaam(*command.split())
+        outcome = gaam(*command.replace("\\\n", " ").split())
         assert outcome.code == 0, outcome.err
         num_commands += 1
     assert num_commands == 2

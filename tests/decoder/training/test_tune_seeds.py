@@ -206,7 +206,7 @@ def check_lines_of_tuning(lines: list[str]) -> None:
     rate = r"learning rate \S+( in \d folds?)?"
     for attention, line in zip(ATTENTIONS, tuning_lines, strict=True):
         decoder = rf"{re.escape(attention)} \+ linear"
-        expected = rf"{decoder}: {rate}(, {rate})? of 3, validation \d+\.\d%"
+        expected = rf"{decoder}: {rate}(, {rate})?, chosen from 3, validation \d+\.\d%"
         assert re.fullmatch(expected, line), line
 
 
