@@ -34,9 +34,10 @@ IMPORTED = "imported"
 AUTO = "auto"
 """Value of the setting ``task`` if the labels themselves decide the task."""
 SHARD_ROWS = 2048
-SHARD_ROWS_OF_KIND = {"audio": 128, "vision": 512}
-"""Kinds of rows that take long to encode: an interruption loses fewer of them."""
 """Most rows of a shard by default."""
+SHARD_ROWS_OF_KIND = {"audio": 128, "vision": 512}
+"""The same for kinds of rows that take long to encode, by the kind of the encoder: an
+interruption loses fewer of them."""
 MAX_GPUS_PER_WORKER = 1024  # no machine has so many: a larger number is a mistake
 CPU_BATCH_TOKENS = 2048  # more is slower on a CPU: the activations leave its cache
 GPU_BATCH_TOKENS = 16384

@@ -20,6 +20,7 @@ from gaam_decoder.runs.folders import (
 )
 from gaam_decoder.runs.loading import Progress, Runs, find_runs, unique_paths
 from gaam_decoder.runs.read import read_run
+from gaam_decoder.runs.records import FitRecord
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.training.checkpoint import describe_unfinished
 
@@ -289,7 +290,7 @@ def _seed_in_words(seed: dict[str, Any], fit: dict[str, Any] | None) -> str:
     """
     result = f"epoch {seed['epoch']}"
     if fit:
-        result = f"{fit['setting']} {fit['value']:.3g}"
+        result = FitRecord(**fit).in_words()
     if seed["failed"]:
         result = f"failed: {seed['failed']}"
     if seed.get("accuracy") is not None:

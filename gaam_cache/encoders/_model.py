@@ -71,9 +71,9 @@ class ModelEncoder(Encoder):
     A model must have at least one of them.
     """
     expected_encoder: ClassVar[str]
+    """What ``--encoder`` must name, for messages: 'a text encoder and tokenizer'."""
     example_encoder: ClassVar[str]
     """Id of an encoder for rows of this kind, for messages."""
-    """What ``--encoder`` must name, for messages: 'a text encoder and tokenizer'."""
     position_noun: ClassVar[str]
     """People's word for one position of a row, for messages: 'token'."""
     _forward: Forward

@@ -214,15 +214,15 @@ def _spread(table: Table, claim_by_label: Mapping[str, stats.Claim]) -> str:
         noun = "an interval" if len(claims) == 1 else "intervals up to"
         text += f", {noun} {score.size(max(widths), '.2f')} wide"
 
-    undecided = [
-        label for label in claim_by_label if what_would_decide(claim_by_label[label])
-    ]
-    if undecided:
-        furthest = max(
-            undecided, key=lambda label: abs(claim_by_label[label].difference)
-        )
-        needed = what_would_decide(claim_by_label[furthest])
-        text += f"; {needed} would decide on {furthest}"
+    # What would decide takes a long search: only the largest undecided difference
+    # gets one.
+    for label, claim in sorted(
+        claim_by_label.items(), key=lambda item: -abs(item[1].difference)
+    ):
+        needed = what_would_decide(claim)
+        if needed:
+            text += f"; {needed} would decide on {label}"
+            break
     return text
 
 

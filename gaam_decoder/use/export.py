@@ -306,7 +306,7 @@ def _layers_in_words(run: RunResult) -> str:
 def _training_in_words(run: RunResult, config: DecoderConfig) -> str:
     """The seeds of a decoder, or the value that was chosen for a head without seeds."""
     if run.fit is not None:
-        return f"fitted in one step, without seeds: {run.fit.setting}={run.fit.value:g}"
+        return f"fitted in one step, without seeds: {run.fit.in_words()}"
     return f"seeds: {spell_numbers(config.seeds)}, {_seeds_in_words(config.seeds)}"
 
 

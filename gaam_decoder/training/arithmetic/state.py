@@ -44,9 +44,8 @@ class Scaling(NamedTuple):
     good_steps_S: Tensor
     steps_S: Tensor  # all steps that changed the parameters
     skipped_steps_S: Tensor  # skipped steps of the epoch: a gradient was not finite
-    rows_without_loss_S: (
-        Tensor  # rows of the epoch in batches whose loss was not finite
-    )
+    # rows of the epoch in batches whose loss was not finite
+    rows_without_loss_S: Tensor
 
     @classmethod
     def initial(cls, num_seeds: int, device: torch.device) -> Scaling:
