@@ -481,6 +481,7 @@ class _TrainDisplay:
         self._config = config
         self._quiet = quiet
         self._as_json = as_json
+        self._has_trained = False
         self._shown_runs: list[Path] = []
         # the default of the class, None, stays where nobody looks at a terminal
         if not quiet and is_live(sys.stderr):
@@ -504,6 +505,7 @@ class _TrainDisplay:
         """Print a line on a finished run, if it is not there to be chosen from."""
         from gaam_decoder.training.sweep import is_candidate
 
+        self._has_trained = True
         if self._has_lines and not is_candidate(self._config, run):
             self._shown_runs.append(run.path)
             tell(run.summary(), to=sys.stderr if self._as_json else sys.stdout)
@@ -517,6 +519,8 @@ class _TrainDisplay:
             return
         if self._quiet:
             return
+        if not self._has_trained:
+            tell("every seed was trained before: nothing is trained again")
         if self.table is not None and not self._has_lines:
             self.table.print()
         else:
@@ -539,7 +543,7 @@ Baseline = Annotated[
         "--baseline",
         metavar="NAME",
         help="Mechanism with which the others are compared, seed by seed.",
-        show_default="none, where it was trained",
+        show_default="the mechanism 'none', if it was trained",
         autocompletion=offer_attentions,
     ),
 ]
@@ -1439,6 +1443,7 @@ def export(
     path: RunOrCache,
     out: ExportFolder,
     seed: OneSeed = None,
+    attn: OwnMechanism = None,
     cache: MovedCache = None,
     overwrite: Overwrite = False,
     push: Push = None,
@@ -1456,9 +1461,11 @@ def export(
 
     path = absolute_path(path)
     is_cache = gaam_cache.inspect.is_cache(path)
-    if is_cache and (seed is not None or cache is not None):
+    if is_cache and not (seed is None and attn is None and cache is None):
         raise ConfigError(
-            "--seed and --cache are for a run", expected="a run", found="a cache"
+            "--seed, --attn and --cache are for a run",
+            expected="a run",
+            found="a cache",
         )
     if push is None and (private or yes):
         raise ConfigError(
@@ -1483,7 +1490,7 @@ def export(
         import gaam_decoder
 
         exported = gaam_decoder.export_run(
-            path, out, seed=seed, cache=cache, overwrite=overwrite
+            path, out, seed=seed, attn=attn, cache=cache, overwrite=overwrite
         )
     if not (as_json or quiet):
         tell(exported.in_words())

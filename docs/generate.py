@@ -186,7 +186,8 @@ def report_columns() -> str:
         "# Columns of a report",
         NOTE,
         "`gaam report --explain` prints what each column and each verdict says. "
-        "`--columns` chooses columns, in any order:",
+        "`--columns` chooses columns, in any order; hyphens may stand for spaces, and "
+        "case does not matter:",
         "<!-- needs: finished runs -->\n"
         "```bash\n"
         "gaam report --explain\n"

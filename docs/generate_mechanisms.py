@@ -355,10 +355,13 @@ A mechanism reads the layers of a row, x of shape (layers, features), and a head
 predicts from its output. This page is generated from the code. Numbers of parameters,
 and the default of `heads`, are for {layers} layers of {hidden_size} features.
 
-A gate by a density splits the layers into groups of neighbours, one for each of its
-`heads`. It standardises each value over the layers of its group. The default is the
-largest number of equal groups, at most 8, with three layers or more each: 2 heads for
-6 layers, 4 for 12, 8 for 24 or 40. So `gaam` on 6 layers is `gaam:heads=2` in a report.
+A *density gate*, such as `gaam` or `laplace`, multiplies each value by a probability
+density of this value. It splits the layers into groups of neighbours, one for each of
+its `heads`, and standardises each value over the layers of its group.
+
+The default of `heads` is the largest number of equal groups, at most 8, with three
+layers or more each: 2 heads for 6 layers, 4 for 12, 8 for 24 or 40. So `gaam` on 6
+layers is `gaam:heads=2` in a report.
 
 ```text
 {formulas}
@@ -377,7 +380,8 @@ has the shape of its input.
 """,
     "between": """\
 Every layer reads all layers of its row, by softmax weights. The picture shows the
-weight of a layer whose score is above or below that of all others, for 3 to 24 layers.
+weight of one layer by its score minus the score that all others share, with a curve for
+3, 6, 12 and 24 layers.
 """,
     "queries": """\
 Each query reads one weighted mean of the layers, whose weights have the sum 1.

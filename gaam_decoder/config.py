@@ -84,8 +84,8 @@ class TrainConfig(WorkerConfig):
     )
     tune_seeds: tuple[int, ...] | None = option(
         None,
-        "Tuning seeds: before --seeds train, they try every --lr and weight decay, and "
-        "validation rows choose.",
+        "Tuning seeds: they try every --lr and weight decay, and validation rows "
+        "choose. Then the reporting seeds, --seeds, train.",
         shown_default="1000-1002 without --lr",
         parse=number_lists.parse_seeds,
     )
@@ -149,13 +149,14 @@ class TrainConfig(WorkerConfig):
     )
     train_rows: number_lists.Sizes = option(
         (None,),
-        "Labelled rows to use, validation rows included: in all (100, 1k, all) or of "
-        "every class or label (5/class); of a list each is trained on.",
+        "Labelled rows to use, validation rows included: a total (100, 1k, all), or a "
+        "number for every class or label (5/class). A list gives one training for each "
+        "of its sizes.",
         parse=number_lists.parse_sizes,
     )
     pool: tuple[str, ...] = option(
         (),
-        "Pooling of the cache to read; of several each is trained on.",
+        "Pooling of the cache to read; several give one training for each.",
         shown_default="the first in the cache",
     )
     layers: number_lists.LayerSets = option(

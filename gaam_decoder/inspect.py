@@ -184,14 +184,13 @@ def _folders_in_words(values: dict[str, Any]) -> str:
         lease["name"]: Holding(**lease).in_words() for lease in values["at_work"]
     }
     is_anybody_at_work = any(not lease["dead"] for lease in values["at_work"])
-    idle = "waits for a worker" if is_anybody_at_work else "nobody is at work on it"
     lines: list[str] = []
     for entry in values["runs"]:
         # 'gaam verify' shows only the runs that need attention.
         if values["whole"] and entry["state"] == "finished":
             continue
         # a worker of an unfinished run is shown there, and taken out of the dictionary
-        lines += _entry_in_words(entry, worker_by_lease, idle)
+        lines += _entry_in_words(entry, worker_by_lease)
     lines += [f"  {lease}: {worker}" for lease, worker in worker_by_lease.items()]
 
     states = Counter(entry["state"] for entry in values["runs"])
@@ -212,12 +211,9 @@ def _folders_in_words(values: dict[str, Any]) -> str:
 
 
 def _entry_in_words(
-    entry: dict[str, Any], worker_by_lease: dict[str, str], idle: str
+    entry: dict[str, Any], worker_by_lease: dict[str, str]
 ) -> list[str]:
-    """The lines of one run; removes its workers from ``worker_by_lease``.
-
-    ``idle`` says of seeds without a worker why nobody trains them.
-    """
+    """The lines of one run; removes its workers from ``worker_by_lease``."""
     created = (entry.get("created") or "")[:10]
     size = f"{entry['bytes'] / 1e6:,.2f} MB"
     # a run that is not finished has no date
@@ -229,12 +225,12 @@ def _entry_in_words(
         lines.append(f"  {entry['state'].upper()}: {entry['what']}")
         lines.append(f"  to do: {entry['repair']}")
     else:
-        lines += _unfinished_in_words(entry, worker_by_lease, idle)
+        lines += _unfinished_in_words(entry, worker_by_lease)
     return lines
 
 
 def _unfinished_in_words(
-    entry: dict[str, Any], worker_by_lease: dict[str, str], idle: str
+    entry: dict[str, Any], worker_by_lease: dict[str, str]
 ) -> list[str]:
     """How many seeds are finished, and who trains each seed batch.
 
@@ -242,7 +238,6 @@ def _unfinished_in_words(
         entry: JSON values of a run, as ``describe_unfinished`` gives them.
         worker_by_lease: name of a lease -> words about the worker that has it; the
             workers of this run are removed.
-        idle: said of a seed batch without a worker.
     """
     progress = f"{len(entry['done'])} of {len(entry['planned'])} seeds finished"
     lines = [f"  UNFINISHED: {entry['title']}: {progress}"]
@@ -252,7 +247,7 @@ def _unfinished_in_words(
         text = f"    {noun} {spell_numbers(seed_batch['seeds'])}"
         if seed_batch["epoch"]:
             text += f" epoch {seed_batch['epoch']}/{entry['epochs']}"
-        worker = worker_by_lease.pop(seed_batch["claim"], idle)
+        worker = worker_by_lease.pop(seed_batch["claim"], "no worker trains it now")
         lines.append(f"{text}: {worker}")
     return lines
 

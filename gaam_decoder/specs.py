@@ -199,6 +199,13 @@ def parse_spec(
                 found=written,
                 hint=did_you_mean(key, known_options),
             )
+        if key in given:
+            raise ConfigError(
+                f"the option '{key}' of {kind} '{name}' is given twice",
+                expected="one value",
+                found=written,
+                hint=f"for two decoders give {option} twice",
+            )
         given[key] = _parse_option(
             value.strip(), known_options[key].type, label=f"{option} {name}:{key}"
         )

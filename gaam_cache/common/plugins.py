@@ -14,6 +14,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import linecache
 import re
 import sys
 import traceback
@@ -135,7 +136,7 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
         ) from error
 
     # a class that was typed into a session has no file
-    source = Path(inspect.getsourcefile(own_class) or "")
+    source = source_file(own_class)
     is_file = source.is_file()
     name = str(own_class.__name__)
     earlier = _REGISTERED.get((package, name))
@@ -146,7 +147,7 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
             f"'{name}' is the name of another {kind}", expected="another name"
         )
 
-    text = source.read_bytes() if is_file else inspect.getsource(own_class).encode()
+    text = source.read_bytes() if is_file else _text_of_session(own_class, kind)
     _REGISTERED[package, name] = RegisteredClass(
         cls=own_class,
         file_name=source.name if is_file else "a session",
@@ -154,6 +155,37 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
         source=source,
     )
     return name, str(source) if is_file else ""
+
+
+def source_file(cls: type) -> Path:
+    """The file that defines a class; of one typed into a session the empty path."""
+    try:
+        return Path(inspect.getsourcefile(cls) or "")
+    # Python knows no file of a class of a notebook
+    except (OSError, TypeError):
+        return Path()
+
+
+def _text_of_session(cls: type, kind: str) -> bytes:
+    """The text of the notebook cell that defines a class.
+
+    Python keeps it under the name of the code of each method.
+
+    Raises:
+        ConfigError: Python has not kept it, as in a session without a notebook.
+    """
+    for member in vars(cls).values():
+        # a static method holds its function
+        code = getattr(getattr(member, "__func__", member), "__code__", None)
+        lines = linecache.getlines(code.co_filename) if code else []
+        if lines:
+            return "".join(lines).encode()
+    raise ConfigError(
+        f"the code of the {kind} '{cls.__name__}' is not known, and runs record it",
+        expected="a class of a file or of a notebook",
+        found="a class that was typed into a session",
+        hint=f"write it into a file, and import it or say FILE.py:{cls.__name__}",
+    )
 
 
 def split_file_class(text: str) -> tuple[str, str]:

@@ -24,6 +24,7 @@ from gaam_cache.extraction.reopen import reopen
 from gaam_cache.extraction.states import StateExtractor
 from gaam_cache.extraction.summary import ExtractionStats
 from gaam_cache.sources.media.base import import_decoder
+from gaam_cache.sources.rows.checks import TOLERATED_SHARE
 from gaam_cache.sources.rows.collect import rows_from_inputs
 from gaam_cache.store.dtypes import as_float32
 from gaam_cache.store.plan import Plan
@@ -145,9 +146,18 @@ class RowEncoder:
         self._warn_of_doubts()
 
     def _warn_of_doubts(self) -> None:
-        """Warn of rows that seem to be unfit, such as unknown tokens, but only once."""
+        """Warn of rows that are cut or seem to be unfit, but only once.
+
+        An example is a row of tokens that the tokenizer does not know.
+        """
         encoder = self._encoder
-        lines = self.stats.doubts(
+        lines = []
+        if self.stats.truncated > TOLERATED_SHARE * self.stats.rows_made:
+            lines.append(
+                f"{self.stats.truncated:,} of {self.stats.rows_made:,} rows are cut at "
+                f"{encoder.max_length:,} {encoder.unit}; training rows were cut there, too"
+            )
+        lines += self.stats.doubts(
             noun=encoder.noun,
             max_length=encoder.max_length,
             causal=bool(encoder.acts_causal),

@@ -59,6 +59,7 @@ class ImportSummary:
 
     path: str
     fingerprint: str  # empty for a preview, which does not read the states
+    dataset: str  # the name, which tells data sets apart in a report over several
     encoder: str
     num_layers: int
     hidden_size: int
@@ -94,7 +95,11 @@ class ImportSummary:
         lines.append(
             f"  stored       {self.num_layers} layers x {self.hidden_size}, "
             f"{self.storage_dtype}, {self.shards:,} shards, "
-            f"{self.bytes / 1e6:,.1f} MB; encoder: {self.encoder}"
+            f"{self.bytes / 1e6:,.1f} MB"
+        )
+        lines.append(
+            f"  names        data set '{self.dataset}', encoder '{self.encoder}': "
+            "--set dataset-name=NAME, --set encoder-name=NAME"
         )
         lines += [f"  not taken    {array}" for array in self.unused_arrays]
         return visible("\n".join(lines), keep="\n")
@@ -632,6 +637,7 @@ def _summarise(
     return ImportSummary(
         path=str(config.out),
         fingerprint=fingerprint,
+        dataset=plan.dataset.name,
         encoder=plan.encoder_label,
         num_layers=plan.num_layers,
         hidden_size=plan.hidden_size,

@@ -21,7 +21,7 @@ ALIASES = ("chi-squared", "chi-square")
 
 
 class Chi2(DensityGate):
-    """A chi-squared gate on r^2; with k > 2 its peak is a ring around the centre.
+    """A chi-squared gate on r^2; with k > 2 it has two peaks, left and right of r = 0.
 
     Formula: ``w = (q / m)^(m/2) exp(-(q - m) / 2)``, ``q = r^2 / xi``, ``m = k - 2``,
     with r as in ``DensityGate``; at k = 2 it is ``exp(-q / 2)``, the Gaussian gate.

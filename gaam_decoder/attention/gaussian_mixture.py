@@ -26,6 +26,8 @@ WIDTH_FLOOR = 1e-6
 class GaussianMixture(Attention):
     """Weights over the layers of a group: a normalised product of K Gaussians.
 
+    In spite of its name it is no mixture: the Gaussians are multiplied, not added.
+
     Formula: ``w_l = p_l / max(sum_l p_l, 1e-8)``, ``p = prod_k N(r_k; 0, c_k^2)``,
     ``r_k = (x - (mean + offset_k)) / sqrt(var + 1e-8)``; the gate is ``y = x w``. Mean
     and variance are taken over the layers of a group; the variance divides by their

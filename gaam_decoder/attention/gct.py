@@ -12,7 +12,7 @@ from gaam_decoder.attention.frames.density import EPSILON, PARAMETER_FLOOR, posi
 
 
 class GCT(Attention):
-    """A Gaussian of each layer's standardised context gates the whole layer.
+    """Multiplies a whole layer by a Gaussian of its mean over the features.
 
     Formula: ``y_l = x_l exp(-z_l^2 / (2 c^2))``, z the means of the layers over their
     features, standardised over layers.

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from gaam_cache.common.errors import ConfigError
+
 
 class Loss(ABC):
     """A number to minimise: the mean over rows of a loss that each row has by itself.
@@ -98,7 +100,7 @@ def weighted_label_mean(
         weight_C: weights of the labels; None: all count alike.
     """
     if weight_C is None:
-        return loss(logits_BC, label_BC)
+        return _batch_loss(loss, logits_BC, label_BC)
     weight_BC = torch.where(label_BC.bool(), weight_C, 1.0)
     # M = B C labels, every one a row with a single label
     label_loss_M = _row_losses(loss, logits_BC.reshape(-1, 1), label_BC.reshape(-1, 1))
@@ -123,15 +125,32 @@ def weighted_mean(
         weight_B: weights of the rows; None: all count alike.
     """
     if weight_B is None:
-        return loss(logits_BC, label_B)
+        return _batch_loss(loss, logits_BC, label_B)
     return (weight_B * _row_losses(loss, logits_BC, label_B)).mean()
+
+
+def _batch_loss(loss: Loss, logits_BC: Tensor, label_B: Tensor) -> Tensor:
+    """The mean loss of a batch, a scalar.
+
+    Raises:
+        ConfigError: the loss is no scalar, such as one number for each row.
+    """
+    mean_loss = loss(logits_BC, label_B)
+    if mean_loss.ndim > 0:
+        raise ConfigError(
+            f"the loss '{type(loss).__name__}' does not give the mean of a batch",
+            expected="a tensor of shape ()",
+            found=f"the shape {tuple(mean_loss.shape)}",
+            hint="end __call__ with .mean()",
+        )
+    return mean_loss
 
 
 def _row_losses(loss: Loss, logits_BC: Tensor, label_B: Tensor) -> Tensor:
     """The loss of every row, as the loss of a batch of this row alone, (B,)."""
 
     def loss_of_row(logits_C: Tensor, label: Tensor) -> Tensor:
-        return loss(logits_C[None], label[None])
+        return _batch_loss(loss, logits_C[None], label[None])
 
     loss_B: Tensor = vmap(loss_of_row)(logits_BC, label_B)
     return loss_B

@@ -199,7 +199,7 @@ P_HOLM = Column(
     note=(
         "p-value, corrected by Holm for all comparisons of one table and head with "
         "the baseline, those that a filter hides too. Other caches, test rows and "
-        "heads are corrected by themselves"
+        "heads are corrected separately"
     ),
     is_comparison=True,
     values_for_programs=single_value(lambda entry: claim_of(entry).p_holm),
@@ -210,9 +210,10 @@ DECIDE = Column(
     cell=decide_text,
     note=(
         "for an undecided comparison: what would decide it in about half of such "
-        "experiments, if the observed difference is the true one. Where neither seeds "
-        "nor test rows (groups) suffice alone, how many times as many of both; where "
-        "tuning or the sample of training rows is the limit, more training rows"
+        "experiments, if the observed difference is the true one. If neither more "
+        "seeds alone nor more test rows (groups) alone can decide, it says how many "
+        "times as many of both; if tuning or the training rows are the limit, it says "
+        "more training rows"
     ),
     is_comparison=True,
 )

@@ -221,7 +221,7 @@ def _spread(table: Table, claim_by_label: Mapping[str, stats.Claim]) -> str:
     ):
         needed = what_would_decide(claim)
         if needed:
-            text += f"; {needed} would decide on {label}"
+            text += f"; {needed} would decide whether {label} differs"
             break
     return text
 

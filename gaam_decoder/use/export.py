@@ -114,6 +114,7 @@ def export_run(
     out: str | Path,
     *,
     seed: int | None = None,
+    attn: str | type | None = None,
     cache: str | Path | None = None,
     overwrite: bool = False,
 ) -> DecoderExport:
@@ -125,6 +126,7 @@ def export_run(
         path: folder of the run.
         out: a folder that is not there yet, or is empty.
         seed: export the decoder of this seed; default: average all finished seeds.
+        attn: your own mechanism of the run, as ``load`` takes it.
         cache: folder of the run's cache; default: the folder that the run recorded.
         overwrite: replace an earlier export.
 
@@ -136,7 +138,7 @@ def export_run(
     """
     folder = absolute_path(path)
     out = absolute_path(out)
-    run, config, weights = open_decoder(folder, seed, cache)
+    run, config, weights = open_decoder(folder, seed, cache, attn)
     if run is None:
         raise ConfigError(
             "it was exported already", expected="a run", where=str(folder)

@@ -87,13 +87,9 @@ def load(
             temperature.
         CacheError: the run is damaged, or the cache is another one.
     """
-    # registers the name of the mechanism
-    given = None if attn is None else parse_plugin(attn, "mechanism")
     torch_device = devices.resolve_device(device)
     folder = absolute_path(path)
-    run, config, weights = open_decoder(folder, seed, cache)
-    if given is not None:
-        _check_same_mechanism(given.name, config, folder)
+    run, config, weights = open_decoder(folder, seed, cache, attn)
     if config.recipe.shuffle_labels:
         _warn(
             f"'{folder.name}' learned from shuffled labels: "
@@ -179,7 +175,10 @@ class OpenedDecoder(NamedTuple):
 
 
 def open_decoder(
-    folder: Path, seed: int | None = None, cache: str | Path | None = None
+    folder: Path,
+    seed: int | None = None,
+    cache: str | Path | None = None,
+    attn: str | type | None = None,
 ) -> OpenedDecoder:
     """Read the decoders of a run or an exported folder.
 
@@ -188,7 +187,13 @@ def open_decoder(
             one is read.
         seed: to read alone; None: all seeds.
         cache: of the run, if it was moved.
+        attn: a mechanism of a person's own: its class, or ``FILE.py:CLASS``.
+
+    Raises:
+        ConfigError: ``attn`` is another mechanism than that of the decoder.
     """
+    # registers the name of the mechanism
+    given = None if attn is None else parse_plugin(attn, "mechanism")
     run = None
     if (folder / CONFIG_FILE).is_file() and not is_run(folder):
         config, weights = read_export(folder)
@@ -215,6 +220,8 @@ def open_decoder(
         config = replace(config, plan=plan)
     where = str(folder)
     config, weights = _select_seed(config, weights, seed, where)
+    if given is not None:
+        _check_same_mechanism(given.name, config, folder)
     _check_code(config, "mechanism", config.attention, where)
     _check_code(config, "head", config.head, where)
     return OpenedDecoder(run, config, weights)
@@ -320,7 +327,7 @@ def _check_registered(name: str, kind: str, recorded: str | None, where: str) ->
     remedy = f"install {origin}"
     if origin.endswith(".py"):
         remedy = (
-            f"gaam predict RUN {option} {origin}:{name}; "
+            f"{option} {origin}:{name} of 'gaam predict' and 'gaam export'; "
             f"from Python load(RUN, attn={name})"
         )
     raise ConfigError(

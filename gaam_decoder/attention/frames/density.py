@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.plugins import source_file
 from gaam_decoder.attention.base import Attention
 from gaam_decoder.attention.frames.num_heads import heads_over_layers
 
@@ -124,7 +125,7 @@ def _check_arguments(gate: DensityGate, method: str, names: Sequence[str]) -> No
                 f"'{method}' of the mechanism '{type(gate).__name__}' cannot be called",
                 expected=f"@staticmethod def {method}({arguments})",
                 found=str(error),
-                where=inspect.getsourcefile(type(gate)),
+                where=str(source_file(type(gate))),
                 hint="name its arguments as the parameters in 'learns'",
             ) from error
 

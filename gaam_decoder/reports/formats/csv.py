@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
+from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import visible
 from gaam_decoder.reports.cells import Cell
 from gaam_decoder.reports.columns import Column
@@ -48,11 +49,22 @@ class Csv(Format):
         With ``self.section`` the lines are those of the tables in that section, with
         title and caption; numbers are in the units of the headers. The section may be
         one over all data sets (``self.sections_over_sets``).
+
+        Raises:
+            ConfigError: the section has no table.
         """
         if self.section is not None:
             lines = list(
                 _lines_of_section(tables, self.section, self.sections_over_sets)
             )
+            if not lines:
+                raise ConfigError(
+                    f"the section '{self.section}' has pictures and no table",
+                    expected="a section with a table, or another format",
+                    found="--format csv",
+                    hint="--format html shows the pictures, --figures FOLDER writes "
+                    "them",
+                )
         elif self.columns:
             lines = [
                 line

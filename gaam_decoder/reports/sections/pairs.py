@@ -282,11 +282,11 @@ def _layers_in_words(labels: Sequence[str]) -> list[str]:
 
 
 def _pair_in_words(group: PairGroup, axis: str, pair: PairPositions) -> str:
-    """Both entries of a pair in words, with a minus between them.
+    """Both entries of a pair in words, such as ``layer 1 minus layer 5``.
 
     ``pair`` has their positions in the group.
     """
-    return " - ".join(in_words(axis, [group.labels[index]]) for index in pair)
+    return " minus ".join(in_words(axis, [group.labels[index]]) for index in pair)
 
 
 def _sheets(groups: Sequence[PairGroup], axis: str, score: Score) -> Iterator[Sheet]:

@@ -1,4 +1,4 @@
-"""Show every score of every entry, and the recall of classes.
+"""Show every score of every entry, the recall of classes, and how classes are confused.
 
 The JSON also has the confusion matrices.
 """
@@ -11,6 +11,7 @@ from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.cells import with_std
 from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.scoring import all_scores
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
@@ -81,7 +82,10 @@ def _scores_sheet(table: Table, scores: dict[str, Score]) -> Sheet:
 
 
 def _recall_sheet(table: Table) -> Sheet:
-    """The recall of the most frequent classes, for the best decoders."""
+    """Recall of the most frequent classes, and what they are taken for.
+
+    It lists the best decoders.
+    """
     count_C = table.entries[0].labels_per_class
     frequent = np.argsort(-count_C, kind="stable")[:MOST_CLASSES]
     # a class without a test row has no recall
@@ -94,10 +98,46 @@ def _recall_sheet(table: Table) -> Sheet:
             # the confusion matrix is a sum over the finished seeds
             num_right = entry.confusion[index, index]
             recall = float(num_right / (len(entry.finished) * count))
-            name = brief(str(table.cache.class_names[index]), 40)
-            lines.append([entry.label, name, f"{count:,}", percent(recall)])
+            name = _class_name(table, index)
+            wrong_class, share = _most_frequent_mistake(entry, index, table)
+            lines.append(
+                [
+                    entry.label,
+                    name,
+                    f"{count:,}",
+                    percent(recall),
+                    wrong_class,
+                    share,
+                ]
+            )
     caption = (
-        f"recall by class, mean over seeds; of many the {MOST_CLASSES} most frequent, "
-        f"and of the {MOST_DECODERS} best decoders"
+        "recall by class, and the wrong class that most rows of it are taken for, with "
+        "their share, mean over seeds; of many the "
+        f"{MOST_CLASSES} most frequent classes, and the {MOST_DECODERS} best decoders"
     )
-    return Sheet(caption, ["decoder", "class", "rows", "recall %"], lines)
+    header = ["decoder", "class", "rows", "recall %", "taken for", "share %"]
+    return Sheet(caption, header, lines)
+
+
+def _class_name(table: Table, index: int) -> str:
+    """The name of a class, cut to the width of a column."""
+    return brief(str(table.cache.class_names[index]), 40)
+
+
+def _most_frequent_mistake(
+    entry: Entry, true_class: int, table: Table
+) -> tuple[str, str]:
+    """The wrong class that rows of a class are most often taken for.
+
+    Returns:
+        Its name, and the percentage of the rows that are taken for it; twice "-" where
+        no seed makes a mistake. Of equally frequent ones it is the first class.
+    """
+    predictions_C = entry.confusion[true_class]
+    mistakes_C = predictions_C.copy()
+    mistakes_C[true_class] = 0
+    wrong_class = int(mistakes_C.argmax())
+    if mistakes_C[wrong_class] == 0:
+        return "-", "-"
+    share = float(mistakes_C[wrong_class] / predictions_C.sum())
+    return _class_name(table, wrong_class), percent(share)

@@ -83,7 +83,10 @@ ANSWERS: dict[str, Case] = {
     ),
     "too few rows": Case(
         lambda: [mechanism(0.82), baseline(0.81)],
-        ("a difference of +1.03", "about 750 test rows would decide on gaam"),
+        (
+            "a difference of +1.03",
+            "about 750 test rows would decide whether gaam differs",
+        ),
     ),
     "all four verdicts": Case(
         lambda: [
@@ -269,7 +272,7 @@ def test_sentence_and_column_say_the_same_of_the_largest_undecided_difference(
             continue
         furthest = max(undecided, key=lambda entry: abs(claim_of(entry).difference))
         needed = DECIDE.text(furthest)
-        assert f"; {needed} would decide on {furthest.label}" in text, name
+        assert f"; {needed} would decide whether {furthest.label} differs" in text, name
         num_tables += 1
     assert num_tables
 

@@ -312,6 +312,28 @@ def cells_by_header(text: str) -> list[tuple[str, str]]:
     ]
 
 
+def test_recall_stands_beside_the_class_that_rows_are_most_often_taken_for() -> None:
+    right_SN = answers(6, 0.8, 0)
+    label_N = build_run("none", right_SN).labels
+    # rows of the third class are never mistaken, those of another for the next class
+    right_SN[:, label_N == 2] = True
+    [table] = build_tables([build_run("none", right_SN)])
+    sheet = sections_by_name(table)["scores"].parts.sheets[1]
+    assert sheet.header[3:] == ["recall %", "taken for", "share %"]
+    lines = {line[1]: line[3:] for line in sheet.lines}
+    for label, (name, next_name) in enumerate([("a", "b"), ("b", "c")]):
+        recall = 100 * right_SN[:, label_N == label].mean()
+        assert lines[name] == [f"{recall:.1f}", next_name, f"{100 - recall:.1f}"]
+    assert lines["c"] == ["100.0", "-", "-"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_section_of_pictures_alone_is_refused_as_csv() -> None:
+    table_of_gates = build_tables([gate_run("gaam")])
+    with pytest.raises(ConfigError, match="'gates' has pictures and no table"):
+        Report(tuple(table_of_gates)).text("csv", section="gates")
+
+
 @pytest.mark.parametrize("report_format", FORMATS)
 def test_a_section_that_there_is_not_and_columns_of_a_section_are_refused(
     report_format: str, rich_table: Table
@@ -348,7 +370,7 @@ ANSWERS: dict[str, tuple[BuildRuns, str]] = {
     "decided": (
         lambda: runs_by_layer(4, 8, 0.05),
         r"none: the best mean accuracy is that of layer 4, 8\d.\d+%: it is better than "
-        r"layers 1-3 and all layers; layer 4 - layer 3: \+\d.*, \+\d.* to \+\d.*, "
+        r"layers 1-3 and all layers; layer 4 minus layer 3: \+\d.*, \+\d.* to \+\d.*, "
         r"p <?0\.\d+",
     ),
     "undecided": (
@@ -358,7 +380,7 @@ ANSWERS: dict[str, tuple[BuildRuns, str]] = {
     "few seeds": (
         lambda: runs_by_layer(3, 3, 0.05),
         r"every difference is undecided \(seeds: 3, and other verdicts need 6\); "
-        r"layer 3 - layer 2: \+",
+        r"layer 3 minus layer 2: \+",
     ),
     "equal means": (
         lambda: runs_by_layer(3, 1, 0),
