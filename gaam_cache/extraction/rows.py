@@ -155,7 +155,8 @@ class RowEncoder:
         if self.stats.truncated > TOLERATED_SHARE * self.stats.rows_made:
             lines.append(
                 f"{self.stats.truncated:,} of {self.stats.rows_made:,} rows are cut at "
-                f"{encoder.max_length:,} {encoder.unit}; training rows were cut there, too"
+                f"{encoder.max_length:,} {encoder.unit}; training rows were cut there, "
+                "too"
             )
         lines += self.stats.doubts(
             noun=encoder.noun,

@@ -71,6 +71,7 @@ T cache --attn own.py                            | 2 | own.py:Own
 T cache --attn own.py:Own:width=2                | 2 | --attn own.py:Own:width=2
 T cache --attn gaam:head=3                       | 2 | head; heads
 T cache --attn gaam:heads=5                      | 2 | heads=5; 6 layers
+T cache --attn gaam:heads=2,heads=3              | 2 | heads; twice
 T cache --head linaer                            | 2 | linaer; did you mean 'linear'
 T cache --lr 0                                   | 2 | --lr; 0
 T cache --lr -0.1                                | 2 | --lr; -0.1

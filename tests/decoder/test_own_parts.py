@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import linecache
 import re
 from pathlib import Path
 from typing import Any
@@ -33,14 +34,24 @@ def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [name for name, _ in examples]
 
 
-def test_the_mechanism_and_the_head_of_the_page_train(examples: list[str]) -> None:
-    assert examples == ["sech.py", "cosine.py", "brier.py", "signed.py"]
+def test_mechanisms_and_the_head_of_the_page_train_and_are_exported(
+    examples: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    assert examples == [
+        "sech.py",
+        "alike.py",
+        "cosine.py",
+        "brier.py",
+        "top_two.py",
+        "signed.py",
+    ]
     states = np.random.default_rng(0).normal(size=(40, 6, 8)).astype(np.float32)
     labels = np.arange(40) % 2
     splits = {"train": (states, labels), "test": (states + 1, labels)}
     gaam_cache.write("cache", splits)
     settings: dict[str, Any] = {
-        "attn": "sech.py:Sech",
+        "attn": ("sech.py:Sech", "alike.py:Alike:scale=5"),
         "head": "cosine.py:Cosine",
         "cache": "cache",
         "seeds": 2,
@@ -48,24 +59,47 @@ def test_the_mechanism_and_the_head_of_the_page_train(examples: list[str]) -> No
         "lr": 1e-3,
         "probe": False,
     }
-    [run] = gaam_decoder.train(loose_config(**settings))
-    assert not run.failed
-    assert "s" in run.learned
+    sech, alike = gaam_decoder.train(loose_config(**settings))
+    assert not sech.failed
+    assert not alike.failed
+    assert "s" in sech.learned
+    assert "scale" in alike.learned
+
+    # a run names its classes, but only a person may have their code executed
+    plugins._REGISTERED.clear()
+    parse_plugin("cosine.py:Cosine", "head")
+    with pytest.raises(ConfigError, match=r"Alike(.|\n)*gaam export"):
+        gaam_decoder.export_run(alike.path, "exported")
+    gaam_decoder.export_run(alike.path, "exported", attn="alike.py:Alike")
+    loaded = gaam_decoder.load("exported", attn="alike.py:Alike")
+    own = gaam_decoder.load(alike.path, attn="alike.py:Alike")
+    assert (loaded.predict_proba(states) == own.predict_proba(states)).all()
 
 
-SCORE = """
-from gaam_decoder.stats.scores.accuracy import Accuracy
-
-class Again(Accuracy):
-    title = "accuracy again"
-"""
+@pytest.mark.parametrize("has_cell", [True, False], ids=["a notebook", "a session"])
+def test_a_class_without_a_file_needs_the_text_of_its_cell(
+    has_cell: bool, examples: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    code = Path(examples[0]).read_text("utf-8")
+    name = f"<cell of {has_cell}>"
+    # a notebook keeps the text of its cells here
+    if has_cell:
+        lines = code.splitlines(keepends=True)
+        linecache.cache[name] = (len(code), None, lines, name)
+    cell: dict[str, Any] = {"__name__": "no_module_of_this_name"}
+    exec(compile(code, name, "exec"), cell)
+    if has_cell:
+        assert str(parse_plugin(cell["Sech"], "mechanism")) == "Sech"
+        return
+    with pytest.raises(ConfigError, match="typed into a session"):
+        parse_plugin(cell["Sech"], "mechanism")
 
 
 def test_a_loss_an_optimizer_and_a_score_may_be_from_a_file(
     examples: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugins, "_REGISTERED", {})
-    Path("again.py").write_text(SCORE, "utf-8")
     states = np.random.default_rng(0).normal(size=(40, 6, 8)).astype(np.float32)
     labels = np.arange(40) % 2
     splits = {"train": (states, labels), "test": (states + 1, labels)}
@@ -84,10 +118,45 @@ def test_a_loss_an_optimizer_and_a_score_may_be_from_a_file(
     run = gaam_decoder.train(config)[-1]
     assert str(run.recipe.loss) == "BrierLoss"
     assert str(run.recipe.optimizer) == "SignedMomentum:momentum=0.5"
-    (table,) = gaam_decoder.report(run, score="again.py:Again").tables
-    (usual,) = gaam_decoder.report(run).tables
-    assert table.score_name == "Again"
-    assert table.entries[0].compared_score.mean == usual.entries[0].compared_score.mean
+    (table,) = gaam_decoder.report(run, score="top_two.py:TopTwo").tables
+    assert table.score_name == "TopTwo"
+    # there are two classes
+    assert table.entries[0].compared_score.mean == 1
+
+
+VECTOR_LOSS = """
+from torch.nn import functional
+from gaam_decoder.losses import Loss
+
+class Vector(Loss):
+    def __call__(self, logits_BC, label_B):
+        return functional.cross_entropy(logits_BC, label_B, reduction="none")
+"""
+
+
+@pytest.mark.parametrize("class_weights", ["none", "balanced"])
+def test_a_loss_that_gives_a_number_for_every_row_is_refused(
+    class_weights: str,
+    small_cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    file = tmp_path / "vector.py"
+    file.write_text(VECTOR_LOSS, "utf-8")
+    config = loose_config(
+        attn="none",
+        loss=f"{file}:Vector",
+        class_weights=class_weights,
+        cache=small_cache,
+        runs=tmp_path / "runs",
+        seeds=2,
+        epochs=1,
+        lr=1e-3,
+        probe=False,
+    )
+    with pytest.raises(ConfigError, match="'Vector' does not give the mean"):
+        gaam_decoder.train(config)
 
 
 GATE = """

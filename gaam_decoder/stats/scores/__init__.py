@@ -5,6 +5,6 @@ every row beside the mean, which scikit-learn does not give, and a report should
 nothing that training does not. The tests compare every one of them with scikit-learn.
 """
 
-from gaam_decoder.stats.scores.base import Answers, Score
+from gaam_decoder.stats.scores.base import Answers, Score, SeedScore
 
-__all__ = ["Answers", "Score"]
+__all__ = ["Answers", "Score", "SeedScore"]

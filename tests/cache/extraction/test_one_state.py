@@ -178,6 +178,22 @@ def test_further_rows_that_become_one_are_warned_of_once(
         encoder.encode(STRANGE, pooling="mean")
 
 
+def test_a_row_to_predict_that_is_cut_is_warned_of(
+    encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    from gaam_cache.extraction.rows import RowEncoder
+
+    config = ExtractConfig(
+        encoder=str(encoders["bert"]),
+        dataset=write_texts(tmp_path / "data", USUAL),
+        out=tmp_path / "cache",
+    )
+    length = gaam_cache.extract(config).max_length
+    encoder = RowEncoder.open(gaam_cache.open_cache(config.out).plan)
+    with pytest.warns(GaamWarning, match=f"1 of 1 rows are cut at {length}"):
+        encoder.encode([" ".join(USUAL[:1] * length)], pooling="mean")
+
+
 def test_an_encoder_with_the_vocabulary_of_another_is_warned_of(tmp_path: Path) -> None:
     import transformers
 
