@@ -23,8 +23,8 @@ from gaam_cache.extraction.job import warn
 from gaam_cache.extraction.reopen import reopen
 from gaam_cache.extraction.states import StateExtractor
 from gaam_cache.extraction.summary import ExtractionStats
+from gaam_cache.sources.base import TOLERATED_SHARE
 from gaam_cache.sources.media.base import import_decoder
-from gaam_cache.sources.rows.checks import TOLERATED_SHARE
 from gaam_cache.sources.rows.collect import rows_from_inputs
 from gaam_cache.store.dtypes import as_float32
 from gaam_cache.store.plan import Plan
