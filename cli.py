@@ -1405,7 +1405,8 @@ def predict(
 
 # arguments and options of gaam export
 RunOrCache = Annotated[
-    Path, typer.Argument(metavar="RUN|CACHE", help="A run, or a cache.")
+    Path,
+    typer.Argument(metavar="RUN|CACHE", help="A run, a folder of runs, or a cache."),
 ]
 ExportFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")]
 OneSeed = Annotated[

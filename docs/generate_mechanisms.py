@@ -376,12 +376,12 @@ the others at their start; the peak is 1.
 INTRODUCTIONS = {
     "gates": """\
 A gate multiplies each layer and feature by a weight. It mixes no layers, and its output
-has the shape of its input.
+has the shape of its input; `gqgaam` is a gate with `gqa` behind it.
 """,
     "between": """\
-Every layer reads all layers of its row, by softmax weights. The picture shows the
-weight of one layer by its score minus the score that all others share, with a curve for
-3, 6, 12 and 24 layers.
+Every layer reads all layers of its row, by softmax weights. In the
+picture all layers but one have the same score: the x axis is the score of that layer
+minus theirs, the y axis its weight, with a curve each for 3, 6, 12 and 24 layers.
 """,
     "queries": """\
 Each query reads one weighted mean of the layers, whose weights have the sum 1.
