@@ -370,8 +370,8 @@ layers is `gaam:heads=2` in a report.
 The first small number keeps the spread above 0, the second limits r where the values of
 a group are nearly equal.
 
-The pictures of these gates show the density for three values of each learned parameter,
-the others at their start; the peak is 1.
+The pictures of these gates vary one learned parameter over three values, while all
+other parameters have their start values. The densities have peak 1.
 """
 INTRODUCTIONS = {
     "gates": """\

@@ -156,7 +156,8 @@ ROWS_CI = Column(
     ),
     note=(
         "confidence interval of the mean over seeds and test rows, or groups of "
-        "rows. The accuracy on another test set varies more"
+        "rows. It is about the expected accuracy: that on one more test set varies "
+        "more"
     ),
     values_for_programs=interval_bounds(
         lambda entry: entry.compared_score.seeds_rows_interval
@@ -197,9 +198,9 @@ P_HOLM = Column(
     header="p Holm",
     cell=lambda entry: p_value(claim_of(entry).p_holm),
     note=(
-        "p-value, corrected by Holm for all comparisons of one table and head with "
-        "the baseline, those that a filter hides too. Other caches, test rows and "
-        "heads are corrected separately"
+        "p-value, corrected by Holm for all comparisons with the baseline in this "
+        "table and with this head, also for those that a filter hides. Other tables "
+        "and heads are corrected separately"
     ),
     is_comparison=True,
     values_for_programs=single_value(lambda entry: claim_of(entry).p_holm),
