@@ -24,6 +24,7 @@ MOST_OPTIONS = {
     "train": 29,
     "report": 20,
     "predict": 13,
+    "export": 9,
     "study": 10,
 }
 """Of a command; all others have at most eight."""
