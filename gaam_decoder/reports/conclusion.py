@@ -221,7 +221,7 @@ def _spread(table: Table, claim_by_label: Mapping[str, stats.Claim]) -> str:
     ):
         needed = what_would_decide(claim)
         if needed:
-            text += f"; {needed} would decide whether {label} differs"
+            text += f"; an even chance to decide whether {label} differs takes {needed}"
             break
     return text
 
