@@ -563,8 +563,7 @@ class _Block:
         mean_M = np.array(known, np.float64)
         if self._all_results.score.larger_is_better:
             mean_M = -mean_M
-        # equal means may differ by rounding
-        return mid_ranks(mean_M.round(12))
+        return mid_ranks(mean_M)
 
 
 def _why_left_out(result: CellResult | None, encoder: str) -> str:

@@ -41,8 +41,9 @@ ALL_ENCODERS = "all encoders"
 def overview_picture(name: str, answer: AnswerOverSets) -> Picture:
     """The mean differences of all decoders, with a dot for every cell."""
     shown = (
-        "The mean difference over data sets with its 95% interval (thick) and that of "
-        "another data set of the kind (thin); one dot for every data set and encoder."
+        "The mean difference over data sets with its 95% interval (thick, not "
+        "corrected for the number of decoders) and that of another data set of the "
+        "kind (thin); one dot for every data set and encoder."
     )
     if answer.is_of_one_set:
         shown = "A dot with its 95% interval for each encoder; a circle is their mean."

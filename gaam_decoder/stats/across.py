@@ -348,7 +348,7 @@ def _signed_rank(difference_K: Floats) -> float | None:
 
     Source: Wilcoxon 1945.
     """
-    nonzero_K = difference_K[difference_K != 0]
+    nonzero_K = difference_K[np.abs(difference_K) > _rounding_error(difference_K)]
     if not len(nonzero_K):
         return None
     rank_K = mid_ranks(np.abs(nonzero_K))
@@ -356,11 +356,24 @@ def _signed_rank(difference_K: Floats) -> float | None:
 
 
 def mid_ranks(value_N: Floats) -> Floats:
-    """Rank of every value, (N,), the smallest is 1; equal values share their mean."""
-    below_N = (value_N[None] < value_N[:, None]).sum(1)
-    equal_N = (value_N[None] == value_N[:, None]).sum(1)
+    """Rank of every value, (N,), the smallest is 1; equal values share their mean.
+
+    Values are equal if they differ by rounding alone, as means of the same numbers do.
+    """
+    excess_NN = value_N[:, None] - value_N[None]
+    rounding_error = _rounding_error(value_N)
+    below_N = (excess_NN > rounding_error).sum(1)
+    equal_N = (np.abs(excess_NN) <= rounding_error).sum(1)
     rank_N: Floats = below_N + (equal_N + 1) / 2
     return rank_N
+
+
+def _rounding_error(value_N: Floats) -> float:
+    """The largest difference of values that rounding explains.
+
+    Recorded values have nine digits.
+    """
+    return float(1e-8 * np.abs(value_N).max(initial=0.0))
 
 
 def across_corrected(answers: Sequence[Across], untested: int = 0) -> list[Across]:

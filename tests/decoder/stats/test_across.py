@@ -123,6 +123,21 @@ def test_the_signed_rank_test_is_exact_with_ties_and_zeros() -> None:
     assert equal.p_of_these_sets is None
 
 
+@pytest.mark.parametrize("digits", [9, 17])
+def test_ties_and_zeros_of_the_signed_rank_test_survive_rounding(digits: int) -> None:
+    """As means of encoders, 0.1 + 0.2 and 0.3 are equal, and 0.1 - 0.3 + 0.2 is 0."""
+    numbers = [2 / 3, 2 / 3, -2 / 3, 1 / 3, 1 / 3, -1.0, 4 / 3, 0.0]
+    rng = np.random.default_rng(0)
+    third_K = rng.normal(size=len(numbers))
+    sums_K = [
+        float(f"{third:.{digits}g}") + float(f"{number - third:.{digits}g}")
+        for number, third in zip(numbers, third_K, strict=True)
+    ]
+    exact = combine_sets(sets_of([(round(3 * number), 1.0) for number in numbers]))
+    rounded = combine_sets(sets_of([(value, 1.0) for value in sums_K]))
+    assert rounded.p_of_these_sets == exact.p_of_these_sets
+
+
 def claim_on(right: float, seeds: int = 6) -> stats.Claim:
     """A claim on 200 rows: a mechanism that is right this often, against chance."""
     generator = np.random.default_rng(0)
