@@ -42,7 +42,7 @@ def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison |
     """Subtract the score of another entry from that of an entry, seed by seed.
 
     A head that is fitted at once has no seeds: its predictions are subtracted from
-    those of each seed.
+    those of each seed. The difference of two such heads is tested over rows alone.
 
     Returns:
         None if the two have no seed in common, if one of them lacks the score, or if
@@ -70,6 +70,10 @@ def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison |
     other_positions = [0] * len(seeds)
     if not other.fitted_at_once:
         other_positions = [other.finished.index(seed) for seed in seeds]
+    # two fits do not vary over seeds: each stands for as many equal seeds as a claim
+    # needs
+    elif entry.fitted_at_once:
+        positions = other_positions = [0] * stats.LEAST_SEEDS
     return Comparison(
         baseline=other.attention,
         seeds=seeds,

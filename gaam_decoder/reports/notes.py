@@ -243,7 +243,9 @@ def _few_seeds(table: Table) -> str | None:
     """A warning of comparisons with too few seeds for a claim."""
     if not table.compared_entries:
         return None
-    fewest = min(len(compared.comparison.seeds) for compared in table.compared_entries)
+    fewest = min(
+        compared.comparison.claim.num_seeds for compared in table.compared_entries
+    )
     if fewest >= stats.LEAST_SEEDS:
         return None
     return (

@@ -70,16 +70,20 @@ def _decide(table: Table) -> Recommendation | NoRecommendation:
         return _recommend(best, reason)
 
     compared_with_probe = [entry for entry in table.entries if entry.probe_comparison]
-    # decoders are compared with the baseline and with the linear probe; a head that is
-    # fitted at once is never compared with the baseline
-    if best.fitted_at_once:
+    # decoders are compared with the baseline and with the linear probe; beside decoders
+    # trained in steps, a head that is fitted at once is not compared with the baseline
+    if best.fitted_at_once and _trained_in_steps(entries):
         unbeaten = _unbeaten_probe(best, compared_with_probe)
     else:
         unbeaten = _unbeaten_baseline(table, entries)
     if isinstance(unbeaten, NoRecommendation):
         # with a single decoder there is no choice, and nothing to give a reason for
         return unbeaten if len(entries) > 1 else NoRecommendation(reason="")
-    if unbeaten.is_probe and all(map(is_behind_probe, compared_with_probe)):
+    # among decoders that are fitted at once, nothing is compared with the probe as such
+    beats_all = bool(compared_with_probe) and all(
+        map(is_behind_probe, compared_with_probe)
+    )
+    if unbeaten.is_probe and beats_all:
         return _recommend(unbeaten, "shown to be better than every other decoder")
 
     simpler = _simpler_equivalent(unbeaten, entries)
@@ -154,12 +158,21 @@ def _best_entry(table: Table, entries: Sequence[Entry]) -> Entry:
 
 
 def _baselines(table: Table, entries: Sequence[Entry]) -> list[Entry]:
-    """The entries of the baseline that were trained in steps, as it is compared."""
+    """The entries of the baseline, as it is compared.
+
+    Of a table with decoders trained in steps they are trained in steps, too.
+    """
+    comparable = _trained_in_steps(table.entries) or table.entries
     return [
         entry
         for entry in entries
-        if is_baseline(entry, table.baseline) and not entry.fitted_at_once
+        if is_baseline(entry, table.baseline) and entry in comparable
     ]
+
+
+def _trained_in_steps(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries whose heads are not fitted at once."""
+    return [entry for entry in entries if not entry.fitted_at_once]
 
 
 def _recommend(entry: Entry, reason: str) -> Recommendation:

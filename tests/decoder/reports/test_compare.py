@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 import gaam_decoder
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult, stats
 from gaam_decoder.reports.compare import same_recipe
 from gaam_decoder.reports.entries import Comparison, Entry
+from gaam_decoder.reports.recommend import recommended
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.table import Table, build_tables
 from gaam_decoder.runs.records import DrawnRows
@@ -123,6 +125,39 @@ def runs_of_two_heads_and_two_rates() -> list[RunResult]:
         build_run("mha", answers(6, 0.8, 4)),
         build_run("mha", answers(6, 0.8, 5), lr=0.01),
     ]
+
+
+@pytest.mark.parametrize("num_worse", [0, 2, 9, 13])
+def test_two_fits_are_tested_over_rows_as_by_mcnemar(num_worse: int) -> None:
+    """They have no seeds; p is that of the exact binomial test, times two (Holm)."""
+    right_N = np.ones(400, bool)
+    right_N[:40] = False
+    worse_N = right_N.copy()
+    # right on two rows more, and wrong on others
+    worse_N[:2] = True
+    worse_N[100 : 100 + num_worse] = False
+    fits = {
+        name: build_run(name, row_N[None], head="lbfgs", fit=FIT)
+        for name, row_N in {
+            "none": right_N,
+            "last-layer": worse_N,
+            "layer-mean": right_N,
+        }.items()
+    }
+    [table] = build_tables([*fits.values()])
+    claims = {
+        entry.attention: comparison.claim
+        for entry, comparison in table.compared_entries
+    }
+    expected = binomtest(2, 2 + num_worse).pvalue
+    assert claims["last-layer"].p == pytest.approx(expected)
+    assert claims["last-layer"].p_holm == pytest.approx(min(1, 2 * expected))
+    verdict = "worse" if num_worse >= 9 and 2 * expected < 0.05 else "undecided"
+    assert claims["last-layer"].verdict == verdict
+    assert claims["layer-mean"].p == 1
+    advice = recommended(table)
+    assert advice is not None
+    assert "every other decoder" not in advice.advice
 
 
 def test_the_baseline_has_the_same_head_and_recipe() -> None:
