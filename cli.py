@@ -520,7 +520,7 @@ class _TrainDisplay:
         if self._quiet:
             return
         if not self._has_trained:
-            tell("every seed was trained before: nothing is trained again")
+            tell("this command trains nothing: every seed was trained before")
         if self.table is not None and not self._has_lines:
             self.table.print()
         else:

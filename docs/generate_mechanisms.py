@@ -355,9 +355,9 @@ A mechanism reads the layers of a row, x of shape (layers, features), and a head
 predicts from its output. This page is generated from the code. Numbers of parameters,
 and the default of `heads`, are for {layers} layers of {hidden_size} features.
 
-A *density gate*, such as `gaam` or `laplace`, multiplies each value by a probability
-density of this value. It splits the layers into groups of neighbours, one for each of
-its `heads`, and standardises each value over the layers of its group.
+A *density gate*, such as `gaam` or `laplace`, multiplies each value by a density of its
+standardised value, scaled to peak 1. It splits the layers into groups of neighbours,
+one for each of its `heads`, and standardises each value over the layers of its group.
 
 The default of `heads` is the largest number of equal groups, at most 8, with three
 layers or more each: 2 heads for 6 layers, 4 for 12, 8 for 24 or 40. So `gaam` on 6
@@ -376,7 +376,7 @@ other parameters have their start values. The densities have peak 1.
 INTRODUCTIONS = {
     "gates": """\
 A gate multiplies each layer and feature by a weight. It mixes no layers, and its output
-has the shape of its input; `gqgaam` is a gate with `gqa` behind it.
+has the shape of its input. Only `gqgaam` has `gqa` behind its gate, which mixes them.
 """,
     "between": """\
 Every layer reads all layers of its row, by softmax weights. In the

@@ -204,7 +204,11 @@ def parse_spec(
                 f"the option '{key}' of {kind} '{name}' is given twice",
                 expected="one value",
                 found=written,
-                hint=f"for two decoders give {option} twice",
+                hint=(
+                    f"for two decoders give {option} twice"
+                    if kind in ("mechanism", "head")
+                    else None
+                ),
             )
         given[key] = _parse_option(
             value.strip(), known_options[key].type, label=f"{option} {name}:{key}"

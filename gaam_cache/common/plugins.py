@@ -36,6 +36,8 @@ NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """Names that another distribution may use; other entry points are ignored."""
 OF_A_FILE = re.compile(r"(.+\.py(?::\w+)?)(:.*)?")
 """``FILE.py:CLASS``, and what follows: options, after another colon."""
+SESSION = "a session"
+"""What stands for the file of a class that was typed into a session of Python."""
 BASE_MODULE = "base"
 """Module with the base class of a folder's plug-ins; it is not a plug-in."""
 
@@ -45,7 +47,7 @@ class RegisteredClass:
     """A plug-in that a person defined in a file or in a session of Python."""
 
     cls: type
-    file_name: str  # 'a session' for a class that was typed into one
+    file_name: str  # or SESSION
     code_hash: str
     source: Path  # path of the file, or what Python shows in place of a file
 
@@ -125,7 +127,8 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
 
     Raises:
         ConfigError: the file or the class does not exist, the class does not extend
-            the base class of the plug-ins, or its name is taken.
+            the base class of the plug-ins, its name is taken, or the text of a class
+            without a file is not known.
     """
     own_class: Any = _class_of_file(cls) if isinstance(cls, str) else cls
     try:
@@ -150,7 +153,7 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
     text = source.read_bytes() if is_file else _text_of_session(own_class, kind)
     _REGISTERED[package, name] = RegisteredClass(
         cls=own_class,
-        file_name=source.name if is_file else "a session",
+        file_name=source.name if is_file else SESSION,
         code_hash=_short_hash(_canonical_code(text)),
         source=source,
     )
@@ -158,7 +161,7 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
 
 
 def source_file(cls: type) -> Path:
-    """The file that defines a class; of one typed into a session the empty path."""
+    """The file that defines a class; of one typed into a session ``Path()``."""
     try:
         return Path(inspect.getsourcefile(cls) or "")
     # Python knows no file of a class of a notebook
@@ -175,15 +178,19 @@ def _text_of_session(cls: type, kind: str) -> bytes:
         ConfigError: Python has not kept it, as in a session without a notebook.
     """
     for member in vars(cls).values():
-        # a static method holds its function
-        code = getattr(getattr(member, "__func__", member), "__code__", None)
-        lines = linecache.getlines(code.co_filename) if code else []
+        # a static method or a property holds its function, and a decorator wraps it
+        function = getattr(member, "__func__", getattr(member, "fget", member))
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        # a function of a file is not from the cell
+        if code is None or Path(code.co_filename).is_file():
+            continue
+        lines = linecache.getlines(code.co_filename)
         if lines:
             return "".join(lines).encode()
     raise ConfigError(
         f"the code of the {kind} '{cls.__name__}' is not known, and runs record it",
         expected="a class of a file or of a notebook",
-        found="a class that was typed into a session",
+        found="a class without a method of its own, or one typed into a session",
         hint=f"write it into a file, and import it or say FILE.py:{cls.__name__}",
     )
 

@@ -139,26 +139,32 @@ class RowEncoder:
             raise plugins.unknown("pooling of these rows", pooling, self.plan.pooling)
         # ``_locate`` gives every row its location. A thread prepares the next chunk,
         # which means that it tokenises it, while this one is encoded.
+        earlier_rows = self.stats.rows_made
+        earlier_cut_rows = self.stats.truncated
         for prepared in prefetch(
             lambda chunk: self._prepare(chunk, origin), _locate(chunks)
         ):
             yield self._encode(prepared, pooling)
+        self._warn_of_cut_rows(
+            self.stats.truncated - earlier_cut_rows, self.stats.rows_made - earlier_rows
+        )
         self._warn_of_doubts()
 
-    def _warn_of_doubts(self) -> None:
-        """Warn of rows that are cut or seem to be unfit, but only once.
-
-        An example is a row of tokens that the tokenizer does not know.
-        """
-        encoder = self._encoder
-        lines = []
-        if self.stats.truncated > TOLERATED_SHARE * self.stats.rows_made:
-            lines.append(
-                f"{self.stats.truncated:,} of {self.stats.rows_made:,} rows are cut at "
-                f"{encoder.max_length:,} {encoder.unit}; training rows were cut there, "
-                "too"
+    def _warn_of_cut_rows(self, num_cut: int, num_rows: int) -> None:
+        """Warn if more than a tolerated share of these rows is cut."""
+        if num_cut > TOLERATED_SHARE * num_rows:
+            limit = f"{self._encoder.max_length:,} {self._encoder.unit}"
+            warn(
+                [
+                    f"{num_cut:,} of {num_rows:,} rows are cut at {limit}; longer "
+                    "training rows were cut there, too"
+                ]
             )
-        lines += self.stats.doubts(
+
+    def _warn_of_doubts(self) -> None:
+        """Warn of rows that seem to be unfit, such as unknown tokens, but only once."""
+        encoder = self._encoder
+        lines = self.stats.doubts(
             noun=encoder.noun,
             max_length=encoder.max_length,
             causal=bool(encoder.acts_causal),

@@ -99,7 +99,7 @@ class ImportSummary:
         )
         lines.append(
             f"  names        data set '{self.dataset}', encoder '{self.encoder}': "
-            "--set dataset-name=NAME, --set encoder-name=NAME"
+            "others by --set dataset-name=NAME, encoder-name=NAME"
         )
         lines += [f"  not taken    {array}" for array in self.unused_arrays]
         return visible("\n".join(lines), keep="\n")

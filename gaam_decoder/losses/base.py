@@ -136,11 +136,13 @@ def _batch_loss(loss: Loss, logits_BC: Tensor, label_B: Tensor) -> Tensor:
         ConfigError: the loss is no scalar, such as one number for each row.
     """
     mean_loss = loss(logits_BC, label_B)
-    if mean_loss.ndim > 0:
+    is_tensor = torch.is_tensor(mean_loss)
+    if not is_tensor or mean_loss.ndim > 0:
+        shape = f"the shape {tuple(mean_loss.shape)}" if is_tensor else repr(mean_loss)
         raise ConfigError(
             f"the loss '{type(loss).__name__}' does not give the mean of a batch",
             expected="a tensor of shape ()",
-            found=f"the shape {tuple(mean_loss.shape)}",
+            found=shape,
             hint="end __call__ with .mean()",
         )
     return mean_loss

@@ -323,7 +323,8 @@ VERDICTS = {
     "differs, at most 5 of 100 tables have such a verdict",
     "equivalent": "two one-sided tests of the same kind show that the difference is "
     "smaller than --margin. Holm corrects them apart from the other p-values",
-    "undecided": f"neither of these, or fewer than {stats.LEAST_SEEDS} paired seeds",
+    "undecided": "neither of these, or a decoder has seeds and fewer than "
+    f"{stats.LEAST_SEEDS} of them are paired",
     "no claim": "the score or the data allow no claim, for example fewer than "
     f"{stats.LEAST_GROUPS} groups of rows",
 }

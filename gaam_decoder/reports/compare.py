@@ -20,6 +20,7 @@ from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.reports.entries import Comparison, Entry, EntryKey
 from gaam_decoder.runs.tuning import TUNED_SETTINGS
 from gaam_decoder.specs import Settings
+from gaam_decoder.stats.paired import compare_on_these_rows
 from gaam_decoder.stats.scored import Scored, claim_by_score
 
 DEFAULT_BASELINE = "none"
@@ -70,22 +71,35 @@ def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison |
     other_positions = [0] * len(seeds)
     if not other.fitted_at_once:
         other_positions = [other.finished.index(seed) for seed in seeds]
-    # two fits do not vary over seeds: each stands for as many equal seeds as a claim
-    # needs
-    elif entry.fitted_at_once:
-        positions = other_positions = [0] * stats.LEAST_SEEDS
+    are_fits = entry.fitted_at_once and other.fitted_at_once
+    if are_fits:
+        # they do not vary over seeds: each stands for as many equal seeds as a claim
+        # needs
+        positions = [0] * stats.LEAST_SEEDS
+        other_positions = positions
+    claim = claim_by_score(
+        score,
+        _scores_to_claim(entry, positions),
+        _scores_to_claim(other, other_positions),
+        margin=margin,
+    )
+    if are_fits:
+        claim = _without_seeds(claim)
     return Comparison(
         baseline=other.attention,
         seeds=seeds,
         dropped_seeds=tuple(sorted({*entry.seeds, *other.seeds} - {*seeds})),
-        claim=claim_by_score(
-            score,
-            _scores_to_claim(entry, positions),
-            _scores_to_claim(other, other_positions),
-            margin=margin,
-        ),
+        claim=claim,
         fold_test=_difference_over_folds(entry, other, positions, other_positions),
         grids_differ=_tuning_grids(entry) != _tuning_grids(other),
+    )
+
+
+def _without_seeds(claim: stats.Claim) -> stats.Claim:
+    """The claim of two fits, whose test over seeds alone says nothing."""
+    difference_S = np.array([claim.difference])
+    return replace(
+        claim, on_these_rows=compare_on_these_rows(difference_S, claim.margin)
     )
 
 
@@ -298,12 +312,8 @@ def choose_baseline(entries: Sequence[Entry], requested: str | None) -> str | No
         # The mechanism of a linear probe is 'none' too. A probe is a baseline only
         # where no decoder was trained in steps, because these are compared with one
         # another.
-        trained_in_steps = {
-            entry.attention
-            for entry in entries
-            if not (entry.fitted_at_once or entry.labels_shuffled)
-        }
-        candidates = trained_in_steps or set(evaluated)
+        candidates = {entry.attention for entry in trained_in_steps(entries)}
+        candidates = candidates or set(evaluated)
         return DEFAULT_BASELINE if DEFAULT_BASELINE in candidates else None
     if requested in evaluated:
         return requested
@@ -312,6 +322,18 @@ def choose_baseline(entries: Sequence[Entry], requested: str | None) -> str | No
         expected=f"one of: {', '.join(evaluated)}",
         hint=f"gaam train --attn {requested}, or a filter that does not leave it out",
     )
+
+
+def trained_in_steps(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries whose heads are not fitted at once, without those of controls.
+
+    A control learned from shuffled labels.
+    """
+    return [
+        entry
+        for entry in entries
+        if not (entry.fitted_at_once or entry.labels_shuffled)
+    ]
 
 
 def is_baseline(entry: Entry, baseline: str | None) -> bool:

@@ -221,7 +221,10 @@ def _spread(table: Table, claim_by_label: Mapping[str, stats.Claim]) -> str:
     ):
         needed = what_would_decide(claim)
         if needed:
-            text += f"; an even chance to decide whether {label} differs takes {needed}"
+            text += (
+                f"; half of such experiments with {needed} would decide whether "
+                f"{label} differs"
+            )
             break
     return text
 

@@ -216,7 +216,7 @@ def overview_pictures(table: Table) -> list[Picture]:
             name="differences",
             title=f"Differences to {brief(str(table.baseline))} with intervals",
             caption=(
-                f"{better_side} of the line: better. An interval over seeds and rows "
+                f"{better_side} of the line: better. An interval over {table.covered} "
                 "that crosses it leaves open which is better; within the band, the "
                 "margin, a difference does not matter."
             ),

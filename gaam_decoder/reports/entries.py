@@ -248,13 +248,9 @@ class Entry(EntryScores):
 
     @property
     def is_probe(self) -> bool:
-        """Whether it is the linear probe of its task: this head, fitted at once.
-
-        The mechanism does not matter: those that a head is fitted to learn nothing.
-        """
-        return (
-            self.fitted_at_once and self.head.partition(":")[0] == self.task.probe_head
-        )
+        """Whether it is the linear probe: ``none`` with this head of its task."""
+        has_probe_head = self.head.partition(":")[0] == self.task.probe_head
+        return self.attention == "none" and has_probe_head and self.fitted_at_once
 
     @property
     def penalty_at_edge(self) -> bool:

@@ -80,8 +80,8 @@ def _explain_differences(table: Table) -> str:
     num_tests = num_tests_in_words(table.num_tests)
     return (
         f"differences to '{brief(str(table.baseline))}' in {score.difference_unit}, "
-        "within the same head and recipe; intervals and verdicts cover seeds and "
-        f"{table.unit_noun}, corrected by Holm for {num_tests}; "
+        "within the same head and recipe; intervals and verdicts cover "
+        f"{table.covered}, corrected by Holm for {num_tests}; "
         f"equivalent means within {score.size(table.margin)}"
     )
 

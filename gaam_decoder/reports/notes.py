@@ -254,6 +254,16 @@ def _few_seeds(table: Table) -> str | None:
     )
 
 
+def _chosen_penalties(table: Table) -> str | None:
+    """A warning that the verdicts on fits leave out the choice of their settings."""
+    if any(compared.entry.fitted_at_once for compared in table.compared_entries):
+        return (
+            "no interval includes that validation rows chose the penalty of a fitted "
+            "head"
+        )
+    return None
+
+
 def _like_groups(table: Table) -> str | None:
     """A warning that test rows may not be independent, and by which kept columns.
 
@@ -358,7 +368,8 @@ def _not_compared(table: Table) -> str | None:
             )
         return None
 
-    # the baseline, controls and heads that are fitted at once are never compared
+    # the baseline, controls and, in most tables, heads that are fitted at once are not
+    # compared
     def lacks_counterpart(entry: Entry) -> bool:
         is_never_compared = (
             is_baseline(entry, baseline)
@@ -493,6 +504,7 @@ NOTES = (
     Note("no control", _no_control, is_warning=True),
     Note("few rows", _few_rows, is_warning=True),
     Note("few seeds", _few_seeds, is_warning=True),
+    Note("chosen penalties", _chosen_penalties, is_warning=True),
     Note("columns like groups", _like_groups, is_warning=True),
     Note("unknown groups", _groups_not_known, is_warning=True),
     Note("leaks", _leaks),

@@ -7,7 +7,7 @@ format of a report.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gaam_decoder.reports.compare import is_baseline
+from gaam_decoder.reports.compare import is_baseline, trained_in_steps
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.wording import NAMED, join_first
@@ -72,14 +72,14 @@ def _decide(table: Table) -> Recommendation | NoRecommendation:
     compared_with_probe = [entry for entry in table.entries if entry.probe_comparison]
     # decoders are compared with the baseline and with the linear probe; beside decoders
     # trained in steps, a head that is fitted at once is not compared with the baseline
-    if best.fitted_at_once and _trained_in_steps(entries):
+    if best.fitted_at_once and trained_in_steps(entries):
         unbeaten = _unbeaten_probe(best, compared_with_probe)
     else:
         unbeaten = _unbeaten_baseline(table, entries)
     if isinstance(unbeaten, NoRecommendation):
         # with a single decoder there is no choice, and nothing to give a reason for
         return unbeaten if len(entries) > 1 else NoRecommendation(reason="")
-    # among decoders that are fitted at once, nothing is compared with the probe as such
+    # without decoders that are trained in steps there are none
     beats_all = bool(compared_with_probe) and all(
         map(is_behind_probe, compared_with_probe)
     )
@@ -133,7 +133,11 @@ def _simpler_equivalent(reference: Entry, entries: Sequence[Entry]) -> Entry | N
     """
     simpler = []
     for entry in entries:
-        comparison = entry.probe_comparison if reference.is_probe else entry.comparison
+        # fits are compared with the probe as with any other baseline
+        is_compared_with_probe = reference.is_probe and not entry.fitted_at_once
+        comparison = (
+            entry.probe_comparison if is_compared_with_probe else entry.comparison
+        )
         is_equivalent = comparison and comparison.claim.verdict == "equivalent"
         is_smaller = entry.parameters["total"] < reference.parameters["total"]
         if is_equivalent and is_smaller and not is_behind_probe(entry):
@@ -162,17 +166,12 @@ def _baselines(table: Table, entries: Sequence[Entry]) -> list[Entry]:
 
     Of a table with decoders trained in steps they are trained in steps, too.
     """
-    comparable = _trained_in_steps(table.entries) or table.entries
+    comparable = trained_in_steps(table.entries) or table.entries
     return [
         entry
         for entry in entries
         if is_baseline(entry, table.baseline) and entry in comparable
     ]
-
-
-def _trained_in_steps(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries whose heads are not fitted at once."""
-    return [entry for entry in entries if not entry.fitted_at_once]
 
 
 def _recommend(entry: Entry, reason: str) -> Recommendation:

@@ -6,6 +6,7 @@ A ``Table`` holds what a report says; a ``Format`` decides how that looks.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, TextIO, TypedDict, Unpack
 
 import numpy as np
@@ -214,6 +215,14 @@ class Table:
         if self.groups is None or self.groups.row_groups is None:
             return None
         return len(self.groups.row_groups)
+
+    @property
+    def covered(self) -> str:
+        """What the intervals of differences cover, such as ``seeds and rows``."""
+        compared = [compared.entry for compared in self.compared_entries]
+        if compared and not compare.trained_in_steps(compared):
+            return self.unit_noun
+        return f"seeds and {self.unit_noun}"
 
     @property
     def unit_noun(self) -> str:
@@ -496,7 +505,10 @@ class _TableBuilder:
         """
         entries = test.entries
         compared = compare.compare_with_counterparts(
-            entries, all_entries, self.margin, self._find_baseline
+            entries,
+            all_entries,
+            self.margin,
+            partial(self._find_baseline, table_entries=entries),
         )
         # columns by which the share of right decoders varies may be groups
         share_right_N = _share_right(entries)
@@ -521,8 +533,19 @@ class _TableBuilder:
             runs=tuple(run for entry in entries for run in entry.runs),
         )
 
-    def _find_baseline(self, entry: Entry, candidates: Sequence[Entry]) -> Entry | None:
-        """Find, among candidates, the baseline that is subtracted from an entry."""
+    def _find_baseline(
+        self,
+        entry: Entry,
+        candidates: Sequence[Entry],
+        table_entries: Sequence[Entry],
+    ) -> Entry | None:
+        """Find, among candidates, the baseline that is subtracted from an entry.
+
+        A head that is fitted at once is compared in a table of such heads alone. In
+        another one, ``table_entries``, the baseline is trained in steps.
+        """
+        if entry.fitted_at_once and compare.trained_in_steps(table_entries):
+            return None
         return compare.find_baseline(entry, candidates, self.baseline)
 
     def _compared_entries(
@@ -548,7 +571,10 @@ class _TableBuilder:
         # the baseline of an entry that is shown stays beside it
         num_shown = self.options.get("top")  # None: all
         best_entries = entries[:num_shown]
-        baselines = [self._find_baseline(entry, entries) for entry in best_entries]
+        baselines = [
+            self._find_baseline(entry, entries, table_entries=entries)
+            for entry in best_entries
+        ]
         shown = [*best_entries, *baselines]
 
         finished_entries = [

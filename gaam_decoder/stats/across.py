@@ -28,6 +28,8 @@ from gaam_decoder.stats.paired import (
 Floats = NDArray[np.float64]
 LEAST_SETS = 5
 """With fewer data sets there is no verdict: the variance between them is a guess."""
+ROUNDING = 1e-8
+"""Relative difference that rounding explains: recorded values have nine digits."""
 FEW_SEEDS = f"fewer than {LEAST_SEEDS} seeds"
 """Why a difference over so few seeds does not count: its variance is a guess."""
 UPPER_QUARTILE = 0.75
@@ -348,7 +350,9 @@ def _signed_rank(difference_K: Floats) -> float | None:
 
     Source: Wilcoxon 1945.
     """
-    nonzero_K = difference_K[np.abs(difference_K) > _rounding_error(difference_K)]
+    largest = np.abs(difference_K).max(initial=0.0)
+    # recorded differences have nine digits; of several encoders they are means
+    nonzero_K = difference_K[np.abs(difference_K) > ROUNDING * min(1.0, largest)]
     if not len(nonzero_K):
         return None
     rank_K = mid_ranks(np.abs(nonzero_K))
@@ -361,19 +365,12 @@ def mid_ranks(value_N: Floats) -> Floats:
     Values are equal if they differ by rounding alone, as means of the same numbers do.
     """
     excess_NN = value_N[:, None] - value_N[None]
-    rounding_error = _rounding_error(value_N)
-    below_N = (excess_NN > rounding_error).sum(1)
-    equal_N = (np.abs(excess_NN) <= rounding_error).sum(1)
+    size_N = np.abs(value_N)
+    rounding_NN = ROUNDING * np.maximum(size_N[:, None], size_N[None])
+    below_N = (excess_NN > rounding_NN).sum(1)
+    equal_N = (np.abs(excess_NN) <= rounding_NN).sum(1)
     rank_N: Floats = below_N + (equal_N + 1) / 2
     return rank_N
-
-
-def _rounding_error(value_N: Floats) -> float:
-    """The largest difference of values that rounding explains.
-
-    Recorded values have nine digits.
-    """
-    return float(1e-8 * np.abs(value_N).max(initial=0.0))
 
 
 def across_corrected(answers: Sequence[Across], untested: int = 0) -> list[Across]:

@@ -325,10 +325,17 @@ def _check_registered(name: str, kind: str, recorded: str | None, where: str) ->
     # the origin is a file, or the name and version of a distribution
     origin, _, _ = recorded.rpartition(" ")
     remedy = f"install {origin}"
-    if origin.endswith(".py"):
+    if origin == plugins.SESSION:
+        remedy = f"define the class as in training, and load(RUN, attn={name})"
+    elif origin.endswith(".py") and kind == "mechanism":
         remedy = (
             f"{option} {origin}:{name} of 'gaam predict' and 'gaam export'; "
             f"from Python load(RUN, attn={name})"
+        )
+    elif origin.endswith(".py"):
+        remedy = (
+            "from Python, before load: "
+            f"gaam_decoder.specs.parse_plugin('{origin}:{name}', '{kind}')"
         )
     raise ConfigError(
         f"the {kind} '{name}' is not gaam's own, "

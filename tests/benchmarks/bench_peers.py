@@ -8,9 +8,9 @@ rows of train are taken, and a third as many of test. The encoder is a model of
 sentence-transformers, by default all-MiniLM-L6-v2 from its package.
 
 The contestants run in turn, each as a whole process, from its start to its end, with
-nothing encoded before. Both read the mean over tokens of every layer, in float32, side
-by side. scikit-learn fits one penalty (C = 1); gaam fits 40 and chooses by validation
-rows. Medians of the rounds are printed.
+nothing encoded before. Both read the mean over tokens of every layer, side by side;
+gaam stores it in float16. scikit-learn fits one penalty (C = 1); gaam fits 40 and
+chooses by validation rows. Medians of the rounds are printed.
 """
 
 from __future__ import annotations

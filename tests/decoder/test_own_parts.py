@@ -89,8 +89,13 @@ def test_a_class_without_a_file_needs_the_text_of_its_cell(
         linecache.cache[name] = (len(code), None, lines, name)
     cell: dict[str, Any] = {"__name__": "no_module_of_this_name"}
     exec(compile(code, name, "exec"), cell)
+    # functions of other files say nothing about the cell
+    cell["Sech"].helper = staticmethod(torch.nn.functional.softmax)
     if has_cell:
         assert str(parse_plugin(cell["Sech"], "mechanism")) == "Sech"
+        package = "gaam_decoder.attention"
+        code_hash = plugins._REGISTERED[package, "Sech"].code_hash
+        assert code_hash == plugins._short_hash(plugins._canonical_code(code.encode()))
         return
     with pytest.raises(ConfigError, match="typed into a session"):
         parse_plugin(cell["Sech"], "mechanism")

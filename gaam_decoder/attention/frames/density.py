@@ -121,11 +121,12 @@ def _check_arguments(gate: DensityGate, method: str, names: Sequence[str]) -> No
             signature.bind(**dict.fromkeys(names))
         except TypeError as error:
             arguments = ", ".join(names)
+            source = source_file(type(gate))
             raise ConfigError(
                 f"'{method}' of the mechanism '{type(gate).__name__}' cannot be called",
                 expected=f"@staticmethod def {method}({arguments})",
                 found=str(error),
-                where=str(source_file(type(gate))),
+                where=str(source) if source.is_file() else None,
                 hint="name its arguments as the parameters in 'learns'",
             ) from error
 

@@ -155,9 +155,45 @@ def test_two_fits_are_tested_over_rows_as_by_mcnemar(num_worse: int) -> None:
     verdict = "worse" if num_worse >= 9 and 2 * expected < 0.05 else "undecided"
     assert claims["last-layer"].verdict == verdict
     assert claims["layer-mean"].p == 1
+    # there are no seeds that a test over seeds alone could have
+    assert claims["last-layer"].on_these_rows.sign_flip is None
+    assert claims["last-layer"].on_these_rows.interval is None
     advice = recommended(table)
     assert advice is not None
     assert "every other decoder" not in advice.advice
+
+
+def test_beside_decoders_trained_in_steps_a_fit_is_not_compared() -> None:
+    fits = [
+        build_probe(0.9),
+        build_run("last-layer", answers(1, 0.5, 7), head="lbfgs", fit=FIT),
+    ]
+    none_run = build_run("none", answers(6, 0.8, 0))
+    shuffled = build_run("gaam", answers(6, 0.3, 0), shuffle_labels=True)
+    [table] = build_tables([*fits, none_run])
+    assert not table.compared_entries
+    # a control with shuffled labels changes nothing
+    for runs in (fits, [*fits, shuffled]):
+        [table] = build_tables(runs)
+        [(entry, comparison)] = table.compared_entries
+        assert entry.attention == "last-layer"
+        assert comparison.claim.verdict == "worse"
+        advice = recommended(table)
+        assert advice is not None
+        assert advice.entry.attention == "none"
+
+
+def test_a_smaller_equivalent_fit_is_recommended() -> None:
+    right_N = np.arange(4000) % 5 > 0
+    small = build_run("last-layer", right_N[None], head="lbfgs", fit=FIT)
+    small.parameters["total"] = 7
+    probe = build_run("none", right_N[None], head="lbfgs", fit=FIT)
+    [table] = build_tables([probe, small], margin=2)
+    advice = recommended(table)
+    assert advice is not None
+    assert advice.advice.startswith(
+        "use last-layer + lbfgs: equivalent to none + lbfgs"
+    )
 
 
 def test_the_baseline_has_the_same_head_and_recipe() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy.stats import chi2, t, ttest_1samp, wilcoxon
@@ -13,6 +15,7 @@ from gaam_decoder.stats.across import (
     between_variance,
     combine_sets,
     difference_of_claim,
+    mid_ranks,
 )
 from tests.decoder.stats import many_sets
 
@@ -136,6 +139,17 @@ def test_ties_and_zeros_of_the_signed_rank_test_survive_rounding(digits: int) ->
     exact = combine_sets(sets_of([(round(3 * number), 1.0) for number in numbers]))
     rounded = combine_sets(sets_of([(value, 1.0) for value in sums_K]))
     assert rounded.p_of_these_sets == exact.p_of_these_sets
+
+
+def test_a_huge_value_makes_no_others_equal() -> None:
+    ranks = mid_ranks(np.array([-0.80, -0.805, -0.79, 1e6, 2 / 3, 1 - 1 / 3]))
+    assert ranks.tolist() == [2, 1, 3, 6, 4.5, 4.5]
+    answer = combine_sets(sets_of([(value, 1.0) for value in [0.001] * 8 + [-1e6]]))
+    # eight ranks of 4.5 against one of 9: 27 of 45, or more, in 2^9 patterns of signs
+    ranks = [4.5] * 8 + [9]
+    sums = [sum(pattern) for pattern in product(*[(rank, -rank) for rank in ranks])]
+    p = np.mean([abs(total) >= 27 for total in sums])
+    assert answer.p_of_these_sets == pytest.approx(p)
 
 
 def claim_on(right: float, seeds: int = 6) -> stats.Claim:
