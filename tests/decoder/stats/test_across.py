@@ -146,8 +146,10 @@ def test_a_huge_value_makes_no_others_equal() -> None:
     assert ranks.tolist() == [2, 1, 3, 6, 4.5, 4.5]
     answer = combine_sets(sets_of([(value, 1.0) for value in [0.001] * 8 + [-1e6]]))
     # eight ranks of 4.5 against one of 9: 27 of 45, or more, in 2^9 patterns of signs
-    ranks = [4.5] * 8 + [9]
-    sums = [sum(pattern) for pattern in product(*[(rank, -rank) for rank in ranks])]
+    signed_ranks = [4.5] * 8 + [9]
+    sums = [
+        sum(pattern) for pattern in product(*[(rank, -rank) for rank in signed_ranks])
+    ]
     p = np.mean([abs(total) >= 27 for total in sums])
     assert answer.p_of_these_sets == pytest.approx(p)
 
