@@ -376,7 +376,7 @@ other parameters have their start values. The densities have peak 1.
 INTRODUCTIONS = {
     "gates": """\
 A gate multiplies each layer and feature by a weight. It mixes no layers, and its output
-has the shape of its input. Only `gqgaam` has `gqa` behind its gate, which mixes them.
+has the shape of its input. Only `gqgaam` mixes layers: `gqa` follows its gate.
 """,
     "between": """\
 Every layer reads all layers of its row, by softmax weights. In the
