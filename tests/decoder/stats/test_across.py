@@ -144,6 +144,9 @@ def test_ties_and_zeros_of_the_signed_rank_test_survive_rounding(digits: int) ->
 def test_a_huge_value_makes_no_others_equal() -> None:
     ranks = mid_ranks(np.array([-0.80, -0.805, -0.79, 1e6, 2 / 3, 1 - 1 / 3]))
     assert ranks.tolist() == [2, 1, 3, 6, 4.5, 4.5]
+    # means of two encoders whose differences nearly cancel
+    cancelling = [0.0123333333 - 0.0122666667, 0.0200666667 - 0.02, 0.03, -0.04]
+    assert mid_ranks(np.array(cancelling)).tolist() == [2.5, 2.5, 4, 1]
     answer = combine_sets(sets_of([(value, 1.0) for value in [0.001] * 8 + [-1e6]]))
     # eight ranks of 4.5 against one of 9: 27 of 45, or more, in 2^9 patterns of signs
     signed_ranks = [4.5] * 8 + [9]
