@@ -197,7 +197,9 @@ def test_the_command_prints_the_validation_of_candidates_and_nothing_of_test_row
         run_lines = [line for line in lines if str(config.runs) in line and "%" in line]
         assert len(run_lines) == num_reporting
         assert all("choose" not in line for line in run_lines)
-    assert sorted(trained_lines) == sorted(existing_lines)
+    [new_line] = set(existing_lines) - set(trained_lines)
+    assert "trains nothing" in new_line
+    assert sorted(existing_lines) == sorted([*trained_lines, new_line])
 
 
 def check_lines_of_tuning(lines: list[str]) -> None:
