@@ -23,8 +23,8 @@ from gaam_cache.extraction.job import warn
 from gaam_cache.extraction.reopen import reopen
 from gaam_cache.extraction.states import StateExtractor
 from gaam_cache.extraction.summary import ExtractionStats
-from gaam_cache.sources.base import TOLERATED_SHARE
 from gaam_cache.sources.media.base import import_decoder
+from gaam_cache.sources.rows.checks import truncation_warning
 from gaam_cache.sources.rows.collect import rows_from_inputs
 from gaam_cache.store.dtypes import as_float32
 from gaam_cache.store.plan import Plan
@@ -137,10 +137,11 @@ class RowEncoder:
         """
         if pooling not in self.plan.pooling:
             raise plugins.unknown("pooling of these rows", pooling, self.plan.pooling)
-        # ``_locate`` gives every row its location. A thread prepares the next chunk,
-        # which means that it tokenises it, while this one is encoded.
+        # the counts of earlier calls
         earlier_rows = self.stats.rows_made
         earlier_cut_rows = self.stats.truncated
+        # ``_locate`` gives every row its location. A thread prepares the next chunk,
+        # which means that it tokenises it, while this one is encoded.
         for prepared in prefetch(
             lambda chunk: self._prepare(chunk, origin), _locate(chunks)
         ):
@@ -152,14 +153,14 @@ class RowEncoder:
 
     def _warn_of_cut_rows(self, num_cut: int, num_rows: int) -> None:
         """Warn if more than a tolerated share of these rows is cut."""
-        if num_cut > TOLERATED_SHARE * num_rows:
-            limit = f"{self._encoder.max_length:,} {self._encoder.unit}"
-            warn(
-                [
-                    f"{num_cut:,} of {num_rows:,} rows are cut at {limit}; longer "
-                    "training rows were cut there, too"
-                ]
-            )
+        lines = truncation_warning(
+            num_rows,
+            num_cut,
+            self._encoder.max_length,
+            self._encoder.unit,
+            for_prediction=True,
+        )
+        warn(lines)
 
     def _warn_of_doubts(self) -> None:
         """Warn of rows that seem to be unfit, such as unknown tokens, but only once."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.cells import what_would_decide
+from gaam_decoder.reports.compare import trained_in_steps
 from gaam_decoder.reports.recommend import (
     Recommendation,
     is_behind_probe,
@@ -221,10 +222,10 @@ def _spread(table: Table, claim_by_label: Mapping[str, stats.Claim]) -> str:
     ):
         needed = what_would_decide(claim)
         if needed:
-            text += (
-                f"; half of such experiments with {needed} would decide whether "
-                f"{label} differs"
-            )
+            # such as "more training rows", where no number is known
+            has_number = not needed.startswith("more ")
+            experiments = "half of such experiments with " if has_number else ""
+            text += f"; {experiments}{needed} would decide whether {label} differs"
             break
     return text
 
@@ -254,11 +255,7 @@ def _clause_without_comparison(table: Table) -> str:
 
 def _conditions(table: Table) -> str:
     """The conditions of the conclusion, in brackets; notes say what else is weak."""
-    trained = [
-        entry
-        for entry in table.entries
-        if not (entry.fitted_at_once or entry.labels_shuffled)
-    ]
+    trained = trained_in_steps(table.entries)
     conditions = []
     # the epoch was selected on test rows, or the test rows were training rows
     if any(entry.is_optimistic for entry in trained):

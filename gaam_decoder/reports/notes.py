@@ -16,6 +16,7 @@ from gaam_decoder.reports.compare import (
     DEFAULT_BASELINE,
     is_baseline,
     num_tests_in_words,
+    trained_in_steps,
 )
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.explanations import explain_numbers
@@ -215,11 +216,7 @@ def _no_control(table: Table) -> str | None:
         CONTROLS
     ):
         return None
-    trained = [
-        entry
-        for entry in table.entries
-        if not (entry.fitted_at_once or entry.labels_shuffled)
-    ]
+    trained = trained_in_steps(table.entries)
     controls = [
         entry for entry in trained if entry.attention in CONTROLS and entry.finished
     ]
@@ -256,10 +253,11 @@ def _few_seeds(table: Table) -> str | None:
 
 def _chosen_penalties(table: Table) -> str | None:
     """A warning that the verdicts on fits leave out the choice of their settings."""
-    if any(compared.entry.fitted_at_once for compared in table.compared_entries):
+    fits = [run.fit for entry, _ in table.compared_entries for run in entry.runs]
+    if any(fit is not None and fit.tried > 1 for fit in fits):
         return (
-            "no interval includes that validation rows chose the penalty of a fitted "
-            "head"
+            "validation rows chose the penalty of each fitted head, and no interval "
+            "includes the uncertainty of this choice"
         )
     return None
 

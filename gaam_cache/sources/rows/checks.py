@@ -234,7 +234,12 @@ def _missing_text_warnings(rows: Mapping[str, Rows]) -> Iterator[str]:
 
 
 def truncation_warning(
-    num_rows: int, num_truncated: int, max_length: int, unit: str = "tokens"
+    num_rows: int,
+    num_truncated: int,
+    max_length: int,
+    unit: str = "tokens",
+    *,
+    for_prediction: bool = False,
 ) -> list[str]:
     """One line of warning if more than 1% of the rows were cut, else no line.
 
@@ -243,13 +248,16 @@ def truncation_warning(
         num_truncated: number of rows that were cut.
         max_length: the length at which they were cut.
         unit: unit of the length: 'tokens' for texts, another unit for sounds.
+        for_prediction: whether the rows are to be predicted, at the length of a cache.
     """
     if num_truncated <= TOLERATED_SHARE * num_rows:
         return []
     option = "--max-length" if unit == "tokens" else "clip-seconds"
+    advice = f"if the encoder takes more, raise {option} and choose a new --out"
+    if for_prediction:
+        advice = "longer training rows were cut there, too"
     share = num_truncated / max(1, num_rows)
     return [
         f"{num_truncated:,} of {num_rows:,} rows ({share:.1%}) are cut at "
-        f"{max_length:,} {unit}; if the encoder takes more, raise {option} and choose "
-        "a new --out"
+        f"{max_length:,} {unit}; {advice}"
     ]

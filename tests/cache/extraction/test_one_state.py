@@ -15,6 +15,7 @@ import pytest
 import gaam_cache
 from gaam_cache.common.errors import DataError, GaamWarning, NumericsError
 from gaam_cache.config import ExtractConfig
+from gaam_cache.extraction.rows import RowEncoder
 from tests.conftest import shard_bytes
 from tests.tiny import WORDS, build_encoder, random_rows, write_csv
 
@@ -159,18 +160,21 @@ def test_rows_some_of_which_become_one_are_warned_of_and_no_others(
     assert bool(messages) == bool(expected), messages
 
 
+def open_row_encoder(encoder: Path, folder: Path) -> RowEncoder:
+    """The encoder of a cache of usual texts, for further rows."""
+    config = ExtractConfig(
+        encoder=str(encoder),
+        dataset=write_texts(folder / "data", USUAL),
+        out=folder / "cache",
+    )
+    gaam_cache.extract(config)
+    return RowEncoder.open(gaam_cache.open_cache(config.out).plan)
+
+
 def test_further_rows_that_become_one_are_warned_of_once(
     encoders: dict[str, Path], tmp_path: Path
 ) -> None:
-    from gaam_cache.extraction.rows import RowEncoder
-
-    config = ExtractConfig(
-        encoder=str(encoders["bert"]),
-        dataset=write_texts(tmp_path / "data", USUAL),
-        out=tmp_path / "cache",
-    )
-    gaam_cache.extract(config)
-    encoder = RowEncoder.open(gaam_cache.open_cache(config.out).plan)
+    encoder = open_row_encoder(encoders["bert"], tmp_path)
     with pytest.warns(GaamWarning, match="100.0% of all tokens are unknown"):
         encoder.encode(STRANGE, pooling="mean")
     with warnings.catch_warnings():
@@ -181,17 +185,9 @@ def test_further_rows_that_become_one_are_warned_of_once(
 def test_a_row_to_predict_that_is_cut_is_warned_of(
     encoders: dict[str, Path], tmp_path: Path
 ) -> None:
-    from gaam_cache.extraction.rows import RowEncoder
-
-    config = ExtractConfig(
-        encoder=str(encoders["bert"]),
-        dataset=write_texts(tmp_path / "data", USUAL),
-        out=tmp_path / "cache",
-    )
-    length = gaam_cache.extract(config).max_length
-    encoder = RowEncoder.open(gaam_cache.open_cache(config.out).plan)
-    with pytest.warns(GaamWarning, match=f"1 of 1 rows are cut at {length}"):
-        encoder.encode([" ".join(USUAL[:1] * length)], pooling="mean")
+    encoder = open_row_encoder(encoders["bert"], tmp_path)
+    with pytest.warns(GaamWarning, match=r"1 of 1 rows .* cut at 64 .* training rows"):
+        encoder.encode([" ".join(USUAL[:1] * 600)], pooling="mean")
 
 
 def test_an_encoder_with_the_vocabulary_of_another_is_warned_of(tmp_path: Path) -> None:
