@@ -1291,6 +1291,14 @@ OwnMechanism = Annotated[
         help="Your own mechanism, if the run was trained with it.",
     ),
 ]
+OwnHead = Annotated[
+    str | None,
+    typer.Option(
+        "--head",
+        metavar="FILE.py:CLASS",
+        help="Your own head, if the run was trained with it.",
+    ),
+]
 MovedEncoder = Annotated[
     str | None,
     typer.Option(
@@ -1350,6 +1358,7 @@ def predict(
     out: ResultFile = None,
     text_columns: TextColumns = None,
     attn: OwnMechanism = None,
+    head: OwnHead = None,
     encoder: MovedEncoder = None,
     cache: CacheOfRows = None,
     split: SplitOfCache = None,
@@ -1376,6 +1385,7 @@ def predict(
         out=out,
         text_columns=tuple(text_columns or ()),
         attn=attn,
+        head=head,
         encoder=encoder,
         cache=cache,
         split=split,
@@ -1445,6 +1455,7 @@ def export(
     out: ExportFolder,
     seed: OneSeed = None,
     attn: OwnMechanism = None,
+    head: OwnHead = None,
     cache: MovedCache = None,
     overwrite: Overwrite = False,
     push: Push = None,
@@ -1462,9 +1473,12 @@ def export(
 
     path = absolute_path(path)
     is_cache = gaam_cache.inspect.is_cache(path)
-    if is_cache and not (seed is None and attn is None and cache is None):
+    options_of_runs = {"--seed": seed, "--attn": attn, "--head": head, "--cache": cache}
+    given = [name for name, value in options_of_runs.items() if value is not None]
+    if is_cache and given:
+        verb = "is" if len(given) == 1 else "are"
         raise ConfigError(
-            "--seed, --attn and --cache are for a run",
+            f"{' and '.join(given)} {verb} for a run",
             expected="a run",
             found="a cache",
         )
@@ -1491,7 +1505,13 @@ def export(
         import gaam_decoder
 
         exported = gaam_decoder.export_run(
-            path, out, seed=seed, attn=attn, cache=cache, overwrite=overwrite
+            path,
+            out,
+            seed=seed,
+            attn=attn,
+            head=head,
+            cache=cache,
+            overwrite=overwrite,
         )
     if not (as_json or quiet):
         tell(exported.in_words())

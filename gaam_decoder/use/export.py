@@ -115,6 +115,7 @@ def export_run(
     *,
     seed: int | None = None,
     attn: str | type | None = None,
+    head: str | type | None = None,
     cache: str | Path | None = None,
     overwrite: bool = False,
 ) -> DecoderExport:
@@ -127,18 +128,19 @@ def export_run(
         out: a folder that is not there yet, or is empty.
         seed: export the decoder of this seed; default: average all finished seeds.
         attn: your own mechanism of the run, as ``load`` takes it.
+        head: your own head of the run, as ``load`` takes it.
         cache: folder of the run's cache; default: the folder that the run recorded.
         overwrite: replace an earlier export.
 
     Raises:
         NotFoundError: no finished run there.
-        ConfigError: a seed or mechanism that cannot be exported, or another folder at
-            ``out``.
+        ConfigError: a seed, mechanism or head that cannot be exported, or another
+            folder at ``out``.
         CacheError: the run is damaged.
     """
     folder = absolute_path(path)
     out = absolute_path(out)
-    run, config, weights = open_decoder(folder, seed, cache, attn)
+    run, config, weights = open_decoder(folder, seed, cache, attn, head)
     if run is None:
         raise ConfigError(
             "it was exported already", expected="a run", where=str(folder)

@@ -56,6 +56,7 @@ def load(
     seed: int | None = None,
     temperature: bool = False,
     attn: str | type | None = None,
+    head: str | type | None = None,
     cache: str | Path | None = None,
     encoder: str | None = None,
     device: str = "auto",
@@ -75,6 +76,7 @@ def load(
             validation rows best, before the seeds are averaged; as ``report`` does.
         attn: your own mechanism of the run: its class, or ``FILE.py:CLASS``. Code that
             only a run names is never executed.
+        head: your own head of the run, in the same way.
         cache: folder of the run's cache; default: the folder that the run recorded.
         encoder: folder or id of the encoder, if it has moved.
         device: auto, cpu, cuda, cuda:N or mps.
@@ -82,14 +84,14 @@ def load(
 
     Raises:
         NotFoundError: no finished run and no exported decoder.
-        ConfigError: no such seed, ``attn`` is another mechanism than the run's, a
+        ConfigError: no such seed, ``attn`` or ``head`` is not that of the run, a
             mechanism that reads several rows at once, or no validation rows for a
             temperature.
         CacheError: the run is damaged, or the cache is another one.
     """
     torch_device = devices.resolve_device(device)
     folder = absolute_path(path)
-    run, config, weights = open_decoder(folder, seed, cache, attn)
+    run, config, weights = open_decoder(folder, seed, cache, attn, head)
     if config.recipe.shuffle_labels:
         _warn(
             f"'{folder.name}' learned from shuffled labels: "
@@ -115,16 +117,27 @@ def load(
     )
 
 
-def _check_same_mechanism(name: str, config: DecoderConfig, folder: Path) -> None:
-    """Refuse the name of a mechanism that is not the one of the opened decoder."""
-    own_name = config.attention.partition(":")[0]
+def _check_given_name(
+    name: str, kind: str, spec_text: str, config: DecoderConfig, folder: Path
+) -> None:
+    """Refuse a mechanism or head that is not the one of the opened decoder.
+
+    Args:
+        name: of the mechanism or head that a person gave.
+        kind: mechanism or head.
+        spec_text: the mechanism or head of the decoder, such as ``gaam:heads=1``.
+        config: of the decoder.
+        folder: of the decoder, for messages.
+    """
+    own_name = spec_text.partition(":")[0]
     if name == own_name:
         return
-    hint = f"leave attn ('{name}') out"
-    if f"mechanism {own_name}" in recorded_plugins(config.settings):
+    parameter = KINDS[kind].option.removeprefix("--")
+    hint = f"leave {parameter} ('{name}') out"
+    if f"{kind} {own_name}" in recorded_plugins(config.settings):
         hint = f"give the class '{own_name}'"
     raise ConfigError(
-        f"the decoder was not trained with the mechanism '{name}'",
+        f"the decoder was not trained with the {kind} '{name}'",
         expected=f"'{own_name}'",
         found=f"'{name}'",
         where=str(folder),
@@ -179,6 +192,7 @@ def open_decoder(
     seed: int | None = None,
     cache: str | Path | None = None,
     attn: str | type | None = None,
+    head: str | type | None = None,
 ) -> OpenedDecoder:
     """Read the decoders of a run or an exported folder.
 
@@ -188,12 +202,14 @@ def open_decoder(
         seed: to read alone; None: all seeds.
         cache: of the run, if it was moved.
         attn: a mechanism of a person's own: its class, or ``FILE.py:CLASS``.
+        head: a head of a person's own, in the same way.
 
     Raises:
-        ConfigError: ``attn`` is another mechanism than that of the decoder.
+        ConfigError: ``attn`` or ``head`` is another one than that of the decoder.
     """
-    # registers the name of the mechanism
-    given = None if attn is None else parse_plugin(attn, "mechanism")
+    # parsing a class registers its name
+    given_attention = None if attn is None else parse_plugin(attn, "mechanism")
+    given_head = None if head is None else parse_plugin(head, "head")
     run = None
     if (folder / CONFIG_FILE).is_file() and not is_run(folder):
         config, weights = read_export(folder)
@@ -220,8 +236,11 @@ def open_decoder(
         config = replace(config, plan=plan)
     where = str(folder)
     config, weights = _select_seed(config, weights, seed, where)
-    if given is not None:
-        _check_same_mechanism(given.name, config, folder)
+    if given_attention is not None:
+        name = given_attention.name
+        _check_given_name(name, "mechanism", config.attention, config, folder)
+    if given_head is not None:
+        _check_given_name(given_head.name, "head", config.head, config, folder)
     _check_code(config, "mechanism", config.attention, where)
     _check_code(config, "head", config.head, where)
     return OpenedDecoder(run, config, weights)
@@ -319,6 +338,7 @@ def _check_registered(name: str, kind: str, recorded: str | None, where: str) ->
         return
     package = KINDS[kind].package
     option = KINDS[kind].option
+    parameter = option.removeprefix("--")
     is_registered = name in plugins.names(package) or plugins.origin(package, name)
     if is_registered:
         return
@@ -326,16 +346,11 @@ def _check_registered(name: str, kind: str, recorded: str | None, where: str) ->
     origin, _, _ = recorded.rpartition(" ")
     remedy = f"install {origin}"
     if origin == plugins.SESSION:
-        remedy = f"define the class as in training, and load(RUN, attn={name})"
-    elif origin.endswith(".py") and kind == "mechanism":
-        remedy = (
-            f"{option} {origin}:{name} of 'gaam predict' and 'gaam export'; "
-            f"from Python load(RUN, attn={name})"
-        )
+        remedy = f"define the class as in training, and load(RUN, {parameter}={name})"
     elif origin.endswith(".py"):
         remedy = (
-            "from Python, before load: "
-            f"gaam_decoder.specs.parse_plugin('{origin}:{name}', '{kind}')"
+            f"{option} {origin}:{name} of 'gaam predict' and 'gaam export'; "
+            f"from Python load(RUN, {parameter}={name})"
         )
     raise ConfigError(
         f"the {kind} '{name}' is not gaam's own, "

@@ -109,6 +109,8 @@ class PredictConfig:
     """Columns that are joined by a space; default: those of the run."""
     attn: str | type | None = None
     """A mechanism of your own: its class, or FILE.py:CLASS."""
+    head: str | type | None = None
+    """A head of your own: its class, or FILE.py:CLASS."""
     encoding: str | None = None
     """Encoding of characters in the file; default: that of the run's rows."""
     delimiter: str | None = field(default=None, metadata={UNCHECKED: True})
@@ -347,6 +349,7 @@ def _load_predictor(config: PredictConfig) -> Predictor:
         cache=None if config.predicts_cache else config.cache,
         temperature=config.temperature,
         attn=config.attn,
+        head=config.head,
         encoder=config.encoder,
         device=config.device,
     )

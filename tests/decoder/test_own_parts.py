@@ -67,12 +67,16 @@ def test_mechanisms_and_the_head_of_the_page_train_and_are_exported(
 
     # a run names its classes, but only a person may have their code executed
     plugins._REGISTERED.clear()
-    parse_plugin("cosine.py:Cosine", "head")
-    with pytest.raises(ConfigError, match=r"Alike(.|\n)*gaam export"):
+    own_parts: dict[str, Any] = {"attn": "alike.py:Alike", "head": "cosine.py:Cosine"}
+    with pytest.raises(ConfigError, match=r"Alike(.|\n)*--attn(.|\n)*gaam export"):
         gaam_decoder.export_run(alike.path, "exported")
-    gaam_decoder.export_run(alike.path, "exported", attn="alike.py:Alike")
-    loaded = gaam_decoder.load("exported", attn="alike.py:Alike")
-    own = gaam_decoder.load(alike.path, attn="alike.py:Alike")
+    with pytest.raises(ConfigError, match=r"Cosine(.|\n)*--head(.|\n)*gaam export"):
+        gaam_decoder.export_run(alike.path, "exported", attn=own_parts["attn"])
+    gaam_decoder.export_run(alike.path, "exported", **own_parts)
+    with pytest.raises(ConfigError, match=r"not trained with the head 'linear'"):
+        gaam_decoder.load("exported", attn=own_parts["attn"], head="linear")
+    loaded = gaam_decoder.load("exported", **own_parts)
+    own = gaam_decoder.load(alike.path, **own_parts)
     assert (loaded.predict_proba(states) == own.predict_proba(states)).all()
 
 
