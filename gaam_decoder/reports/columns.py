@@ -210,11 +210,11 @@ DECIDE = Column(
     header="would decide",
     cell=decide_text,
     note=(
-        "for an undecided comparison: what would decide it in about half of such "
-        "experiments, if the observed difference is the true one. If neither more "
-        "seeds alone nor more test rows (groups) alone can decide, it gives the "
-        "factor by which both have to grow; if tuning or the training rows are the "
-        "limit, it says more training rows"
+        "for an undecided comparison: what would give an even chance to decide it, if "
+        "the observed difference is the true one. If neither more seeds alone nor more "
+        "test rows (groups) alone can decide, it gives the factor by which both have "
+        "to grow; if tuning or the training rows are the limit, it says more training "
+        "rows"
     ),
     is_comparison=True,
 )

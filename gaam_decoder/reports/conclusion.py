@@ -224,8 +224,8 @@ def _spread(table: Table, claim_by_label: Mapping[str, stats.Claim]) -> str:
         if needed:
             # such as "more training rows", where no number is known
             has_number = not needed.startswith("more ")
-            experiments = "half of such experiments with " if has_number else ""
-            text += f"; {experiments}{needed} would decide whether {label} differs"
+            verb = "give an even chance to decide" if has_number else "decide"
+            text += f"; {needed} would {verb} whether {label} differs"
             break
     return text
 

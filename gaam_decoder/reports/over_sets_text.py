@@ -5,6 +5,7 @@ where a decoder is better; everything shown has the sign of the score, so that a
 loss is a negative difference.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from gaam_decoder.reports.over_sets import (
     AnswerOverSets,
     CellDifference,
     CellKey,
+    CellResult,
     DecoderOverSets,
 )
 from gaam_decoder.reports.wording import with_verb
@@ -28,7 +30,9 @@ from gaam_decoder.stats.across import FEW_SEEDS, LEAST_SETS
 from gaam_decoder.stats.scores.base import Interval, Score
 
 VERDICTS_ALONE = [verdict for verdict in VERDICTS if verdict != stats.NO_CLAIM]
-KEY_COLUMNS = ["verdict", "difference", "95% CI", "another data set", "sets"]
+UNCORRECTED = "uncorrected 95% CI"
+"""Header of the interval of a mean difference."""
+KEY_COLUMNS = ["verdict", "difference", UNCORRECTED, "another data set", "sets"]
 
 
 def in_sign_of_score(value: float, score: Score) -> float:
@@ -256,13 +260,14 @@ def notes_on_method(answers: Sequence[AnswerOverSets]) -> list[str]:
         of_encoders = ", a mean over encoders" if several else ""
         return [
             f"{differences}{of_head}{of_encoders}; verdicts are those of the cells, "
-            "corrected (Holm) for all decoders; the 95% CI is not corrected"
+            "corrected (Holm) for all decoders; intervals are not corrected"
         ]
     lines = [
         f"{differences}{of_head}; {unit} counts as one, and data sets as a sample of "
         "their kind: a random-effects mean with the interval of Hartung and Knapp",
-        "95% CI: of the mean, not corrected; another data set: 95% interval of the "
-        "true difference on another data set of the kind",
+        f"{UNCORRECTED}: of the mean difference, not corrected for the number of "
+        "decoders; another data set: 95% interval of the true difference on another "
+        "data set of the kind",
         f"a verdict takes {LEAST_SETS} data sets, and p Holm is corrected for all "
         "decoders; p of these sets is that of the exact signed-rank test, of these "
         "data sets alone",
@@ -317,7 +322,7 @@ def _decoder_cells(answer: AnswerOverSets, decoder: DecoderOverSets) -> dict[str
         "verdict": verdict,
         score.column: score.text(decoder.mean),
         "difference": score.difference(in_sign_of_score(combined.difference, score)),
-        "95% CI": range_cell(score.span(interval, signed=True)),
+        UNCORRECTED: range_cell(score.span(interval, signed=True)),
     }
     if answer.is_of_one_set:
         return first_cells
@@ -341,6 +346,56 @@ def _decoder_cells(answer: AnswerOverSets, decoder: DecoderOverSets) -> dict[str
 
 def _rank(rank: float | None) -> str:
     return "-" if rank is None else f"{rank:.2f}"
+
+
+def scores_sheet(answer: AnswerOverSets, encoder: str) -> Sheet:
+    """The mean score of every decoder on every data set, through one encoder.
+
+    A line for the baseline and for every decoder, in the order of the answer; a column
+    for every data set and one for the mean. A star marks a score whose difference to
+    the baseline has a verdict, in the table of this data set.
+    """
+    all_results = answer.all_results
+    score = all_results.score
+    results_by_set = {
+        data_set: all_results.by_cell[data_set, encoder]
+        for data_set in answer.data_sets
+    }
+    baselines = [
+        name
+        for results in results_by_set.values()
+        for name, result in results.items()
+        if result.is_baseline
+    ]
+    compared = [decoder.name for decoder in answer.decoders]
+    lines = []
+    for name in dict.fromkeys([*baselines, *compared, *answer.other_means]):
+        line: list[str] = [name]
+        means = []
+        for results in results_by_set.values():
+            result = results.get(name)
+            mean = result.mean if result else None
+            means.append(mean)
+            line.append(_score_cell(result, score))
+        known = [mean for mean in means if mean is not None]
+        is_complete = len(known) == len(means)
+        line.append(score.text(math.fsum(known) / len(known) if is_complete else None))
+        lines.append(line)
+    caption = (
+        f"{score.column} through {encoder}; * better or worse than "
+        f"'{brief(all_results.baseline)}' on this data set"
+    )
+    return Sheet(caption, ["decoder", *answer.data_sets, "mean"], lines)
+
+
+def _score_cell(result: CellResult | None, score: Score) -> str:
+    """The mean score of a decoder in a cell; with a star where it has a verdict."""
+    if result is None or result.mean is None:
+        return "-"
+    text = score.text(result.mean)
+    if result.compared and result.compared.verdict in ("better", "worse"):
+        return Cell(f"{text}*", {"": text, " verdict": result.compared.verdict})
+    return text
 
 
 def sets_sheet(answer: AnswerOverSets, decoder: DecoderOverSets) -> Sheet:

@@ -157,9 +157,8 @@ class Claim:
     def seeds_to_decide(self) -> int | None:
         """Fewest seeds on these rows that would give a difference or equivalence.
 
-        They would do so in about half of such experiments, if the estimates of this
-        claim are true. None if the claim is decided, or if 1,000 seeds would not decide
-        it.
+        The chance that they do so is about even, if the estimates of this claim are
+        true. None if the claim is decided, or if 1,000 seeds would not decide it.
         """
         num_units = self.num_groups or self.num_rows
 

@@ -376,7 +376,7 @@ def _recommended_run(folder: Path) -> Path:
     [run] = candidates
     final = ""
     if not run.evaluated:
-        final = " (its final model, which learned from all training rows)"
+        final = " (its final model, which learned from the rows of all folds)"
     text = f"{choice.advice}{final}: {shown_path(run.path)}"
     warnings.warn(text, GaamNote, stacklevel=4)
     return run.path

@@ -11,6 +11,7 @@ from gaam_decoder.reports.over_sets_text import (
     answer_values,
     decoders_sheet,
     notes_on,
+    scores_sheet,
     sentence,
     sets_sheet,
 )
@@ -28,7 +29,7 @@ class Verdict(AcrossWriter):
     def sections_of(
         self, cells: Cells, answers: Sequence[AnswerOverSets]
     ) -> Iterator[Section]:
-        """Two sections: the answer, and every difference."""
+        """Three sections: the answer, every score, and every difference."""
         sentences = [sentence(answer) for answer in answers]
         # the tables of all cells have the same score and margin of equivalence
         first_table = cells.cells[0].table
@@ -56,10 +57,25 @@ class Verdict(AcrossWriter):
         )
         if any(answer.decoders for answer in answers):
             yield Section(
+                name="across-scores",
+                heading="Scores on every data set",
+                make=lambda: Parts(sheets=_scores_sheets(answers)),
+            )
+            yield Section(
                 name="across-sets",
                 heading="Differences of every data set",
                 make=lambda: Parts(sheets=_sets_sheets(answers)),
             )
+
+
+def _scores_sheets(answers: Sequence[AnswerOverSets]) -> list[Sheet]:
+    """The scores of every decoder on every data set, a table for each encoder."""
+    return [
+        scores_sheet(answer, encoder)
+        for answer in answers
+        if answer.decoders
+        for encoder in answer.encoders
+    ]
 
 
 def _sets_sheets(answers: Sequence[AnswerOverSets]) -> list[Sheet]:
