@@ -23,6 +23,7 @@ from gaam_decoder.training.arithmetic.engine import (
     Engine,
     choose_engine,
     divide_seeds,
+    without_denormals,
 )
 from gaam_decoder.training.data import LoadedFeatures, TrainData, prepare_data
 from gaam_decoder.training.experiments import (
@@ -213,6 +214,7 @@ class _Timer:
         return seconds
 
 
+@without_denormals()
 def _time_row(
     experiment: Experiment,
     data: TrainData,

@@ -46,6 +46,7 @@ from gaam_decoder.training.arithmetic.engine import (
     choose_engine,
     divide_seeds,
     explained_memory_errors,
+    without_denormals,
 )
 from gaam_decoder.training.arithmetic.step import StepCache
 from gaam_decoder.training.checkpoint import (
@@ -279,6 +280,7 @@ class _Sweep:
         # unfinished seed-epochs by the key of an experiment, or by ``UNCHOSEN``
         self._remaining_seed_epochs: dict[str, int] = {}
 
+    @without_denormals()
     def run(self) -> list[RunResult]:
         """Train everything that no run has; the runs of reporting seeds come first."""
         experiments = plan_experiments(self._config, self._cache, self._device)

@@ -269,6 +269,25 @@ def keep_freed_memory() -> None:
 
 
 @contextlib.contextmanager
+def without_denormals() -> Iterator[None]:
+    """Compute with 0 in place of numbers whose size is below 1.2e-38, the denormals.
+
+    A CPU takes up to 170 times as long for products with them. Where a softmax gives one
+    layer nearly all the weight, the weights and gradients of the others are so small.
+
+    torch sets this for the calling thread; threads that it starts later inherit it. So
+    enter before the first product of a process: torch keeps the threads that it has.
+    """
+    smallest = torch.finfo(torch.float32).tiny
+    was_set = (torch.tensor(smallest) / 2).item() == 0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(was_set)
+
+
+@contextlib.contextmanager
 def explained_memory_errors(
     recipe: Recipe, seeds: Sequence[int], device: str
 ) -> Iterator[None]:
