@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gaam_cache.common.errors import CacheError, OutOfReachError
-from gaam_cache.common.messages import excerpt, visible, visible_values
+from gaam_cache.common.messages import excerpt, size_in_words, visible, visible_values
 from gaam_cache.common.paths import absolute_path
 from gaam_cache.config import IMPORTED
 from gaam_cache.store.files import short_digest
@@ -99,10 +99,9 @@ class SplitInspection:
             text += f" ({_figures_in_words(self.target_figures)})"
         if self.mean_tokens is not None:
             text += f", {self.mean_tokens} tokens on average"
-        megabytes = self.bytes / 1e6
         if self.truncated_rows is not None:
             text += f", {self.truncated_rows:,} truncated"
-        return text + f", {megabytes:,.1f} MB"
+        return text + f", {size_in_words(self.bytes)}"
 
 
 def _classes_in_words(rows_per_class: dict[str, int]) -> str:

@@ -174,6 +174,13 @@ def duration(seconds: float) -> str:
     return f"{rounded} s"
 
 
+def size_in_words(num_bytes: float) -> str:
+    """A size in kilobytes or megabytes: '28 kB', '2.8 MB'."""
+    if num_bytes < 1e5:
+        return f"{num_bytes / 1e3:,.0f} kB"
+    return f"{num_bytes / 1e6:,.1f} MB"
+
+
 def install_command(extra: str) -> str:
     """The command of pip that installs an extra, a group of optional dependencies.
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.common.messages import duration, visible
+from gaam_cache.common.messages import duration, size_in_words, visible
 from gaam_cache.common.terminal import UNKNOWN_TOTAL, ReportProgress, no_progress
 from gaam_cache.config import ExtractConfig, max_batch_tokens
 from gaam_cache.encoders.base import Encoder, Inputs
@@ -51,7 +51,7 @@ class Estimate:
         counts = [f"{visible(name)} {count:,}" for name, count in self.rows.items()]
         time_needed = duration(max(1, self.seconds))
         lines = [
-            f"about {time_needed} and {self.bytes / 1e6:,.1f} MB for {num_rows:,} "
+            f"about {time_needed} and {size_in_words(self.bytes)} for {num_rows:,} "
             f"{self.noun}s ({', '.join(counts)}); nothing was written",
             f"  encoder  {visible(self.encoder)}",
             f"  {self.unit:<8} {self._tokens_in_words()}",

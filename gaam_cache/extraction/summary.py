@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from gaam_cache.common.messages import visible
+from gaam_cache.common.messages import size_in_words, visible
 from gaam_cache.common.paths import shown_path
 from gaam_cache.encoders.base import Inputs
 from gaam_cache.extraction.job import Job
@@ -457,7 +457,7 @@ class ExtractSummary(ExtractionStats):
             f"({rows_per_second:,.0f} {self.noun}s/s, "
             f"{tokens_per_second:,.0f} {self.unit}/s, "
             f"{self.padding_share:.1%} padding), "
-            f"{self.bytes / 1e6:,.1f} MB"
+            f"{size_in_words(self.bytes)}"
         )
         if self.workers > 1:
             words += f", by {self.workers} workers"

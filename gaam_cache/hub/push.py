@@ -15,7 +15,7 @@ from typing import Any
 from gaam_cache.common.download import KINDS, hub_errors
 from gaam_cache.common.errors import CacheError, ConfigError, HubError
 from gaam_cache.common.markdown import MOST_CLASSES, NOUNS, escape_markdown
-from gaam_cache.common.messages import brief, shortened, tell, visible
+from gaam_cache.common.messages import brief, shortened, size_in_words, tell, visible
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.extraction.verify import verify
@@ -73,7 +73,7 @@ class CacheExport:
             f"exported to '{shown_path(self.path)}', every byte checked",
             f"  rows         {rows}",
             f"  columns      {', '.join(self.columns) or 'none kept'}",
-            f"  files        {self.files:,}, {self.bytes / 1e6:,.1f} MB",
+            f"  files        {self.files:,}, {size_in_words(self.bytes)}",
         ]
         return visible("\n".join(lines), keep="\n")
 
@@ -259,7 +259,7 @@ def _fact_lines(plan: Plan) -> list[str]:
         f"kept columns, as in the data: {', '.join(plan.columns) or 'none'}",
     ]
     for split, count in plan.rows.items():
-        fact = f"{split}: {count:,} rows, {count * plan.row_bytes / 1e6:,.1f} MB"
+        fact = f"{split}: {count:,} rows, {size_in_words(count * plan.row_bytes)}"
         if split in plan.unlabelled:
             fact += ", without labels"
         facts.append(fact)

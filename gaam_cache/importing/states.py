@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.errors import ConfigError, DataError, NumericsError
-from gaam_cache.common.messages import brief, shortened, visible
+from gaam_cache.common.messages import brief, shortened, size_in_words, visible
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.config import IMPORTED, NAME_PATTERN, ImportConfig
@@ -95,7 +95,7 @@ class ImportSummary:
         lines.append(
             f"  stored       {self.num_layers} layers x {self.hidden_size}, "
             f"{self.storage_dtype}, {self.shards:,} shards, "
-            f"{self.bytes / 1e6:,.1f} MB"
+            f"{size_in_words(self.bytes)}"
         )
         lines.append(
             f"  names        data set '{self.dataset}', encoder '{self.encoder}': "

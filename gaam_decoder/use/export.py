@@ -22,7 +22,7 @@ from gaam_cache.common.markdown import (
     items,
     pipe_table,
 )
-from gaam_cache.common.messages import brief, visible
+from gaam_cache.common.messages import brief, size_in_words, visible
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.hub.card import Card
 from gaam_cache.store.files import digest_of, replace_folder, sealed_text, write_file
@@ -97,7 +97,7 @@ class DecoderExport:
         """One line for people."""
         return visible(
             f"exported to '{shown_path(self.path)}', {_seeds_in_words(self.seeds)}: "
-            f"{self.files} files, {self.bytes / 1e6:,.1f} MB; "
+            f"{self.files} files, {size_in_words(self.bytes)}; "
             f"licences in {CARD_FILE} are for you to fill in"
         )
 

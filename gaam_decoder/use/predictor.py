@@ -26,6 +26,7 @@ from gaam_decoder.training.arithmetic.engine import (
     AUTOCAST_TYPES,
     EVAL_BATCH_SIZE,
     rows_at_once,
+    without_denormals,
 )
 from gaam_decoder.use.results import (
     LabelSetPredictions,
@@ -382,6 +383,7 @@ class Predictor:
         return self._row_encoder.stream(chunks, pooling=self.pooling, origin=origin)
 
     @torch.inference_mode()
+    @without_denormals()
     def _predict_all(
         self, chunks: Iterable[NDArray[Any]], origin: str
     ) -> AnyPredictions:

@@ -272,8 +272,9 @@ def keep_freed_memory() -> None:
 def without_denormals() -> Iterator[None]:
     """Compute with 0 in place of numbers whose size is below 1.2e-38, the denormals.
 
-    A CPU takes up to 170 times as long for products with them. Where a softmax gives one
-    layer nearly all the weight, the weights and gradients of the others are so small.
+    A CPU takes up to 170 times as long for products with them. Where a softmax gives
+    one layer nearly all the weight, the weights and gradients of the others are so
+    small.
 
     torch sets this for the calling thread; threads that it starts later inherit it. So
     enter before the first product of a process: torch keeps the threads that it has.
