@@ -79,6 +79,7 @@ class Step:
         self._dtype = decoder.dtype
         self.loss_function = loss_function
         self.optimizer: Optimizer = build(recipe.optimizer, "optimizer")
+        self._batch_size = recipe.batch_size
         self._weight_decay = recipe.weight_decay
         self._clip_grad_norm = recipe.clip_grad_norm
         # as in the published code, which clips the gradient of the scaled loss
@@ -87,41 +88,46 @@ class Step:
         self._autocast = AUTOCAST_TYPES.get(engine.dtype)
         self._eval_autocast = self._autocast if recipe.eval_dtype == "same" else None
         self.compiler = Compiler(enabled=engine.compiled, device_type=engine.kind)
-        self._run = self.compiler.run
 
     @torch.no_grad()
     def __call__(self, state: State, batch: Batch) -> None:
         """Take one step of every seed; ``state`` changes in place.
 
-        Without clipping and loss scaling, all of it is one compiled function.
+        Without clipping and loss scaling, all of it is one compiled function. The last
+        batch of an epoch, which has fewer rows, is not compiled: its number of rows
+        varies between folds and seeds, and compiling it takes longer than all of its
+        steps.
         """
         self._decoder.train()
         shapes = batch.x_SBLD.shape
+        is_full = shapes[1] == self._batch_size
+        run = self.compiler.run if is_full else _run_plainly
         # the labels are a view of the labels of all training rows. A view is compiled
         # for the size of the whole tensor, in which folds differ: every fold would be
         # compiled again
         batch = batch._replace(label_SB=batch.label_SB.contiguous())
         if self._clip_grad_norm is None and state.scaling is None:
-            self._run(self._step, shapes, state, batch)
+            run(self._step, shapes, state, batch)
             return
         # in parts: torch 2.13 cannot compile norms and gradients of some decoders
         # together
-        gradients: Gradients = self._run(self._differentiate, shapes, state, batch)
+        gradients: Gradients = run(self._differentiate, shapes, state, batch)
         if state.scaling is not None and not self._clips_before_unscaling:
-            gradients = self._run(self._unscale, shapes, state, gradients)
+            gradients = run(self._unscale, shapes, state, gradients)
         if self._clip_grad_norm is not None:
             gradients = gradients._replace(
                 gradients=clipped(gradients.gradients, self._clip_grad_norm)
             )
         if state.scaling is not None and self._clips_before_unscaling:
-            gradients = self._run(self._unscale, shapes, state, gradients)
-        self._run(self._update, shapes, state, batch, gradients)
+            gradients = run(self._unscale, shapes, state, gradients)
+        run(self._update, shapes, state, batch, gradients)
 
     @torch.no_grad()
     def logits(self, weights: Weights, x_BLD: Tensor) -> Tensor:
         """Logits of the same rows under every seed, (S, B, C)."""
         self._decoder.eval()
-        logits_SBC: Tensor = self._run(self._logits, x_BLD.shape, weights, x_BLD)
+        shape = x_BLD.shape
+        logits_SBC: Tensor = self.compiler.run(self._logits, shape, weights, x_BLD)
         return logits_SBC
 
     def _step(self, state: State, batch: Batch) -> None:
@@ -325,6 +331,11 @@ def _map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
     if isinstance(tree, tuple):
         return tuple(_map_tensors(function, value) for value in tree)
     return None if tree is None else function(tree)
+
+
+def _run_plainly(method: Callable[..., Any], shapes: object, *arguments: Any) -> Any:
+    """Call a method without the compiler, with the arguments of ``Compiler.run``."""
+    return method(*arguments)
 
 
 class StepCache:
