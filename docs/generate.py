@@ -162,11 +162,29 @@ def python() -> str:
         "docstrings of all names; `help(gaam_decoder.train)` shows one.",
     ]
     for package in (gaam_cache, gaam_decoder):
-        rows = [[code(name), _summary(package, name)] for name in package.__all__]
+        rows = [
+            [code(_call(package, name)), _summary(package, name)]
+            for name in package.__all__
+        ]
         lines.append(f"## {package.__name__}")
         lines.append("\n".join(table(["name", "what it is"], rows)))
         lines += [f"::: {package.__name__}.{name}" for name in package.__all__]
     return "\n\n".join(lines) + "\n"
+
+
+def _call(package: ModuleType, name: str) -> str:
+    """The name of a class, or that of a function with its parameters."""
+    member = getattr(package, name)
+    if not inspect.isfunction(member):
+        return name
+    parameters = inspect.signature(member).parameters.values()
+    names: list[str] = []
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in names:
+            names.append("*")
+        stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        names.append(stars + parameter.name)
+    return f"{name}({', '.join(names)})"
 
 
 def _summary(package: ModuleType, name: str) -> str:
