@@ -41,6 +41,7 @@ def test_mechanisms_and_the_head_of_the_page_train_and_are_exported(
     assert examples == [
         "sech.py",
         "alike.py",
+        "nearest.py",
         "cosine.py",
         "brier.py",
         "top_two.py",
@@ -51,7 +52,7 @@ def test_mechanisms_and_the_head_of_the_page_train_and_are_exported(
     splits = {"train": (states, labels), "test": (states + 1, labels)}
     gaam_cache.write("cache", splits)
     settings: dict[str, Any] = {
-        "attn": ("sech.py:Sech", "alike.py:Alike:scale=5"),
+        "attn": ("sech.py:Sech", "nearest.py:Nearest", "alike.py:Alike:scale=5"),
         "head": "cosine.py:Cosine",
         "cache": "cache",
         "seeds": 2,
@@ -59,9 +60,8 @@ def test_mechanisms_and_the_head_of_the_page_train_and_are_exported(
         "lr": 1e-3,
         "probe": False,
     }
-    sech, alike = gaam_decoder.train(loose_config(**settings))
-    assert not sech.failed
-    assert not alike.failed
+    sech, nearest, alike = gaam_decoder.train(loose_config(**settings))
+    assert not (sech.failed or nearest.failed or alike.failed)
     assert "s" in sech.learned
     assert "scale" in alike.learned
 
