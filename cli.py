@@ -1479,7 +1479,7 @@ def export(
     if is_cache and given:
         verb = "is" if len(given) == 1 else "are"
         raise ConfigError(
-            f"{' and '.join(given)} {verb} for a run",
+            f"{', '.join(given)} {verb} for a run",
             expected="a run",
             found="a cache",
         )

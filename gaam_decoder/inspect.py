@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.common.errors import CacheError, OutOfReachError
-from gaam_cache.common.messages import brief, visible_values
+from gaam_cache.common.messages import brief, size_in_words, visible_values
 from gaam_cache.common.paths import absolute_path
 from gaam_cache.workers.leases import Holding, holdings
 from gaam_decoder.analysis.importance import importance_of
@@ -215,7 +215,7 @@ def _entry_in_words(
 ) -> list[str]:
     """The lines of one run; removes its workers from ``worker_by_lease``."""
     created = (entry.get("created") or "")[:10]
-    size = f"{entry['bytes'] / 1e6:,.2f} MB"
+    size = size_in_words(entry["bytes"])
     # a run that is not finished has no date
     heading = [text for text in (entry["name"], created, size) if text]
     lines = ["  ".join(heading)]

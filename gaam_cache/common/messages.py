@@ -177,7 +177,7 @@ def duration(seconds: float) -> str:
 def size_in_words(num_bytes: float) -> str:
     """A size in kilobytes or megabytes: '28 kB', '2.8 MB'."""
     if num_bytes < 1e5:
-        return f"{num_bytes / 1e3:,.0f} kB"
+        return f"{max(1, round(num_bytes / 1e3))} kB"
     return f"{num_bytes / 1e6:,.1f} MB"
 
 

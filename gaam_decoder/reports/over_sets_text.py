@@ -229,20 +229,30 @@ def _possible_differences(answer: AnswerOverSets) -> list[str]:
         lowest += f" ({low_name})"
     unit = " points" if score.percent else ""
     return [
-        f"the 95% intervals leave mean differences of {lowest} to "
+        f"the uncorrected 95% intervals leave mean differences of {lowest} to "
         f"{score.difference(high)}{unit} ({high_name}) possible"
     ]
 
 
 def notes_on(answers: Sequence[AnswerOverSets]) -> list[str]:
     """What is left out, how data sets differ, and how the numbers were made."""
-    all_results = answers[0].all_results
-    # several answers leave out the same cells
-    left_out = dict.fromkeys(line for answer in answers for line in answer.left_out)
-    lines = [*all_results.left_out, *left_out, *all_results.remarks]
+    lines = notes_on_cells(answers)
     if answers[0].decoders:
         lines += notes_on_method(answers)
     return lines
+
+
+def notes_on_cells(answers: Sequence[AnswerOverSets]) -> list[str]:
+    """What is left out, and how data sets and their training differ."""
+    all_results = answers[0].all_results
+    # several answers leave out the same cells
+    left_out = dict.fromkeys(line for answer in answers for line in answer.left_out)
+    return [
+        *all_results.left_out,
+        *left_out,
+        *all_results.remarks,
+        *all_results.conditions,
+    ]
 
 
 def notes_on_method(answers: Sequence[AnswerOverSets]) -> list[str]:
@@ -372,30 +382,37 @@ def scores_sheet(answer: AnswerOverSets, encoder: str) -> Sheet:
     for name in dict.fromkeys([*baselines, *compared, *answer.other_means]):
         line: list[str] = [name]
         means = []
-        for results in results_by_set.values():
+        for data_set, results in results_by_set.items():
             result = results.get(name)
             mean = result.mean if result else None
             means.append(mean)
-            line.append(_score_cell(result, score))
+            line.append(_score_cell(result, score, header=data_set))
         known = [mean for mean in means if mean is not None]
         is_complete = len(known) == len(means)
         line.append(score.text(math.fsum(known) / len(known) if is_complete else None))
         lines.append(line)
     caption = (
         f"{score.column} through {encoder}; * better or worse than "
-        f"'{brief(all_results.baseline)}' on this data set"
+        f"'{brief(all_results.baseline)}', corrected (Holm) in the table of this data "
+        "set"
     )
     return Sheet(caption, ["decoder", *answer.data_sets, "mean"], lines)
 
 
-def _score_cell(result: CellResult | None, score: Score) -> str:
-    """The mean score of a decoder in a cell; with a star where it has a verdict."""
+def _score_cell(result: CellResult | None, score: Score, header: str) -> str:
+    """The mean score of a decoder on a data set; with a star where it differs.
+
+    ``header`` is the name of the data set. CSV has the verdict in a column of its own.
+    """
     if result is None or result.mean is None:
         return "-"
     text = score.text(result.mean)
-    if result.compared and result.compared.verdict in ("better", "worse"):
-        return Cell(f"{text}*", {"": text, " verdict": result.compared.verdict})
-    return text
+    parts = {header: text}
+    if result.compared:
+        parts[f"{header} verdict"] = result.compared.verdict
+        if result.compared.verdict in ("better", "worse"):
+            text += "*"
+    return Cell(text, parts)
 
 
 def sets_sheet(answer: AnswerOverSets, decoder: DecoderOverSets) -> Sheet:
@@ -413,20 +430,21 @@ def sets_sheet(answer: AnswerOverSets, decoder: DecoderOverSets) -> Sheet:
     for data_set in decoder.combined.sets:
         cells = cells_on(answer, decoder, data_set.name)
         line = [data_set.name]
-        line += [
-            _with_interval(cell.difference, cell.interval, score) for cell in cells
-        ]
+        for encoder, cell in zip(answer.encoders, cells, strict=True):
+            line.append(_with_interval(cell.difference, cell.interval, score, encoder))
         if several:
             interval = mean_interval(cells)
-            line.append(_with_interval(data_set.difference, interval, score))
+            line.append(
+                _with_interval(data_set.difference, interval, score, header[-1])
+            )
         lines.append(line)
     combined = decoder.combined
     blanks = [""] * (len(header) - 2)
-    mean = _with_interval(combined.difference, combined.interval, score)
+    mean = _with_interval(combined.difference, combined.interval, score, header[-1])
     lines.append(["mean", *blanks, mean])
     caption = (
         f"differences of {decoder.name} to '{brief(answer.all_results.baseline)}' on "
-        f"every data set, {score.difference_unit}, with 95% intervals"
+        f"every data set, {score.difference_unit}, with 95% intervals, not corrected"
     )
     return Sheet(caption, header, lines)
 
@@ -451,12 +469,18 @@ def mean_interval(cells: Sequence[CellDifference]) -> Interval:
     return float(low), float(high)
 
 
-def _with_interval(difference: float, interval: Interval, score: Score) -> str:
-    """A difference, with its interval in brackets; both as those of the score."""
+def _with_interval(
+    difference: float, interval: Interval, score: Score, header: str
+) -> str:
+    """A difference, with its interval in brackets; both as those of the score.
+
+    ``header`` is that of the column. In CSV each of the three numbers has a column.
+    """
     span = score.span(interval_in_sign_of_score(interval, score), signed=True)
     text = score.difference(in_sign_of_score(difference, score))
     low, _, high = span.partition(" to ")
-    return Cell(f"{text} ({span})", {"": text, " low": low, " high": high})
+    parts = {header: text, f"{header} low": low, f"{header} high": high}
+    return Cell(f"{text} ({span})", parts)
 
 
 def answer_values(answer: AnswerOverSets) -> dict[str, Any]:

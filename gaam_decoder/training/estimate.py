@@ -82,6 +82,7 @@ class TrainEstimate(NamedTuple):
         return "\n".join(lines)
 
 
+@without_denormals()
 def estimate(config: TrainConfig) -> TrainEstimate:
     """List the work of ``train`` and time some steps of every decoder.
 
@@ -214,7 +215,6 @@ class _Timer:
         return seconds
 
 
-@without_denormals()
 def _time_row(
     experiment: Experiment,
     data: TrainData,

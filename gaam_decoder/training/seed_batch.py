@@ -324,7 +324,8 @@ class SeedBatch:
                 step_constants=constants_by_step[index],
                 weight_SB=self._loss_weights(label_SB),
             )
-            self.step(self.state, batch)
+            is_short = x_SBLD.shape[1] < min(self.recipe.batch_size, len(train))
+            self.step(self.state, batch, is_short=is_short)
 
     def _reset_sums_of_epoch(self) -> None:
         """Set the sums of losses, scores and skipped steps to zero."""

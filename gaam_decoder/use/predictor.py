@@ -383,7 +383,6 @@ class Predictor:
         return self._row_encoder.stream(chunks, pooling=self.pooling, origin=origin)
 
     @torch.inference_mode()
-    @without_denormals()
     def _predict_all(
         self, chunks: Iterable[NDArray[Any]], origin: str
     ) -> AnyPredictions:
@@ -395,7 +394,8 @@ class Predictor:
             read_NLD = states_NLD[:, list(self._config.layers)]
             x_NLD = torch.from_numpy(np.ascontiguousarray(read_NLD, np.float32))
             for x_BLD in torch.split(x_NLD, self._batch_size(x_NLD)):
-                logits_SBC = self._logits(x_BLD.to(self._device))
+                with without_denormals():
+                    logits_SBC = self._logits(x_BLD.to(self._device))
                 parts.append(logits_SBC.cpu().numpy())
         logits_SNC = np.concatenate(parts, axis=1)
         if not np.isfinite(logits_SNC).all():

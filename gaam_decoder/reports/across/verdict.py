@@ -11,6 +11,7 @@ from gaam_decoder.reports.over_sets_text import (
     answer_values,
     decoders_sheet,
     notes_on,
+    notes_on_cells,
     scores_sheet,
     sentence,
     sets_sheet,
@@ -59,6 +60,7 @@ class Verdict(AcrossWriter):
             yield Section(
                 name="across-scores",
                 heading="Scores on every data set",
+                lines=notes_on_cells(answers),
                 make=lambda: Parts(sheets=_scores_sheets(answers)),
             )
             yield Section(

@@ -1,7 +1,7 @@
 """Write a report as CSV: one line per entry, for spreadsheets and data frames."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from gaam_cache.common.errors import ConfigError
@@ -117,7 +117,8 @@ def _lines_of_sheets(section: Section, title: str) -> Iterator[dict[str, object]
         caption_values: dict[str, object] = {TITLE: title, "caption": sheet.caption}
         columns: dict[str, list[object]] = {}
         for header, *cells in zip(sheet.header, *sheet.lines, strict=True):
-            columns |= _columns_of_cells(header, cells)
+            for name, column in _columns_of_cells(header, cells).items():
+                columns[_unused_name(name, columns)] = column
         for index in range(len(sheet.lines)):
             values = {name: column[index] for name, column in columns.items()}
             yield {**caption_values, **values}
@@ -144,6 +145,19 @@ def _columns_of_cells(header: str, cells: Sequence[str]) -> dict[str, list[objec
         for name, column in columns.items()
         if any(value != "" for value in column)
     }
+
+
+def _unused_name(name: str, used: Collection[str]) -> str:
+    """The name of a column; with a number where a column has this name already.
+
+    The columns of a section may be named by a person, as data sets and encoders are.
+    """
+    if name not in (*used, TITLE, "caption"):
+        return name
+    number = 2
+    while f"{name} {number}" in used:
+        number += 1
+    return f"{name} {number}"
 
 
 def _column_name(header: str, name: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Sequence
 from functools import cache
@@ -28,6 +30,7 @@ def run_of(
     attention: str,
     num_rows: int = 0,
     num_seeds: int = 6,
+    data_set: str = "",
     **changes: Any,
 ) -> RunResult:
     """A run of a decoder on a data set: every set has its own number of test rows."""
@@ -37,7 +40,7 @@ def run_of(
     seed = 10 * number + len(attention) + 100 * ENCODERS.index(encoder)
     right = answers(num_seeds, 0.7 + gains.get(attention, 0), seed, num_rows)
     cache_values = {
-        "dataset": f"set{number}",
+        "dataset": data_set or f"set{number}",
         "encoder": encoder,
         "fingerprint": f"{number}{encoder}{num_rows}".ljust(64, "0"),
         "rows": {"train": 4000, "test": num_rows},
@@ -191,6 +194,25 @@ def test_a_table_has_the_score_of_every_decoder_on_every_data_set() -> None:
     assert "better" in starred.parts.values()
 
 
+def test_csv_tells_data_sets_with_alike_names_apart() -> None:
+    """Subsets of a data set differ in brackets alone; a name may be that of a column."""
+    names = ["glue (sst2)", "glue (mrpc)", "mean"]
+    runs = [
+        run_of(number, "bert", attention, data_set=name)
+        for number, name in enumerate(names)
+        for attention in ("laplace", "gaam", "none")
+    ]
+    text = report(runs).text("csv", section="across-scores")
+    for line in csv.DictReader(io.StringIO(text)):
+        for number, name in enumerate(names):
+            run = run_of(number, "bert", line["decoder"])
+            mean = 100 * (run.predictions == run.labels).mean()
+            assert float(line[name]) == pytest.approx(mean, abs=0.06)
+            has_verdict = line["decoder"] != "none"
+            assert bool(line[f"{name} verdict"]) == has_verdict
+        assert float(line["mean 2"]) > 0
+
+
 def test_the_first_picture_has_a_row_for_each_decoder_and_a_dot_for_each_table() -> (
     None
 ):
@@ -308,7 +330,7 @@ def test_the_sentence_says_the_largest_differences_that_remain_possible(
         (low, low_name), (high, high_name) = min(ends), max(ends)
         assert low_name == high_name == names[0]
         clauses.append(
-            f"the 95% intervals leave mean differences of {low:+.2f} to {high:+.2f} "
+            f"the uncorrected 95% intervals leave mean differences of {low:+.2f} to {high:+.2f} "
             f"points ({high_name}) possible"
         )
     assert [part for part in section.lead.split("; ") if "95%" in part] == [

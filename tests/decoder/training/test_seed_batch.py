@@ -377,6 +377,23 @@ def test_every_variant_trains_with_rounded_products(
 
 @pytest.mark.usefixtures("_compiler")
 @pytest.mark.slow
+def test_fewer_rows_than_a_batch_are_compiled() -> None:
+    data = train_data()
+    train = replace(
+        data.train, rows=data.train.rows[:3], label_N=data.train.label_N[:3]
+    )
+    compiled = seed_batch(
+        "gaam",
+        [3, 0],
+        engine=replace(EAGER, compiled=True),
+        data=replace(data, train=train),
+    )
+    compiled._train_on_all_rows(1)
+    assert [name for name, _shape in compiled.compiler._compiled] == ["_step"]
+
+
+@pytest.mark.usefixtures("_compiler")
+@pytest.mark.slow
 def test_seed_batches_of_other_numbers_of_rows_share_a_compiled_step() -> None:
     """As the folds of a cross-validation: what was compiled for one reads no other."""
     steps = StepCache()
