@@ -263,8 +263,8 @@ def test_a_study_answers_as_a_report_does_from_the_same_numbers(
     assert laplace.mean_rank == 1
     words = sentence(answer)
     assert words.startswith(
-        "Over 6 data sets through bert laplace is better than 'gaam:heads=1'; the 95% "
-        "intervals leave mean differences of +1."
+        "Over 6 data sets through bert laplace is better than 'gaam:heads=1'; the "
+        "uncorrected 95% intervals leave mean differences of +1."
     )
 
 

@@ -330,8 +330,8 @@ def test_the_sentence_says_the_largest_differences_that_remain_possible(
         (low, low_name), (high, high_name) = min(ends), max(ends)
         assert low_name == high_name == names[0]
         clauses.append(
-            f"the uncorrected 95% intervals leave mean differences of {low:+.2f} to {high:+.2f} "
-            f"points ({high_name}) possible"
+            f"the uncorrected 95% intervals leave mean differences of {low:+.2f} to "
+            f"{high:+.2f} points ({high_name}) possible"
         )
     assert [part for part in section.lead.split("; ") if "95%" in part] == [
         *clauses[:-1],
