@@ -98,14 +98,14 @@ class TrainConfig(WorkerConfig):
     )
     lr: tuple[float, ...] | None = option(
         None,
-        "Learning rate; a list is tuned on validation rows.",
+        "Learning rate; tuning seeds choose one of a list on validation rows.",
         shown_default="tune over 3e-4, 2e-3, 1e-2, 5e-2, with sgd over 3e-3 to 5e-1; "
         "without validation rows: the first",
         parse=number_lists.parse_rates,
     )
     weight_decay: tuple[float, ...] = key(
         (USUAL_DECAY,),
-        "Weight decay; a list is tuned on validation rows.",
+        "Weight decay; tuning seeds choose one of a list on validation rows.",
         parse=number_lists.parse_rates,
     )
     schedule: Literal["constant", "plateau", "cosine"] = key(
