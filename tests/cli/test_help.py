@@ -95,7 +95,10 @@ def test_a_default_stands_after_the_sentence(
     monkeypatch.setenv("COLUMNS", "100")
     text = " ".join(gaam("train", "--help").out.split())
     assert "Passes over the training rows. [default: 25]" in text
-    assert "Learning rate; a list is tuned on validation rows. [default: (tune" in text
+    assert (
+        "Learning rate; tuning seeds choose one of a list on validation rows. [default: (tune"
+        in text
+    )
 
 
 def test_without_a_command_the_help_is_shown_and_the_exit_code_is_2(gaam: Gaam) -> None:
