@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult
+from gaam_decoder.reports.cells import Cell
 from gaam_decoder.reports.report import Report, report
 from gaam_decoder.reports.sections import Section
 from tests.decoder.reports.conftest import FORMATS, answers, build_run
@@ -190,6 +191,7 @@ def test_a_table_has_the_score_of_every_decoder_on_every_data_set() -> None:
             assert [cell.rstrip("*") for cell in cells] == expected
     # in the table of its data set laplace is better, and the score has a star
     starred = sheets[0].lines[1][1]
+    assert isinstance(starred, Cell)
     assert starred.endswith("*")
     assert "better" in starred.parts.values()
 
