@@ -21,7 +21,8 @@ from tests.cache.encoders.vision.models import FAMILIES
 from tests.tiny import build_encoder
 
 NEAR = {"float16": 1e-2, "bfloat16": 8e-2, "float32": 1e-5}
-"""Tolerance of states, by the type they are computed in: kernels round otherwise."""
+"""Tolerance of states, by the type they are computed in: kernels round otherwise. Where
+transformers itself rounds more on this processor, twice that is tolerated."""
 TEXTS = ["goal bank star", "vote", "cup loan atom army team", "price robot"]
 
 
@@ -114,17 +115,38 @@ def test_states_are_those_of_transformers_whatever_the_stored_type(
     prepared = encoder.prepare(rows)
     states = encoder.encode(prepared.batch(np.arange(len(rows))))["mean"]
 
-    model = load_model(folder, computed).eval()
+    expected = _states_alone(kind, folder, computed)
+    unrounded = _states_alone(kind, folder, "float32")
+    # how far the library itself is from float32, which depends on the processor
+    rounding = max(
+        _largest_error(rounded_LD, x_LD)
+        for rounded_LD, x_LD in zip(expected, unrounded, strict=True)
+    )
+    for x_LD, expected_LD in zip(states, expected, strict=True):
+        error = _largest_error(x_LD, expected_LD)
+        assert error < max(NEAR[computed], 2 * rounding)
+
+
+def _states_alone(kind: str, folder: Path, dtype: str) -> list[torch.Tensor]:
+    """The mean states of every row alone, (L, D), as transformers computes them."""
+    model = load_model(folder, dtype).eval()
     part = model.get_encoder() if model.config.is_encoder_decoder else model
     first = KINDS[kind].first_position
-    for row, x_LD in zip(rows, states, strict=True):
+    states = []
+    for row in KINDS[kind].rows():
         inputs = {
             name: value.to(part.dtype) if value.is_floating_point() else value
             for name, value in KINDS[kind].inputs(folder, row).items()
         }
         with torch.no_grad():
             layers = part(**inputs, output_hidden_states=True).hidden_states[1:]
-        means = [x_BTD[0, first:].float().mean(0) for x_BTD in layers]
-        expected_LD = torch.stack(means)
-        error_L = (x_LD - expected_LD).norm(dim=-1) / expected_LD.norm(dim=-1)
-        assert error_L.max() < NEAR[computed]
+        states.append(
+            torch.stack([x_BTD[0, first:].float().mean(0) for x_BTD in layers])
+        )
+    return states
+
+
+def _largest_error(x_LD: torch.Tensor, expected_LD: torch.Tensor) -> float:
+    """The largest ``|x - expected| / |expected|`` of a layer."""
+    error_L = (x_LD - expected_LD).norm(dim=-1) / expected_LD.norm(dim=-1)
+    return error_L.max().item()
