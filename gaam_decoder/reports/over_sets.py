@@ -183,6 +183,14 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def mean_of_all(scores: Collection[float | None]) -> float | None:
+    """The mean of scores; None where one is unknown, or where there are none."""
+    known = [score for score in scores if score is not None]
+    if not known or len(known) < len(scores):
+        return None
+    return math.fsum(known) / len(known)
+
+
 def data_sets_of(cells: Iterable[CellKey]) -> list[str]:
     """Names of the data sets, in the order of the cells."""
     return list(dict.fromkeys(data_set for data_set, _encoder in cells))
@@ -434,11 +442,7 @@ class _Block:
 
     def mean(self, name: str) -> float | None:
         """Mean score of a decoder over all cells; None where one has none."""
-        means = self._means(name).values()
-        known = [mean for mean in means if mean is not None]
-        if not known or len(known) < len(means):
-            return None
-        return math.fsum(known) / len(known)
+        return mean_of_all(self._means(name).values())
 
     def gaps_of_mean(self, name: str) -> list[str]:
         """A sentence on the cells without a score of a decoder; none without gaps."""

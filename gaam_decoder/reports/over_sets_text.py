@@ -5,7 +5,6 @@ where a decoder is better; everything shown has the sign of the score, so that a
 loss is a negative difference.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +23,7 @@ from gaam_decoder.reports.over_sets import (
     CellKey,
     CellResult,
     DecoderOverSets,
+    mean_of_all,
 )
 from gaam_decoder.reports.wording import with_verb
 from gaam_decoder.stats.across import FEW_SEEDS, LEAST_SETS
@@ -362,8 +362,8 @@ def scores_sheet(answer: AnswerOverSets, encoder: str) -> Sheet:
     """The mean score of every decoder on every data set, through one encoder.
 
     A line for the baseline and for every decoder, in the order of the answer; a column
-    for every data set and one for the mean. A star marks a score whose difference to
-    the baseline has a verdict, in the table of this data set.
+    for every data set and one for the mean. A star marks a score that is better or
+    worse than that of the baseline, by the table of this data set.
     """
     all_results = answer.all_results
     score = all_results.score
@@ -381,15 +381,12 @@ def scores_sheet(answer: AnswerOverSets, encoder: str) -> Sheet:
     lines = []
     for name in dict.fromkeys([*baselines, *compared, *answer.other_means]):
         line: list[str] = [name]
-        means = []
+        means: list[float | None] = []
         for data_set, results in results_by_set.items():
             result = results.get(name)
-            mean = result.mean if result else None
-            means.append(mean)
+            means.append(result.mean if result else None)
             line.append(_score_cell(result, score, header=data_set))
-        known = [mean for mean in means if mean is not None]
-        is_complete = len(known) == len(means)
-        line.append(score.text(math.fsum(known) / len(known) if is_complete else None))
+        line.append(score.text(mean_of_all(means)))
         lines.append(line)
     caption = (
         f"{score.column} through {encoder}; * better or worse than "

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -98,6 +98,31 @@ def matrix_product_flops(
         synchronise(device)
         best = max(best, 2 * size**3 / (time.perf_counter() - start))
     return best
+
+
+class Timed(NamedTuple):
+    """What a command printed, and what it took with all its threads and children."""
+
+    processor_seconds: float
+    clock_seconds: float
+    output: str
+
+
+def run_timed(command: list[str], folder: Path, environment: dict[str, str]) -> Timed:
+    """Run a command in a folder, and time it."""
+    before, start = os.times(), time.perf_counter()
+    finished = subprocess.run(
+        command,
+        env=environment,
+        cwd=folder,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    clock_seconds, after = time.perf_counter() - start, os.times()
+    user_seconds = after.children_user - before.children_user
+    system_seconds = after.children_system - before.children_system
+    return Timed(user_seconds + system_seconds, clock_seconds, finished.stdout)
 
 
 def alternate(

@@ -15,15 +15,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.benchmarks._machine import describe, median_ratio
+from tests.benchmarks._machine import describe, median_ratio, run_timed
 
 HERE = Path(__file__).parents[2]
 
@@ -50,27 +47,14 @@ def train(
         program = [sys.executable, str(checkout / "cli.py")]
         words = ["train", "--cache", str(cache), "--epochs", str(epochs), "--quiet"]
         words += [word for name in attentions for word in ("--attn", name)]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        start = time.perf_counter()
-        subprocess.run([*program, *words], cwd=folder, env=environment, check=True)
-        clock_seconds = time.perf_counter() - start
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        user_seconds = after.ru_utime - before.ru_utime
-        system_seconds = after.ru_stime - before.ru_stime
-        report = subprocess.run(
-            [*program, "report", "runs", "--json"],
-            cwd=folder,
-            env=environment,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-    table = json.loads(report.stdout)
+        trained = run_timed([*program, *words], folder, environment)
+        report = run_timed([*program, "report", "runs", "--json"], folder, environment)
+    table = json.loads(report.output)
     accuracies = {
         f"{entry['attention']} + {entry['head']}": entry["accuracy"]["mean"]
         for entry in table["entries"]
     }
-    return Training(user_seconds + system_seconds, clock_seconds, accuracies)
+    return Training(trained.processor_seconds, trained.clock_seconds, accuracies)
 
 
 def main() -> None:

@@ -19,10 +19,8 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +28,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gaam_cache.config import ExtractConfig
-from tests.benchmarks._machine import describe, median_ratio
+from tests.benchmarks._machine import describe, median_ratio, run_timed
 
 HERE = Path(__file__).parents[2]
 COMMANDS = ("help", "extract", "verify", "train", "report")
@@ -82,19 +80,10 @@ class Checkout:
 
     def _run(self, *words: str) -> tuple[Cost, str]:
         """Run a command of this checkout; return its cost and its output."""
-        before, start = os.times(), time.perf_counter()
-        finished = subprocess.run(
-            [sys.executable, str(self._root / "cli.py"), *words],
-            env=self._environment,
-            cwd=self._folder,
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        seconds, after = time.perf_counter() - start, os.times()
-        user = after.children_user - before.children_user
-        system = after.children_system - before.children_system
-        return Cost(user + system, seconds, seconds), finished.stdout
+        command = [sys.executable, str(self._root / "cli.py"), *words]
+        finished = run_timed(command, self._folder, self._environment)
+        seconds = finished.clock_seconds
+        return Cost(finished.processor_seconds, seconds, seconds), finished.output
 
     def _extract(self) -> Cost:
         """Make a new cache."""

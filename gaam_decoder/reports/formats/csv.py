@@ -118,7 +118,8 @@ def _lines_of_sheets(section: Section, title: str) -> Iterator[dict[str, object]
         columns: dict[str, list[object]] = {}
         for header, *cells in zip(sheet.header, *sheet.lines, strict=True):
             for name, column in _columns_of_cells(header, cells).items():
-                columns[_unused_name(name, columns)] = column
+                used_names = [*caption_values, *columns]
+                columns[_unused_name(name, used_names)] = column
         for index in range(len(sheet.lines)):
             values = {name: column[index] for name, column in columns.items()}
             yield {**caption_values, **values}
@@ -152,7 +153,7 @@ def _unused_name(name: str, used: Collection[str]) -> str:
 
     The columns of a section may be named by a person, as data sets and encoders are.
     """
-    if name not in (*used, TITLE, "caption"):
+    if name not in used:
         return name
     number = 2
     while f"{name} {number}" in used:

@@ -279,8 +279,7 @@ def without_denormals() -> Iterator[None]:
 
     torch sets this for the calling thread, and threads that it starts later inherit it.
     Where torch has computed before, as in a notebook, its other threads keep their way,
-    and a part of the products stays slow. Threads that start here keep it for good. No
-    number changes by more than 1.2e-38.
+    and a part of the products stays slow. Threads that start here keep it for good.
     """
     # the CPU treats the numbers of Python in the same way
     was_set = sys.float_info.min / 2 == 0

@@ -99,8 +99,7 @@ class Step:
             batch: of rows of every seed.
             is_short: whether this is the last batch of an epoch and has fewer rows than
                 the others. It is not compiled: its number of rows varies between folds
-                and seeds, and each was compiled anew, which took a quarter of the time
-                of a default training on 1,250 rows of 30 layers.
+                and seeds, and each number would be compiled anew.
         """
         self._decoder.train()
         shapes = batch.x_SBLD.shape
