@@ -407,8 +407,8 @@ def _rules_of_tuning(
 ) -> Iterator[Rule]:
     """Tuning needs several candidates, validation rows, and seeds of its own.
 
-    The first setting of a rule is the subject of its ``problem``: "tuning seeds choose
-    by their validation score", and --select gives them none.
+    A message begins with the first setting of a rule, which is the subject of its
+    ``problem``: "tuning seeds choose by their validation score".
     """
     num_candidates = len(config.rates) * len(config.weight_decay)
     yield setting_rule(
@@ -426,13 +426,13 @@ def _rules_of_tuning(
         problem="choose by their validation score",
         expected=_VALIDATION,
     )
-    # Without val_folds the validation rows are cut into as many folds as there are
-    # tuning seeds, n. Seed s holds out the fold s % n.
-    validation_folds = {seed % len(tune_seeds) for seed in tune_seeds}
+    # Without val_folds the rows of train are cut into n folds, the number of tuning
+    # seeds. Seed s holds out the fold s % n.
+    held_out_folds = {seed % len(tune_seeds) for seed in tune_seeds}
     yield setting_rule(
         "tune_seeds",
         "val_folds",
-        holds=config.val_folds is not None or len(validation_folds) == len(tune_seeds),
+        holds=config.val_folds is not None or len(held_out_folds) == len(tune_seeds),
         problem="hold out a part of train twice",
         expected="consecutive seeds, such as 1000-1002",
     )
@@ -440,7 +440,7 @@ def _rules_of_tuning(
         "tune_seeds",
         "seeds",
         holds=set(config.seeds).isdisjoint(tune_seeds),
-        problem="are not to report as well",
+        problem="may not be reporting seeds too",
         expected="--seeds without them; without --tune-seeds all seeds choose and "
         "report",
     )

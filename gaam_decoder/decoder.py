@@ -262,7 +262,7 @@ def _derived_options(spec: Spec, num_layers: int, hidden_size: int) -> dict[str,
 
 
 def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:
-    """Build a decoder with new parameters: the same bits on every device.
+    """Build a decoder with random parameters: the same bits on every device.
 
     The global random state stays as it was.
     """
@@ -270,6 +270,7 @@ def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:
         # torch.manual_seed() would also seed the GPUs, whose state is not restored.
         torch.default_generator.manual_seed(stream_seed(seed, "attention"))
         attention = build_attention(spec.attention, spec.num_layers, spec.hidden_size)
+        # a mechanism of a person may lack it: then the error names its file
         with own_code(spec.attention, "mechanism", "output_shape is (layers, size)"):
             layers, size = attention.output_shape
         torch.default_generator.manual_seed(stream_seed(seed, "head"))

@@ -236,12 +236,12 @@ def _unfinished_in_words(
 
     Args:
         entry: JSON values of a run, as ``describe_unfinished`` gives them.
-        worker_by_lease: name of a lease -> words about the worker that has it; the
-            workers of this run are removed.
+        worker_by_lease: name of a lease -> words about the worker that has it. The
+            workers of this run are removed, so that those of no run remain.
     """
     progress = f"{len(entry['done'])} of {len(entry['planned'])} seeds finished"
     lines = [f"  UNFINISHED: {entry['title']}: {progress}"]
-    # JSON has two older words: a group is a seed batch, a claim the name of its lease
+    # in the JSON a seed batch is called a group, and the name of its lease a claim
     for seed_batch in entry["groups"]:
         noun = "seeds" if len(seed_batch["seeds"]) > 1 else "seed"
         text = f"    {noun} {spell_numbers(seed_batch['seeds'])}"

@@ -34,17 +34,26 @@ def read_record(cls: type[Record], values: object, name: str) -> Record:
 
 
 def check_names(cls: type, values: Mapping[str, object], name: str) -> None:
-    """Refuse keys that are no fields of a dataclass, and a lack of keys."""
-    required = set()
+    """Refuse keys that are no fields of a dataclass, and fields without a key.
+
+    Args:
+        cls: the dataclass.
+        values: key -> value.
+        name: of the values, for the message.
+
+    Raises:
+        ValueError: an unknown key, or none for a field without a default.
+    """
+    required_names = set()
     field_names = set()
-    for entry in fields(cls):
-        field_names.add(entry.name)
-        if entry.default is MISSING and entry.default_factory is MISSING:
-            required.add(entry.name)
+    for field in fields(cls):
+        field_names.add(field.name)
+        if field.default is MISSING and field.default_factory is MISSING:
+            required_names.add(field.name)
     unknown = sorted(values.keys() - field_names)
     if unknown:
         raise ValueError(f"'{name}' has an unknown key '{unknown[0]}'")
-    missing = sorted(required - values.keys())
+    missing = sorted(required_names - values.keys())
     if missing:
         raise ValueError(f"'{name}' has no key '{missing[0]}'")
 

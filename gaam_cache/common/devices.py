@@ -90,20 +90,20 @@ def _exists(name: str, gpu_count: int) -> bool:
 
 
 def _make_exact() -> None:
-    """Make torch compute in full float32, and in the same order in every run.
+    """Make torch compute in full float32, and cuDNN in the same order in every run.
 
     These are switches of torch for the whole process.
     """
     import torch
 
-    # float32 has 24 bits; TensorFloat-32, cuDNN's default, keeps 11 of them
+    # the fraction of a float32 has 24 bits; TensorFloat-32, cuDNN's default, has 11
     torch.set_float32_matmul_precision("highest")
     # torch declares no types for some of these switches
     backends: Any = torch.backends
     cudnn = backends.cudnn
     backends.cuda.matmul.allow_tf32 = False
     cudnn.allow_tf32 = False
-    # since torch 2.9 each of these parts has a second switch, which overrides the first
+    # since torch 2.9 each part has a switch of its own, which overrides those above
     if hasattr(cudnn, "conv"):
         mkldnn = backends.mkldnn
         parts = (
@@ -326,16 +326,16 @@ def memory_message(error: BaseException) -> str:
 
 
 def error_for_user(error: BaseException) -> GaamError | None:
-    """The error that a person reads in place of an exception; None for a bug of ours.
+    """The error that a person reads in place of an exception; None for a bug in gaam.
 
     A lack of memory may be hidden under other errors, because libraries wrap errors of
     the system. So every cause of the exception is looked at before the exception's
     own type decides.
     """
-    cause: BaseException | None = error
-    # this error of ours says more about the lack of memory than its cause does
+    # this error says more about the lack of memory than its cause does
     if isinstance(error, ShortOfMemoryError):
-        cause = None
+        return error
+    cause: BaseException | None = error
     while cause is not None:
         # texts of our own errors may speak of memory, too
         if not isinstance(cause, GaamError) and out_of_memory(cause):

@@ -80,16 +80,17 @@ def other_weights(located: LocatedEncoder) -> Iterator[str]:
     weights_read = files[0].name
     if len(files) != 1:
         weights_read = f"the files of {INDEX}"
-    if files[0].name == WEIGHTS and (located.path / INDEX).exists():
+    ignores_index = files[0].name == WEIGHTS and (located.path / INDEX).exists()
+    if ignores_index:
         yield f"gaam reads {WEIGHTS}, not {INDEX} beside it and the files that it names"
 
-    # A person may have meant another file with weights. No second notice is given of
-    # the adapters above; weights of an adapter are among them, or are applied.
+    # A person may have meant another file with weights. Adapters need no second notice:
+    # those that are not applied were named above.
     read_or_noticed = {*(file.name for file in files), *adapters, ADAPTER_WEIGHTS}
     for file in sorted(located.path.glob("*.safetensors")):
-        # An index lists the numbered files: gaam reads it, or has given a notice of it.
-        is_numbered = SHARD.search(file.name) is not None
-        if file.name not in read_or_noticed and not is_numbered:
+        # the notice of an index is one of its numbered files, too
+        is_of_noticed_index = ignores_index and SHARD.search(file.name) is not None
+        if file.name not in read_or_noticed and not is_of_noticed_index:
             yield f"gaam reads {weights_read}, not {visible(file.name)} beside it"
 
     yield from _compare_pickles(located.path, files, weights_read)

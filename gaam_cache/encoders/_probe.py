@@ -329,7 +329,7 @@ class _Probe:
         """
         if not self._forward.takes_mask:
             return ["never"]
-        # padding on the right comes later than the row, so a causal model needs no mask
+        # padding stands behind the tokens of a row, so a causal model needs no mask
         if acts_causal:
             return ["never", "where padded", "always"]
         return ["where padded", "always"]

@@ -530,7 +530,7 @@ def _make_shards(
     started = time.perf_counter()
     worker = ShardWorker(job, plan, stats, shards_in_order)
     other_makers = worker.make(report, waits_for_others=waits_for_others)
-    stats.seconds = time.perf_counter() - started
+    stats.seconds += time.perf_counter() - started
     return other_makers
 
 
@@ -592,16 +592,15 @@ class ShardWorker:
         self._shards_left = deque(shards)
         self._rows_left = sum(shard.num_rows for shard in shards)
         """Rows of shards that we have not encoded and that nobody else has finished."""
-        self._lock = threading.Lock()  # of ``_rows_left``
+        self._lock = threading.Lock()  # guards ``_rows_left``
         self._started = time.perf_counter()
         self._next_task: Future[ShardTask | None] | None = None
-        """A thread prepares the next shard while one is encoded; None before it has
-        begun. Its result is None if no shard is free."""
-        self._previous_write: Future[None] | None = None
-        """A thread writes the previous shard while one is encoded.
+        """The preparation of the next shard, in a thread; None if none has begun.
 
-        None before the first shard is encoded.
+        A result of None means that no shard is free.
         """
+        self._previous_write: Future[None] | None = None
+        """The write of the previous shard, in a thread; None before the first."""
 
     def make(self, report: ReportProgress, *, waits_for_others: bool) -> str | None:
         """Make the shards that no other worker makes.

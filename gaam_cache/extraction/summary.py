@@ -99,10 +99,11 @@ class ExtractionStats:
             setattr(self, name, merged)
 
     def count_inputs(self, inputs: Inputs) -> None:
-        """Add some rows to the counts of cut rows and of suspicious tokens.
+        """Add some rows to the counts.
 
-        Suspicious are tokens that the tokenizer does not know, and special tokens that
-        a row has twice (doubled tokens).
+        Counted are rows that were cut, tokens of the text itself, those of them that
+        the tokenizer does not know, rows without a known token, and rows that have a
+        special token twice.
 
         Args:
             inputs: the rows as the encoder's tokenizer prepared them.

@@ -147,7 +147,7 @@ def _read_split(config: ExtractConfig, split: str, report: ReportProgress) -> Ro
 def _find_files(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
     """Find the files of a split: in a folder, or a single file.
 
-    With a ``test_fraction``, they are the files of the only split, whatever its name.
+    With a ``test_fraction``, the data set has one split, whose name does not matter.
 
     Raises:
         NotFoundError: the path does not exist, or has no data of this split.
@@ -170,7 +170,7 @@ def _find_files(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
     if kind_of(path) not in suffixes or not is_this_split:
         raise NotFoundError(
             f"no data for the split '{split}' at '{path}'",
-            expected=f"a file ending in {', '.join(suffixes)}, and one split of it",
+            expected=f"a file of the split, ending in {', '.join(suffixes)}",
             found=path.name,
             where=str(path.absolute()),
             hint=SPLITS_HINT,
@@ -239,6 +239,9 @@ def _find_saved_split(
 ) -> str:
     """Find the name under which a split was saved.
 
+    Raises:
+        NotFoundError: no saved split, or more than one, may be the wanted one.
+
     Args:
         path: the folder of the data set.
         names: names of the saved splits.
@@ -248,6 +251,13 @@ def _find_saved_split(
     """
     # the name of the split or, if there is no such name, its synonyms
     eligible = names if takes_only_split else items_named_as_split(split, names, str)
+    if len(eligible) != 1 and takes_only_split:
+        raise NotFoundError(
+            f"--test-fraction divides one split, and '{path}' has {len(names)}",
+            found=f"the splits {', '.join(names)}",
+            where=str(path.absolute()),
+            hint="leave out --test-fraction, or save a data set with one split",
+        )
     if len(eligible) != 1:
         problem = (
             f"several splits may be '{split}'" if eligible else f"no split '{split}'"

@@ -63,7 +63,7 @@ class FolderOfClasses(Source):
         )
         if config.task not in (AUTO, CLASSIFICATION):
             raise ConfigError(
-                "a folder of classes has classes",
+                "the labels of a folder of classes are classes",
                 expected="--task classification; or a table with --file-column",
                 found=f"--task {config.task}",
                 where=str(root),
@@ -79,8 +79,8 @@ class FolderOfClasses(Source):
             folder=root,
             report=report,
         )
-        # messages about a row name the root, to which its path is relative; later
-        # messages are about all rows, which lie in the folder of the split
+        # Paths of rows are relative to the root, which errors of a single row name.
+        # Later messages are about the split, and name its folder.
         return replace(rows, origin=str(folder))
 
 

@@ -482,7 +482,7 @@ def replace_folder(
         The folder to write the export into.
 
     Raises:
-        ConfigError: ``out`` cannot be written, or has content that stays.
+        ConfigError: ``out`` cannot be written, or has content that must stay.
     """
     out = Path(os.path.realpath(out.expanduser()))
     if source is not None:
@@ -491,10 +491,10 @@ def replace_folder(
 
     has_content = out.is_dir() and any(out.iterdir())
     if has_content and not (overwrite and is_replaceable(out)):
-        raise ConfigError(
-            f"'{out}' exists already; nothing was changed",
-            hint="name another folder, or replace an earlier export with --overwrite",
-        )
+        hint = "name another folder, or replace an earlier export with --overwrite"
+        if overwrite:
+            hint = "name another folder: this one is no earlier export, and stays"
+        raise ConfigError(f"'{out}' exists already; nothing was changed", hint=hint)
 
     make_folder(out.parent)
     temporary = temporary_path(out.parent, out.name)

@@ -119,10 +119,10 @@ class ShardedArray:
         """Read the part that ``index`` selects, and no other rows of the shards."""
         row_index, other_indices = self._separate_rows(index)
 
-        # If the index names a single layer, only the bytes of this layer are read. The
-        # range turns a negative number into a position, and refuses one out of range.
+        # If the index names a single layer, only the bytes of this layer are read.
         if self._is_single_layer(other_indices):
             layer, *feature_indices = other_indices
+            # indexing a range makes a negative number positive, and checks it
             position = range(self.shape[1])[layer]
             states = self.keeping([position])[row_index]
             if not feature_indices:
@@ -141,9 +141,9 @@ class ShardedArray:
         if self.stored_dtype == "bfloat16":
             rows = as_float32(rows)
 
-        # ``rows`` has the requested rows alone. So the index of rows becomes one of the
-        # same shape that counts them: [[0, 1]] for [[3, 5]]. The shape matters, because
-        # NumPy pairs index arrays of several axes element by element.
+        # ``rows`` has the requested rows alone, so their positions in it take the place
+        # of their numbers: [[0, 1]] for [[3, 5]]. The shape stays, because NumPy pairs
+        # index arrays of several axes element by element.
         new_row_index: Any = slice(None)
         if not isinstance(row_index, slice):
             new_row_index = np.arange(len(rows)).reshape(row_numbers.shape)
@@ -175,8 +175,10 @@ class ShardedArray:
 
         ``other_indices`` are those of the axes behind the rows: layers and features.
         """
-        # labels and numbers of tokens have no axis of layers
-        if not other_indices or self.ndim < 2 or isinstance(other_indices[0], slice):
+        # labels and numbers of tokens have no axis of layers; NumPy refuses one index
+        # too many
+        is_of_layers = 0 < len(other_indices) < self.ndim == 3
+        if not is_of_layers or isinstance(other_indices[0], slice):
             return False
         return all(
             isinstance(index, int | np.integer | slice) for index in other_indices

@@ -1,7 +1,10 @@
 """The answers of a study, from its records alone: one for every grid and baseline."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from scipy.special import ndtri, stdtrit
 
 from gaam_decoder.grids.recipe import Grid
 from gaam_decoder.grids.records import CellKey, DecoderRow, Records
@@ -15,13 +18,7 @@ from gaam_decoder.reports.over_sets import (
 from gaam_decoder.reports.over_sets_text import sentence
 from gaam_decoder.stats import LEAST_SEEDS, NO_CLAIM
 from gaam_decoder.stats.across import FEW_SEEDS
-
-NORMAL_QUANTILE = 1.96
-"""Half the width of a 95% interval in standard errors."""
-OF_INTERVALS = (
-    "the 95% interval of a single cell is its difference ± 1.96 standard errors: the "
-    "records hold no degrees of freedom"
-)
+from gaam_decoder.stats.mean_test import ALPHA
 
 
 def answers_of(grid: Grid, records: Records) -> list[AnswerOverSets]:
@@ -39,7 +36,6 @@ def answers_of(grid: Grid, records: Records) -> list[AnswerOverSets]:
                 baseline=baseline,
                 score=grid.score,
                 margin=grid.margin,
-                remarks=(OF_INTERVALS,),
             )
             answers += answers_over_sets(all_results)
     return answers
@@ -116,15 +112,46 @@ def _difference(row: DecoderRow, num_pairs: int) -> CellDifference | None:
     if row.difference is None:
         return None
     interval = None
+    shared_variance = None
     if row.std_error is not None:
-        half_width = NORMAL_QUANTILE * row.std_error
+        half_width = _half_width(row, row.std_error**2, num_pairs)
         interval = (row.difference - half_width, row.difference + half_width)
+        own_variance = (row.from_seeds or 0.0) + (row.from_tuning or 0.0)
+        shared_variance = max(0.0, row.std_error**2 - own_variance)
     return CellDifference(
         difference=row.difference,
         std_error=row.std_error,
+        shared_variance=shared_variance,
         interval=interval,
         verdict=row.verdict,
         why_left_out=_why_left_out(row, num_pairs),
+    )
+
+
+def _half_width(row: DecoderRow, variance: float, num_pairs: int) -> float:
+    """Half the width of the 95% interval of a recorded difference.
+
+    Each part of the variance has the quantile of its own degrees of freedom, as in
+    ``Crossed.critical_distance``. Groups count as of one size.
+
+    Args:
+        row: the record.
+        variance: of its difference.
+        num_pairs: number of seeds of both decoders.
+    """
+    from_seeds = row.from_seeds or 0.0
+    from_rows = row.from_rows or 0.0
+    # that of tuning and of few training rows has no known degrees of freedom
+    from_others = max(0.0, variance - from_seeds - from_rows)
+    level = 1 - ALPHA / 2
+    num_units = row.test_groups or row.test_rows
+    t_of_seeds = float(stdtrit(max(num_pairs - 1, 1), level))
+    t_of_rows = float(stdtrit(max(num_units - 1, 1), level))
+    normal_quantile = float(ndtri(level))
+    return math.sqrt(
+        t_of_seeds**2 * from_seeds
+        + t_of_rows**2 * from_rows
+        + normal_quantile**2 * from_others
     )
 
 

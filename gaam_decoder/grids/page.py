@@ -3,7 +3,8 @@
 import html
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from gaam_cache.common.markdown import escape_markdown, items, pipe_table
 from gaam_cache.common.messages import duration, visible
@@ -11,10 +12,17 @@ from gaam_decoder.grids.answers import answers_of, in_words
 from gaam_decoder.grids.recipe import Cell, Grid, GridStudy
 from gaam_decoder.grids.records import CellKey, DecoderRow, Records
 from gaam_decoder.reports.drawing import Picture, svg_files
+from gaam_decoder.reports.entries import BY_FOLD
 from gaam_decoder.reports.formats.markdown import pipe
 from gaam_decoder.reports.over_sets import AnswerOverSets
 from gaam_decoder.reports.over_sets_pictures import forest_picture, overview_picture
-from gaam_decoder.reports.over_sets_text import decoders_sheet, notes_on_method
+from gaam_decoder.reports.over_sets_text import (
+    decoders_sheet,
+    notes_on_method,
+    robustness_sheet,
+)
+from gaam_decoder.reports.wording import join_first
+from gaam_decoder.stats.across import LEAST_SETS
 from gaam_decoder.stats.scores.base import Score
 
 PAGE = "README.md"
@@ -34,16 +42,17 @@ def make_files(
     pictures: list[Picture] = []
     for grid in study.grids:
         answers = answers_of(grid, records)
+        # the first answer of all is that of the study, at the top of the page
+        is_answered = not answer_lines
         answer_lines += [
             f"{grid.title}: {in_words(grid, answer)}" for answer in answers
         ]
-        sections += _section(grid, answers, records)
+        sections += _section(grid, answers, records, is_answered=is_answered)
         pictures += _pictures(grid, answers)
 
-    # the first answer of the first grid is the answer of the study
     head = [f"# {study.title}", "", study.question.strip(), ""]
-    first = answer_lines[0] if answer_lines else "No cell is recorded yet"
-    head += [f"**{escape_markdown(first)}.**", "", study.text.strip(), ""]
+    answer_of_study = answer_lines[0] if answer_lines else "No cell is recorded yet"
+    head += [f"**{escape_markdown(answer_of_study)}.**", "", study.text.strip(), ""]
     page = [*head, *sections, *_weaknesses(study, records), *_how_to(study, records)]
     files = {PAGE: ("\n".join(page).rstrip() + "\n").encode()}
     for picture in pictures:
@@ -81,8 +90,17 @@ def _forests(grid: Grid, answers: Sequence[AnswerOverSets]) -> list[Picture]:
     ]
 
 
-def _section(grid: Grid, answers: Sequence[AnswerOverSets], records: Records) -> Lines:
-    """Counts, answers with their pictures and tables, and all cells of a grid."""
+def _section(
+    grid: Grid,
+    answers: Sequence[AnswerOverSets],
+    records: Records,
+    *,
+    is_answered: bool,
+) -> Lines:
+    """Counts, answers with their pictures and tables, and all cells of a grid.
+
+    ``is_answered`` says that the page begins with the first answer in words.
+    """
     cells = list(grid.cells())
     recorded = records.cells()
     missing = [cell for cell in cells if cell.key not in recorded]
@@ -95,6 +113,8 @@ def _section(grid: Grid, answers: Sequence[AnswerOverSets], records: Records) ->
         lines.append(f"Missing, and in no mean: {escape_markdown(names)}.")
     lines.append("")
     for number, answer in enumerate(answers, 1):
+        if number > 1 or not is_answered:
+            lines += [f"{escape_markdown(in_words(grid, answer))}.", ""]
         lines += _answer_lines(grid, number, answer)
     if not answers:
         return lines
@@ -110,6 +130,10 @@ def _section(grid: Grid, answers: Sequence[AnswerOverSets], records: Records) ->
     if answers[0].decoders:
         notes = [*notes_on_method(answers), *notes]
     lines += [*items(notes), ""]
+    if len(answers[0].data_sets) >= LEAST_SETS:
+        sheet = robustness_sheet(answers[0])
+        lines += [f"{_capitalised(escape_markdown(sheet.caption))}:", ""]
+        lines += [pipe(sheet), ""]
     lines += [*_cell_table(grid, answers[0], records), ""]
     return lines
 
@@ -125,11 +149,11 @@ def _cells_by_encoder(grid: Grid, cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _answer_lines(grid: Grid, number: int, answer: AnswerOverSets) -> Lines:
-    """The answer of that number of a grid: sentence, picture, table, what is left out.
+    """Picture and table of the answer of that number of a grid, and what is left out.
 
     Without a difference that counts there is neither picture nor table.
     """
-    lines = [f"{escape_markdown(in_words(grid, answer))}.", ""]
+    lines: Lines = []
     for picture in _overview(grid, number, answer):
         lines += [*_picture_lines(picture), escape_markdown(picture.caption), ""]
         lines += [pipe(decoders_sheet(answer)), ""]
@@ -180,12 +204,16 @@ def _cell_table(grid: Grid, answer: AnswerOverSets, records: Records) -> Lines:
         f"differences of the others to {baseline} with their standard errors, in "
         f"{grid.score.difference_unit}:"
     )
-    title = title[0].upper() + title[1:]
     return [
-        escape_markdown(title),
+        _capitalised(escape_markdown(title)),
         "",
         *pipe_table(header, lines, left_aligned=header[:2]),
     ]
+
+
+def _capitalised(text: str) -> str:
+    """The text with a capital letter at its beginning."""
+    return text[0].upper() + text[1:]
 
 
 def _score(row: DecoderRow | None, score: Score) -> str:
@@ -208,24 +236,62 @@ def _weaknesses(study: GridStudy, records: Records) -> Lines:
     lines = ["## What weakens it", ""]
     lines += [f"- {text}" for text in study.weaknesses]
     lines += _lines_on_errors(study, records)
-    decoders = {(row.cell, row.decoder) for row in records.rows}
-    if decoders:
-        undertrained = {
-            (row.cell, row.decoder) for row in records.rows if row.undertrained
-        }
-        # a decoder has a row for each baseline, and its failures count once
-        first_baselines = {grid.name: grid.baselines[0] for grid in study.grids}
-        failed = sum(
-            row.failed
-            for row in records.rows
-            if row.baseline == first_baselines[row.grid]
-        )
-        lines.append(
-            f"- {len(undertrained)} of {len(decoders)} decoders in cells are "
-            f"under-trained by their own measure, and {failed} seeds failed."
-        )
+    # a decoder has a row for each baseline, and counts once
+    first_baselines = {grid.name: grid.baselines[0] for grid in study.grids}
+    rows = [row for row in records.rows if row.baseline == first_baselines[row.grid]]
+    if rows:
+        lines += [f"- {text}" for text in _lines_on_training(rows)]
     lines.append("")
     return lines
+
+
+def _lines_on_training(rows: Sequence[DecoderRow]) -> Iterator[str]:
+    """Sentences on decoders that may be trained badly, and on failed seeds.
+
+    ``rows`` has one row for each decoder of a cell.
+    """
+    num_cells = Counter(row.decoder for row in rows)
+    undertrained = Counter(row.decoder for row in rows if row.undertrained)
+    texts = [
+        f"{name} in {count} of {num_cells[name]} cells"
+        for name, count in undertrained.most_common()
+    ]
+    yield (
+        f"Under-trained by their own measure: {escape_markdown(join_first(texts, 3))}."
+        if texts
+        else "No decoder is under-trained by its own measure."
+    )
+
+    yield from _lines_on_rates(rows, num_cells)
+    failed = sum(row.failed for row in rows)
+    yield "No seed failed." if failed == 0 else f"{failed} seeds failed."
+
+
+def _lines_on_rates(
+    rows: Sequence[DecoderRow], num_cells: Mapping[str, int]
+) -> Iterator[str]:
+    """Sentences on decoders that mostly chose a rate at the edge of all chosen ones.
+
+    Args:
+        rows: one for each decoder of a cell.
+        num_cells: decoder -> number of its cells.
+    """
+    # with folds, a decoder has a rate for each
+    tuned = [row for row in rows if row.lr not in ("", BY_FOLD)]
+    rates = [float(row.lr) for row in tuned]
+    edges = [
+        ("smallest", min(rates, default=None), "smaller"),
+        ("largest", max(rates, default=None), "larger"),
+    ]
+    for edge, rate, beyond in edges:
+        at_edge = Counter(row.decoder for row in tuned if float(row.lr) == rate)
+        for name, count in at_edge.most_common():
+            if 2 * count > num_cells[name]:
+                yield (
+                    f"{escape_markdown(name)} chose the {edge} learning rate of all, "
+                    f"{rate:g}, in {count} of {num_cells[name]} cells: a {beyond} one "
+                    "may be better."
+                )
 
 
 def _lines_on_errors(study: GridStudy, records: Records) -> Lines:
@@ -241,22 +307,26 @@ def _lines_on_errors(study: GridStudy, records: Records) -> Lines:
 
 def _line_on_errors(score: Score, rows: Sequence[DecoderRow]) -> Lines:
     """A line on the standard errors of the rows of one score; none without any."""
-    std_errors: list[float] = []
-    shares_of_rows: list[float] = []
-    for row in rows:
-        if row.std_error is not None:
-            std_errors.append(row.std_error)
-            variance_from_rows = row.from_rows or 0.0
-            if row.std_error > 0:
-                shares_of_rows.append(variance_from_rows / row.std_error**2)
-    if not shares_of_rows:
+    tested = [row for row in rows if row.std_error]
+    if not tested:
         return []
-    median = score.std(statistics.median(std_errors))
-    share = 100 * statistics.median(shares_of_rows)
+    median = score.std(statistics.median(row.std_error or 0.0 for row in tested))
+    parts = {
+        "test rows": [row.from_rows for row in tested],
+        "seeds": [row.from_seeds for row in tested],
+        "the choice of the rate": [row.from_tuning for row in tested],
+    }
+    shares = []
+    for name, variances in parts.items():
+        shares_of_rows = [
+            (variance or 0.0) / (row.std_error or 1.0) ** 2
+            for variance, row in zip(variances, tested, strict=True)
+        ]
+        shares.append(f"{100 * statistics.median(shares_of_rows):.0f}% from {name}")
     return [
         f"- The standard error of a difference in one cell is {median} "
-        f"{score.difference_unit} in the median; {share:.0f}% of its square comes from "
-        "the test rows, the rest from seeds and tuning."
+        f"{score.difference_unit} in the median. Of its square come, in the median, "
+        f"{shares[0]}, {shares[1]} and {shares[2]}."
     ]
 
 
@@ -273,9 +343,12 @@ def _how_to(study: GridStudy, records: Records) -> Lines:
         "",
         "`DATA` has a folder for every data set, `ENCODERS` one for every encoder; "
         "[grid.toml](grid.toml) says where to get them. Cells that are recorded are "
-        "not run again; `--dry-run` prints the commands of the others. Without "
-        "`--data` the command makes this page from the records. Differences with "
-        "standard errors are in [rows.csv](rows.csv), every seed is in "
+        "not run again; `--dry-run` prints the commands of the others. To run all of "
+        "them, copy grid.toml alone into a new folder, and give its path in place of "
+        f"`{name}`.",
+        "",
+        "Without `--data` the command makes this page from the records. Differences "
+        "with standard errors are in [rows.csv](rows.csv), every seed is in "
         "[seeds.csv](seeds.csv).",
         *costs,
     ]

@@ -583,10 +583,15 @@ def _failed_seeds(
     """Failed seed -> the reason, in its first fold that failed.
 
     Args:
-        run_by_seed_of_parts: for each fold, the run that counts for a seed.
-        seeds: of the entry.
+        run_by_seed_of_parts: for each fold, seed -> the run that counts.
+        seeds: the seeds that every fold has.
     """
     reasons: dict[int, str] = {}
+    split_seeds = {
+        split_seed_of(run)
+        for run_by_seed in run_by_seed_of_parts
+        for run in run_by_seed.values()
+    }
     for seed in seeds:
         for run_by_seed in run_by_seed_of_parts:
             run = run_by_seed[seed]
@@ -594,6 +599,8 @@ def _failed_seeds(
                 reason = run.failed[seed]
                 if len(run_by_seed_of_parts) > 1:
                     reason = f"fold {run.recipe.fold}: {reason}"
+                if len(split_seeds) > 1:
+                    reason = f"split seed {split_seed_of(run)}, {reason}"
                 reasons[seed] = reason
                 break
     return reasons

@@ -124,9 +124,9 @@ def _name_entries(
 
 
 def _selected(table: Table) -> str | None:
-    """Which runs filters left out, and how that affects p-values and baseline.
+    """A note on what filters left out, and what this changes; None without filters.
 
-    None if nothing was filtered.
+    It changes the tests that Holm corrects for, and may leave out the baseline.
     """
     selection = table.selection
     if selection is None:

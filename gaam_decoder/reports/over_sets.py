@@ -47,6 +47,9 @@ class CellDifference:
     """95%, not corrected."""
     verdict: str
     """Of this cell alone."""
+    shared_variance: float | None = None
+    """The part of the squared standard error that all encoders share, see
+    ``SetDifference``."""
     why_left_out: str = ""
     """Why it counts in no mean over data sets; empty if it counts."""
 
@@ -55,7 +58,10 @@ class CellDifference:
         if self.why_left_out or self.std_error is None:
             return None
         return SetDifference(
-            name=data_set, difference=self.difference, variance=self.std_error**2
+            name=data_set,
+            difference=self.difference,
+            variance=self.std_error**2,
+            shared_variance=self.shared_variance,
         )
 
 

@@ -5,6 +5,7 @@ where a decoder is better; everything shown has the sign of the score, so that a
 loss is a negative difference.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,8 +26,13 @@ from gaam_decoder.reports.over_sets import (
     DecoderOverSets,
     mean_of_all,
 )
-from gaam_decoder.reports.wording import with_verb
-from gaam_decoder.stats.across import FEW_SEEDS, LEAST_SETS
+from gaam_decoder.reports.wording import NAMED, with_verb
+from gaam_decoder.stats.across import (
+    FEW_SEEDS,
+    LEAST_SETS,
+    average_over_encoders,
+    combine_sets,
+)
 from gaam_decoder.stats.scores.base import Interval, Score
 
 VERDICTS_ALONE = [verdict for verdict in VERDICTS if verdict != stats.NO_CLAIM]
@@ -56,7 +62,7 @@ def interval_in_sign_of_score(interval: Interval, score: Score) -> Interval:
 
 
 def sentence(answer: AnswerOverSets) -> str:
-    """The verdicts over all data sets as one sentence, without a full stop."""
+    """The verdicts over all data sets in sentences, without the last full stop."""
     all_results = answer.all_results
     by_score = "" if all_results.is_usual_score else f" by {all_results.score.title}"
     preposition = "On" if answer.is_of_one_set else "Over"
@@ -73,14 +79,18 @@ def sentence(answer: AnswerOverSets) -> str:
             f"differences to {baseline} of {spread}"
         ]
         parts += _possible_differences(answer)
+        sentences = ["; ".join(parts)]
     else:
-        parts = []
+        sentences = []
         for no_decoder, of_kind in _by_kind(answer):
-            parts += _verdict_clauses(of_kind, baseline, no_decoder)
+            parts = _verdict_clauses(of_kind, baseline, no_decoder)
             parts += _possible_differences(of_kind)
+            sentences.append("; ".join(parts))
+    text = f"{over} {sentences[0]}"
+    for of_others in sentences[1:]:
+        text += f". Apart from densities, {of_others}"
     if answer.is_of_one_set:
-        parts.append(f"a verdict over data sets takes {LEAST_SETS} of them")
-    text = f"{over} {'; '.join(parts)}"
+        text += f". A verdict over data sets takes {LEAST_SETS} of them"
     if all_results.conditions:
         text += f" ({', '.join(all_results.conditions)})"
     return text
@@ -164,8 +174,12 @@ def _verdict_clauses(
         clauses.append(
             f"{with_verb(names['equivalent'])} equivalent to {baseline} within {margin}"
         )
-    if 0 < len(names["undecided"]) < sum(map(len, names.values())):
-        clauses.append(f"{with_verb(names['undecided'])} undecided")
+    num_undecided = len(names["undecided"])
+    if 0 < num_undecided < sum(map(len, names.values())):
+        undecided = with_verb(names["undecided"])
+        if num_undecided > NAMED and not names[stats.NO_CLAIM]:
+            undecided = "the others are"
+        clauses.append(f"{undecided} undecided")
     if names[stats.NO_CLAIM]:
         clauses.append(
             f"no claim is made about {', '.join(names[stats.NO_CLAIM])}: fewer than "
@@ -175,19 +189,24 @@ def _verdict_clauses(
 
 
 def _names_by_verdict(answer: AnswerOverSets) -> dict[str, list[str]]:
-    """Verdict -> names of the decoders; of one data set, with the encoder if several.
+    """Verdict -> names of the decoders.
 
-    The verdicts on one data set are those of its cells.
+    The verdicts on one data set are those of its cells. Where those of several encoders
+    differ, a name has the encoders.
     """
     names: dict[str, list[str]] = {verdict: [] for verdict in VERDICTS}
     for decoder in answer.decoders:
         if not answer.is_of_one_set:
             names[decoder.combined.verdict].append(decoder.name)
             continue
+        encoders_by_verdict: dict[str, list[str]] = {}
         for (_data_set, encoder), cell in decoder.differences.items():
-            several = len(answer.encoders) > 1
-            place = f" through {encoder}" if several else ""
-            names[cell.verdict].append(f"{decoder.name}{place}")
+            encoders_by_verdict.setdefault(cell.verdict, []).append(encoder)
+        for verdict, encoders in encoders_by_verdict.items():
+            place = ""
+            if len(encoders_by_verdict) > 1:
+                place = f" through {' and '.join(encoders)}"
+            names[verdict].append(f"{decoder.name}{place}")
     return names
 
 
@@ -210,28 +229,19 @@ def _spread(decoders: Sequence[DecoderOverSets], score: Score) -> str:
 
 
 def _possible_differences(answer: AnswerOverSets) -> list[str]:
-    """The clause on the largest differences that the data leave possible.
-
-    These are the ends of the intervals that are furthest out. None without intervals.
-    """
+    """The clause on the differences that the intervals leave possible; or no clause."""
     score = answer.all_results.score
-    ends: list[tuple[float, str]] = []
+    ends: list[float] = []
     for decoder in answer.decoders:
         interval = interval_in_sign_of_score(_interval(answer, decoder), score)
-        if interval:
-            ends += [(end, decoder.name) for end in interval]
+        ends += interval or ()
     if not ends:
         return []
-    low, low_name = min(ends)
-    high, high_name = max(ends)
-    lowest = score.difference(low)
-    if low_name != high_name:
-        lowest += f" ({low_name})"
     unit = " points" if score.percent else ""
-    return [
-        f"the uncorrected 95% intervals leave mean differences of {lowest} to "
-        f"{score.difference(high)}{unit} ({high_name}) possible"
-    ]
+    span = f"{score.difference(min(ends))} to {score.difference(max(ends))}{unit}"
+    if len(answer.decoders) == 1:
+        return [f"the uncorrected 95% interval is {span}"]
+    return [f"each uncorrected 95% interval lies within {span}"]
 
 
 def notes_on(answers: Sequence[AnswerOverSets]) -> list[str]:
@@ -272,16 +282,27 @@ def notes_on_method(answers: Sequence[AnswerOverSets]) -> list[str]:
             f"{differences}{of_head}{of_encoders}; verdicts are those of the cells, "
             "corrected (Holm) for all decoders; intervals are not corrected"
         ]
+    margin = f"{score.size(first.all_results.margin)} {score.difference_unit}"
     lines = [
-        f"{differences}{of_head}; {unit} counts as one, and data sets as a sample of "
-        "their kind: a random-effects mean with the interval of Hartung and Knapp",
+        f"{differences}{of_head}: a random-effects mean over data sets, with the "
+        f"interval of Hartung and Knapp; {unit} counts once",
         f"{UNCORRECTED}: of the mean difference, not corrected for the number of "
-        "decoders; another data set: 95% interval of the true difference on another "
-        "data set of the kind",
-        f"a verdict takes {LEAST_SETS} data sets, and p Holm is corrected for all "
-        "decoders; p of these sets is that of the exact signed-rank test, of these "
-        "data sets alone",
+        "decoders; another data set: 95% prediction interval of the true difference on "
+        "another data set of the kind",
+        f"a verdict takes {LEAST_SETS} data sets; p Holm is corrected for all "
+        f"decoders; equivalent: a mean difference within {margin}",
+        "p of these sets: the exact signed-rank test, of these data sets alone, not "
+        "corrected",
     ]
+    if any(
+        decoder.combined.interval == decoder.combined.prediction
+        for answer in answers
+        for decoder in answer.decoders
+    ):
+        lines.append(
+            "where both intervals are the same, the errors within data sets explain "
+            "all differences between them"
+        )
     if first.num_ranked > 1:
         lines.append(
             f"mean rank: 1 is the best, over the {first.num_ranked} data sets with "
@@ -356,6 +377,41 @@ def _decoder_cells(answer: AnswerOverSets, decoder: DecoderOverSets) -> dict[str
 
 def _rank(rank: float | None) -> str:
     return "-" if rank is None else f"{rank:.2f}"
+
+
+def robustness_sheet(answer: AnswerOverSets) -> Sheet:
+    """The mean difference of every decoder through each encoder, and without a set.
+
+    A line for every decoder. The last column has the smallest and the largest mean
+    difference over all data sets but one.
+    """
+    score = answer.all_results.score
+    lines = []
+    for decoder in answer.decoders:
+        line = [decoder.name]
+        for encoder in answer.encoders:
+            sets = [
+                cell.counted(data_set)
+                for (data_set, of_encoder), cell in decoder.differences.items()
+                if of_encoder == encoder
+            ]
+            mean = combine_sets([entry for entry in sets if entry]).difference
+            line.append(score.difference(in_sign_of_score(mean, score)))
+        means = []
+        for left_out in decoder.combined.sets:
+            others = [entry for entry in decoder.combined.sets if entry != left_out]
+            mean = combine_sets(others).difference
+            means.append(in_sign_of_score(mean, score))
+        span = (min(means), max(means))
+        line.append(score.span(span, signed=True))
+        lines.append(line)
+    header = ["decoder", *answer.encoders, "all but one data set"]
+    caption = (
+        f"mean difference to '{brief(answer.all_results.baseline)}' through each "
+        f"encoder alone, and smallest and largest without one data set, "
+        f"{score.difference_unit}"
+    )
+    return Sheet(caption, header, lines)
 
 
 def scores_sheet(answer: AnswerOverSets, encoder: str) -> Sheet:
@@ -454,15 +510,25 @@ def cells_on(
 
 
 def mean_interval(cells: Sequence[CellDifference]) -> Interval:
-    """The mean of the intervals of all encoders; None if one of them has none.
+    """The interval of the mean difference over encoders; None if a cell has none.
 
-    It is the interval of the mean difference if all encoders err alike, since they are
-    tested on the same rows.
+    Its ends are as far from the mean as those of the encoders' intervals are on
+    average, times the standard error of the mean over the mean standard error of the
+    encoders (see ``average_over_encoders``).
     """
-    intervals = [cell.interval for cell in cells if cell.interval]
-    if len(intervals) < len(cells):
+    counted = [cell.counted("") for cell in cells]
+    differences = [difference for difference in counted if difference is not None]
+    intervals = [cell.interval for cell in cells if cell.interval is not None]
+    if min(len(differences), len(intervals)) < len(cells):
         return None
-    low, high = np.mean(intervals, axis=0)
+    mean = average_over_encoders("", differences)
+    std_errors = [math.sqrt(difference.variance) for difference in differences]
+    scale = 1.0
+    if any(std_errors):
+        scale = math.sqrt(mean.variance) / float(np.mean(std_errors))
+    mean_low, mean_high = np.mean(intervals, axis=0)
+    low = mean.difference - scale * (mean.difference - mean_low)
+    high = mean.difference + scale * (mean_high - mean.difference)
     return float(low), float(high)
 
 

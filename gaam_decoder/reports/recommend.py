@@ -125,7 +125,9 @@ def _choose(
 
 
 def _simpler_equivalent(reference: Entry, entries: Sequence[Entry]) -> Entry | None:
-    """The smallest decoder that is equivalent to the reference, if it is smaller.
+    """The smallest decoder that is equivalent to the reference, and smaller than it.
+
+    None if there is none.
 
     Args:
         reference: the linear probe or the baseline.
@@ -133,12 +135,15 @@ def _simpler_equivalent(reference: Entry, entries: Sequence[Entry]) -> Entry | N
     """
     simpler = []
     for entry in entries:
-        # fits are compared with the probe as with any other baseline
+        # Heads that are fitted at once have no comparison with the probe of its own:
+        # the probe is their baseline where a table has such heads alone.
         is_compared_with_probe = reference.is_probe and not entry.fitted_at_once
         comparison = (
             entry.probe_comparison if is_compared_with_probe else entry.comparison
         )
-        is_equivalent = comparison and comparison.claim.verdict == "equivalent"
+        is_equivalent = (
+            comparison is not None and comparison.claim.verdict == "equivalent"
+        )
         is_smaller = entry.parameters["total"] < reference.parameters["total"]
         if is_equivalent and is_smaller and not is_behind_probe(entry):
             simpler.append(entry)

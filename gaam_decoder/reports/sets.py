@@ -146,6 +146,7 @@ def _difference(claim: Claim) -> CellDifference:
     return CellDifference(
         difference=difference,
         std_error=None if tested is None else math.sqrt(tested.variance),
+        shared_variance=None if tested is None else tested.shared_variance,
         interval=interval,
         verdict=claim.verdict,
         why_left_out=why_left_out(claim),

@@ -466,9 +466,10 @@ class _TableBuilder:
     def _entries_with_left_out(
         self, runs: Sequence[RunResult]
     ) -> list[Sequence[Entry]]:
-        """For each table, its entries together with those that filters left out.
+        """For each table: its entries, and those that filters left out.
 
-        Empty lists where filters left out no run that was read.
+        The latter count in the correction of Holm. All lists are empty if filters left
+        out no run of the report.
         """
         entries_by_key: dict[tuple[object, ...], list[Entry]] = {}
         if self.left_out_runs:

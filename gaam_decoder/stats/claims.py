@@ -219,10 +219,10 @@ class Claim:
         return claim_without_training.factor_to_decide is not None
 
     def _units_to_decide(self, num_units: int) -> int | None:
-        """The smallest number of units above ``num_units`` that would decide.
+        """About how many units would decide, to two digits; above ``num_units``.
 
-        It has two significant digits. None if a thousand times as many units would not
-        decide, or if there are too few seeds for a claim.
+        None if the claim is decided, if a thousand times as many units would not decide
+        it, or if there are too few seeds for a claim.
         """
         if self.num_seeds < LEAST_SEEDS:
             return None
@@ -230,12 +230,16 @@ class Claim:
         def decides(larger_num_units: int) -> bool:
             return self._would_decide(self.num_seeds, larger_num_units)
 
-        least = num_units + 1
-        fewest = self._fewest_to_decide(least, 1000 * num_units, decides)
-        if fewest is None:
+        smallest_to_try = num_units + 1
+        smallest_that_decides = self._fewest_to_decide(
+            smallest_to_try, 1000 * num_units, decides
+        )
+        if smallest_that_decides is None:
             return None
-        num_digits = math.floor(math.log10(fewest)) + 1
-        return max(least, int(round(fewest, 2 - num_digits)))
+        num_digits = math.floor(math.log10(smallest_that_decides)) + 1
+        rounded = int(round(smallest_that_decides, 2 - num_digits))
+        # rounding may give a number that did not decide
+        return max(smallest_to_try, rounded)
 
     def _would_decide(self, num_seeds: int, num_units: int) -> bool:
         """Whether so many seeds and units would decide about every second time."""

@@ -219,14 +219,15 @@ def crossed(value_SN: Values, groups: RowGroups | None = None) -> Crossed:
     """
     num_seeds, num_rows = value_SN.shape
     if num_seeds < 1 or num_rows < 2:
-        raise ValueError("an analysis of variance needs a seed and two rows")
+        raise ValueError("an analysis of variance needs a seed or more, and two rows")
     if groups is not None:
         return _crossed_groups(value_SN, groups)
     value_S = require_finite(value_SN.mean(1, dtype=np.float64))
     value_N = value_SN.mean(0, dtype=np.float64)
     mean = float(value_S.mean())
 
-    # sums of squares: the rest is what the mean, seeds and rows leave of all squares
+    # Sums of squares. The rest, by which a seed is better on some rows than on others,
+    # is what the mean, the seeds and the rows leave of all squares.
     all_squares = float(np.einsum("sn,sn->", value_SN, value_SN, dtype=np.float64))
     squares_of_mean = num_seeds * num_rows * mean**2
     squares_of_seeds = num_rows * float(np.sum((value_S - mean) ** 2))

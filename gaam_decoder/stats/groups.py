@@ -71,9 +71,8 @@ class RowGroups:
         """Degrees of freedom of the variance of the mean: ``1 / Q - 1``, at least 1.
 
         Q is the sum of the squared shares of the groups in all rows. ``1 / Q`` is the
-        effective number of groups: the mean of so many groups of one size has the same
-        variance. For groups of one size it is G. Satterthwaite's number for independent
-        rows is nearly the same, and slightly larger.
+        effective number of groups: if the rows of a group are alike, the mean of so
+        many groups of one size has the same variance. For groups of one size it is G.
 
         Source: Kish 1965, "Survey sampling", section 11.7; as degrees of freedom:
             Carter, Schnepel and Steigerwald 2017, "Asymptotic behavior of a t-test

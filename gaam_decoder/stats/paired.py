@@ -189,9 +189,10 @@ def compare_on_these_rows(
     """Test the differences of S seeds against zero and against the margin.
 
     Args:
-        difference_S: difference of every seed.
+        difference_S: score of the mechanism minus that of the baseline, by seed.
         margin: largest difference that does not matter.
-        largest_difference: largest possible one; of two accuracies 1.
+        largest_difference: largest possible difference of two scores, such as 1 of
+            accuracies.
         larger_is_better: False for losses.
     """
     num_seeds = len(difference_S)
@@ -204,7 +205,7 @@ def compare_on_these_rows(
         p = sign_flip_test.p
     p_equivalent = _p_equivalent(difference_S, mean, margin)
 
-    # an impossible difference is not detectable
+    # None if only an impossible difference would be detected
     detectable = minimum_detectable_difference(difference_S, alpha=ALPHA)
     if detectable is not None and detectable > largest_difference:
         detectable = None

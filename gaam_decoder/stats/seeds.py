@@ -72,7 +72,7 @@ def within(
 def minimum_detectable_difference(
     difference_S: Floats, *, alpha: float = 0.05, power: float = 0.8
 ) -> float | None:
-    """Smallest true mean difference that a paired t test over so many seeds detects.
+    """Smallest true mean difference that a paired t test over these seeds detects.
 
     At this difference a two-sided test at ``alpha`` rejects with probability ``power``,
     if the differences are normal with the observed standard deviation; from the
@@ -94,8 +94,8 @@ def minimum_detectable_difference(
 
     def power_at(true_mean: float) -> float:
         """Probability of a t above the critical one, for a mean in standard errors."""
-        # without the other tail: at a power of one half its share is below 1e-3, and
-        # nctdtr is NaN there for some arguments
+        # The other tail is left out: from a power of 0.5 on it adds less than 1e-3, and
+        # nctdtr is NaN there for some arguments.
         return 1 - float(nctdtr(degrees_of_freedom, true_mean, critical_t))
 
     # bisect the true mean in standard errors

@@ -201,7 +201,7 @@ class LoadedFeatures:
     ) -> Features:
         """Load the features of rows into the fastest memory that has room for them.
 
-        Kept features without one of the ``keys``, which the experiment needs, may be
+        The experiment needs the kept features of these ``keys``; all others may be
         dropped to make room.
         """
         array = split.pooled(recipe.pool)
@@ -212,7 +212,7 @@ class LoadedFeatures:
         numbers_per_row = math.prod(array.shape[1:])
         num_bytes = count * numbers_per_row * TYPES[array.stored_dtype].itemsize
         location = self._choose_location(num_bytes, device, keys)
-        # on disk all rows of the split are within reach
+        # nothing is loaded from the disk yet, so that no rows are selected
         if location == "disk":
             loaded_N = None
         return Features(array, device, location, loaded_N)

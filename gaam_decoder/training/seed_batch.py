@@ -350,17 +350,22 @@ class SeedBatch:
     def _draw_noise(
         self, generators: Sequence[torch.Generator], num_rows: int
     ) -> Tensor | None:
-        """Uniform random numbers for the rows of every seed, such as for dropout.
+        """Uniform random numbers in [0, 1) for every row, such as for dropout.
+
+        Args:
+            generators: one for each of S seeds.
+            num_rows: B.
 
         Returns:
-            (S, B, K), or None if the head needs none.
+            (S, B, K): K numbers for each row, as many as the head needs. None if it
+            needs none.
         """
-        width = self.decoder.head.num_noise
-        if not width:
+        num_per_row = self.decoder.head.num_noise
+        if not num_per_row:
             return None
         noise_SBK = torch.stack(
             [
-                torch.rand((num_rows, width), generator=generator)
+                torch.rand((num_rows, num_per_row), generator=generator)
                 for generator in generators
             ]
         )

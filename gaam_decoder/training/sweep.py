@@ -177,15 +177,19 @@ def _train_in_workers(
         on_status: called with the statuses of all workers.
     """
     done = 0
+    largest_total = 0
 
-    # ``_run_worker`` and the engine send these kinds of messages
     def on_message(worker_number: int, kind: str, value: Any) -> None:
-        nonlocal done
+        """Handle a message of ``_run_worker`` or of the engine, by its kind."""
+        nonlocal done, largest_total
         if kind == "progress":
-            done_by_worker, total, text = value
-            done = min(done + done_by_worker, total)
+            newly_done, total, text = value
+            # each worker counts in its total what was missing when it started
+            largest_total = max(largest_total, total)
+            done += newly_done
             # people count workers from 1
-            report(done, total, f"worker {worker_number + 1}: {text}")
+            name = f"worker {worker_number + 1}"
+            report(min(done, largest_total), largest_total, f"{name}: {text}")
         elif kind == "waiting":
             report(0, UNKNOWN_TOTAL, value)
         elif kind == "run":

@@ -94,7 +94,7 @@ def test_the_numbers_of_the_study_are_those_of_its_page() -> None:
     names = {
         "difference to the Gaussian": "difference",
         "95% CI of the mean": "uncorrected 95% CI",
-        "95% CI of another data set": "another data set",
+        "95% prediction interval": "another data set",
     }
     for line in results:
         expected = recorded[line.pop("decoder, linear head")]

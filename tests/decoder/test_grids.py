@@ -221,7 +221,7 @@ def page_of(study: GridStudy, records: Records) -> str:
         (
             1,
             "no claim",
-            "points (laplace) possible; a verdict over data sets takes 5 of them",
+            " points. A verdict over data sets takes 5 of them",
         ),
         (
             4,
@@ -264,7 +264,7 @@ def test_a_study_answers_as_a_report_does_from_the_same_numbers(
     words = sentence(answer)
     assert words.startswith(
         "Over 6 data sets through bert laplace is better than 'gaam:heads=1'; the "
-        "uncorrected 95% intervals leave mean differences of +1."
+        "uncorrected 95% interval is +1."
     )
 
 
@@ -341,7 +341,6 @@ def test_a_page_has_all_decoders_in_a_picture_and_the_first_in_forest_plots(
     page = files["README.md"].decode()
     for name in pictures:
         assert f'src="{name}-light.svg"' in page
-    assert "difference ± 1.96 standard errors" in page
 
 
 @pytest.mark.parametrize(

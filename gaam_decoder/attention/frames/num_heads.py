@@ -13,17 +13,17 @@ Of two layers, standardised values are 1 and -1, so that all densities are alike
 
 
 def heads_over_layers(num_layers: int, heads: int | None) -> int:
-    """Heads that split the layers into equal groups of at least two.
+    """The number of heads, which split the layers into equal groups of at least two.
 
     Args:
         num_layers: L.
         heads: the number that was asked for. None takes the largest divisor of L up to
             8 that leaves groups of three or more layers (40 -> 8, 24 -> 8, 12 -> 4,
-            6 -> 2), and 1 where there is none.
+            6 -> 2); of two layers it takes 1.
 
     Raises:
-        ConfigError: ``heads`` does not divide L, or leaves one layer per group, whose
-            spread is zero.
+        ConfigError: fewer than two layers, or ``heads`` does not divide L, or leaves
+            groups of one layer, which has no spread.
     """
     # groups have two layers at least
     valid = [n for n in range(1, num_layers // 2 + 1) if num_layers % n == 0]

@@ -211,15 +211,27 @@ def _curve(name: str, importances: Sequence[Importance]) -> Line:
 
 
 def _picture(number: int, encoder: str, curves: Sequence[Line]) -> Picture:
-    """The mean share of every layer of an encoder, a curve for every decoder."""
+    """The mean share of every layer of an encoder, a curve for every decoder.
+
+    Equal shares are drawn, too, if all decoders read the same layers.
+
+    Args:
+        number: of the encoder, from 1, for the name of the file.
+        encoder: its name.
+        curves: mean shares in percent by layer, one curve for each decoder.
+    """
     drawn = curves[:MOST_LINES]
-    layers = sorted({layer for line in drawn for layer in line.x})
-    equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
     panels = [Panel("share of the layer, %", drawn)]
+    equal_shares: Line | None = None
+    if len({tuple(line.x) for line in drawn}) == 1:
+        layers = list(drawn[0].x)
+        shares = np.full(len(layers), 100 / len(layers))
+        equal_shares = Line("equal shares", layers, shares)
+    labels = [line.label for line in curves]
     return Picture(
         f"across-layers-{number}",
         f"Share of layers of {encoder} in the summed attention",
-        "Mean over data sets; the band is one standard deviation over them."
-        f"{not_drawn([line.label for line in curves])}",
-        lambda: line_panels(panels, "encoder layer", reference=equal, bottom=0),
+        "Mean over data sets; the band is the mean plus and minus one standard "
+        f"deviation over them.{not_drawn(labels)}",
+        lambda: line_panels(panels, "encoder layer", reference=equal_shares, bottom=0),
     )

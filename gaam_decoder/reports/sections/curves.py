@@ -89,20 +89,20 @@ def _panels(table: Table) -> dict[str, list[Line]]:
     """Title of each logged quantity -> its curves, one for every entry that logs it.
 
     The quantities are training loss, training score, and the score of the rows that
-    select the epoch.
+    are held out in training.
     """
     selections = {entry.select for entry in table.entries}
     task = table.task
     score_title = f"{task.score_title}, %" if task.in_percent else task.score_title
-    # the rows that select the epoch, in words; entries may differ in them
-    rows = "held-out"
+    # the rows that are held out, in words; entries may differ in them
+    rows_in_words = "held-out"
     if len(selections) == 1:
         [selection] = selections
-        rows = HELD_OUT.get(selection, rows)
+        rows_in_words = HELD_OUT.get(selection, rows_in_words)
     title_by_key = {
         "loss": "training loss",
         task.training_key: f"training {score_title}",
-        task.score_key: f"{rows} {score_title}",
+        task.score_key: f"{rows_in_words} {score_title}",
     }
 
     panels: dict[str, list[Line]] = {}

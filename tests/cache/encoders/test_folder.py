@@ -364,6 +364,13 @@ def test_pickled_weights_beside_are_compared_and_never_read(
     )
 
 
+def test_numbered_weights_that_no_index_names_are_said(llama: Path) -> None:
+    tensors = load_file(llama / WEIGHTS)
+    save_file(tensors, llama / "model-00001-of-00005.safetensors")
+    [notice] = opened(llama).notices()
+    assert "not model-00001-of-00005.safetensors beside it" in notice
+
+
 def test_weights_beside_that_are_not_read_are_said(llama: Path) -> None:
     tensors = load_file(llama / WEIGHTS)
     save_file(tensors, llama / "model_ema.safetensors")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
-from scipy.stats import chi2, t, ttest_1samp, wilcoxon
+from scipy.stats import chi2, norm, t, ttest_1samp, wilcoxon
 
 from gaam_decoder import stats
 from gaam_decoder.stats.across import (
     SetDifference,
     across_corrected,
+    average_over_encoders,
     between_variance,
     combine_sets,
     difference_of_claim,
@@ -76,7 +78,7 @@ def test_data_sets_that_are_equally_sure_give_students_t_test() -> None:
     """Hartung and Knapp's interval is then that of the mean of the differences."""
     differences = [0.03, -0.01, 0.05, 0.02, 0.04, -0.02, 0.06]
     answer = combine_sets(
-        sets_of([(value, 1e-4) for value in differences]), margin=0.02
+        sets_of([(value, 1e-4) for value in differences]), margin=0.05
     )
     reference = ttest_1samp(differences, 0)
     interval = reference.confidence_interval()
@@ -84,7 +86,7 @@ def test_data_sets_that_are_equally_sure_give_students_t_test() -> None:
     assert answer.p == pytest.approx(reference.pvalue)
     assert answer.interval == pytest.approx((interval.low, interval.high))
     assert answer.p_equivalent == pytest.approx(
-        ttest_1samp(differences, 0.02, alternative="less").pvalue
+        ttest_1samp(differences, 0.05, alternative="less").pvalue
     )
 
 
@@ -93,8 +95,33 @@ def test_data_sets_that_agree_by_chance_are_not_surer_than_their_own_errors() ->
     assert answer.interval is not None
     low, high = answer.interval
     assert high - low == pytest.approx(2 * 1.96 * 0.01 / 6**0.5, rel=1e-4)
-    assert answer.std_error is not None
-    assert answer.p == pytest.approx(2 * t.sf(answer.difference / answer.std_error, 5))
+    assert answer.p == pytest.approx(2 * norm.sf(0.01 / (0.01 / 6**0.5)), rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_p_value_is_the_level_of_the_interval_that_ends_at_the_hypothesis(
+    seed: int,
+) -> None:
+    """The wider of both intervals counts at every level, not at 95% alone."""
+    generator = np.random.default_rng(seed)
+    variance_K = generator.uniform(0.2, 2, 6)
+    difference_K = generator.normal(1.0, generator.choice([0.1, 1.5]), 6)
+    values = list(zip(difference_K.tolist(), variance_K.tolist(), strict=True))
+    answer = combine_sets(sets_of(values), margin=5.0)
+
+    between = between_variance(difference_K, variance_K)
+    weight_K = 1 / (variance_K + max(between, variance_K.mean()))
+    mean = weight_K @ difference_K / weight_K.sum()
+    residuals = weight_K @ (difference_K - mean) ** 2 / weight_K.sum()
+    of_residuals = t(5, scale=(residuals / 5) ** 0.5)
+    of_errors = norm(scale=(weight_K**2 @ variance_K) ** 0.5 / weight_K.sum())
+    for distance, p, sides in [
+        (abs(mean), answer.p, 2),
+        (5.0 - abs(mean), answer.p_equivalent, 1),
+    ]:
+        assert p is not None
+        half_widths = [of.isf(p / sides) for of in (of_residuals, of_errors)]
+        assert max(half_widths) == pytest.approx(distance)
 
 
 @pytest.mark.parametrize(
@@ -187,10 +214,11 @@ def test_claims_become_data_sets_and_those_that_do_not_count_are_named() -> None
 
 def test_few_seeds_with_one_encoder_leave_a_data_set_out() -> None:
     claims = {name: [claim, claim] for name, claim in six_claims().items()}
+    others = stats.across(claims)
     claims["few"] = [claim_on(0.9), claim_on(0.9, seeds=3)]
     answer = stats.across(claims)
     assert answer.left_out == {"few": "fewer than 6 seeds"}
-    assert answer.difference == stats.across(six_claims()).difference
+    assert answer.difference == others.difference
 
 
 def test_four_data_sets_with_six_seeds_have_no_verdict() -> None:
@@ -207,16 +235,48 @@ def test_no_mean_rests_on_few_seeds_alone() -> None:
         stats.across(claims)
 
 
-def test_encoders_of_one_data_set_are_one_unit() -> None:
-    """Three encoders that err alike say no more than one of them."""
-    claims = six_claims()
-    thrice = {name: [claim] * 3 for name, claim in claims.items()}
-    answer_of_three = stats.across(thrice)
-    answer_of_one = stats.across(claims)
-    assert answer_of_three.difference == pytest.approx(answer_of_one.difference)
-    assert answer_of_three.interval == pytest.approx(answer_of_one.interval)
-    assert answer_of_three.prediction == pytest.approx(answer_of_one.prediction)
-    assert answer_of_three.p_equivalent == pytest.approx(answer_of_one.p_equivalent)
+def test_encoders_that_may_err_alike_are_one_unit() -> None:
+    """Three encoders with the same errors say no more than one of them."""
+    one = SetDifference(name="a", difference=0.03, variance=4e-4)
+    assert average_over_encoders("a", [one] * 3).variance == pytest.approx(4e-4)
+    from_rows_alone = replace(one, shared_variance=4e-4)
+    averaged = average_over_encoders("a", [from_rows_alone] * 3)
+    assert averaged.variance == pytest.approx(4e-4)
+
+
+def test_seeds_and_tuning_of_encoders_are_averaged_and_their_rows_are_not() -> None:
+    """A simulated data set: one error of the rows for all encoders, others for each."""
+    generator = np.random.default_rng(0)
+    shared_std_errors = [0.5, 0.8, 1.1]
+    own_std_errors = [1.0, 0.7, 1.3]
+    differences = [
+        SetDifference(
+            name="a",
+            difference=0.0,
+            variance=shared**2 + own**2,
+            shared_variance=shared**2,
+        )
+        for shared, own in zip(shared_std_errors, own_std_errors, strict=True)
+    ]
+    averaged = average_over_encoders("a", differences)
+
+    num_draws = 100_000
+    of_rows_D = generator.normal(size=num_draws)
+    errors_ED = [
+        shared * of_rows_D + own * generator.normal(size=num_draws)
+        for shared, own in zip(shared_std_errors, own_std_errors, strict=True)
+    ]
+    simulated = np.mean(errors_ED, axis=0).var()
+    assert averaged.variance == pytest.approx(simulated, rel=0.02)
+
+
+def test_claims_of_several_encoders_share_what_comes_from_their_rows() -> None:
+    claim = claim_on(0.7)
+    assert claim.test_over_rows is not None
+    anova = claim.test_over_rows.anova
+    [data_set] = stats.across({"a": [claim] * 4}).sets
+    expected = claim.test_over_rows.variance - anova.variance_from_seeds * 3 / 4
+    assert data_set.variance == pytest.approx(expected)
 
 
 def test_a_lower_loss_is_a_better_mechanism() -> None:
@@ -252,12 +312,16 @@ def test_what_has_no_answer_is_refused(values: list[tuple[float, float]]) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("encoders", many_sets.ENCODERS)
 @pytest.mark.parametrize("num_sets", many_sets.NUMBERS_OF_SETS)
 @pytest.mark.parametrize("between", many_sets.BETWEEN)
 def test_verdicts_over_data_sets_are_rarely_false(
-    num_sets: int, between: float
+    num_sets: int, between: float, encoders: str
 ) -> None:
-    rates = many_sets.simulate(num_sets, between, repetitions=400)
+    num_encoders, alike = many_sets.ENCODERS[encoders]
+    rates = many_sets.simulate(
+        num_sets, between, 400, num_encoders=num_encoders, alike=alike
+    )
     # 5% of 400, and three standard errors of that
     assert rates.found_any <= 33
     assert rates.equivalent_any <= 33

@@ -403,6 +403,18 @@ def test_what_other_groups_of_rows_would_have_chosen_is_that_of_their_means() ->
     assert over_groups.share < simulate_choices(right_CN, score_CK).share
 
 
+def test_candidates_with_the_same_results_share_every_choice() -> None:
+    """Three of four are the same; the best mean is theirs in nearly all draws."""
+    generator = np.random.default_rng(0)
+    good_N = generator.random(300) < 0.9
+    poor_N = generator.random(300) < 0.3
+    result_CN = np.stack([good_N, good_N, poor_N, good_N])
+    score_CK = np.array([[0.80], [0.70], [0.30], [0.75]])
+    choices = simulate_choices(result_CN, score_CK)
+    assert choices.share == pytest.approx(1 / 3)
+    assert choices.variance == pytest.approx((0.1**2 + 0.05**2) / 3)
+
+
 def test_rows_that_any_relation_puts_together_are_in_one_group() -> None:
     pairs = np.array([0, 0, 1, 1, 2, 3])
     chain = np.array([5, 0, 0, 1, 2, 4])
