@@ -18,7 +18,11 @@ from gaam_decoder.reports.over_sets import (
 from gaam_decoder.reports.over_sets_text import sentence
 from gaam_decoder.stats import LEAST_SEEDS, NO_CLAIM
 from gaam_decoder.stats.across import FEW_SEEDS
-from gaam_decoder.stats.mean_test import ALPHA
+from gaam_decoder.stats.mean_test import (
+    ALPHA,
+    LEAST_DIFFERING_ROWS,
+    RULE_OF_THREE,
+)
 
 
 def answers_of(grid: Grid, records: Records) -> list[AnswerOverSets]:
@@ -32,7 +36,7 @@ def answers_of(grid: Grid, records: Records) -> list[AnswerOverSets]:
         ]
         if rows:
             all_results = ResultsOverSets(
-                results=tuple(_results(rows, records)),
+                results=tuple(_results(grid, rows, records)),
                 baseline=baseline,
                 score=grid.score,
                 margin=grid.margin,
@@ -53,7 +57,9 @@ def in_words(grid: Grid, answer: AnswerOverSets) -> str:
     return text
 
 
-def _results(rows: Sequence[DecoderRow], records: Records) -> list[CellResult]:
+def _results(
+    grid: Grid, rows: Sequence[DecoderRow], records: Records
+) -> list[CellResult]:
     """The results of decoders, each compared with the baseline of the same head.
 
     ``rows`` are those of one baseline.
@@ -77,7 +83,7 @@ def _results(rows: Sequence[DecoderRow], records: Records) -> list[CellResult]:
                 decoder=row.decoder,
                 mean=row.score,
                 is_baseline=row.decoder == baseline_decoder,
-                compared=_difference(row, num_pairs),
+                compared=_difference(row, num_pairs, grid),
             )
         )
     return results
@@ -104,7 +110,7 @@ class _FinishedSeeds:
         return len(seeds & self.by_decoder.get((cell, baseline), set()))
 
 
-def _difference(row: DecoderRow, num_pairs: int) -> CellDifference | None:
+def _difference(row: DecoderRow, num_pairs: int, grid: Grid) -> CellDifference | None:
     """The difference of a recorded decoder; None if it is compared with nothing.
 
     ``num_pairs`` is the number of seeds that it and the baseline finished.
@@ -112,20 +118,37 @@ def _difference(row: DecoderRow, num_pairs: int) -> CellDifference | None:
     if row.difference is None:
         return None
     interval = None
+    std_error = None
     shared_variance = None
     if row.std_error is not None:
         half_width = _half_width(row, row.std_error**2, num_pairs)
         interval = (row.difference - half_width, row.difference + half_width)
+        variance = row.std_error**2 + _variance_from_unseen_rows(row, grid)
+        std_error = math.sqrt(variance)
         own_variance = (row.from_seeds or 0.0) + (row.from_tuning or 0.0)
-        shared_variance = max(0.0, row.std_error**2 - own_variance)
+        shared_variance = max(0.0, variance - own_variance)
     return CellDifference(
         difference=row.difference,
-        std_error=row.std_error,
+        std_error=std_error,
         shared_variance=shared_variance,
         interval=interval,
         verdict=row.verdict,
         why_left_out=_why_left_out(row, num_pairs),
     )
+
+
+def _variance_from_unseen_rows(row: DecoderRow, grid: Grid) -> float:
+    """What ``MeanTest.variance_over_sets`` adds to the variance of a difference.
+
+    The records lack the shares of rows on which two decoders differ. The variance of a
+    row stands for them: it is at most the share of rows that differ.
+    """
+    if not grid.score.is_share_of_hits:
+        return 0.0
+    theta = max(grid.margin, LEAST_DIFFERING_ROWS / row.test_rows)
+    variance_of_row = row.test_rows * (row.from_rows or 0.0)
+    excess = max(0.0, theta - theta**2 - variance_of_row)
+    return RULE_OF_THREE * excess / row.test_rows
 
 
 def _half_width(row: DecoderRow, variance: float, num_pairs: int) -> float:

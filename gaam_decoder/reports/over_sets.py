@@ -19,6 +19,7 @@ from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.wording import join_first, with_verb
 from gaam_decoder.stats.across import (
+    LEAST_SETS,
     SetDifference,
     average_over_encoders,
     combine_sets,
@@ -86,6 +87,11 @@ class CellResult:
     def counted(self) -> SetDifference | None:
         """The difference with its variance; None if there is none that counts."""
         return self.compared.counted(self.data_set) if self.compared else None
+
+    @property
+    def counted_mean(self) -> float | None:
+        """The mean score; None if there is a difference that does not count."""
+        return self.mean if self.compared is None or self.counted else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,14 +276,15 @@ def _largest_block(cells: Collection[CellKey]) -> tuple[str, ...]:
     """The encoders of an answer: those whose common data sets make the most cells.
 
     Each data set of an answer is read by all its encoders, so that an encoder more may
-    mean fewer data sets. Two data sets go before one; of several choices with as many
-    cells, the one with most data sets is taken.
+    mean fewer data sets. Enough data sets for a verdict go before fewer, and two before
+    one; of several choices with as many cells, the one with most data sets is taken.
     """
     best: tuple[str, ...] = ()
-    largest = (False, 0, 0)
+    largest = (False, False, 0, 0)
     for encoders in _candidate_blocks(cells):
         num_sets = len(_common_sets(cells, encoders))
-        size = (num_sets > 1, num_sets * len(encoders), num_sets)
+        has_verdict = num_sets >= LEAST_SETS
+        size = (has_verdict, num_sets > 1, num_sets * len(encoders), num_sets)
         if size > largest:
             largest = size
             best = encoders
@@ -469,7 +476,7 @@ class _Block:
         means: dict[CellKey, float | None] = {}
         for cell, by_decoder in self._by_cell.items():
             result = by_decoder.get(name)
-            means[cell] = result.mean if result else None
+            means[cell] = result.counted_mean if result else None
         return means
 
     def _decoder(
@@ -565,7 +572,7 @@ class _Block:
         """
         baselines = [name for name, result in results.items() if result.is_baseline]
         ranked = [results.get(name) for name in (*names, *baselines)]
-        means = [result.mean if result else None for result in ranked]
+        means = [result.counted_mean if result else None for result in ranked]
         known = [mean for mean in means if mean is not None and math.isfinite(mean)]
         # several baselines, such as one for each set of layers, have no single rank
         if len(baselines) != 1 or len(known) < len(means):

@@ -166,8 +166,8 @@ def _verdict_clauses(
     ]
     if judged and not clauses:
         clauses.append(
-            f"{no_decoder} is shown to differ from {baseline}: mean differences of "
-            f"{_spread(judged, score)}"
+            f"{no_decoder} is shown to differ from {baseline}: "
+            f"{_spread_in_words(judged, score)}"
         )
     if names["equivalent"]:
         margin = score.size(answer.all_results.margin)
@@ -228,6 +228,12 @@ def _spread(decoders: Sequence[DecoderOverSets], score: Score) -> str:
     return f"{text} points" if score.percent else text
 
 
+def _spread_in_words(decoders: Sequence[DecoderOverSets], score: Score) -> str:
+    """The mean difference of a decoder, or those of several."""
+    noun = "a mean difference" if len(decoders) == 1 else "mean differences"
+    return f"{noun} of {_spread(decoders, score)}"
+
+
 def _possible_differences(answer: AnswerOverSets) -> list[str]:
     """The clause on the differences that the intervals leave possible; or no clause."""
     score = answer.all_results.score
@@ -282,7 +288,7 @@ def notes_on_method(answers: Sequence[AnswerOverSets]) -> list[str]:
             f"{differences}{of_head}{of_encoders}; verdicts are those of the cells, "
             "corrected (Holm) for all decoders; intervals are not corrected"
         ]
-    margin = f"{score.size(first.all_results.margin)} {score.difference_unit}"
+    margin = score.size(first.all_results.margin)
     lines = [
         f"{differences}{of_head}: a random-effects mean over data sets, with the "
         f"interval of Hartung and Knapp; {unit} counts once",
@@ -440,7 +446,7 @@ def scores_sheet(answer: AnswerOverSets, encoder: str) -> Sheet:
         means: list[float | None] = []
         for data_set, results in results_by_set.items():
             result = results.get(name)
-            means.append(result.mean if result else None)
+            means.append(result.counted_mean if result else None)
             line.append(_score_cell(result, score, header=data_set))
         line.append(score.text(mean_of_all(means)))
         lines.append(line)

@@ -20,7 +20,7 @@ from gaam_decoder.reports.titles import distinguishing_words
 from gaam_decoder.runs.records import CacheRecord
 
 # an encoder reads every data set with these properties of its own
-OF_ROWS = ("dataset", "columns", "class_names", "content")
+OF_ROWS = ("dataset", "columns", "class_names", "content", "rows", "unlabelled")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,8 +65,10 @@ def _take_one_set_of_rows(
     The set that most encoders read counts. Among equals these decide, in this order:
 
     1. how many tables of the report have test rows of that kind ("test split 'test'");
-    2. the number of test rows;
-    3. the order of the tables.
+    2. the number of test rows.
+
+    If several sets are equal in all of this, none counts: what decides would be the
+    names of folders.
 
     Returns:
         The tables with these rows; and a sentence for each data set with several sets.
@@ -84,7 +86,18 @@ def _take_one_set_of_rows(
         by_rows = _group_by_rows(
             [named for named in tables if named.data_set == data_set]
         )
-        counted = max(by_rows, key=rank)
+        best_rank = max(map(rank, by_rows))
+        best = [group for group in by_rows if rank(group) == best_rank]
+        if len(best) > 1:
+            equals = [named for group in by_rows for named in group]
+            left_out.update(equals)
+            caches = dict.fromkeys(_rows_in_words(named.table) for named in equals)
+            sentences.append(
+                f"{data_set} is the name of several sets of rows, and none counts: "
+                f"{first_of(list(caches))}; give each a name of its own"
+            )
+            continue
+        [counted] = best
         others = [named for group in by_rows if group is not counted for named in group]
         if others:
             left_out.update(others)
@@ -226,7 +239,8 @@ def _rows_in_words(table: Table) -> str:
     counts = " + ".join(
         f"{count:,} {brief(split, 40)}" for split, count in table.cache.rows.items()
     )
-    return f"{table.tested_on} of {counts} rows"
+    folder = brief(Path(table.cache.path).name, 40)
+    return f"{table.tested_on} of {counts} rows in '{folder}'"
 
 
 def settings_of_encoders(caches: Sequence[CacheRecord]) -> list[str]:
@@ -237,15 +251,23 @@ def settings_of_encoders(caches: Sequence[CacheRecord]) -> list[str]:
     # records that are equal where the same encoder read the rows
     stripped = [_encoder_alone(cache) for cache in caches]
     keys = [
-        json.dumps([cache.plan, cache.layers], sort_keys=True, default=str)
+        json.dumps(
+            [cache.plan, cache.layers, cache.hidden_size], sort_keys=True, default=str
+        )
         for cache in stripped
     ]
     distinct = dict(zip(keys, stripped, strict=True))
     if len(distinct) < 2:
         return [""] * len(caches)
-    words = dict(
-        zip(distinct, distinguishing_words(list(distinct.values())), strict=True)
-    )
+    sizes = {(cache.layers, cache.hidden_size) for cache in distinct.values()}
+    if len(sizes) > 1:
+        words = {
+            key: f"{cache.layers} layers x {cache.hidden_size}"
+            for key, cache in distinct.items()
+        }
+    else:
+        caches_apart = distinguishing_words(list(distinct.values()))
+        words = dict(zip(distinct, caches_apart, strict=True))
     return [words[key] for key in keys]
 
 

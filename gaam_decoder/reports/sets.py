@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief
+from gaam_cache.config import IMPORTED
 from gaam_decoder.reports.compare import is_baseline
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.over_sets import (
@@ -83,6 +84,8 @@ class Cells:
     """Sentences on tables and entries that no answer takes."""
     remarks: tuple[str, ...]
     """Sentences on what differs between those that it takes."""
+    without_names: tuple[str, ...] = ()
+    """Sentences on imported caches that have one name for different rows."""
 
     @property
     def data_sets(self) -> list[str]:
@@ -101,8 +104,17 @@ class Cells:
         conditions = []
         if any(entry.is_optimistic for entry in entries):
             conditions.append("some numbers are optimistic")
-        if not any(entry.tunings for entry in entries):
+        num_tuned = sum(bool(entry.tunings) for entry in entries)
+        if num_tuned == 0:
             conditions.append("not tuned")
+        elif num_tuned < len(entries):
+            num_untuned = len(entries) - num_tuned
+            conditions.append(
+                f"{num_untuned} of {len(entries)} decoders in tables not tuned"
+            )
+        comparisons = [entry.comparison for entry in entries if entry.comparison]
+        if any(comparison.grids_differ for comparison in comparisons):
+            conditions.append("not all were tuned over the same grid")
         return ResultsOverSets(
             results=tuple(
                 _result(cell, name, entry, self.baseline)
@@ -180,7 +192,13 @@ def gather_cells(tables: Sequence[Table]) -> Cells | None:
     ]
     chosen, not_chosen = choose_tables(with_head)
     cells = _cells_of(chosen, head, baseline)
-    remarks = [*_other_encoders(cells), *_other_training(cells)]
+    remarks = [
+        *_other_encoders(cells),
+        *_other_training(cells),
+        *_other_options(cells),
+        *_failed_seeds(cells),
+        *_units_of_numbers(cells),
+    ]
     selection = tables[0].selection
     if selection is not None:
         remarks.append(f"this report is of {brief(selection.in_words(), 600)}")
@@ -194,7 +212,22 @@ def gather_cells(tables: Sequence[Table]) -> Cells | None:
             *_other_heads(compared, head),
         ),
         remarks=tuple(remarks),
+        without_names=_without_names(with_head, not_chosen),
     )
+
+
+def _without_names(
+    tables: Sequence[Table], not_chosen: Sequence[str]
+) -> tuple[str, ...]:
+    """Sentences on tables that no answer takes, if all are of imported caches.
+
+    Such caches are called as their files, unless a person gave them a name.
+    """
+    kinds = {
+        (table.cache.plan or {}).get("encoder", {}).get("kind", IMPORTED)
+        for table in tables
+    }
+    return tuple(not_chosen) if kinds == {IMPORTED} else ()
 
 
 def _cells_of(
@@ -245,7 +278,10 @@ def _without_baseline(tables: Sequence[Table], baseline: str) -> list[str]:
     ]
     if not titles:
         return []
-    return [f"no '{brief(baseline)}' to compare with, so left out: {first_of(titles)}"]
+    return [
+        f"no '{brief(baseline)}' of the same recipe with a score to compare with, so "
+        f"left out: {first_of(titles)}"
+    ]
 
 
 def _other_heads(tables: Sequence[Table], head: str) -> list[str]:
@@ -303,6 +339,51 @@ def _other_training(cells: Sequence[Cell]) -> list[str]:
     return [f"trained or tested otherwise than most: {join_first(texts, MOST_NAMED)}"]
 
 
+def _other_options(cells: Sequence[Cell]) -> list[str]:
+    """Sentences on decoders that have other options in some tables than in most."""
+    lines = []
+    for name in dict.fromkeys(name for cell in cells for name in cell.entries):
+        forms = [
+            (cell.name, cell.entries[name].attention)
+            for cell in cells
+            if name in cell.entries
+        ]
+        usual = Counter(form for _cell, form in forms).most_common(1)[0][0]
+        others = [f"{brief(form)} in {cell}" for cell, form in forms if form != usual]
+        if others:
+            lines.append(
+                f"{name} is {brief(usual)} in most tables, and "
+                f"{join_first(others, MOST_NAMED)}"
+            )
+    return lines
+
+
+def _failed_seeds(cells: Sequence[Cell]) -> list[str]:
+    """A sentence on the failed seeds of all tables; none without any."""
+    failed = [
+        f"{len(entry.failed)} of {name} in {cell.name}"
+        for cell in cells
+        for name, entry in cell.entries.items()
+        if entry.failed
+    ]
+    if not failed:
+        return []
+    return [f"failed seeds, which count in no mean: {join_first(failed, MOST_NAMED)}"]
+
+
+def _units_of_numbers(cells: Sequence[Cell]) -> list[str]:
+    """A sentence on a score in the unit of each data set's numbers; else none."""
+    if len({cell.data_set for cell in cells}) < 2:
+        return []
+    score = cells[0].table.score
+    if not score.has_unit_of_numbers:
+        return []
+    return [
+        f"{score.title} has the unit of the numbers of each data set: a mean over data "
+        "sets says nothing if their units differ"
+    ]
+
+
 def _recipe(cell: Cell) -> dict[str, str]:
     """Name and value, as text, of the settings that all compared decoders share.
 
@@ -311,7 +392,7 @@ def _recipe(cell: Cell) -> dict[str, str]:
     """
     entries = list(cell.entries.values())
     # settings that say nothing of how a decoder was trained
-    left_out = {"split_seed", "fold", "plugins", "pool"}
+    left_out = {"split_seed", "fold"}
     if any(entry.tunings for entry in entries):
         left_out.update(TUNED_SETTINGS)
     first = dict(entries[0].recipe) | {"test rows": cell.table.tested_on}
@@ -334,7 +415,8 @@ def _entries_by_name(
     The name is short, such as ``gaam``, so that tables share it where a person gave the
     mechanism other options for another encoder. A mechanism with several forms in one
     table, such as ``gaam:heads=1`` and ``gaam:heads=2``, keeps its options. Settings
-    that distinguish the entries of a mechanism in any table are part of the name.
+    that distinguish the entries of a mechanism in any table are part of the name; so is
+    the code of a plug-in that differs between any two entries of the report.
 
     Returns:
         Name -> entry, for every table.
@@ -352,17 +434,26 @@ def _entries_by_name(
     settings = sorted(
         {name for entries in entries_of_tables for name in _varying(entries)}
     )
+    all_entries = [entry for entries in entries_of_tables for entry in entries]
+    codes: dict[str, set[str]] = {}
+    for entry in all_entries:
+        codes.setdefault(_short_name(entry), set()).add(entry.code)
+    several_codes = {name for name, digests in codes.items() if len(digests) > 1}
     named: list[dict[str, Entry]] = []
     for entries in entries_of_tables:
         by_name: dict[str, Entry] = {}
         for entry in entries:
             name = _entry_name(entry, several_forms, settings)
-            if name in by_name:
-                # a plug-in of the same name: the digest of its code distinguishes it
-                name = f"{name} {entry.code or len(by_name)}"
+            if _short_name(entry) in several_codes:
+                name = f"{name} {entry.code}"
             by_name[name] = entry
         named.append(by_name)
     return named
+
+
+def _short_name(entry: Entry) -> str:
+    """The name of the mechanism without its options."""
+    return entry.attention.partition(":")[0]
 
 
 def _entry_name(
@@ -375,7 +466,7 @@ def _entry_name(
         several_forms: mechanisms that keep their options.
         settings: those that distinguish entries.
     """
-    short = entry.attention.partition(":")[0]
+    short = _short_name(entry)
     name = brief(entry.attention if short in several_forms else short)
     values = [
         brief(f"{setting}={entry.recipe[setting]}")
@@ -405,8 +496,7 @@ def _forms(entries: Iterable[Entry]) -> dict[str, set[str]]:
     """Name of a mechanism -> all its forms: the name with its options."""
     forms: dict[str, set[str]] = {}
     for entry in entries:
-        name = entry.attention.partition(":")[0]
-        forms.setdefault(name, set()).add(entry.attention)
+        forms.setdefault(_short_name(entry), set()).add(entry.attention)
     return forms
 
 

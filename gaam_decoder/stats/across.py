@@ -119,7 +119,7 @@ def difference_of_claim(name: str, claim: Claim) -> SetDifference | None:
     if claim.test_over_rows is None:
         return None
     sign = 1 if claim.larger_is_better else -1
-    variance = claim.test_over_rows.variance
+    variance = claim.test_over_rows.variance_over_sets(claim.margin)
     anova = claim.test_over_rows.anova
     own_variance = anova.variance_from_seeds + anova.tuning_variance
     return SetDifference(

@@ -21,6 +21,8 @@ RULE_OF_THREE = 1.107
 """Factor of the variance from unseen rows of right and wrong answers. With it, the
 one-sided 95% limit of an event without cases in N rows is the exact one,
 ``-ln(0.05) / N``."""
+LEAST_DIFFERING_ROWS = 2
+"""In a mean over data sets, at least so many test rows of each count as different."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +46,24 @@ class MeanTest:
     def variance(self) -> float:
         """Variance of the mean, with that from rows that the test rows may lack."""
         return self.anova.variance + self.variance_from_unseen_rows
+
+    def variance_over_sets(self, margin: float) -> float:
+        """Variance of the mean, for a mean of it over several data sets.
+
+        Test rows that hardly differ may lack the rows on which the mechanisms do. So
+        the variance is at least that of a true difference as large as the margin, and
+        as large as two of the test rows.
+
+        Args:
+            margin: largest difference that does not matter.
+        """
+        num_rows = self.anova.num_units * self.anova.rows_per_unit
+        theta = max(margin, LEAST_DIFFERING_ROWS / num_rows)
+        from_unseen_rows = max(
+            self._variance_from_unseen_rows_at(theta),
+            self._variance_from_unseen_rows_at(-theta),
+        )
+        return self.anova.variance + from_unseen_rows
 
     @property
     def p(self) -> float:

@@ -26,6 +26,7 @@ from gaam_decoder.grids.records import (
 )
 from gaam_decoder.reports.over_sets_text import sentence
 from gaam_decoder.stats.across import SetDifference, combine_sets
+from gaam_decoder.stats.mean_test import RULE_OF_THREE
 from tests.conftest import Outcome
 from tests.tiny import random_rows, write_csv
 
@@ -176,7 +177,7 @@ def made_up_row(
         settings=cell.grid.settings_digest,
         cache="0" * 12,
         train_rows=100,
-        test_rows=100,
+        test_rows=5000,
         test_groups=None,
         classes=2,
         extract_seconds=1.0,
@@ -195,7 +196,7 @@ def made_up_row(
         difference=difference,
         std_error=None if difference is None else 0.003,
         from_seeds=None,
-        from_rows=None,
+        from_rows=None if difference is None else 0.002**2,
         from_tuning=None,
         p=None,
         p_equivalent=None,
@@ -309,7 +310,7 @@ def test_a_probe_that_a_cell_lacks_has_no_mean_and_is_shown_where_it_is(
     gap = "none + lbfgs has no mean score: it has none on set5 through bert"
     assert gap in answer.left_out
     assert answer.baseline_mean == pytest.approx(0.8)
-    assert "| set0 | bert | 100 + 100 | 80.0 | 75.0 |" in page_of(
+    assert "| set0 | bert | 100 + 5,000 | 80.0 | 75.0 |" in page_of(
         many_sets, with_probes
     )
 
@@ -317,17 +318,36 @@ def test_a_probe_that_a_cell_lacks_has_no_mean_and_is_shown_where_it_is(
 def test_every_data_set_of_an_answer_is_read_by_all_its_encoders(
     many_sets: GridStudy,
 ) -> None:
-    """Six data sets through one encoder, four of them through another: 4 x 2 cells."""
+    """Six data sets through one encoder, five of them through another: 5 x 2 cells.
+
+    Four of them are too few for a verdict, and six through one encoder are not.
+    """
     grid = replace(many_sets.grids[0], encoders={"bert": "", "gpt2": ""})
     study = replace(many_sets, grids=(grid,))
-    [answer] = answers_of(grid, made_up_records(study, 10))
+    [answer] = answers_of(grid, made_up_records(study, 11))
     assert answer.encoders == ("bert", "gpt2")
-    assert answer.data_sets == ("set0", "set1", "set2", "set3")
+    assert answer.data_sets == ("set0", "set1", "set2", "set3", "set4")
     assert "set5 is left out: it has no results of gpt2 that count" in answer.left_out
 
-    [answer] = answers_of(grid, made_up_records(study, 8))
+    [answer] = answers_of(grid, made_up_records(study, 10))
     assert answer.encoders == ("bert",)
+    assert len(answer.data_sets) == 6
     assert "of encoder bert alone; others: gpt2" in answer.left_out
+
+
+def test_rows_that_hardly_differ_may_lack_those_that_do(many_sets: GridStudy) -> None:
+    """A record without variance from its rows counts as if the margin were missed."""
+    records = made_up_records(many_sets, 6)
+    rows = [
+        row if row.difference is None else replace(row, from_rows=0.0)
+        for row in records.rows
+    ]
+    [answer] = answers_of(many_sets.grids[0], Records(tuple(rows), records.seeds))
+    [laplace] = answer.decoders
+    margin = many_sets.grids[0].margin
+    expected = 0.003**2 + RULE_OF_THREE * (margin - margin**2) / 5000
+    for data_set in laplace.combined.sets:
+        assert data_set.variance == pytest.approx(expected)
 
 
 def test_a_page_has_all_decoders_in_a_picture_and_the_first_in_forest_plots(

@@ -12,7 +12,7 @@ from typing import ClassVar
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder.reports.over_sets import AnswerOverSets, answers_over_sets
-from gaam_decoder.reports.sections.base import Section
+from gaam_decoder.reports.sections.base import Parts, Section
 from gaam_decoder.reports.sets import Cells, gather_cells
 from gaam_decoder.reports.table import Table
 
@@ -41,6 +41,8 @@ def across_sections(
 ) -> list[Section]:
     """The sections over all tables; none for fewer than two data sets.
 
+    Of imported caches that lack names of their own, a section says so.
+
     Raises:
         ConfigError: a person asked for factors, and there are fewer data sets.
     """
@@ -48,6 +50,8 @@ def across_sections(
     if cells is None or not _has_several_sets(cells):
         if factors is not None:
             raise _too_few(cells)
+        if cells is not None and cells.without_names:
+            return [_section_without_names(cells)]
         return []
     answers = answers_over_sets(cells.results(), factors, _num_corrected(cells))
     writers: list[AcrossWriter] = [
@@ -63,7 +67,21 @@ def across_sections(
 def _has_several_sets(cells: Cells) -> bool:
     """Whether any encoder read two data sets or more."""
     read = Counter(cell.encoder for cell in cells.cells)
-    return max(read.values()) > 1
+    return max(read.values(), default=0) > 1
+
+
+def _section_without_names(cells: Cells) -> Section:
+    """The section that says why imported caches have no answer over data sets."""
+    reasons = "; ".join(cells.without_names)
+    lead = f"There is no answer over data sets: {reasons}"
+    return Section(
+        name="across",
+        heading="Over all data sets",
+        lead=lead,
+        answers=[lead],
+        lines=["gaam import --set dataset-name=NAME gives a data set its name"],
+        make=lambda: Parts(sheets=[]),
+    )
 
 
 def _num_corrected(cells: Cells) -> int:

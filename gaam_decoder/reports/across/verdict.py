@@ -37,7 +37,7 @@ class Verdict(AcrossWriter):
         yield Section(
             name="across",
             heading="Over all data sets",
-            lead="; ".join(sentences),
+            lead=". ".join(sentences),
             answers=sentences,
             lines=notes_on(answers),
             values={

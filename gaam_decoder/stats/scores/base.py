@@ -226,6 +226,8 @@ class Score(ABC):
     lowest: ClassVar[float] = 0.0  # smallest possible value
     is_share_of_hits: ClassVar[bool] = False
     """Whether it is the share of right rows: every row is right or wrong."""
+    has_unit_of_numbers: ClassVar[bool] = False
+    """Whether it has the unit of the numbers that are predicted."""
     uses_temperature: ClassVar[bool] = False
     """Whether it measures calibration, and so uses the logits divided by a fitted
     temperature; a score of ranks (AUROC) uses the logits themselves."""

@@ -18,6 +18,7 @@ class Mae(Score):
     percent = False
     margin = 0.01
     highest = float("inf")
+    has_unit_of_numbers = True
 
     def seed_score(self, answers: Answers) -> SeedScore:
         """The mean absolute error of a seed and of every row."""

@@ -32,6 +32,7 @@ def run_of(
     num_rows: int = 0,
     num_seeds: int = 6,
     data_set: str = "",
+    cache_changes: dict[str, Any] | None = None,
     **changes: Any,
 ) -> RunResult:
     """A run of a decoder on a data set: every set has its own number of test rows."""
@@ -46,6 +47,7 @@ def run_of(
         "fingerprint": f"{number}{encoder}{num_rows}".ljust(64, "0"),
         "rows": {"train": 4000, "test": num_rows},
     }
+    cache_values |= cache_changes or {}
     return build_run(attention, right, cache=cache_values, **changes)
 
 
@@ -86,7 +88,7 @@ def decoder_of(section: Section, name: str = "laplace") -> dict[str, Any]:
 def test_the_mean_is_that_of_statsmodels_from_the_differences_of_single_tables() -> (
     None
 ):
-    """Differences and standard errors come from the table of each data set."""
+    """Differences come from the table of each data set."""
     meta_analysis = pytest.importorskip("statsmodels.stats.meta_analysis")
     made = report(all_runs(encoders=["bert"]))
     content = json.loads(made.text("json"))
@@ -97,15 +99,22 @@ def test_the_mean_is_that_of_statsmodels_from_the_differences_of_single_tables()
         for entry in table["entries"]
         if entry["attention"] == "laplace"
     ]
+    found = decoder_of(made.sections_over_sets[0])
+    sets = found["data_sets"]
+    assert [entry["difference"] for entry in sets] == [
+        claim["difference"] for claim in claims
+    ]
+    # test rows that hardly differ make a standard error larger
+    for entry, claim in zip(sets, claims, strict=True):
+        assert entry["std_error"] >= claim["std_error"]
     reference = meta_analysis.combine_effects(
-        np.array([claim["difference"] for claim in claims]),
-        np.array([claim["std_error"] ** 2 for claim in claims]),
+        np.array([entry["difference"] for entry in sets]),
+        np.array([entry["std_error"] ** 2 for entry in sets]),
         method_re="iterated",
         use_t=True,
         atol=1e-12,
         maxiter=500,
     )
-    found = decoder_of(made.sections_over_sets[0])
     answer = content["over_data_sets"]["across"]["values"]["answers"][0]
     assert found["difference"] in [
         decoder["difference"] for decoder in answer["decoders"]
@@ -340,6 +349,92 @@ def test_the_sentence_says_the_largest_differences_that_remain_possible(
     assert (begins_with_density in section.lead) == (len(kinds) > 1)
 
 
+def with_option(numbers: Sequence[int], **changes: Any) -> list[RunResult]:
+    """Runs of bert, in which laplace of some data sets has other settings."""
+    others = [run_of(number, "bert", "laplace", **changes) for number in numbers]
+    kept = [
+        run
+        for run in all_runs(encoders=["bert"])
+        if run.attention != "laplace"
+        or run.cache.dataset not in {other.cache.dataset for other in others}
+    ]
+    return [*kept, *others]
+
+
+def test_two_codes_of_one_mechanism_are_two_decoders_in_every_table() -> None:
+    """Also where each table has one of them: no score decides which is meant."""
+    code = {"mechanism laplace": "mine.py 0123"}
+    other_code = {"mechanism laplace": "mine.py 4567"}
+    runs = [
+        *with_option([0, 2, 4], plugins=code),
+        *(run_of(number, "bert", "laplace", plugins=other_code) for number in (1, 2)),
+    ]
+    runs = [
+        run for run in runs if run.attention != "laplace" or "plugins" in run.settings
+    ]
+    section = made_of(runs)
+    names = {decoder["decoder"] for decoder in section.values["answers"][0]["decoders"]}
+    assert names == {"gaam", "laplace mine.py 0123", "laplace mine.py 4567"}
+
+
+@pytest.mark.parametrize(
+    ("runs", "sentence"),
+    [
+        pytest.param(
+            with_option([3], failed={5: "loss nan"}, num_seeds=7),
+            "failed seeds, which count in no mean: 1 of laplace in set3 through bert",
+            id="a failed seed",
+        ),
+        pytest.param(
+            [
+                *all_runs(encoders=["bert"])[:6],
+                *(
+                    run_of(number, "bert", "gaam:heads=2" if number else "gaam:heads=1")
+                    for number in range(6)
+                ),
+                *runs_of("bert", "none"),
+            ],
+            "gaam is gaam:heads=2 in most tables, and gaam:heads=1 in set0 through bert",
+            id="other options",
+        ),
+    ],
+)
+def test_what_differs_between_tables_is_said(
+    runs: list[RunResult], sentence: str
+) -> None:
+    assert sentence in made_of(runs).lines
+
+
+def test_scores_that_do_not_count_are_in_no_mean_and_no_rank() -> None:
+    """gaam has five seeds on one data set: its mean would be that of other sets."""
+    runs = [run for run in all_runs(encoders=["bert"]) if run.attention != "gaam"]
+    runs += [
+        run_of(number, "bert", "gaam", num_seeds=6 if number else 5)
+        for number in range(6)
+    ]
+    section = made_of(runs)
+    assert decoder_of(section, "gaam")["mean"] is None
+    assert decoder_of(section, "laplace")["mean"] is not None
+    assert section.values["answers"][0]["data_sets_ranked"] == 5
+
+
+def test_of_equal_sets_of_rows_with_one_name_none_counts() -> None:
+    """The order of folders would decide which."""
+    other_rows = {
+        "fingerprint": "f" * 64,
+        "path": "other",
+        "rows": {"train": 3000, "test": 152},
+    }
+    others = [
+        run_of(2, "bert", name, cache_changes=other_rows)
+        for name in ("laplace", "none")
+    ]
+    section = made_of([*all_runs(encoders=["bert"]), *others])
+    [line] = [line for line in section.lines if "and none counts" in line]
+    assert line.startswith("set2 is the name of several sets of rows")
+    assert len(decoder_of(section)["data_sets"]) == 5
+
+
 def test_a_loss_is_better_where_it_is_smaller() -> None:
     """Signs are those of the score, as in the tables."""
     section = made_of(all_runs(encoders=["bert"]), score="log-loss")
@@ -380,8 +475,8 @@ def without(number: int, encoder: str, *attentions: str) -> list[RunResult]:
         ),
         pytest.param(
             without(2, "gpt2", "none"),
-            "no 'none' to compare with, so left out: set2 (4,000 train + 152 test "
-            "rows) through gpt2",
+            "no 'none' of the same recipe with a score to compare with, so left out: "
+            "set2 (4,000 train + 152 test rows) through gpt2",
             5,
             id="a missing baseline",
         ),
@@ -391,7 +486,8 @@ def without(number: int, encoder: str, *attentions: str) -> list[RunResult]:
                 *(run_of(2, "bert", name, 99) for name in ("laplace", "none")),
             ],
             "set2 has several sets of rows: test split 'test' of 4,000 train + 152 "
-            "test rows count; left out: test split 'test' of 4,000 train + 99 test",
+            "test rows in 'cache' count; left out: test split 'test' of 4,000 train + "
+            "99 test rows in 'cache'",
             6,
             id="other rows",
         ),

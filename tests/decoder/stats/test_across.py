@@ -275,8 +275,31 @@ def test_claims_of_several_encoders_share_what_comes_from_their_rows() -> None:
     assert claim.test_over_rows is not None
     anova = claim.test_over_rows.anova
     [data_set] = stats.across({"a": [claim] * 4}).sets
-    expected = claim.test_over_rows.variance - anova.variance_from_seeds * 3 / 4
+    variance = claim.test_over_rows.variance_over_sets(claim.margin)
+    expected = variance - anova.variance_from_seeds * 3 / 4
     assert data_set.variance == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("num_rows", [12, 50, 100])
+def test_sets_whose_rows_hardly_differ_are_rarely_called_equivalent(
+    num_rows: int,
+) -> None:
+    """A mechanism that is wrong on one row in a hundred, under all seeds."""
+    generator = np.random.default_rng(0)
+    num_equivalent = 0
+    num_held = 0
+    for _ in range(40):
+        claims = {}
+        for place in range(5):
+            wrong_N = generator.random(num_rows) < 0.01
+            right_SN = np.repeat(~wrong_N[None], 6, axis=0)
+            claims[str(place)] = stats.claim(right_SN, np.ones((6, num_rows), bool))
+        answer = stats.across(claims)
+        assert answer.interval is not None
+        num_equivalent += answer.verdict == "equivalent"
+        num_held += answer.interval[0] <= -0.01 <= answer.interval[1]
+    assert num_equivalent <= 2
+    assert num_held >= 36
 
 
 def test_a_lower_loss_is_a_better_mechanism() -> None:
