@@ -288,23 +288,12 @@ def notes_on_method(answers: Sequence[AnswerOverSets]) -> list[str]:
             f"{differences}{of_head}{of_encoders}; verdicts are those of the cells, "
             "corrected (Holm) for all decoders; intervals are not corrected"
         ]
-    margin = score.size(first.all_results.margin)
     lines = [
         f"{differences}{of_head}: a random-effects mean over data sets, with the "
         f"interval of Hartung and Knapp; {unit} counts once",
-        f"{UNCORRECTED}: of the mean difference, not corrected for the number of "
-        "decoders; another data set: 95% prediction interval of the true difference on "
-        "another data set of the kind",
-        f"a verdict takes {LEAST_SETS} data sets; p Holm is corrected for all "
-        f"decoders; equivalent: a mean difference within {margin}",
-        "p of these sets: the exact signed-rank test, of these data sets alone, not "
-        "corrected",
+        *_notes_on_columns(first),
     ]
-    if any(
-        decoder.combined.interval == decoder.combined.prediction
-        for answer in answers
-        for decoder in answer.decoders
-    ):
+    if any(map(_has_one_interval, answers)):
         lines.append(
             "where both intervals are the same, the errors within data sets explain "
             "all differences between them"
@@ -315,6 +304,30 @@ def notes_on_method(answers: Sequence[AnswerOverSets]) -> list[str]:
             "every decoder"
         )
     return lines
+
+
+def _notes_on_columns(answer: AnswerOverSets) -> list[str]:
+    """What the columns of an answer over several data sets mean."""
+    margin = answer.all_results.score.size(answer.all_results.margin)
+    return [
+        f"{UNCORRECTED}: of the mean difference, not corrected for the number of "
+        "decoders; another data set: 95% prediction interval of the true difference on "
+        "another data set of the kind",
+        f"a verdict takes {LEAST_SETS} data sets; p Holm is corrected for all "
+        f"decoders; equivalent: a mean difference within {margin}",
+        "p of these sets: the exact signed-rank test, of these data sets alone, not "
+        "corrected",
+    ]
+
+
+def _has_one_interval(answer: AnswerOverSets) -> bool:
+    """Whether a prediction interval is as wide as that of the mean difference."""
+    for decoder in answer.decoders:
+        interval = decoder.combined.interval
+        prediction = decoder.combined.prediction
+        if interval and prediction and math.isclose(interval[0], prediction[0]):
+            return True
+    return False
 
 
 def decoders_sheet(answer: AnswerOverSets) -> Sheet:
