@@ -471,6 +471,14 @@ def _above_chance(entry: Entry) -> bool:
     return interval is not None and interval[0] > chance(entry)
 
 
+def _below_chance(entry: Entry) -> bool:
+    """Whether a decoder is worse than a prediction that looks at no row."""
+    mean = entry.default_score.mean
+    if entry.labels_shuffled or mean is None:
+        return False
+    return mean < chance(entry)
+
+
 # in order of weight
 NOTES = (
     Note("selected", _selected, is_warning=True, without_entries=True),
@@ -510,6 +518,14 @@ NOTES = (
         "one class",
         _note_naming_entries(
             "every seed predicts one and the same class", _predicts_one_class
+        ),
+    ),
+    Note(
+        "below chance",
+        _note_naming_entries(
+            "the mean {score} is below that of a prediction that looks at no row, so "
+            "differences to such a decoder say little",
+            _below_chance,
         ),
     ),
     Note("not compared", _not_compared),

@@ -556,3 +556,11 @@ def test_test_rows_count_as_no_more_than_training_rows(
     [table] = build_tables([mechanism(0.8, cache=cache), baseline()])
     part = f"training rows ({num_rows:,} "
     assert any(part in note for note in notes_on_runs(table)) == is_noted
+
+
+def test_a_decoder_below_a_prediction_without_rows_is_named() -> None:
+    """Three classes of about the same size: always the largest is right in a third."""
+    runs = [mechanism(0.1), mechanism(0.5, name="mha"), baseline(0.8)]
+    [table] = build_tables(runs)
+    [note] = [text for text in notes(table) if "looks at no row, so" in text]
+    assert note.endswith("say little: gaam")
