@@ -177,7 +177,7 @@ def across(
     The interval of another data set uses the upper limit of a one-sided 75% interval of
     the variance between data sets, because few data sets know that variance badly.
     In simulated experiments (``bench_error_rates --of many``) the mean is in its
-    interval in 94 to 99 of 100 cases, another data set in 92 to 98.
+    interval in 93 to 98 of 100 cases, another data set in 95 to 99.
 
     The data set is the unit. Where a data set was read by several encoders, their
     differences are averaged first (``average_over_encoders``): they have test rows in
