@@ -239,25 +239,28 @@ def _find_saved_split(
 ) -> str:
     """Find the name under which a split was saved.
 
-    Raises:
-        NotFoundError: no saved split, or more than one, may be the wanted one.
-
     Args:
         path: the folder of the data set.
         names: names of the saved splits.
         split: the split, whose saved name may be a synonym such as "validation".
         takes_only_split: whether the data set must have a single split, which is
             then taken whatever its name.
+
+    Raises:
+        NotFoundError: no saved split, or more than one, may be the wanted one.
     """
-    # the name of the split or, if there is no such name, its synonyms
-    eligible = names if takes_only_split else items_named_as_split(split, names, str)
-    if len(eligible) != 1 and takes_only_split:
+    if takes_only_split and len(names) != 1:
         raise NotFoundError(
             f"--test-fraction divides one split, and '{path}' has {len(names)}",
             found=f"the splits {', '.join(names)}",
             where=str(path.absolute()),
             hint="leave out --test-fraction, or save a data set with one split",
         )
+    if takes_only_split:
+        return names[0]
+
+    # the name of the split or, if there is no such name, its synonyms
+    eligible = items_named_as_split(split, names, str)
     if len(eligible) != 1:
         problem = (
             f"several splits may be '{split}'" if eligible else f"no split '{split}'"
@@ -268,6 +271,5 @@ def _find_saved_split(
             where=str(path.absolute()),
             hint="--split names the splits of the data set",
         )
-    if not takes_only_split:
-        warn_of_synonym(split, eligible[0], path)
+    warn_of_synonym(split, eligible[0], path)
     return eligible[0]

@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import ndtri, stdtrit
-
 from gaam_decoder.grids.recipe import Grid
 from gaam_decoder.grids.records import CellKey, DecoderRow, Records
 from gaam_decoder.reports.over_sets import (
@@ -18,6 +16,7 @@ from gaam_decoder.reports.over_sets import (
 from gaam_decoder.reports.over_sets_text import sentence
 from gaam_decoder.stats import LEAST_SEEDS, NO_CLAIM
 from gaam_decoder.stats.across import FEW_SEEDS
+from gaam_decoder.stats.crossed import Crossed
 from gaam_decoder.stats.mean_test import (
     ALPHA,
     LEAST_DIFFERING_ROWS,
@@ -154,8 +153,8 @@ def _variance_from_unseen_rows(row: DecoderRow, grid: Grid) -> float:
 def _half_width(row: DecoderRow, variance: float, num_pairs: int) -> float:
     """Half the width of the 95% interval of a recorded difference.
 
-    Each part of the variance has the quantile of its own degrees of freedom, as in
-    ``Crossed.critical_distance``. Groups count as of one size.
+    It is that of the analysis of variance whose parts are recorded. Groups count as of
+    one size.
 
     Args:
         row: the record.
@@ -164,18 +163,19 @@ def _half_width(row: DecoderRow, variance: float, num_pairs: int) -> float:
     """
     from_seeds = row.from_seeds or 0.0
     from_rows = row.from_rows or 0.0
-    # that of tuning and of few training rows has no known degrees of freedom
-    from_others = max(0.0, variance - from_seeds - from_rows)
-    level = 1 - ALPHA / 2
     num_units = row.test_groups or row.test_rows
-    t_of_seeds = float(stdtrit(max(num_pairs - 1, 1), level))
-    t_of_rows = float(stdtrit(max(num_units - 1, 1), level))
-    normal_quantile = float(ndtri(level))
-    return math.sqrt(
-        t_of_seeds**2 * from_seeds
-        + t_of_rows**2 * from_rows
-        + normal_quantile**2 * from_others
+    num_values = num_pairs * num_units
+    anova = Crossed(
+        mean=0.0,
+        ms_seeds=from_seeds * num_values,
+        ms_rows=from_rows * num_values,
+        ms_rest=0.0,
+        num_seeds=num_pairs,
+        num_units=num_units,
+        # that of few training rows is not recorded apart
+        tuning_variance=max(0.0, variance - from_seeds - from_rows),
     )
+    return anova.critical_distance(ALPHA / 2)
 
 
 def _why_left_out(row: DecoderRow, num_pairs: int) -> str:

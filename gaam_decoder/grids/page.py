@@ -21,7 +21,7 @@ from gaam_decoder.reports.over_sets_text import (
     notes_on_method,
     robustness_sheet,
 )
-from gaam_decoder.reports.wording import join_first
+from gaam_decoder.reports.wording import capitalised, join_first
 from gaam_decoder.stats.across import LEAST_SETS
 from gaam_decoder.stats.scores.base import Score
 
@@ -132,7 +132,7 @@ def _section(
     lines += [*items(notes), ""]
     if len(answers[0].data_sets) >= LEAST_SETS:
         sheet = robustness_sheet(answers[0])
-        lines += [f"{_capitalised(escape_markdown(sheet.caption))}:", ""]
+        lines += [f"{capitalised(escape_markdown(sheet.caption))}:", ""]
         lines += [pipe(sheet), ""]
     lines += [*_cell_table(grid, answers[0], records), ""]
     return lines
@@ -205,15 +205,10 @@ def _cell_table(grid: Grid, answer: AnswerOverSets, records: Records) -> Lines:
         f"{grid.score.difference_unit}:"
     )
     return [
-        _capitalised(escape_markdown(title)),
+        capitalised(escape_markdown(title)),
         "",
         *pipe_table(header, lines, left_aligned=header[:2]),
     ]
-
-
-def _capitalised(text: str) -> str:
-    """The text with a capital letter at its beginning."""
-    return text[0].upper() + text[1:]
 
 
 def _score(row: DecoderRow | None, score: Score) -> str:

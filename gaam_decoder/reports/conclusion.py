@@ -14,7 +14,7 @@ from gaam_decoder.reports.recommend import (
     why_none,
 )
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.wording import with_verb
+from gaam_decoder.reports.wording import capitalised, with_verb
 
 NOT_TUNED = "not tuned: validation chose no learning rate"
 
@@ -61,7 +61,7 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
 
     # a name of a decoder keeps its case; these first words are the report's own
     if text.startswith(("no ", "by ", "every ")):
-        return text[0].upper() + text[1:]
+        return capitalised(text)
     return text
 
 

@@ -22,7 +22,7 @@ from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.explanations import explain_numbers
 from gaam_decoder.reports.groups import relation_in_words
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports.wording import SELECT_NOTES, chance, join_first
+from gaam_decoder.reports.wording import SELECT_NOTES, capitalised, chance, join_first
 from gaam_decoder.runs.groups import EQUAL_ROWS
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult
@@ -83,7 +83,7 @@ def notes_on_runs(table: Table) -> list[str]:
 def warnings(table: Table) -> list[str]:
     """The notes that nobody may miss, as full sentences."""
     warning_notes = [note for note in NOTES if note.is_warning]
-    return [f"{text[0].upper()}{text[1:]}." for text in _texts(table, warning_notes)]
+    return [f"{capitalised(text)}." for text in _texts(table, warning_notes)]
 
 
 def _texts(table: Table, notes_of_report: Sequence[Note]) -> list[str]:

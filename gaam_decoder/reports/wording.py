@@ -29,6 +29,11 @@ def chance(entry: Entry) -> float:
     return float(entry.labels_per_class.max() / entry.labels_per_class.sum())
 
 
+def capitalised(text: str) -> str:
+    """The text with a capital letter at its beginning."""
+    return text[0].upper() + text[1:]
+
+
 def with_verb(names: Sequence[str]) -> str:
     """The names as the subject of a sentence, with its verb."""
     if len(names) == 1:

@@ -26,6 +26,7 @@ from gaam_decoder.reports.drawing import (
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
+from gaam_decoder.reports.wording import capitalised
 
 GATE = (
     "gate: the weight of a feature by how many standard deviations it lies from the "
@@ -112,7 +113,7 @@ def _gates(entries: Sequence[Entry], gate: str | None, undrawn: Sequence[str]) -
             "Mean over seeds, heads and features of the best; the band goes from the "
             "lowest seed to the highest; dashed: what was planted, where something was."
             f"{not_drawn([entry.label for entry in entries])}"
-            f"{''.join(f' {line[0].upper()}{line[1:]}.' for line in undrawn)}"
+            f"{''.join(f' {capitalised(line)}.' for line in undrawn)}"
         ),
         draw=lambda: line_panels(
             [Panel("weight", lines)],

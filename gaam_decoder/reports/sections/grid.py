@@ -19,6 +19,7 @@ from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.scoring import score_of
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
+from gaam_decoder.reports.wording import capitalised
 from gaam_decoder.tasks import Task
 
 NOT_AN_AXIS = {
@@ -59,7 +60,7 @@ class Grid(Writer):
         ]
         yield Section(
             name="grid",
-            heading=f"{_capitalised(task.score_title)} by setting",
+            heading=f"{capitalised(task.score_title)} by setting",
             lead=f"decoders differ in {axis}; what is best here is best on the test "
             "rows, which must not choose settings",
             make=lambda: _sheet_and_picture(axis, lines, task),
@@ -154,10 +155,6 @@ def _value_in_words(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _capitalised(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
 def _sheet_and_picture(axis: str, lines: Lines, task: Task) -> Parts:
     """The table of mean accuracies by the value of the axis, and a picture of it."""
     distinct_values = {value for accuracies in lines.values() for value in accuracies}
@@ -206,7 +203,7 @@ def _picture(
         title += ", %"
     return Picture(
         name="grid",
-        title=f"{_capitalised(task.score_title)} by {axis}",
+        title=f"{capitalised(task.score_title)} by {axis}",
         caption=(
             "Mean over seeds, of the best; all else is the same along a line, but for "
             f"what was tuned.{not_drawn([curve.label for curve in curves])}"
