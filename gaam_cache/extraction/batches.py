@@ -1,6 +1,7 @@
 """Batches of rows of similar length, as cheap as a limit of tokens allows.
 
-The batches depend on nothing but the lengths, the limit and the rule of batching.
+The batches depend on nothing but the lengths, the limit, the rule of batching and the
+kind of device.
 
 N rows.
 """
@@ -14,9 +15,12 @@ from numpy.typing import NDArray
 from gaam_cache.store.records import Batching
 
 Lengths = Sequence[int] | NDArray[np.int64]
-BATCH_COST_TOKENS = 64
-"""What one more batch costs beside its tokens (launching, Python), in tokens; on a CPU
-MiniLM costs 15 to 60."""
+BATCH_COST_TOKENS = {"cpu": 64, "gpu": 256}
+"""What one more batch costs beside its tokens (launching, Python), in tokens.
+
+MiniLM costs 15 to 60 on a CPU. On an H200, launching the kernels of one batch takes as
+long as 1,000 tokens of Llama-2-13B; most of this time, the GPU computes.
+"""
 
 
 def token_budget_batches(
@@ -24,13 +28,15 @@ def token_budget_batches(
     batch_tokens: int,
     batching: Batching = "padded",
     extents: Lengths | None = None,
+    *,
+    device_type: str = "cpu",
 ) -> list[NDArray[np.int64]]:
     """Split rows into the batches that cost least under a limit of tokens.
 
     Rows are sorted by length, longest first, so that a batch that is too large for the
     memory comes first. Dynamic programming decides where one batch ends and the next
     begins. It minimises the cost of all batches, where a batch costs (its number of
-    rows) times (tokens of its longest row) plus ``BATCH_COST_TOKENS``.
+    rows) times (tokens of its longest row) plus the ``BATCH_COST_TOKENS`` of a device.
 
     Args:
         lengths: tokens of every row.
@@ -40,6 +46,7 @@ def token_budget_batches(
             or 'alone'.
         extents: a finer length of every row, such as samples of a sound. It decides the
             order of the rows, and whether two rows are equally long. None: the tokens.
+        device_type: 'cpu' or a kind of GPU: what a batch costs depends on it.
 
     Returns:
         An array of row numbers for each batch; together they hold every row once.
@@ -58,7 +65,13 @@ def token_budget_batches(
     run_key_N = sorted_length_N
     if batching == "equal lengths" and extents is not None:
         run_key_N = extent_N[order_N]
-    start_by_end = _cheapest_starts(sorted_length_N, run_key_N, batch_tokens, batching)
+    start_by_end = _cheapest_starts(
+        sorted_length_N,
+        run_key_N,
+        batch_tokens,
+        batching,
+        cost_of_batch=BATCH_COST_TOKENS["cpu" if device_type == "cpu" else "gpu"],
+    )
 
     # the end of the last batch tells its start, which is the end of the batch before
     batches = []
@@ -75,12 +88,14 @@ def _cheapest_starts(
     run_key_N: NDArray[np.int64],
     batch_tokens: int,
     batching: Batching,
+    *,
+    cost_of_batch: int,
 ) -> NDArray[np.int64]:
     """For every possible end of a batch the cheapest start of this batch.
 
     An end is the number of sorted rows up to and with the batch. Formula:
     ``cost[end] = min over start of cost[start] + length[start] (end - start) + C``,
-    where the first row of a batch is its longest, and C is ``BATCH_COST_TOKENS``. Only
+    where the first row of a batch is its longest, and C is ``cost_of_batch``. Only
     batches within the limit, and batches of one row, are tried.
 
     Of all batches with one end whose longest rows are equally long, the batch with most
@@ -93,6 +108,7 @@ def _cheapest_starts(
             are a run. With 'equal lengths' no batch has rows of two runs.
         batch_tokens: most tokens of a batch.
         batching: which rows may share a batch.
+        cost_of_batch: what a batch costs beside its tokens, in tokens.
 
     Returns:
         The start of the batch for each end, (N + 1,); the first entry means nothing.
@@ -121,7 +137,7 @@ def _cheapest_starts(
             block_end = min(block_start + most_rows, last_end)
             ends = np.arange(block_start + 1, block_end + 1)
             starts = np.maximum(ends - most_rows, run_start)
-            batch_cost = length * (ends - starts) + BATCH_COST_TOKENS
+            batch_cost = length * (ends - starts) + cost_of_batch
             cost = cost_by_end[starts] + batch_cost
             is_cheaper = cost < cost_by_end[ends]
             cost_by_end[ends[is_cheaper]] = cost[is_cheaper]

@@ -155,7 +155,13 @@ def _encoding_seconds(
     """
     budget = max_batch_tokens(batch_tokens, encoder.device.type)
     sizes = inputs.sizes
-    batches = token_budget_batches(sizes, budget, encoder.batching, inputs.extents)
+    batches = token_budget_batches(
+        sizes,
+        budget,
+        encoder.batching,
+        inputs.extents,
+        device_type=encoder.device.type,
+    )
 
     # the first batch warms the encoder up and is not timed
     _encode(encoder, inputs, batches[0])

@@ -4,7 +4,7 @@ All rows of a shard may have the same state in a layer, or the storage type may 
 their differences away. Two rows may also be twins: their content differs, their states
 do not.
 
-N rows, B rows of a batch, L layers, D hidden size.
+N rows, B rows of a batch, L layers, K layers at a time, D hidden size.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gaam_cache.common import devices
 from gaam_cache.common.errors import DataError
 from gaam_cache.encoders.base import Encoder
 from gaam_cache.extraction.encoded import Encoded, PreparedRows
@@ -26,6 +27,8 @@ from gaam_cache.store.plan import Plan
 from gaam_cache.store.spread import FEWEST_ROWS, Spread, count_twins
 
 Floats = NDArray[np.float64]
+COPIED_NUMBERS = 2**24
+"""Numbers of some layers of a batch that are copied at a time: 64 MiB in float32."""
 
 
 class SpreadCheck:
@@ -119,23 +122,28 @@ class SpreadCheck:
         # others, and large distances from it would leave few digits for the differences
         if pooling not in self._references:
             self._references[pooling] = x_BLD.mean(0)
-        weight_B = torch.from_numpy(distinct_B).to(x_BLD.device, x_BLD.dtype)
+        # Python does not wait for this copy: else the GPU would wait for Python next
+        distinct = devices.copy_to_device(torch.from_numpy(distinct_B), x_BLD.device)
+        weight_B = distinct.to(x_BLD.dtype)
 
+        num_rows, _num_layers, hidden_size = x_BLD.shape
+        layers_at_once = max(1, COPIED_NUMBERS // (num_rows * hidden_size))
         sums_of_layers = []
-        # one layer at a time: the device may have no room for copies of all layers
-        for x_BD, stored_BD, reference_D in zip(
-            x_BLD.unbind(1),
-            stored_BLD.unbind(1),
-            self._references[pooling],
+        # K layers at a time: the device may have no room for copies of all layers, and
+        # a GPU takes long for many small steps
+        for x_BKD, stored_BKD, reference_KD in zip(
+            torch.split(x_BLD, layers_at_once, 1),
+            torch.split(stored_BLD, layers_at_once, 1),
+            torch.split(self._references[pooling], layers_at_once),
             strict=True,
         ):
-            offset_BD = x_BD - reference_D
-            error_BD = stored_BD.to(x_BD.dtype) - x_BD
-            summands = (offset_BD, offset_BD.square(), error_BD, error_BD.square())
+            offset_BKD = x_BKD - reference_KD
+            error_BKD = stored_BKD.to(x_BKD.dtype) - x_BKD
+            summands = (offset_BKD, offset_BKD.square(), error_BKD, error_BKD.square())
             # a product with weights of 1 and 0 is the sum over the distinct rows
-            sums_4D = torch.stack([weight_B @ y_BD for y_BD in summands])
-            sums_of_layers.append(sums_4D)
-        return torch.stack(sums_of_layers, 1)
+            sums_4KD = [torch.tensordot(weight_B, y_BKD, 1) for y_BKD in summands]
+            sums_of_layers.append(torch.stack(sums_4KD))
+        return torch.cat(sums_of_layers, 1)
 
     def check(self, encoded: Encoded, states: Mapping[str, NDArray[Any]]) -> None:
         """Refuse states that are the same in all rows; count what is suspicious.

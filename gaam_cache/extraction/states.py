@@ -223,6 +223,7 @@ class StateExtractor:
             batch_tokens=self._batch_tokens,
             batching=batching,
             extents=inputs.extents,
+            device_type=self._encoder.device.type,
         )
 
     def _halve_batches(
