@@ -460,6 +460,11 @@ class ExtractConfig(WorkerConfig):
         shown_default="none",
         parse=_none_if_word_is_none,
     )
+    compile: Literal["on", "off"] = key(
+        "off",
+        "Use torch.compile for the encoder's layers: faster on a GPU for long "
+        "extractions; the last digits of states differ.",
+    )
     tokens_per_second: float | None = key(
         None,
         "Speed of the encoder for a dry run, which then needs no weights.",

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gaam_cache.common.devices import copy_to_device, out_of_memory
+from gaam_cache.encoders._compiled import CompiledLayers
 from gaam_cache.encoders._weights import offloaded_weights
 from gaam_cache.encoders.poolings.base import load_poolings
 
@@ -183,6 +184,17 @@ class Forward(ABC):
         self.running_model = self._copy_loaded_model()
         # this was a copy of the model before
         self._reusable_copy = None
+
+    def compile_layers(self) -> None:
+        """From now on, read batches with compiled layers; single rows as before.
+
+        The layers must have hooks, and reading must not change the model.
+        """
+        self.running_model = self._copy_loaded_model()
+        stack = cast(
+            nn.ModuleList, self.running_model.get_submodule(str(self.stack_name))
+        )
+        CompiledLayers(stack, self.device.type)
 
     @abstractmethod
     def batch(self, items: Sequence[Any]) -> Batch:

@@ -9,6 +9,7 @@ Shape suffixes: B rows of a batch, L layers, D hidden size.
 import copy
 import inspect
 import logging
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,11 +30,12 @@ from gaam_cache.common.devices import (
     out_of_memory,
     resolve_device,
 )
-from gaam_cache.common.errors import ConfigError, ShortOfMemoryError
+from gaam_cache.common.errors import ConfigError, GaamWarning, ShortOfMemoryError
 from gaam_cache.common.messages import visible
 from gaam_cache.common.version import __version__
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._adapters import check_peft_is_installed
+from gaam_cache.encoders._compiled import reason_not_to_compile
 from gaam_cache.encoders._forward import Forward, Unusable
 from gaam_cache.encoders._gguf import gguf_in_own_folder
 from gaam_cache.encoders._kept import read_probe_result, write_probe_result
@@ -605,6 +607,24 @@ class ModelEncoder(Encoder):
             stored.first - first_layer, stored.last + 1 - first_layer
         )
         self.num_layers = stored.last + 1 - stored.first
+
+    def compile_layers(self) -> None:
+        """Compile the layers that read batches, if the setting ``compile`` is on.
+
+        Warns:
+            GaamWarning: they cannot be compiled.
+        """
+        if self._config.compile == "off":
+            return
+        forward = self._forward
+        reason: str | None = "its layers cannot be run one by one"
+        if forward.stack_name is not None and not forward.uses_fresh_copies:
+            reason = reason_not_to_compile(forward.loaded_model, self.device)
+        if reason is None:
+            forward.compile_layers()
+        else:
+            text = f"compile=on has no effect on '{self.name}': {reason}"
+            warnings.warn(text, GaamWarning, stacklevel=2)
 
     def encode(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Pooled states of a batch: (B, L, D) float32 for every pooling."""

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from gaam_cache.common import devices
+from gaam_cache.common.compiling import missing_compiler
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.extraction.states import StateExtractor
-from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 
 MPS = torch.device("mps")

@@ -71,6 +71,38 @@ def test_states_of_every_architecture_are_those_of_the_cpu(
         assert np.median(away) <= ROUNDING[dtype], pool
 
 
+COMPILED = [
+    (name, dtype)
+    for dtype in ("float32", "bfloat16")
+    for name in (*ARCHITECTURES, "bart", "mpt", "longformer")
+]
+
+
+@on(COMPILED, rehearsed=0)
+def test_compiled_layers_have_the_states_of_plain_ones_and_the_same_bytes_again(
+    device: torch.device, value: tuple[str, str], tmp_path: Path
+) -> None:
+    name, dtype = value
+    config = replace(
+        config_for(encoder_of(name, tmp_path / "encoder"), tmp_path),
+        device=str(device),
+        dtype=cast(Any, dtype),
+        pool=POOLS,
+    )
+    compiled = [
+        replace(config, compile="on", out=tmp_path / again)
+        for again in ("first", "second")
+    ]
+    for one in (config, *compiled):
+        gaam_cache.extract(one)
+    plain, first, second = (states(one) for one in (config, *compiled))
+    for pool in POOLS:
+        away = relative_deviation(first[pool], plain[pool])
+        assert away.max() <= recompute_limit(dtype, "float32"), pool
+        assert np.median(away) <= ROUNDING[dtype], pool
+        np.testing.assert_array_equal(first[pool], second[pool])
+
+
 @on(ARCHITECTURES, rehearsed=1)
 def test_what_the_cpu_began_the_device_completes_and_verifies(
     device: torch.device, value: str, tmp_path: Path

@@ -15,10 +15,10 @@ import pytest
 import torch
 
 import gaam_decoder
+from gaam_cache.common.compiling import missing_compiler
 from gaam_cache.encoders import ROUNDING
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.training import data as features
-from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import AUTOCAST_TYPES, choose_engine
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.seed_batch import SeedBatch

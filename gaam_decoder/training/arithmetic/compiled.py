@@ -1,7 +1,5 @@
 """Run methods with torch.compile, or plainly where it does not work."""
 
-import functools
-import importlib.util
 import types
 import warnings
 from collections.abc import Callable
@@ -9,6 +7,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from gaam_cache.common.compiling import compiler_errors, reproducible_options
 from gaam_cache.common.errors import GaamWarning
 
 Arguments = ParamSpec("Arguments")
@@ -32,12 +31,7 @@ class Compiler:
         # torch would check hundreds of facts at every call: as slow as a small step
         if hasattr(torch.compiler, "skip_all_guards_unsafe"):
             self._options["guard_filter_fn"] = torch.compiler.skip_all_guards_unsafe
-        # torch would time several kernels and take the fastest. After an interruption
-        # it may take another, which sums in another order: other results. So it shall
-        # choose without timing. An option holds for all compilations, a change of
-        # torch's configuration for the next one alone
-        if device_type != "cpu" and hasattr(inductor, "deterministic"):
-            self._options["deterministic"] = True
+        self._options |= reproducible_options(device_type)
         # no trial program for every vector extension of the CPU, which takes seconds
         if hasattr(inductor.cpp, "vec_isa_ok") and inductor.cpp.vec_isa_ok is None:
             inductor.cpp.vec_isa_ok = True
@@ -65,7 +59,7 @@ class Compiler:
         if self.works:
             try:
                 return self._compile(method, shapes)(*arguments, **keywords)
-            except _compiler_errors() as error:
+            except compiler_errors() as error:
                 # nothing has been computed yet, so that the plain method can run
                 reason = str(error).strip().splitlines()[0]
                 text = f"not compiled, so slower: {reason}"
@@ -90,28 +84,3 @@ class Compiler:
                 bound, fullgraph=True, dynamic=False, options=self._options
             )
         return self._compiled[key]
-
-
-@functools.cache
-def missing_compiler(device_type: str) -> str | None:
-    """Why ``torch.compile`` cannot work here, or None."""
-    if device_type == "mps":
-        return "not compiled for mps"
-    if device_type == "cuda" and importlib.util.find_spec("triton") is None:
-        return "no Triton here"
-    from torch._inductor import cpp_builder
-    from torch._inductor.exc import InvalidCxxCompiler
-
-    try:
-        cpp_builder.get_cpp_compiler()
-    except (InvalidCxxCompiler, OSError, RuntimeError):
-        return "no C++ compiler here"
-    return None
-
-
-def _compiler_errors() -> tuple[type[Exception], ...]:
-    """The errors that torch raises where it cannot compile."""
-    from torch._dynamo.exc import TorchDynamoException
-    from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
-
-    return TorchDynamoException, CppCompileError, InvalidCxxCompiler

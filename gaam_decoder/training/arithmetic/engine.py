@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from gaam_cache.common import devices
+from gaam_cache.common.compiling import missing_compiler
 from gaam_cache.common.errors import ShortOfMemoryError
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.recipe import Dtype, Recipe
-from gaam_decoder.training.arithmetic.compiled import missing_compiler
 
 COMPILER_SECONDS = 20.0  # generous, of compiling a step and an evaluation
 # what a compiler saves in a training of gates for each number of the states, measured

@@ -14,6 +14,7 @@ import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from gaam_cache.common import plugins
+from gaam_cache.common.compiling import missing_compiler
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.optimizers import Optimizer
 from gaam_decoder.optimizers.adamw import AdamW
@@ -21,7 +22,6 @@ from gaam_decoder.optimizers.base import Stacked, per_seed
 from gaam_decoder.recipe import Dtype
 from gaam_decoder.specs import parse_spec
 from gaam_decoder.training.arithmetic import step as arithmetic_step
-from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import AUTOCAST_TYPES
 from gaam_decoder.training.arithmetic.step import StepCache
 from gaam_decoder.training.checkpoint import Checkpoint

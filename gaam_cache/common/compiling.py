@@ -1,0 +1,50 @@
+"""What encoders and decoders share about ``torch.compile``."""
+
+import functools
+import importlib.util
+from typing import Any
+
+
+def reproducible_options(device_type: str) -> dict[str, Any]:
+    """Options of the compiler with which equal inputs always make equal results.
+
+    On a GPU torch would time several kernels and take the fastest. After an
+    interruption it may take another one, which sums in another order.
+    """
+    import torch._inductor.config as inductor
+
+    # an option holds for all compilations, a change of torch's configuration for the
+    # next one alone
+    if device_type != "cpu" and hasattr(inductor, "deterministic"):
+        return {"deterministic": True}
+    return {}
+
+
+@functools.cache
+def missing_compiler(device_type: str) -> str | None:
+    """Why ``torch.compile`` cannot work here, or None."""
+    if device_type == "mps":
+        return "not compiled for mps"
+    if device_type == "cuda" and importlib.util.find_spec("triton") is None:
+        return "no Triton here"
+    from torch._inductor import cpp_builder
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        cpp_builder.get_cpp_compiler()
+    except (InvalidCxxCompiler, OSError, RuntimeError):
+        return "no C++ compiler here"
+    return None
+
+
+def compiler_errors() -> tuple[type[Exception], ...]:
+    """The errors that torch raises where it cannot compile."""
+    from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+    from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
+
+    return (
+        FailOnRecompileLimitHit,
+        TorchDynamoException,
+        CppCompileError,
+        InvalidCxxCompiler,
+    )
