@@ -117,6 +117,7 @@ class EncoderPasses:
         forward: runs a batch; a variant may change it.
         packed: whether batches are packed, and not padded.
         without_gradients: the context in which the model runs, as in an extraction.
+        lone_states: of the checked rows alone, (L, D) each.
         lone_tokens_per_second: rate of rows alone, as the proof of a shard runs them.
     """
 
@@ -139,7 +140,7 @@ class EncoderPasses:
         order = self.lengths.argsort()
         places = np.linspace(0, len(rows) - 1, CHECKED_ROWS).astype(int)
         self.checked = [rows[row] for row in order[places]]
-        self._lone_states = self._measure_lone_rows()
+        self.lone_states = self._measure_lone_rows()
 
     def _make_forward(self, kind: type[_TextForward]) -> _TextForward:
         """A forward as the batching probe sets it for a Llama."""
@@ -157,13 +158,20 @@ class EncoderPasses:
         nothing: Any = None
         return SpreadCheck(nothing, nothing, nothing, for_prediction=False)
 
+    def forward_of_lone_rows(self) -> _TextForward:
+        """Runs rows alone.
+
+        transformers leaves hooks in a model that it asks for hidden states, at which a
+        compiled layer would break: a copy gets them.
+        """
+        forward = self._make_forward(_TextForward)
+        forward.loaded_model = forward.running_model
+        return forward
+
     @torch.inference_mode()
     def _measure_lone_rows(self) -> list[NDArray[np.float32]]:
         """States of the checked rows alone, (L, D) each, and the rate of such rows."""
-        forward = self._make_forward(_TextForward)
-        # transformers leaves hooks in a model that it asks for hidden states, at which a
-        # compiled layer would break: a copy gets them
-        forward.loaded_model = forward.running_model
+        forward = self.forward_of_lone_rows()
         forward.reference_states(self.checked[0])
         synchronise(self.device)
         start = time.perf_counter()
@@ -202,7 +210,9 @@ class EncoderPasses:
         """Row numbers of every batch."""
         if self.packed:
             return packed_batches(self.lengths, batch_tokens)
-        return token_budget_batches(self.lengths, batch_tokens)
+        return token_budget_batches(
+            self.lengths, batch_tokens, device_type=self.device.type
+        )
 
     def encode(self, items: Sequence[NDArray[np.int64]]) -> Tensor:
         """States of a batch, (B, L, D) float32."""
@@ -213,10 +223,17 @@ class EncoderPasses:
         self,
         batches: Sequence[Sequence[NDArray[np.int64]]],
         copies: Copies | None = None,
+        after_batch: Callable[[int], object] = lambda number: None,
     ) -> None:
-        """Encode batches, round and sum up their states, and bring them to the host."""
+        """Encode batches, round and sum up their states, and bring them to the host.
+
+        Args:
+            batches: token ids of the rows of every batch.
+            copies: how states are brought to the host.
+            after_batch: called with the number of a batch, which a GPU still computes.
+        """
         copies = copies or Copies(self.device)
-        for items in batches:
+        for number, items in enumerate(batches):
             x_BLD = self.encode(items)
             with record_function("pooling"):
                 stored_BLD = x_BLD.to(torch.float16)
@@ -224,6 +241,7 @@ class EncoderPasses:
                 with self.without_gradients():
                     sums = self._spreads.sums("mean", x_BLD, stored_BLD, distinct_B)
             copies.take([stored_BLD, sums])
+            after_batch(number)
         copies.finish()
 
     def deviation(self) -> float:
@@ -234,18 +252,22 @@ class EncoderPasses:
         states_BLD = self.encode(self.checked).cpu().numpy()
         return max(
             float(relative_deviation(states_LD, lone_LD).max())
-            for states_LD, lone_LD in zip(states_BLD, self._lone_states, strict=True)
+            for states_LD, lone_LD in zip(states_BLD, self.lone_states, strict=True)
         )
 
     def measure(
         self, batch_tokens: int = GPU_BATCH_TOKENS, copies: Copies | None = None
     ) -> dict[str, Any]:
-        """Figures of a pass over all texts, after a check of states and a warm-up."""
+        """Figures of a pass over all texts, after a check of states and a first pass.
+
+        A GPU loads kernels for every size of a batch when it meets the size first: on an
+        H200 the first pass over 768 texts took half as long again as the next one.
+        """
         start = time.perf_counter()
         deviation = self.deviation()
         row_numbers = self.batches(batch_tokens)
         batches = [[self.rows[row] for row in batch] for batch in row_numbers]
-        self.encode_and_copy(batches[:1])
+        self.encode_and_copy(batches)
         synchronise(self.device)
         warm_up = time.perf_counter() - start
         is_on_gpu = self.device.type == "cuda"

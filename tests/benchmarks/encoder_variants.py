@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -55,6 +55,7 @@ def variants_of(passes: EncoderPasses, backend: str) -> list[Variant]:
             Variant(f"{tokens:,} tokens a batch", partial(passes.measure, tokens))
             for tokens in BATCH_TOKENS
         ),
+        *_of_lone_rows(passes),
         *_of_attention(passes),
         Variant("graphs", partial(measure_graphs, passes), needs_gpu=True),
         *_of_copies(passes),
@@ -80,8 +81,10 @@ def _of_compilation(passes: EncoderPasses, backend: str) -> list[Variant]:
     compiled = partial(_measure_compiled, passes, backend)
     pooling = partial(_measure_pooling, passes)
     product = partial(pooling, _mean_by_product)
+    own = partial(_measure_compiled_by_gaam, passes)
     return [
         Variant("compiled layer", compiled),
+        Variant("layers that gaam compiles", own, needs_gpu=True),
         Variant(
             f"compiled layer, packed rows, {BATCH_TOKENS[0]:,} tokens a batch",
             partial(compiled, packed_batch_tokens=BATCH_TOKENS[0]),
@@ -92,6 +95,62 @@ def _of_compilation(passes: EncoderPasses, backend: str) -> list[Variant]:
         ),
         Variant("pooling as a product", product, needs_gpu=True),
     ]
+
+
+def _of_lone_rows(passes: EncoderPasses) -> list[Variant]:
+    """With the checked rows alone too, as the proof of a shard encodes some rows."""
+    measure = partial(_measure_with_lone_rows, passes)
+    return [
+        Variant("rows of the proof behind the batches", measure),
+        Variant(
+            "rows of the proof beside the batches, on a stream of their own",
+            partial(measure, beside=True),
+            needs_gpu=True,
+        ),
+    ]
+
+
+def _measure_with_lone_rows(
+    passes: EncoderPasses, *, beside: bool = False
+) -> dict[str, Any]:
+    """Tokens a second of batches, of a pass that also encodes the checked rows alone.
+
+    Args:
+        passes: the encoder and its texts.
+        beside: whether a row begins while the GPU computes a batch, or behind the last.
+    """
+    forward = passes.forward_of_lone_rows()
+    batches = [[passes.rows[row] for row in batch] for batch in passes.batches()]
+    # torch declares no type for this class
+    new_stream: Any = torch.cuda.Stream
+    stream = new_stream(passes.device) if beside else None
+
+    @torch.inference_mode()
+    def encode_row(number: int) -> None:
+        if number < len(passes.checked):
+            with torch.cuda.stream(stream) if stream is not None else nullcontext():
+                states.append(forward.reference_states(passes.checked[number])["mean"])
+
+    def encode_all() -> None:
+        states.clear()
+        if beside:
+            passes.encode_and_copy(batches, after_batch=encode_row)
+        else:
+            passes.encode_and_copy(batches)
+        for number in range(len(states), len(passes.checked)):
+            encode_row(number)
+        synchronise(passes.device)
+
+    states: list[Tensor] = []
+    encode_all()
+    start = time.perf_counter()
+    encode_all()
+    rate = int(passes.lengths.sum()) / (time.perf_counter() - start)
+    deviation = max(
+        float(relative_deviation(x_1LD[0].cpu().numpy(), lone_LD).max())
+        for x_1LD, lone_LD in zip(states, passes.lone_states, strict=True)
+    )
+    return {"tokens_per_second": rate, "states_are_right": deviation == 0}
 
 
 def _of_attention(passes: EncoderPasses) -> list[Variant]:
@@ -174,6 +233,13 @@ def _measure_compiled(
     with _compiled_forwards(stack, backend) as count_graphs:
         figures = passes.measure(packed_batch_tokens or GPU_BATCH_TOKENS)
         return figures | {"compiled_graphs": count_graphs()}
+
+
+def _measure_compiled_by_gaam(passes: EncoderPasses) -> dict[str, Any]:
+    """As ``gaam extract --set compile=on``: with the rounding of plain layers."""
+    passes = passes.unpacked()
+    passes.forward.compile_layers()
+    return passes.measure()
 
 
 @contextmanager
