@@ -29,8 +29,10 @@ from gaam_cache.sources.base import Rows, find_source
 from gaam_cache.sources.rows.checks import (
     check_rows,
     count_shared_texts,
+    find_equal_texts,
     list_equal_rows,
     repeated_texts,
+    sketch_splits,
 )
 from gaam_cache.store.dtypes import pack_strings, utf8_width
 from gaam_cache.store.files import fingerprint, hash_parts
@@ -65,6 +67,7 @@ class CheckedRows(NamedTuple):
     shared_texts: dict[str, dict[str, int]]
     """Split -> split -> number of rows of the first whose text the second has, too."""
     equal_rows: dict[str, list[list[int]]]
+    row_sketches: dict[str, str]
     """Split -> groups of rows that are copies of one another."""
 
 
@@ -158,6 +161,7 @@ def _dataset_record(config: ExtractConfig, checked_rows: CheckedRows) -> Dataset
         origin={split: split_rows.origin for split, split_rows in rows.items()},
         shared_texts=checked_rows.shared_texts,
         equal_rows=checked_rows.equal_rows,
+        row_sketches=checked_rows.row_sketches,
         settings=settings,
     )
 
@@ -170,7 +174,8 @@ def read_rows(
     rows = {split: source.read(config, split, report) for split in config.splits}
     _check_kinds(rows)
     target = _find_target(rows, config)
-    copy_groups = list(repeated_texts(rows, report))
+    equal_texts = find_equal_texts(rows, report)
+    copy_groups = repeated_texts(equal_texts)
     warn(check_rows(rows, target, copy_groups, confirmed_classes=config.odd_classes))
     return CheckedRows(
         rows=rows,
@@ -180,6 +185,8 @@ def read_rows(
         shared_texts=count_shared_texts(copy_groups),
         # the rows of each split that are copies of one another
         equal_rows=list_equal_rows(copy_groups),
+        # by which a report sees that two data sets have the same rows
+        row_sketches=sketch_splits(equal_texts),
     )
 
 

@@ -826,7 +826,8 @@ def _finish_plan(
 
     # The digest of its states stands for the text of a row. Equal states in two splits
     # leak test rows into training, as equal texts do.
-    copy_groups = list(row_checks.repeated_texts(rows, report))
+    equal_rows = row_checks.find_equal_texts(rows, report)
+    copy_groups = row_checks.repeated_texts(equal_rows)
     job.warn(row_checks.check_rows(rows, plan.target, copy_groups))
     dataset = replace(
         plan.dataset,
@@ -834,6 +835,7 @@ def _finish_plan(
         shared_texts=row_checks.count_shared_texts(copy_groups),
         # the rows of each split that are copies of one another
         equal_rows=row_checks.list_equal_rows(copy_groups),
+        row_sketches=row_checks.sketch_splits(equal_rows),
     )
     plan = plan.with_content(job.content_hashes(rows, report), dataset)
     prepare_folder(config.out)

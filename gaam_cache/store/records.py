@@ -29,7 +29,14 @@ IMPORT_KEY = "import"
 PLANTED_KEY = "planted"
 FIRST_SETTINGS = ("text_columns", "label_column", "limit")
 """Settings that stand before the origin of the rows in ``cache.json``."""
-NOT_SETTINGS = ("path", "origin", "shared_texts", "equal_rows", IMPORT_KEY)
+NOT_SETTINGS = (
+    "path",
+    "origin",
+    "shared_texts",
+    "equal_rows",
+    "row_sketches",
+    IMPORT_KEY,
+)
 """Keys of a data set that are no settings of how its rows are read."""
 
 
@@ -141,6 +148,8 @@ class DatasetRecord:
     """Figures of the model (teacher) that drew planted labels; None without them."""
     equal_rows: Mapping[str, list[list[int]]] = field(default_factory=dict)
     """Split -> groups of rows that are copies of one another; empty if unknown."""
+    row_sketches: Mapping[str, str] = field(default_factory=dict)
+    """Split -> sketch of its rows without their labels; empty if unknown."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the extraction that decide how rows are read, as JSON values."""
 
@@ -172,6 +181,7 @@ class DatasetRecord:
             imported=fields.take_optional(IMPORT_KEY, OBJECT, None),
             planted=fields.take_optional(PLANTED_KEY, OBJECT, None),
             equal_rows=fields.take_optional("equal_rows", EQUAL_ROWS, {}),
+            row_sketches=fields.take_optional("row_sketches", TEXT_BY_NAME, {}),
             settings=fields.rest(),
         )
 
@@ -202,4 +212,6 @@ class DatasetRecord:
             ordered[PLANTED_KEY] = content["planted"]
         if self.equal_rows:
             ordered["equal_rows"] = content["equal_rows"]
+        if self.row_sketches:
+            ordered["row_sketches"] = content["row_sketches"]
         return ordered

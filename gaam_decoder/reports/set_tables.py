@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 from gaam_cache.common.messages import brief
 from gaam_cache.config import IMPORTED
 from gaam_cache.store.files import digest_of
+from gaam_cache.store.row_sketch import joined, shared_share
 from gaam_decoder.reports.over_sets import MOST_NAMED
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.titles import distinguishing_words
 from gaam_decoder.runs.records import CacheRecord
 
+MOST_SHARED_ROWS = 0.5
+"""Share of common rows from which two data sets count as one."""
 # an encoder reads every data set with these properties of its own
 OF_ROWS = ("dataset", "columns", "class_names", "content", "rows", "unlabelled")
 
@@ -46,7 +49,8 @@ def choose_tables(tables: Sequence[Table]) -> tuple[list[NamedTable], list[str]]
     ]
     with_same_rows, other_rows = _take_one_set_of_rows(named)
     one_each, other_caches = _take_one_cache(with_same_rows)
-    return one_each, [*other_rows, *other_caches]
+    counted, shared_rows = _take_data_sets_of_own_rows(one_each)
+    return counted, [*other_rows, *other_caches, *shared_rows]
 
 
 def first_of(texts: Sequence[str]) -> str:
@@ -162,6 +166,67 @@ def _tell_encoders_apart(tables: Sequence[NamedTable]) -> list[NamedTable]:
                 name = f"{encoder} ({words})"
                 renamed[place] = replace(tables[place], encoder=name)
     return renamed
+
+
+def _take_data_sets_of_own_rows(
+    tables: Sequence[NamedTable],
+) -> tuple[list[NamedTable], list[str]]:
+    """Leave out data sets that share most of their rows with another one.
+
+    Two columns of labels of the same rows are an example: their decoders err on the
+    same rows, so that they are no two data sets. The set that most encoders read
+    counts, then the one with most test rows, then the first by name.
+
+    Returns:
+        The tables of the others; and a sentence for each set that is left out.
+    """
+    by_name: dict[str, list[NamedTable]] = {}
+    for named in tables:
+        by_name.setdefault(named.data_set, []).append(named)
+
+    def rank(name: str) -> tuple[int, int, str]:
+        group = by_name[name]
+        return -len(group), -group[0].table.num_test_rows, name
+
+    counted: list[str] = []
+    sentences = []
+    for name in sorted(by_name, key=rank):
+        shares = {
+            other: max(
+                _shared_rows(one.table.cache, another.table.cache)
+                for one in by_name[name]
+                for another in by_name[other]
+            )
+            for other in counted
+        }
+        other = max(shares, key=shares.__getitem__, default=None)
+        if other is None or shares[other] < MOST_SHARED_ROWS:
+            counted.append(name)
+        else:
+            sentences.append(
+                f"{name} shares about {shares[other]:.0%} of its rows with {other}: "
+                "one data set, whatever the labels, of which that one counts"
+            )
+    return [named for named in tables if named.data_set in counted], sentences
+
+
+def _shared_rows(first: CacheRecord, second: CacheRecord) -> float:
+    """Estimate the share of the rows of the smaller cache that both caches have.
+
+    It is 0 for caches of earlier versions, which have no sketches of their rows.
+    """
+    return shared_share(
+        _sketch_of_rows(first),
+        _sketch_of_rows(second),
+        sum(first.rows.values()),
+        sum(second.rows.values()),
+    )
+
+
+def _sketch_of_rows(cache: CacheRecord) -> list[str]:
+    """The sketch of the rows of all splits of a cache; empty if it has none."""
+    record: Mapping[str, Any] = (cache.plan or {}).get("dataset", {})
+    return joined(record.get("row_sketches", {}).values())
 
 
 class Names(NamedTuple):

@@ -18,6 +18,7 @@ from gaam_cache.sources.base import (
     Rows,
     Texts,
 )
+from gaam_cache.store.row_sketch import sketch
 from gaam_cache.targets.base import Target
 
 MAX_MISSING_WORD_LENGTH = 8  # characters; longer texts are not compared with the words
@@ -61,10 +62,10 @@ def check_rows(
     return lines
 
 
-def repeated_texts(
+def find_equal_texts(
     rows: Mapping[str, Rows], report: ReportProgress = no_progress
-) -> Iterator[CopyGroup]:
-    """Yield a group of rows for every text that occurs more than once.
+) -> dict[bytes, CopyGroup]:
+    """Group the rows of all splits by their text.
 
     A group lists (split, row) in the order of the splits and of their rows. Two texts
     are equal if their copy keys are, which leave out differences in case and white
@@ -74,6 +75,9 @@ def repeated_texts(
     Args:
         rows: the rows of every split.
         report: called with the number of rows of the split so far.
+
+    Returns:
+        Digest of a text -> its rows.
     """
     groups: dict[bytes, CopyGroup] = {}
     for split, split_rows in rows.items():
@@ -81,12 +85,29 @@ def repeated_texts(
         for row, copy_key in enumerate(copy_keys):
             digest = hashlib.blake2b(copy_key, digest_size=DIGEST_BYTES).digest()
             groups.setdefault(digest, []).append((split, row))
+    return groups
 
+
+def repeated_texts(groups: Mapping[bytes, CopyGroup]) -> list[CopyGroup]:
+    """The groups of rows whose text occurs more than once."""
     # a plan records splits with shared texts in this order, so it must not change
     repeated = [digest for digest, group in groups.items() if len(group) > 1]
     repeated.sort(key=lambda digest: int.from_bytes(digest, "little"))
-    for digest in repeated:
-        yield groups[digest]
+    return [groups[digest] for digest in repeated]
+
+
+def sketch_splits(groups: Mapping[bytes, CopyGroup]) -> dict[str, str]:
+    """Sketch the texts of every split: reports compare those of two data sets.
+
+    Args:
+        groups: digest of a text -> its rows, by ``find_equal_texts``.
+    """
+    digests: dict[str, list[bytes]] = {}
+    for digest, group in groups.items():
+        for split in {split for split, _ in group}:
+            digests.setdefault(split, []).append(digest)
+    # in the order of the names: that of a set differs between processes
+    return {split: sketch(digests[split]) for split in sorted(digests)}
 
 
 def count_shared_texts(copy_groups: Sequence[CopyGroup]) -> dict[str, dict[str, int]]:

@@ -34,6 +34,7 @@ BAD_FIELDS: dict[str, Any] = {
     "dataset.import": "files",
     "dataset.planted": [],
     "dataset.equal_rows": {"train": [[0, "1"]]},
+    "dataset.row_sketches": {"train": ["00"]},
 }
 
 
@@ -68,6 +69,7 @@ def test_a_plan_keeps_every_byte(extras: str) -> None:
     shared_texts = content["dataset"].pop("shared_texts")
     content["dataset"] |= EXTRAS[extras] | {"shared_texts": shared_texts}
     content["dataset"]["equal_rows"] = {"train": [[0, 2]]}
+    content["dataset"]["row_sketches"] = {"train": "0123456789ab"}
     content["encoder"] |= {"adapter_of": "base", **EXTRAS[extras]}
     assert Plan.from_dict(content).to_json() == sealed_text(content)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -14,10 +16,12 @@ import pytest
 from scipy.stats import rankdata
 
 from gaam_cache.common.errors import ConfigError
+from gaam_cache.store.row_sketch import sketch
 from gaam_decoder import RunResult
 from gaam_decoder.reports.cells import Cell
 from gaam_decoder.reports.report import Report, report
 from gaam_decoder.reports.sections import Section
+from gaam_decoder.reports.set_tables import choose_tables
 from tests.decoder.reports.conftest import FORMATS, answers, build_run
 
 GAINS = (0.09, -0.05, 0.12, 0.02, 0.07, 0.15)
@@ -433,6 +437,73 @@ def test_of_equal_sets_of_rows_with_one_name_none_counts() -> None:
     [line] = [line for line in section.lines if "and none counts" in line]
     assert line.startswith("set2 is the name of several sets of rows")
     assert len(decoder_of(section)["data_sets"]) == 5
+
+
+def sketch_of(*parts: int) -> dict[str, Any]:
+    """What a plan records of rows: forty of each part, whatever their labels."""
+    digests = [
+        hashlib.blake2b(b"%d %d" % (part, row), digest_size=16).digest()
+        for part in parts
+        for row in range(40)
+    ]
+    return {"dataset": {"row_sketches": {"test": sketch(digests)}}}
+
+
+def runs_with_sketches(
+    parts_by_set: Sequence[Sequence[int]], **changes: Any
+) -> list[RunResult]:
+    """Runs on data sets that have these parts of all rows."""
+    return [
+        run_of(
+            number,
+            "bert",
+            name,
+            cache_changes={
+                "plan": sketch_of(*parts),
+                "rows": {"train": 20 * len(parts) + 1, "test": 20 * len(parts)},
+            },
+            **changes,
+        )
+        for number, parts in enumerate(parts_by_set)
+        for name in ("laplace", "none")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parts_by_set", "counted"),
+    [
+        pytest.param([[0], [1], [2]], "set0 set1 set2", id="own rows"),
+        # the set with most test rows counts: set2
+        pytest.param([[0], [1], [1]], "set0 set2", id="two label columns"),
+        pytest.param([[0], [0], [0]], "set2", id="three label columns"),
+        pytest.param([[0, 1], [1, 2], [3]], "set1 set2", id="half of the rows"),
+        pytest.param(
+            [[0, 1, 2], [2, 3, 4], [5]], "set0 set1 set2", id="a third of the rows"
+        ),
+        pytest.param([[0, 1, 2, 3], [3], [4]], "set1 set2", id="a part of the rows"),
+        pytest.param([[], [], []], "set0 set1 set2", id="caches without sketches"),
+    ],
+)
+def test_data_sets_that_share_most_of_their_rows_count_as_one(
+    parts_by_set: Sequence[Sequence[int]], counted: str
+) -> None:
+    chosen, sentences = choose_tables(report(runs_with_sketches(parts_by_set)).tables)
+    assert sorted({named.data_set for named in chosen}) == counted.split()
+    left_out = {f"set{number}" for number in range(3)} - set(counted.split())
+    assert {sentence.split()[0] for sentence in sentences} == left_out
+    for sentence in sentences:
+        assert re.search(r"shares about \d+% of its rows with set\d", sentence)
+
+
+def test_of_data_sets_with_shared_rows_that_which_most_encoders_read_counts() -> None:
+    runs = runs_with_sketches([[0], [1], [1]])
+    changes = {"plan": sketch_of(1), "rows": {"train": 21, "test": 20}}
+    runs += [
+        run_of(1, "gpt2", name, cache_changes=changes) for name in ("laplace", "none")
+    ]
+    chosen, [sentence] = choose_tables(report(runs).tables)
+    assert {named.data_set for named in chosen} == {"set0", "set1"}
+    assert sentence.startswith("set2 shares about 100% of its rows with set1")
 
 
 def test_a_loss_is_better_where_it_is_smaller() -> None:
