@@ -304,7 +304,7 @@ class Encoder(ABC):
             self.load()
             self._is_loaded = True
 
-    def compile_layers(self) -> None:  # noqa: B027 most encoders have nothing to compile
+    def compile_layers(self) -> None:  # noqa: B027
         """Compile the loaded encoder, if the user wishes it; here it does nothing."""
 
     def longest_of(self, rows: Iterable[Any]) -> int:  # noqa: ARG002

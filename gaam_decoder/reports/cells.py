@@ -189,6 +189,17 @@ def decide_text(entry: Entry) -> str:
     return what_would_decide(claim)
 
 
+def is_known_what_decides(claim: stats.Claim) -> bool:
+    """Whether a number of seeds, test rows or groups is known that would decide."""
+    numbers = (
+        claim.seeds_to_decide,
+        claim.rows_to_decide,
+        claim.groups_to_decide,
+        claim.factor_to_decide,
+    )
+    return any(number is not None for number in numbers)
+
+
 def what_would_decide(claim: stats.Claim) -> str:
     """The seeds, test rows or groups that would decide an undecided claim.
 

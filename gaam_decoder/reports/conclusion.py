@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
-from gaam_decoder.reports.cells import what_would_decide
+from gaam_decoder.reports.cells import is_known_what_decides, what_would_decide
 from gaam_decoder.reports.compare import trained_in_steps
 from gaam_decoder.reports.recommend import (
     Recommendation,
@@ -222,9 +222,10 @@ def _spread(table: Table, claim_by_label: Mapping[str, stats.Claim]) -> str:
     ):
         needed = what_would_decide(claim)
         if needed:
-            # such as "more training rows", where no number is known
-            has_number = not needed.startswith("more ")
-            verb = "give an even chance to decide" if has_number else "decide"
+            verb = "decide"
+            # where no number is known, it is such as "more training rows"
+            if is_known_what_decides(claim):
+                verb = "give an even chance to decide"
             text += f"; {needed} would {verb} whether {label} differs"
             break
     return text

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from gaam_cache.common.messages import brief, visible
 from gaam_decoder.reports.entries import DEFAULT_SCORE, Entry
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.wording import NAMED, join_first
+from gaam_decoder.reports.wording import NAMED, capitalised, join_first
 from gaam_decoder.stats.scores.base import Interval
 
 if TYPE_CHECKING:
@@ -199,10 +199,9 @@ def overview_pictures(table: Table) -> list[Picture]:
     """Pictures of all shown entries: accuracy, and differences to the baseline."""
     pictures = []
     if table.entries:
-        title = table.score.title
         accuracy = Picture(
             name="accuracy",
-            title=f"{title[0].upper()}{title[1:]} of every seed",
+            title=f"{capitalised(table.score.title)} of every seed",
             caption=(
                 "One dot per seed, and two 95% intervals of the mean: over seeds "
                 "(thick), and over seeds and test rows (thin)."
