@@ -193,7 +193,7 @@ def _take_data_sets_of_own_rows(
     for name in sorted(by_name, key=rank):
         shares = {
             other: max(
-                _shared_rows(one.table.cache, another.table.cache)
+                share_of_common_rows(one.table.cache, another.table.cache)
                 for one in by_name[name]
                 for another in by_name[other]
             )
@@ -210,7 +210,7 @@ def _take_data_sets_of_own_rows(
     return [named for named in tables if named.data_set in counted], sentences
 
 
-def _shared_rows(first: CacheRecord, second: CacheRecord) -> float:
+def share_of_common_rows(first: CacheRecord, second: CacheRecord) -> float:
     """Estimate the share of the rows of the smaller cache that both caches have.
 
     It is 0 for caches of earlier versions, which have no sketches of their rows.

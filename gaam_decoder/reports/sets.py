@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief
@@ -25,6 +26,7 @@ from gaam_decoder.reports.set_tables import (
     choose_tables,
     first_of,
     settings_of_encoders,
+    share_of_common_rows,
 )
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.wording import join_first
@@ -34,6 +36,8 @@ from gaam_decoder.stats.claims import Claim
 from gaam_decoder.stats.scores.base import Interval
 
 FACTORS = ("dataset", "encoder")
+SAID_SHARE = 0.1
+"""Share of common rows of two data sets from which a sentence says so."""
 
 
 def parse_factors(factors: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -198,6 +202,7 @@ def gather_cells(tables: Sequence[Table]) -> Cells | None:
         *_other_options(cells),
         *_failed_seeds(cells),
         *_units_of_numbers(cells),
+        *_common_rows(cells),
     ]
     selection = tables[0].selection
     if selection is not None:
@@ -381,6 +386,22 @@ def _units_of_numbers(cells: Sequence[Cell]) -> list[str]:
     return [
         f"{score.title} has the unit of the numbers of each data set: a mean over data "
         "sets says nothing if their units differ"
+    ]
+
+
+def _common_rows(cells: Sequence[Cell]) -> list[str]:
+    """Sentences on data sets that have some rows in common, but few enough to count."""
+    shares: dict[tuple[str, str], float] = {}
+    for first, second in combinations(cells, 2):
+        if first.data_set != second.data_set:
+            share = share_of_common_rows(first.table.cache, second.table.cache)
+            one, other = sorted([first.data_set, second.data_set])
+            shares[one, other] = max(share, shares.get((one, other), 0.0))
+    return [
+        f"{first} and {second} share about {share:.0%} of the rows of the smaller one: "
+        "they are less independent than two data sets should be"
+        for (first, second), share in shares.items()
+        if share >= SAID_SHARE
     ]
 
 

@@ -495,6 +495,14 @@ def test_data_sets_that_share_most_of_their_rows_count_as_one(
         assert re.search(r"shares about \d+% of its rows with set\d", sentence)
 
 
+def test_data_sets_that_share_some_rows_count_and_a_sentence_says_so() -> None:
+    section = made_of(runs_with_sketches([[0, 1, 2], [2, 3, 4], [5]]))
+    [line] = [line for line in section.lines if "less independent" in line]
+    # a third, estimated from 128 rows
+    assert re.match(r"set0 and set1 share about 3\d% of the rows of the smaller", line)
+    assert len(decoder_of(section)["data_sets"]) == 3
+
+
 def test_of_data_sets_with_shared_rows_that_which_most_encoders_read_counts() -> None:
     runs = runs_with_sketches([[0], [1], [1]])
     changes = {"plan": sketch_of(1), "rows": {"train": 21, "test": 20}}
