@@ -39,12 +39,16 @@ def missing_compiler(device_type: str) -> str | None:
 
 def compiler_errors() -> tuple[type[Exception], ...]:
     """The errors that torch raises where it cannot compile."""
-    from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+    from torch._dynamo import exc
     from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
 
+    # too many shapes of input; an older torch has another name for it
+    too_many_shapes: type[Exception] = getattr(
+        exc, "FailOnRecompileLimitHit", exc.TorchDynamoException
+    )
     return (
-        FailOnRecompileLimitHit,
-        TorchDynamoException,
+        exc.TorchDynamoException,
+        too_many_shapes,
         CppCompileError,
         InvalidCxxCompiler,
     )

@@ -32,9 +32,9 @@ def reason_not_to_compile(model: nn.Module, device: torch.device) -> str | None:
         model: reads the rows.
         device: where the model is.
     """
-    # accelerate replaces the methods of modules that it has placed
-    if any(hasattr(module, "_hf_hook") for module in model.modules()):
-        return "the encoder is spread over devices"
+    # accelerate does so with modules that it has placed on devices
+    if any(not isinstance(module.forward, MethodType) for module in model.modules()):
+        return "another library has replaced methods of its modules"
     return missing_compiler(device.type)
 
 
@@ -48,8 +48,7 @@ class CompiledLayers:
 
     def __init__(self, layers: Iterable[nn.Module], device_type: str) -> None:
         self._works = True
-        self._options = reproducible_options(device_type)
-        self._options["emulate_precision_casts"] = True
+        self._options = reproducible_options(device_type) | _rounding_options()
         self._copies: dict[Any, Callable[..., Any]] = {}
         for layer in layers:
             for module in layer.modules():
@@ -98,6 +97,16 @@ class CompiledLayers:
             copy.__kwdefaults__ = plain.__kwdefaults__
             self._copies[plain] = copy
         return MethodType(self._copies[plain], method.__self__)
+
+
+def _rounding_options() -> dict[str, Any]:
+    """Options of the compiler with which it rounds where plain layers round."""
+    import torch._inductor.config as inductor
+
+    # an older torch has no such option
+    if hasattr(inductor, "emulate_precision_casts"):
+        return {"emulate_precision_casts": True}
+    return {}
 
 
 def _remove_hooks_of_transformers(module: nn.Module) -> None:

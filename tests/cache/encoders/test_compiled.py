@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,8 @@ from gaam_cache.encoders._compiled import reason_not_to_compile
 from tests.cache.encoders.test_states import config_for
 from tests.conftest import ARCHITECTURES
 from tests.contract.test_1_states import POOLINGS
+
+CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +79,12 @@ def test_a_compiler_that_fails_leaves_plain_states_and_a_warning(
 
 
 def test_layers_that_accelerate_has_placed_are_not_compiled() -> None:
-    model: Any = nn.Sequential(nn.Linear(2, 2))
-    model[0]._hf_hook = SimpleNamespace()
-    reason = reason_not_to_compile(model, torch.device("cuda"))
-    assert reason == "the encoder is spread over devices"
+    hooks = pytest.importorskip("accelerate.hooks")
+    model = nn.Sequential(nn.Linear(2, 2))
+    assert reason_not_to_compile(model, CPU) == missing_compiler("cpu")
+    hooks.add_hook_to_module(model[0], hooks.ModelHook())
+    reason = reason_not_to_compile(model, CPU)
+    assert reason == "another library has replaced methods of its modules"
 
 
 def test_an_encoder_that_cannot_be_compiled_says_so(
