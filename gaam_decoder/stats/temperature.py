@@ -61,6 +61,17 @@ def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[Any]) -> float | N
     if slope_at_infinity <= 0:
         return None
 
+    log_inverse = _root_of_slope(above_label_NC)
+    return float(np.exp(-log_inverse))
+
+
+def _root_of_slope(above_label_NC: NDArray[np.float64]) -> float:
+    """The logarithm of the ``1 / T`` at which the log loss has the slope 0.
+
+    Args:
+        above_label_NC: every logit minus the logit of the label. The slope that they
+            give is below 0 at ``1 / T = 0``, and above 0 towards infinity.
+    """
     # imported late, for a training without temperatures saves a quarter of a second
     from scipy.optimize import brentq
 
@@ -76,5 +87,5 @@ def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[Any]) -> float | N
         reach *= 2
     low = middle - reach
     high = middle + reach
-    log_inverse = brentq(slope, low, high, xtol=1e-15, rtol=1e-15)
-    return float(np.exp(-log_inverse))
+    log_inverse: float = brentq(slope, low, high, xtol=1e-15, rtol=1e-15)
+    return log_inverse
