@@ -294,14 +294,10 @@ def _with_intervals(
     degrees_of_freedom = len(difference_K) - 1
     t_quantile = float(stdtrit(degrees_of_freedom, 1 - ALPHA / 2))
 
-    # Hartung and Knapp's standard error follows from the weighted residuals
-    residual_square = float(weight_K @ (difference_K - mean) ** 2) / degrees_of_freedom
-    residual_std_error = math.sqrt(residual_square / weight_K.sum())
-
     # The residuals may be small by chance. The errors within data sets alone give an
     # interval, too: the wider of the two counts.
-    within_std_error = math.sqrt(float(weight_K**2 @ variance_K))
-    within_std_error /= float(weight_K.sum())
+    residual_std_error = _residual_std_error(difference_K - mean, weight_K)
+    within_std_error = _within_std_error(variance_K, weight_K)
     normal_quantile = float(ndtri(1 - ALPHA / 2))
     half_width = max(
         t_quantile * residual_std_error, normal_quantile * within_std_error
@@ -330,6 +326,19 @@ def _with_intervals(
         # the larger of two one-sided p-values is that of the margin next to the mean
         p_equivalent=one_sided_p(result.margin - abs(mean)),
     )
+
+
+def _residual_std_error(residual_K: Floats, weight_K: Floats) -> float:
+    """Hartung and Knapp's standard error of the mean, from the weighted residuals."""
+    degrees_of_freedom = len(residual_K) - 1
+    residual_square = float(weight_K @ residual_K**2) / degrees_of_freedom
+    return math.sqrt(residual_square / weight_K.sum())
+
+
+def _within_std_error(variance_K: Floats, weight_K: Floats) -> float:
+    """The standard error of the mean by the errors within data sets alone."""
+    std_error = math.sqrt(float(weight_K**2 @ variance_K))
+    return std_error / float(weight_K.sum())
 
 
 def between_variance(
