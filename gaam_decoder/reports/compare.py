@@ -49,21 +49,8 @@ def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison |
         None if the two have no seed in common, if one of them lacks the score, or if
         only one of them has probabilities that a fitted temperature scaled.
     """
-    score = entry.compared_score.score
-    # a head that is fitted at once stands beside every seed
-    seeds = tuple(
-        seed
-        for seed in entry.finished
-        if other.fitted_at_once or seed in other.finished
-    )
-    is_scored = (
-        entry.compared_score.mean is not None and other.compared_score.mean is not None
-    )
-    if not seeds or not is_scored:
-        return None
-    # logits that a temperature divides do not compare with logits as they are
-    is_one_scaled = (entry.temperatures is None) != (other.temperatures is None)
-    if score.uses_temperature and is_one_scaled:
+    seeds = _common_seeds(entry, other)
+    if not seeds or not _have_comparable_scores(entry, other):
         return None
 
     # positions of the seeds in the arrays of each entry; a fit has a single position
@@ -78,7 +65,7 @@ def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison |
         positions = [0] * stats.LEAST_SEEDS
         other_positions = positions
     claim = claim_by_score(
-        score,
+        entry.compared_score.score,
         _scores_to_claim(entry, positions),
         _scores_to_claim(other, other_positions),
         margin=margin,
@@ -93,6 +80,28 @@ def paired_difference(entry: Entry, other: Entry, margin: float) -> Comparison |
         fold_test=_difference_over_folds(entry, other, positions, other_positions),
         grids_differ=_tuning_grids(entry) != _tuning_grids(other),
     )
+
+
+def _common_seeds(entry: Entry, other: Entry) -> tuple[int, ...]:
+    """The finished seeds of an entry that another entry has, too."""
+    # a head that is fitted at once stands beside every seed
+    return tuple(
+        seed
+        for seed in entry.finished
+        if other.fitted_at_once or seed in other.finished
+    )
+
+
+def _have_comparable_scores(entry: Entry, other: Entry) -> bool:
+    """Whether two entries have the score, both or neither of scaled logits."""
+    is_scored = (
+        entry.compared_score.mean is not None and other.compared_score.mean is not None
+    )
+    if not is_scored:
+        return False
+    # logits that a temperature divides do not compare with logits as they are
+    is_one_scaled = (entry.temperatures is None) != (other.temperatures is None)
+    return not (entry.compared_score.score.uses_temperature and is_one_scaled)
 
 
 def _without_seeds(claim: stats.Claim) -> stats.Claim:
