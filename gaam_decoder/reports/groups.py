@@ -7,7 +7,7 @@ G groups; U units, which are test rows or groups of them; V values of a column.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,10 +94,7 @@ def table_groups(
     relations = _relations(tests, runs_of_cache)
     if requested_column is not None:
         relations.add(requested_column)
-    # names that a run on each part recorded: relations, and other kept columns
-    recorded_names = set.intersection(
-        *({name for run in runs for name in run.relations} for runs in tests)
-    )
+    recorded_names = _recorded_names(tests)
     recorded_columns = recorded_names - RELATIONS_WITHOUT_COLUMN
 
     numbers_by_name, unknown_names = _numbers_by_name(
@@ -106,13 +103,7 @@ def table_groups(
     if requested_column is not None and requested_column in unknown_names:
         raise _unknown_column(requested_column, tests[0][0])
 
-    # a relation that puts no two rows together groups nothing
-    grouping_numbers = {}
-    for name, number_N in numbers_by_name.items():
-        puts_rows_together = len(np.unique(number_N)) < len(number_N)
-        if name in relations and puts_rows_together:
-            grouping_numbers[name] = number_N
-
+    grouping_numbers = _grouping_numbers(numbers_by_name, relations)
     groups = None
     if grouping_numbers:
         groups = row_groups(join_relations(list(grouping_numbers.values())))
@@ -126,6 +117,31 @@ def table_groups(
             if name in recorded_names
         },
     )
+
+
+def _recorded_names(tests: Tests) -> set[str]:
+    """Names that a run on each part recorded: relations, and other kept columns."""
+    return set.intersection(
+        *({name for run in runs for name in run.relations} for runs in tests)
+    )
+
+
+def _grouping_numbers(
+    numbers_by_name: Mapping[str, Numbers], relations: Collection[str]
+) -> dict[str, Numbers]:
+    """The numbers of the relations that put rows together, by name.
+
+    Args:
+        numbers_by_name: name of a relation or column -> the numbers of the test rows.
+        relations: names of the relations.
+    """
+    # a relation that puts no two rows together groups nothing
+    grouping_numbers = {}
+    for name, number_N in numbers_by_name.items():
+        puts_rows_together = len(np.unique(number_N)) < len(number_N)
+        if name in relations and puts_rows_together:
+            grouping_numbers[name] = number_N
+    return grouping_numbers
 
 
 def _numbers_by_name(
