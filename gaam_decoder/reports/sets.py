@@ -186,24 +186,10 @@ def gather_cells(tables: Sequence[Table]) -> Cells | None:
     # nothing but heads that are fitted in one step
     if head is None:
         return None
-    with_head = [
-        table
-        for table in compared
-        if any(
-            _is_in_answer(compared.entry, head, baseline)
-            for compared in table.compared_entries
-        )
-    ]
+    with_head = _tables_with_head(compared, head, baseline)
     chosen, not_chosen = choose_tables(with_head)
     cells = _cells_of(chosen, head, baseline)
-    remarks = [
-        *_other_encoders(cells),
-        *_other_training(cells),
-        *_other_options(cells),
-        *_failed_seeds(cells),
-        *_units_of_numbers(cells),
-        *_common_rows(cells),
-    ]
+    remarks = _remarks(cells)
     selection = tables[0].selection
     if selection is not None:
         remarks.append(f"this report is of {brief(selection.in_words(), 600)}")
@@ -219,6 +205,30 @@ def gather_cells(tables: Sequence[Table]) -> Cells | None:
         remarks=tuple(remarks),
         without_names=_without_names(with_head, not_chosen),
     )
+
+
+def _tables_with_head(tables: Sequence[Table], head: str, baseline: str) -> list[Table]:
+    """The tables that compare decoders of that head with a baseline."""
+    return [
+        table
+        for table in tables
+        if any(
+            _is_in_answer(compared.entry, head, baseline)
+            for compared in table.compared_entries
+        )
+    ]
+
+
+def _remarks(cells: Sequence[Cell]) -> list[str]:
+    """Sentences on what differs between the cells of an answer, and on failures."""
+    return [
+        *_other_encoders(cells),
+        *_other_training(cells),
+        *_other_options(cells),
+        *_failed_seeds(cells),
+        *_units_of_numbers(cells),
+        *_common_rows(cells),
+    ]
 
 
 def _without_names(
