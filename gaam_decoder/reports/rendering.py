@@ -60,12 +60,9 @@ def render(
         if section is None or table_sections:
             table_values.append({**values, **more(table)})
 
-    shown_over_sets = [
-        over_sets
-        for over_sets in sections_above_tables(sections_over_sets, section)
-        # a section has answers if an option of the report asked for it
-        if with_sections or over_sets.answers
-    ]
+    shown_over_sets = _shown_over_sets(
+        sections_over_sets, section, with_sections=with_sections
+    )
     template = environment.get_template(f"{name}.jinja")
     return template.render(
         tables=table_values,
@@ -74,6 +71,24 @@ def render(
         sections_over_sets=shown_over_sets,
         **(words or {}),
     )
+
+
+def _shown_over_sets(
+    sections_over_sets: Sequence[Section], section: str | None, *, with_sections: bool
+) -> list[Section]:
+    """The sections over all tables that the report shows.
+
+    Args:
+        sections_over_sets: the sections over all tables.
+        section: the only section to write, if any.
+        with_sections: whether to write the sections that no option asked for.
+    """
+    return [
+        over_sets
+        for over_sets in sections_above_tables(sections_over_sets, section)
+        # a section has answers if an option of the report asked for it
+        if with_sections or over_sets.answers
+    ]
 
 
 def _table_values(
