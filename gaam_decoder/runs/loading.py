@@ -348,13 +348,21 @@ def load_runs(
 
     runs = runs.selected(attn=attn, head=head, layers=layers, lr=lr, cache=cache)
     if not runs:
-        selection = runs.selection
-        raise NotFoundError(
-            "no run is left",
-            found=selection.in_words() if selection else "none that is finished",
-            hint="'gaam runs' lists all runs",
-        )
+        raise _no_run_left_error(runs.selection)
     return runs
+
+
+def _no_run_left_error(selection: Selection | None) -> NotFoundError:
+    """The error for filters that leave no run.
+
+    Args:
+        selection: says what the filters left out; None if they left out nothing.
+    """
+    return NotFoundError(
+        "no run is left",
+        found=selection.in_words() if selection else "none that is finished",
+        hint="'gaam runs' lists all runs",
+    )
 
 
 def _count_unnamed(paths: Sequence[Path], runs: Sequence[RunResult]) -> int:
