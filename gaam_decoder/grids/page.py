@@ -101,17 +101,7 @@ def _section(
 
     ``is_answered`` says that the page begins with the first answer in words.
     """
-    cells = list(grid.cells())
-    recorded = records.cells()
-    missing = [cell for cell in cells if cell.key not in recorded]
-    lines = [f"## {grid.title}", ""]
-    num_recorded = len(cells) - len(missing)
-    verb = "is" if num_recorded == 1 else "are"
-    lines.append(f"{num_recorded} of {len(cells)} cells {verb} in.")
-    if missing:
-        names = "; ".join(_cells_by_encoder(grid, missing))
-        lines.append(f"Missing, and in no mean: {escape_markdown(names)}.")
-    lines.append("")
+    lines = [f"## {grid.title}", "", *_count_lines(grid, records), ""]
     for number, answer in enumerate(answers, 1):
         if number > 1 or not is_answered:
             lines += [f"{escape_markdown(in_words(grid, answer))}.", ""]
@@ -135,6 +125,20 @@ def _section(
         lines += [f"{capitalised(escape_markdown(sheet.caption))}:", ""]
         lines += [pipe(sheet), ""]
     lines += [*_cell_table(grid, answers[0], records), ""]
+    return lines
+
+
+def _count_lines(grid: Grid, records: Records) -> Lines:
+    """How many cells of a grid are recorded, and which ones are missing."""
+    cells = list(grid.cells())
+    recorded = records.cells()
+    missing = [cell for cell in cells if cell.key not in recorded]
+    num_recorded = len(cells) - len(missing)
+    verb = "is" if num_recorded == 1 else "are"
+    lines = [f"{num_recorded} of {len(cells)} cells {verb} in."]
+    if missing:
+        names = "; ".join(_cells_by_encoder(grid, missing))
+        lines.append(f"Missing, and in no mean: {escape_markdown(names)}.")
     return lines
 
 
