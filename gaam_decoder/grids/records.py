@@ -18,6 +18,7 @@ from gaam_decoder.grids.recipe import Cell, GridStudy
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import Table
 from gaam_decoder.stats.across import difference_of_claim
+from gaam_decoder.stats.claims import Claim
 from gaam_decoder.stats.crossed import Crossed
 
 ROWS = "rows.csv"
@@ -283,9 +284,7 @@ def _row_of_entry(
     claim = entry.comparison.claim if entry.comparison else None
     difference = None if claim is None else difference_of_claim(cell.dataset, claim)
     # the analysis of variance says which part of the variance comes from where
-    anova: Crossed | None = None
-    if claim is not None and claim.test_over_rows is not None:
-        anova = claim.test_over_rows.anova
+    anova = None if claim is None else _anova_of(claim)
     return DecoderRow(
         grid=cell.grid.name,
         dataset=cell.dataset,
@@ -318,6 +317,13 @@ def _row_of_entry(
         p_equivalent=None if claim is None else claim.p_equivalent,
         verdict="" if claim is None else claim.verdict,
     )
+
+
+def _anova_of(claim: Claim) -> Crossed | None:
+    """The analysis of variance of a claim; None without a test over rows."""
+    if claim.test_over_rows is None:
+        return None
+    return claim.test_over_rows.anova
 
 
 def _name_of(entry: Entry) -> str:
