@@ -345,12 +345,7 @@ def resolve(
     # a later source overrides an earlier one
     sources: list[tuple[str, Mapping[str, object]]] = []
     if preset is not None:
-        presets = preset_names(section)
-        if preset not in presets:
-            where = f"presets for gaam {section}"
-            raise plugins.unknown("preset", preset, presets, where=where)
-        file = data_path() / "presets" / f"{preset}.toml"
-        sources.append((f"preset '{preset}'", _read_section(file, section)))
+        sources.append((f"preset '{preset}'", _read_preset(preset, section)))
     if config_file is not None:
         sources.append((str(config_file), _read_section(config_file, section)))
     # Options and --set are one source, which must not set a field twice. Options keep
@@ -407,6 +402,19 @@ def _by_field_name(
             )
         values[field.name] = value
     return values
+
+
+def _read_preset(preset: str, section: str) -> dict[str, object]:
+    """The settings that a preset has for a command.
+
+    Raises:
+        ConfigError: there is no such preset for the command.
+    """
+    presets = preset_names(section)
+    if preset not in presets:
+        where = f"presets for gaam {section}"
+        raise plugins.unknown("preset", preset, presets, where=where)
+    return _read_section(data_path() / "presets" / f"{preset}.toml", section)
 
 
 def _read_section(path: Path, section: str) -> dict[str, object]:
