@@ -92,19 +92,7 @@ def load_trained(
 
     _check_parameters(model, loading_report, name, located, select_part)
     _check_quantised(model, stored, name, located)
-    shapes = {key: tensor.shape for key, tensor in stored.items()}
-    suspicious = find_suspicious_tensors(
-        model, loading_report["unexpected_keys"], shapes
-    )
-    if suspicious:
-        raise ConfigError(
-            f"the files of '{name}' hold weights that its model does not take",
-            expected="weights of the model, and of heads, which play no part "
-            "in its states",
-            found=_first_and_count(suspicious),
-            where=str(located.path),
-            hint=advise_on_unused_tensors(model, suspicious) or SAVE_ANEW,
-        )
+    _check_unused(model, loading_report, stored, name, located)
     if located.adapter is not None:
         apply_adapter(model, located.adapter, name)
     return model
@@ -318,6 +306,37 @@ def _check_quantised(
             "or a 'quantization_config' in config.json",
             found=f"{_first_and_count(quantised)} of type {stored[quantised[0]].dtype}",
             where=str(located.path),
+        )
+
+
+def _check_unused(
+    model: Any,
+    loading_report: dict[str, Any],
+    stored: dict[str, StoredTensor],
+    name: str,
+    located: LocatedEncoder,
+) -> None:
+    """Refuse files with unused tensors that may change the states.
+
+    Args:
+        model: the whole model, as transformers has loaded it.
+        loading_report: transformers' report on the loading (``output_loading_info``).
+        stored: the tensors in the files, by name.
+        name: of the encoder, for messages.
+        located: the files of the encoder.
+    """
+    shapes = {key: tensor.shape for key, tensor in stored.items()}
+    suspicious = find_suspicious_tensors(
+        model, loading_report["unexpected_keys"], shapes
+    )
+    if suspicious:
+        raise ConfigError(
+            f"the files of '{name}' hold weights that its model does not take",
+            expected="weights of the model, and of heads, which play no part "
+            "in its states",
+            found=_first_and_count(suspicious),
+            where=str(located.path),
+            hint=advise_on_unused_tensors(model, suspicious) or SAVE_ANEW,
         )
 
 
