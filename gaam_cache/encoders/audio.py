@@ -352,15 +352,7 @@ class _FrontEnd:
         self.max_samples = math.ceil(self.seconds * self.rate)
         self.positions_of_features = self._measure_positions(part)
         self.fixed_positions = self._find_fixed_positions()
-
-        # The model needs some rows of features for a position, and the feature
-        # extractor yields no fewer rows than its least output.
-        fewest_features = self.positions_of_features.fewest_inputs(
-            self.positions_of_features.least_output
-        )
-        self.least_samples = self.features_of_samples.fewest_inputs(
-            max(fewest_features, self.features_of_samples.least_output)
-        )
+        self.least_samples = self._find_least_samples()
 
     def _read_feature_layout(self, argument_names: Set[str]) -> None:
         """Learn the name and the axes of the features from three sounds.
@@ -527,6 +519,17 @@ class _FrontEnd:
         if self.as_published:
             return self.positions_of_features(self.max_samples)
         return None
+
+    def _find_least_samples(self) -> int:
+        """Number of samples of the shortest sound with a position."""
+        # The model needs some rows of features for a position, and the feature
+        # extractor yields no fewer rows than its least output.
+        fewest_features = self.positions_of_features.fewest_inputs(
+            self.positions_of_features.least_output
+        )
+        return self.features_of_samples.fewest_inputs(
+            max(fewest_features, self.features_of_samples.least_output)
+        )
 
     def _compute_features(self, samples_S: NDArray[np.float32]) -> _Features:
         """Compute the features of a sound."""
