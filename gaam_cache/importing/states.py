@@ -162,10 +162,8 @@ class ImportedRows(Rows):
         labels: list[str] | None = None
         if arrays.labels is not None:
             labels = label_arrays.read(split, arrays.labels)
-        # without an option the number of axes decides which axis is which
         first_array = arrays.states[0]
-        usual_axes = "nld" if len(first_array.shape) == 3 else "nd"
-        known_axes = axes or usual_axes
+        known_axes = axes or _usual_axes(first_array)
         _check_shapes(
             split, arrays.states, labels, known_axes, are_axes_given=axes is not None
         )
@@ -176,14 +174,11 @@ class ImportedRows(Rows):
             name: _read_column(array, num_rows)
             for name, array in arrays.columns.items()
         }
-        origin = first_array.where
-        if len(arrays.states) > 1:
-            origin += f" to {arrays.states[-1].name}"
         return cls(
             inputs=[],
             labels=labels or [NO_LABEL] * num_rows,
             class_names=None,
-            origin=origin,
+            origin=_origin_of(arrays.states),
             kept_columns=kept_columns,
             task=label_arrays.target.task,
             labelled=labels is not None,
@@ -287,6 +282,19 @@ class ImportedRows(Rows):
             where=f"{array.where}, {location}",
             hint="if this is finite: --storage-dtype bfloat16 or float32",
         )
+
+
+def _usual_axes(array: Array) -> str:
+    """The axes of an array of states, by their number, if no option says them."""
+    return "nld" if len(array.shape) == 3 else "nd"
+
+
+def _origin_of(state_arrays: Sequence[Array]) -> str:
+    """Where the states of a split are from: one array, or the first to the last."""
+    origin = state_arrays[0].where
+    if len(state_arrays) > 1:
+        origin += f" to {state_arrays[-1].name}"
+    return origin
 
 
 def _names_by_role(arrays: SplitArrays, axes: str) -> dict[str, Any]:
