@@ -170,21 +170,10 @@ def parse_spec(
     """
     if isinstance(text, Spec):
         return text
-    package = KINDS[kind].package
     option = option or KINDS[kind].option
     name, _, option_texts = text.strip().partition(":")
     written = f"{option} {shortened(written or text)}"
-    if "," in name:
-        raise ConfigError(
-            f"{option} takes one {kind}", found=written, hint=f"{option} A {option} B"
-        )
-    try:
-        cls = plugins.load(package, name, kind=kind, found=written)
-    except ConfigError as error:
-        error.details.setdefault(
-            "to do", f"a class of your own: {option} FILE.py:CLASS"
-        )
-        raise
+    cls = _load_plugin(name, kind, option, written)
     known_options = plugin_options(cls)
 
     given: dict[str, object] = {}
@@ -200,16 +189,7 @@ def parse_spec(
                 hint=did_you_mean(key, known_options),
             )
         if key in given:
-            raise ConfigError(
-                f"the option '{key}' of {kind} '{name}' is given twice",
-                expected="one value",
-                found=written,
-                hint=(
-                    f"for two decoders give {option} twice"
-                    if kind in ("mechanism", "head")
-                    else None
-                ),
-            )
+            raise _given_twice_error(key, name, kind, option, written)
         given[key] = _parse_option(
             value.strip(), known_options[key].type, label=f"{option} {name}:{key}"
         )
@@ -220,6 +200,55 @@ def parse_spec(
     }
     _add_implied_options(options, given, getattr(cls, "implied_options", {}))
     return Spec(name, tuple(sorted(options.items())))
+
+
+def _load_plugin(name: str, kind: str, option: str, written: str) -> Any:
+    """The class of the plug-in that a spec names.
+
+    Args:
+        name: of the plug-in.
+        kind: one of ``KINDS``.
+        option: the option of the command line, for messages.
+        written: the option and what a person wrote, for messages.
+
+    Raises:
+        ConfigError: an unknown plug-in, or several.
+    """
+    if "," in name:
+        raise ConfigError(
+            f"{option} takes one {kind}", found=written, hint=f"{option} A {option} B"
+        )
+    try:
+        return plugins.load(KINDS[kind].package, name, kind=kind, found=written)
+    except ConfigError as error:
+        error.details.setdefault(
+            "to do", f"a class of your own: {option} FILE.py:CLASS"
+        )
+        raise
+
+
+def _given_twice_error(
+    key: str, name: str, kind: str, option: str, written: str
+) -> ConfigError:
+    """The error for a spec that gives an option of a plug-in twice.
+
+    Args:
+        key: of the option of the plug-in.
+        name: of the plug-in.
+        kind: one of ``KINDS``.
+        option: the option of the command line.
+        written: the option and what a person wrote.
+    """
+    return ConfigError(
+        f"the option '{key}' of {kind} '{name}' is given twice",
+        expected="one value",
+        found=written,
+        hint=(
+            f"for two decoders give {option} twice"
+            if kind in ("mechanism", "head")
+            else None
+        ),
+    )
 
 
 def _add_implied_options(
