@@ -197,20 +197,31 @@ def _train_in_workers(
         elif kind == "status" and on_status is not None:
             on_status(value)
 
-    task = base.Task(
+    engine = base.load_engine(config)
+    paths_by_worker = engine.run(
+        _worker_task(config, num_ranks),
+        config,
+        base.showing_each_warning_once(on_message),
+    )
+    # every worker returns the paths of all runs
+    paths = paths_by_worker[0]
+    return [read_run(Path(path)) for path in paths]
+
+
+def _worker_task(config: TrainConfig, num_ranks: int) -> base.Task:
+    """The task that the workers of a training carry out.
+
+    Args:
+        config: of the training.
+        num_ranks: processes that share the training, each with workers of its own.
+    """
+    return base.Task(
         work=_run_worker,
         argument=(without_workers(config), num_ranks),
         folder=config.runs,
         device=config.device,
         other_paths=(config.cache / PLAN_FILE,),
     )
-    engine = base.load_engine(config)
-    paths_by_worker = engine.run(
-        task, config, base.showing_each_warning_once(on_message)
-    )
-    # every worker returns the paths of all runs
-    paths = paths_by_worker[0]
-    return [read_run(Path(path)) for path in paths]
 
 
 def _run_worker(
@@ -340,23 +351,13 @@ class _Sweep:
         for experiment in experiments:
             _warn_of_other_code(experiment, runs_by_key[experiment.key])
 
-        # count the seed-epochs that no run has
-        missing_seeds_by_key: dict[str, list[int]] = {}
-        remaining: dict[str, int] = {}
-        for experiment in experiments:
-            missing_seeds = experiment.missing_seeds(seeds, runs_by_key[experiment.key])
-            missing_seeds_by_key[experiment.key] = missing_seeds
-            remaining[experiment.key] = len(missing_seeds) * experiment.epochs
-        self._all_seed_epochs += sum(remaining.values())
-        self._remaining_seed_epochs |= remaining
-
-        # a trainer that was killed after it published leaves a folder to remove
-        open_experiments = [
-            experiment
+        missing_seeds_by_key = {
+            experiment.key: experiment.missing_seeds(seeds, runs_by_key[experiment.key])
             for experiment in experiments
-            if missing_seeds_by_key[experiment.key]
-            or UnfinishedWork(self._runs, experiment).folder.exists()
-        ]
+        }
+        self._count_missing_seeds(experiments, missing_seeds_by_key)
+
+        open_experiments = self._open_experiments(experiments, missing_seeds_by_key)
         self._board.begin(experiments, is_tuning=is_tuning)
         for experiment in experiments:
             if experiment not in open_experiments:
@@ -371,12 +372,44 @@ class _Sweep:
         # return what is published now
         for experiment in open_experiments:
             runs_by_key[experiment.key] = self._runs_of(experiment)
-        published: list[RunResult] = []
+        return _runs_with_seeds(experiments, seeds, runs_by_key)
+
+    def _count_missing_seeds(
+        self,
+        experiments: Sequence[Experiment],
+        missing_seeds_by_key: Mapping[str, Sequence[int]],
+    ) -> None:
+        """Add the seed-epochs that no run has to those of the whole training.
+
+        Args:
+            experiments: to train.
+            missing_seeds_by_key: key of an experiment -> its seeds that no run has.
+        """
+        remaining: dict[str, int] = {}
         for experiment in experiments:
-            requested_seeds = set(experiment.seeds_to_train(seeds))
-            runs = runs_by_key[experiment.key]
-            published += [run for run in runs if requested_seeds & set(run.seeds)]
-        return published
+            num_missing = len(missing_seeds_by_key[experiment.key])
+            remaining[experiment.key] = num_missing * experiment.epochs
+        self._all_seed_epochs += sum(remaining.values())
+        self._remaining_seed_epochs |= remaining
+
+    def _open_experiments(
+        self,
+        experiments: Sequence[Experiment],
+        missing_seeds_by_key: Mapping[str, Sequence[int]],
+    ) -> list[Experiment]:
+        """The experiments to train, or with unfinished work to remove.
+
+        Args:
+            experiments: the published ones, too.
+            missing_seeds_by_key: key of an experiment -> its seeds that no run has.
+        """
+        # a trainer that was killed after it published leaves a folder to remove
+        return [
+            experiment
+            for experiment in experiments
+            if missing_seeds_by_key[experiment.key]
+            or UnfinishedWork(self._runs, experiment).folder.exists()
+        ]
 
     def _train_until_published(
         self,
@@ -790,6 +823,26 @@ def _warn_of_other_code(experiment: Experiment, runs: Sequence[RunResult]) -> No
                 GaamWarning,
                 stacklevel=3,
             )
+
+
+def _runs_with_seeds(
+    experiments: Sequence[Experiment],
+    seeds: Sequence[int],
+    runs_by_key: Mapping[str, Sequence[RunResult]],
+) -> list[RunResult]:
+    """The runs of experiments that hold requested seeds, in their order.
+
+    Args:
+        experiments: the experiments.
+        seeds: that the config requests.
+        runs_by_key: key of an experiment -> its published runs.
+    """
+    runs_with_seeds: list[RunResult] = []
+    for experiment in experiments:
+        requested_seeds = set(experiment.seeds_to_train(seeds))
+        runs = runs_by_key[experiment.key]
+        runs_with_seeds += [run for run in runs if requested_seeds & set(run.seeds)]
+    return runs_with_seeds
 
 
 def _engine_of_begun_work(
