@@ -37,7 +37,7 @@ from gaam_decoder.runs.folders import find_cache, is_run, run_folders
 from gaam_decoder.runs.loading import find_runs, load_runs, read_one_run
 from gaam_decoder.runs.records import CacheRecord
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.specs import KINDS, parse_plugin, parse_spec
+from gaam_decoder.specs import KINDS, Spec, parse_plugin, parse_spec
 from gaam_decoder.use.predictor import DecoderConfig, Predictor
 
 CONFIG_FILE = "config.json"
@@ -236,14 +236,31 @@ def open_decoder(
         config = replace(config, plan=plan)
     where = str(folder)
     config, weights = _select_seed(config, weights, seed, where)
+    _check_given_plugins(given_attention, given_head, config, folder)
+    _check_code(config, "mechanism", config.attention, where)
+    _check_code(config, "head", config.head, where)
+    return OpenedDecoder(run, config, weights)
+
+
+def _check_given_plugins(
+    given_attention: Spec | None,
+    given_head: Spec | None,
+    config: DecoderConfig,
+    folder: Path,
+) -> None:
+    """Refuse a person's own mechanism or head if it is not that of the decoder.
+
+    Args:
+        given_attention: the mechanism; None if the person gave none.
+        given_head: the head, in the same way.
+        config: of the decoder.
+        folder: of the decoder, for messages.
+    """
     if given_attention is not None:
         name = given_attention.name
         _check_given_name(name, "mechanism", config.attention, config, folder)
     if given_head is not None:
         _check_given_name(given_head.name, "head", config.head, config, folder)
-    _check_code(config, "mechanism", config.attention, where)
-    _check_code(config, "head", config.head, where)
-    return OpenedDecoder(run, config, weights)
 
 
 def _select_seed(
