@@ -18,7 +18,7 @@ from gaam_cache.common import devices
 from gaam_cache.common.errors import CacheError, ConfigError, DataError, NumericsError
 from gaam_cache.extraction.rows import LOADING_LOCK, LocatedRows, RowEncoder
 from gaam_cache.store.plan import Plan
-from gaam_decoder.decoder import DecoderSpec, build_decoder
+from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import Settings, parse_attention, parse_head
 from gaam_decoder.tasks import CLASSIFICATION, task_of
@@ -241,16 +241,24 @@ class Predictor:
         self._opening_lock = threading.Lock()
 
         # the module of one seed, which gets the weights of each seed in turn
-        with LOADING_LOCK:
-            decoder = build_decoder(_decoder_spec(config), seed=0)
-            self._decoder = decoder.eval().to(self._device)
-        self._decoder.head.resize(_head_weights(weights))
+        self._decoder = self._build_decoder(weights)
         parameters = self._decoder.state_dict()
         self._check_decoder(weights, parameters)
         # on the device and in the type of the module's own parameters
         self._stacked_weights = {
             name: weights[name].to(parameter) for name, parameter in parameters.items()
         }
+
+    def _build_decoder(self, weights: Mapping[str, Tensor]) -> Decoder:
+        """A module for evaluation, with a head of the size of these weights.
+
+        ``weights`` are by name, of all seeds, (S, ...).
+        """
+        with LOADING_LOCK:
+            decoder = build_decoder(_decoder_spec(self._config), seed=0)
+            decoder = decoder.eval().to(self._device)
+        decoder.head.resize(_head_weights(weights))
+        return decoder
 
     def _check_decoder(
         self, weights: Mapping[str, Tensor], parameters: Mapping[str, Tensor]
