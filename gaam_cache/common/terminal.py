@@ -92,39 +92,18 @@ def show_progress(
     has_bar = not quiet and is_live(sys.stderr)
     # without a terminal the bar is not shown, but estimates the time that is left
     bar = _new_bar(title, unit, table)
-    task = bar.tasks[0]
-    last_line_time = time.monotonic()
-
-    def show(done: int, total: int, text: str) -> None:
-        """Show the state of the work; ``text`` says what is going on."""
-        nonlocal last_line_time, say
-        if say and not quiet:
-            tell(say, to=sys.stderr)
-        say = ""
-        # a new total begins a new phase, whose speed must be measured anew; the bar
-        # has None in place of UNKNOWN_TOTAL
-        bar_total = None if total == UNKNOWN_TOTAL else total
-        if bar_total != task.total:
-            bar.reset(task.id)
-            task.total = bar_total
-        bar.update(task.id, completed=done, description=visible(text))
-        # the bar shows itself; lines come with pauses
-        if has_bar or quiet or time.monotonic() - last_line_time < LINE_SECONDS:
-            return
-
-        last_line_time = time.monotonic()
-        count = f"{done:,} {unit}"
-        if total != UNKNOWN_TOTAL:
-            count = f"{done:,}/{total:,} {unit}"
-        seconds = task.time_remaining
-        # work that is not counted may follow the last of what is counted
-        time_left = f", {duration(seconds)} left" if seconds else ""
-        tell(f"{title} {count}{time_left}; {text}", to=sys.stderr)
+    display = _ProgressDisplay(
+        title,
+        unit,
+        bar,
+        first_line="" if quiet else say,
+        writes_lines=not (has_bar or quiet),
+    )
 
     def report(done: int, total: int, text: str) -> None:
         # the work goes on if nobody reads stderr any more
         with suppress(OSError):
-            show(done, total, text)
+            display.show(done, total, text)
 
     # A program's start is over when its first work begins: ``terminal.run`` has slowed
     # the garbage collector down for the imports.
@@ -136,6 +115,67 @@ def show_progress(
         # rich hides the cursor, and a process that is killed could not show it again
         bar.console.show_cursor(True)
         yield report
+
+
+class _ProgressDisplay:
+    """Shows the state of the work: on a bar, and without one in lines with pauses.
+
+    Args:
+        title: the name of the work.
+        unit: what is counted.
+        bar: has one task, and estimates the time that is left.
+        first_line: a line to print when the work begins; empty for none.
+        writes_lines: whether to write lines, because nobody sees the bar.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        unit: str,
+        bar: "Progress",
+        *,
+        first_line: str,
+        writes_lines: bool,
+    ) -> None:
+        self._title = title
+        self._unit = unit
+        self._bar = bar
+        self._task = bar.tasks[0]
+        self._first_line = first_line
+        self._writes_lines = writes_lines
+        self._last_line_time = time.monotonic()
+
+    def show(self, done: int, total: int, text: str) -> None:
+        """Show the state of the work; ``text`` says what is going on."""
+        if self._first_line:
+            tell(self._first_line, to=sys.stderr)
+        self._first_line = ""
+        self._update_bar(done, total, text)
+        # the bar shows itself; lines come with pauses
+        is_line_due = time.monotonic() - self._last_line_time >= LINE_SECONDS
+        if self._writes_lines and is_line_due:
+            self._last_line_time = time.monotonic()
+            self._write_line(done, total, text)
+
+    def _update_bar(self, done: int, total: int, text: str) -> None:
+        """Move the bar to the state of the work."""
+        # a new total begins a new phase, whose speed must be measured anew; the bar
+        # has None in place of UNKNOWN_TOTAL
+        bar_total = None if total == UNKNOWN_TOTAL else total
+        if bar_total != self._task.total:
+            self._bar.reset(self._task.id)
+            self._task.total = bar_total
+        self._bar.update(self._task.id, completed=done, description=visible(text))
+
+    def _write_line(self, done: int, total: int, text: str) -> None:
+        """Write the state of the work, and the time that is left, in a line."""
+        count = f"{done:,} {self._unit}"
+        if total != UNKNOWN_TOTAL:
+            count = f"{done:,}/{total:,} {self._unit}"
+        seconds = self._task.time_remaining
+        # work that is not counted may follow the last of what is counted
+        time_left = f", {duration(seconds)} left" if seconds else ""
+        tell(f"{self._title} {count}{time_left}; {text}", to=sys.stderr)
 
 
 def _new_bar(title: str, unit: str, table: LiveTable | None) -> "Progress":
