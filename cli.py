@@ -15,7 +15,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -40,6 +40,7 @@ from gaam_decoder.config import PlantConfig, TrainConfig
 
 if TYPE_CHECKING:
     from gaam_cache.extraction.summary import ExtractSummary
+    from gaam_cache.hub.push import Destination
     from gaam_cache.importing.states import ImportSummary
     from gaam_decoder.grids.recipe import GridStudy, Sources
     from gaam_decoder.runs.loading import Runs
@@ -734,18 +735,11 @@ def report(
     if explain:
         tell(explain_columns())
         return
-    if as_json and format not in (None, "json"):
-        raise ConfigError(
-            "--json is --format json", expected="one format", found=format
-        )
-    if as_json:
-        format = "json"
 
     # Refuse before the work what could not be written after it.
     if out:
         check_writable(out, option="--out", file=True)
-        format = format or reports.format_of_file(out)
-    format = format or "terminal"
+    format = _report_format(format, out, as_json=as_json)
     # a column may have the name of the score
     part: reports.ReportPart = {"section": section, "columns": columns}
     reports.format_of(format, score or DEFAULT_SCORE, **part)
@@ -767,6 +761,27 @@ def report(
         result.save(out, format, **part)
     else:
         result.show(format, **part)
+
+
+def _report_format(format: str | None, out: Path | None, *, as_json: bool) -> str:
+    """The format of a report: that of its option, else by the ending of the file.
+
+    Args:
+        format: the value of ``--format``.
+        out: the file to write; None for the terminal.
+        as_json: whether ``--json`` is given.
+    """
+    from gaam_decoder.reports import report as reports
+
+    if as_json and format not in (None, "json"):
+        raise ConfigError(
+            "--json is --format json", expected="one format", found=format
+        )
+    if as_json:
+        return "json"
+    if format is None and out is not None:
+        return reports.format_of_file(out)
+    return format or "terminal"
 
 
 @app.command("import", cls=HelpCommand, rich_help_panel=CARE)
@@ -1474,28 +1489,13 @@ def export(
 
     path = absolute_path(path)
     is_cache = gaam_cache.inspect.is_cache(path)
-    options_of_runs = {"--seed": seed, "--attn": attn, "--head": head, "--cache": cache}
-    given = [name for name, value in options_of_runs.items() if value is not None]
-    if is_cache and given:
-        verb = "is" if len(given) == 1 else "are"
-        raise ConfigError(
-            f"{', '.join(given)} {verb} for a run",
-            expected="a run",
-            found="a cache",
+    if is_cache:
+        _refuse_options_of_runs(
+            {"--seed": seed, "--attn": attn, "--head": head, "--cache": cache}
         )
-    if push is None and (private or yes):
-        raise ConfigError(
-            "--private and --yes are for --push", expected="--push USER/NAME"
-        )
-    destination = None
-    if push is not None:
-        from gaam_cache.hub.push import check_destination
-
-        kind = "dataset" if is_cache else "model"
-        destination = check_destination(
-            push, kind=kind, private=private, overwrite=overwrite, yes=yes
-        )
-
+    destination = _destination_of_export(
+        push, is_cache=is_cache, private=private, overwrite=overwrite, yes=yes
+    )
     exported: Any
     if is_cache:
         with show_progress("export", "steps", quiet=quiet) as progress:
@@ -1524,6 +1524,45 @@ def export(
         _print_json(exported.to_dict() | {"sent_to": sent_to})
     elif sent_to and not quiet:
         tell(f"sent to {sent_to}")
+
+
+def _destination_of_export(
+    push: str | None, *, is_cache: bool, private: bool, overwrite: bool, yes: bool
+) -> "Destination | None":
+    """Where on the hub an export goes; None without ``--push``.
+
+    Args:
+        push: the value of ``--push``.
+        is_cache: whether a cache is exported, and no run.
+        private: make a new repository private.
+        overwrite: replace an earlier export.
+        yes: send without a question.
+    """
+    if push is None:
+        if private or yes:
+            raise ConfigError(
+                "--private and --yes are for --push", expected="--push USER/NAME"
+            )
+        return None
+    from gaam_cache.hub.push import check_destination
+
+    kind = "dataset" if is_cache else "model"
+    return check_destination(
+        push, kind=kind, private=private, overwrite=overwrite, yes=yes
+    )
+
+
+def _refuse_options_of_runs(values: Mapping[str, object]) -> None:
+    """Refuse options that are for a run, where a cache is exported.
+
+    ``values`` are the values of these options by their names; None if not given.
+    """
+    given = [name for name, value in values.items() if value is not None]
+    if given:
+        verb = "is" if len(given) == 1 else "are"
+        raise ConfigError(
+            f"{', '.join(given)} {verb} for a run", expected="a run", found="a cache"
+        )
 
 
 def main() -> None:
