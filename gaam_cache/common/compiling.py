@@ -52,3 +52,9 @@ def compiler_errors() -> tuple[type[Exception], ...]:
         CppCompileError,
         InvalidCxxCompiler,
     )
+
+
+def reason_of_failure(error: Exception) -> str:
+    """The first line of a compiler's message; its type if there is no message."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0]

@@ -1,4 +1,4 @@
-"""Compiled layers of an encoder: a GPU reads batches faster with them.
+"""Compiled layers of an encoder: a GPU computes batches faster with them.
 
 Between two matrix products, a layer adds, multiplies and normalises. Without a compiler
 every such operation reads and writes all states in the memory of the GPU; compiled,
@@ -17,12 +17,13 @@ from torch import nn
 from gaam_cache.common.compiling import (
     compiler_errors,
     missing_compiler,
+    reason_of_failure,
     reproducible_options,
 )
 from gaam_cache.common.errors import GaamWarning
 
 HOOKS_OF_TRANSFORMERS = "transformers.utils.output_capturing"
-"""Module of the hooks that collect hidden states; the compiler cannot read them."""
+"""Module of the hooks that collect hidden states, on which the compiler fails."""
 
 
 def reason_not_to_compile(model: nn.Module, device: torch.device) -> str | None:
@@ -39,11 +40,12 @@ def reason_not_to_compile(model: nn.Module, device: torch.device) -> str | None:
 
 
 class CompiledLayers:
-    """Makes layers run compiled; plainly, with a warning, if the compiler fails.
+    """Replaces the methods of layers by compiled ones.
 
-    One graph serves for all layers with the same operations, and for batches of all
-    sizes. The layers round as they do without a compiler: a number that plain layers
-    round to half precision between two operations is rounded here as well.
+    If the compiler fails, the layers run plainly, with a warning. One program serves
+    for all layers with the same operations, and for all batches of two or more rows.
+    With a torch that can, the layers round as plain ones do: a number that those round
+    to half precision between two operations is rounded here as well.
     """
 
     def __init__(self, layers: Iterable[nn.Module], device_type: str) -> None:
@@ -72,7 +74,7 @@ class CompiledLayers:
                 except compiler_errors() as error:
                     # nothing has been computed yet: the plain method can run
                     self._works = False
-                    reason = str(error).strip().splitlines()[0]
+                    reason = reason_of_failure(error)
                     text = f"the encoder's layers are not compiled, so slower: {reason}"
                     warnings.warn(text, GaamWarning, stacklevel=2)
             return plain(*arguments, **options)
@@ -80,10 +82,10 @@ class CompiledLayers:
         return forward
 
     def _copy_method(self, method: Any) -> MethodType:
-        """The method with code of its own, which it shares with those of its class.
+        """The same method, of a copy of its function.
 
-        torch keeps compiled code by the code object, few programs for each: other
-        encoders of this process must not fill the place.
+        Layers with one function share the copy. torch compiles few programs for each
+        code object: with a copy, other encoders of this process do not use them up.
         """
         plain = method.__func__
         if plain not in self._copies:
@@ -112,7 +114,7 @@ def _rounding_options() -> dict[str, Any]:
 def _remove_hooks_of_transformers(module: nn.Module) -> None:
     """Remove the hooks by which transformers collects hidden states.
 
-    They do nothing in a model that reads batches: gaam has hooks of its own.
+    gaam uses hooks of its own, and never asks this model for its hidden states.
     """
     hooks = module._forward_hooks
     for key in list(hooks):

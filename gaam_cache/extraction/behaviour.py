@@ -195,9 +195,10 @@ def _behaviour_error(plan: Plan, difference: str) -> ConfigError:
 
 def _missing_reference_warning(plan: Plan) -> str:
     """The warning that the plan of an earlier gaam records no reference states."""
-    gaam_version = plan.created_with.get("gaam", "an earlier version")
+    version_of_cache = plan.created_with.get("gaam")
+    maker = f"gaam {version_of_cache}" if version_of_cache else "an earlier gaam"
     return (
-        f"gaam {gaam_version} began the cache and did not record what its encoder does "
+        f"{maker} began the cache and did not record what its encoder does "
         f"(with {recorded_versions(plan)}): gaam would not notice that other libraries "
         f"(here {installed_versions()}) compute other states; "
         "gaam verify --recompute 20 compares rows"

@@ -1,19 +1,20 @@
-"""Estimates how many rows two data sets share, whatever their labels.
+"""Estimates which share of their rows two data sets have in common.
 
-A sketch of a set is the smallest of the hashes of its members (the bottom-k sketch of
-Cohen and Kaplan 2007). The smallest hashes of two sets together are a random sample of
-their union: the share of them that both sketches have estimates the share of members
-that both sets have.
+A sketch of a set is the ``SKETCH_SIZE`` smallest hashes of its members (a bottom-k
+sketch: Cohen and Kaplan 2007). Hashes below a limit are a random sample of the members.
 """
 
 import heapq
 from collections.abc import Iterable, Sequence
 
 SKETCH_SIZE = 128
-"""Hashes of a sketch. Of two sets of one size that share a half of their members, the
-estimate is off by 0.07 on average."""
+"""Hashes of a sketch. Where two large sets of one size have half of their members in
+common, the estimate has a standard error of 0.045."""
+FEWEST_COMPARED = 8
+"""A share of fewer members says too little: one common text may stand for all."""
 HASH_BYTES = 6
-"""Of a hash: two of a million rows have one hash with a probability of 0.002."""
+"""Bytes of a hash: any two of a million rows share a hash with a probability of 0.002.
+"""
 
 
 def sketch(digests: Iterable[bytes]) -> str:
@@ -28,32 +29,30 @@ def sketch(digests: Iterable[bytes]) -> str:
 
 
 def joined(sketches: Iterable[str]) -> list[str]:
-    """The sketch of the union of some sets, as a list of hashes."""
+    """The hashes in the sketch of the union of some sets, in ascending order."""
     hashes = {value for text in sketches for value in _hashes(text)}
     return heapq.nsmallest(SKETCH_SIZE, hashes)
 
 
-def shared_share(
-    first: Sequence[str], second: Sequence[str], num_first: int, num_second: int
-) -> float:
-    """Estimate which share of the smaller set both sets have, from 0 to 1.
-
-    Formula: with J the share of their union that two sets of n and m members share,
-    they share ``J / (1 + J) (n + m)`` members.
+def common_share(first: Sequence[str], second: Sequence[str]) -> float:
+    """Estimate which share of the smaller of two sets the other one has, too.
 
     Args:
-        first: the sketch of one set, from ``joined``.
-        second: that of the other set.
-        num_first: members of the first set.
-        num_second: members of the second set.
+        first: the hashes in the sketch of one set, from ``joined``.
+        second: those of the other set.
+
+    Returns:
+        A number from 0 to 1; 0 also where the sketches say too little.
     """
-    of_union = heapq.nsmallest(SKETCH_SIZE, {*first, *second})
-    if not of_union or not min(num_first, num_second):
-        return 0.0
-    in_both = set(first) & set(second) & set(of_union)
-    share_of_union = len(in_both) / len(of_union)
-    num_shared = share_of_union / (1 + share_of_union) * (num_first + num_second)
-    return min(1.0, num_shared / min(num_first, num_second))
+    # up to the end of the shorter sketch, both sketches have all hashes of their sets
+    ends = [hashes[-1] for hashes in (first, second) if len(hashes) == SKETCH_SIZE]
+    shares = [0.0]
+    for hashes, others in ((first, second), (second, first)):
+        compared = [value for value in hashes if not ends or value <= min(ends)]
+        if len(compared) >= FEWEST_COMPARED:
+            num_common = len(set(compared) & set(others))
+            shares.append(num_common / len(compared))
+    return max(shares)
 
 
 def _hashes(text: str) -> list[str]:

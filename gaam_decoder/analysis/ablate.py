@@ -125,10 +125,10 @@ class Ablation:
         return [mean for mean in means if mean is not None]
 
     def claims(self) -> dict[tuple[str, str], stats.Claim]:
-        """Differences between layer sets, over seeds and test rows, by their names.
+        """Claims on pairs of layer sets, over seeds and test rows, by their two names.
 
         ``random`` is the average over all random sets, seed by seed and row by row.
-        Holm corrects the differences for one another.
+        Holm corrects the claims for one another.
         """
         hits_by_name: dict[str, Mapping[int, NDArray[Any]]] = {
             layer_set.name: layer_set.hits for layer_set in self.layer_sets

@@ -86,10 +86,10 @@ def balanced_labels(label_SNC: Tensor, dtype: torch.dtype) -> Tensor:
 def weighted_label_mean(
     loss: Loss, logits_BC: Tensor, label_BC: Tensor, weight_C: Tensor | None
 ) -> Tensor:
-    """The loss of a batch of label sets whose labels have weights, a scalar.
+    """The mean loss over all labels of a batch of label sets, a scalar.
 
-    Formula: ``1/(B C) sum_bc w_bc l_bc``, l_bc the loss of label c of row b as a batch
-    of its own; ``w_bc = w_c`` where row b has label c, else 1.
+    Formula: ``1/(B C) sum_bc w_bc l_bc``, l_bc the loss of label c of row b alone;
+    ``w_bc = w_c`` where row b has label c, else 1.
 
     It equals ``BCEWithLogitsLoss(pos_weight=...)`` of torch for binary cross-entropy.
 
@@ -97,7 +97,7 @@ def weighted_label_mean(
         loss: the loss, whose ``tasks`` include multi-label.
         logits_BC: logits.
         label_BC: labels of 0 and 1.
-        weight_C: weights of the labels; None: all count alike.
+        weight_C: weight of each label where a row has it; None: all count alike.
     """
     if weight_C is None:
         return _batch_loss(loss, logits_BC, label_BC)

@@ -42,6 +42,7 @@ COLOURS = tomllib.loads((TEMPLATES / "colours.toml").read_text("utf-8"))
 PALETTE = {
     k: v for k, v in COLOURS["light"].items() if not k.startswith(("pa", "warn"))
 }
+NUM_COLOURS = 8  # of lines: c0 to c7
 # Dashes distinguish lines for readers without colours.
 DASHES = ["-", "--", "-.", ":"]
 # Without a date a picture has the same bytes at every drawing.
@@ -169,8 +170,10 @@ def _draw_line(axes: Axes, line: Line, name: str, index: int) -> None:
     ``index`` is that of its label among all labels: it gives colour and dashes.
     ``name`` is the label, broken into lines.
     """
-    color = PALETTE[f"c{index % 8}"]
-    dash = DASHES[index % len(DASHES)]
+    # where a colour comes again, it has other dashes
+    num_before = index // NUM_COLOURS
+    color = PALETTE[f"c{index % NUM_COLOURS}"]
+    dash = DASHES[(index + num_before) % len(DASHES)]
     if line.band:
         low, high = line.band
         axes.fill_between(line.x, low, high, color=color, alpha=0.15, lw=0)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from gaam_cache.common.messages import brief
 from gaam_cache.config import IMPORTED
 from gaam_cache.store.files import digest_of
-from gaam_cache.store.row_sketch import joined, shared_share
+from gaam_cache.store.row_sketch import common_share, joined
 from gaam_decoder.reports.over_sets import MOST_NAMED
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.titles import distinguishing_words
@@ -204,8 +204,8 @@ def _take_data_sets_of_own_rows(
             counted.append(name)
         else:
             sentences.append(
-                f"{name} shares about {shares[other]:.0%} of its rows with {other}: "
-                "one data set, whatever the labels, of which that one counts"
+                f"{name} and {other} share about {shares[other]:.0%} of the rows of "
+                f"the smaller one: one data set, whatever the labels; {other} counts"
             )
     return [named for named in tables if named.data_set in counted], sentences
 
@@ -215,16 +215,11 @@ def share_of_common_rows(first: CacheRecord, second: CacheRecord) -> float:
 
     It is 0 for caches of earlier versions, which have no sketches of their rows.
     """
-    return shared_share(
-        _sketch_of_rows(first),
-        _sketch_of_rows(second),
-        sum(first.rows.values()),
-        sum(second.rows.values()),
-    )
+    return common_share(_sketch_of_rows(first), _sketch_of_rows(second))
 
 
 def _sketch_of_rows(cache: CacheRecord) -> list[str]:
-    """The sketch of the rows of all splits of a cache; empty if it has none."""
+    """The hashes in the sketch of all rows of a cache; empty if it has none."""
     record: Mapping[str, Any] = (cache.plan or {}).get("dataset", {})
     return joined(record.get("row_sketches", {}).values())
 

@@ -7,7 +7,11 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-from gaam_cache.common.compiling import compiler_errors, reproducible_options
+from gaam_cache.common.compiling import (
+    compiler_errors,
+    reason_of_failure,
+    reproducible_options,
+)
 from gaam_cache.common.errors import GaamWarning
 
 Arguments = ParamSpec("Arguments")
@@ -61,8 +65,7 @@ class Compiler:
                 return self._compile(method, shapes)(*arguments, **keywords)
             except compiler_errors() as error:
                 # nothing has been computed yet, so that the plain method can run
-                reason = str(error).strip().splitlines()[0]
-                text = f"not compiled, so slower: {reason}"
+                text = f"not compiled, so slower: {reason_of_failure(error)}"
                 warnings.warn(text, GaamWarning, stacklevel=2)
                 self.works = False
         return method(*arguments, **keywords)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gaam_cache
-from gaam_cache.store.row_sketch import SKETCH_SIZE, joined, shared_share, sketch
+from gaam_cache.store.row_sketch import SKETCH_SIZE, common_share, joined, sketch
 from tests.tiny import WORDS, write_csv
 
 
@@ -36,6 +36,7 @@ def digests(start: int, stop: int) -> list[bytes]:
         pytest.param((0, 9000), (0, 9000), 1.0, 0, id="many, the same"),
         pytest.param((0, 9000), (3000, 5000), 1.0, 0.3, id="a part of many"),
         pytest.param((0, 9000), (8900, 10900), 0.05, 0.2, id="few of a part shared"),
+        pytest.param((0, 90000), (0, 300), 0.0, 0, id="too few to say"),
     ],
 )
 @pytest.mark.parametrize("swapped", [False, True])
@@ -48,8 +49,7 @@ def test_the_share_of_common_rows_is_near(
 ) -> None:
     ranges = (second, first) if swapped else (first, second)
     sketches = [joined([sketch(digests(*one))]) for one in ranges]
-    counts = [stop - start for start, stop in ranges]
-    found = shared_share(sketches[0], sketches[1], counts[0], counts[1])
+    found = common_share(*sketches)
     assert found == pytest.approx(share, abs=tolerance)
 
 
