@@ -34,6 +34,7 @@ USUAL_GC_THRESHOLD = gc.get_threshold()  # of the garbage collector
 INTERRUPTED_MESSAGE = (
     "interrupted; finished shards and seeds are kept: run the same again"
 )
+_is_stopped = False  # whether a signal has come
 # SIGHUP: somebody closed the terminal
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OPTION_ALIASES = {
@@ -101,6 +102,10 @@ def show_progress(
     )
 
     def report(done: int, total: int, text: str) -> None:
+        # Python drops an exception that is raised in a finalizer: the person who
+        # pressed Ctrl-C waits for the end all the same
+        if _is_stopped:
+            raise KeyboardInterrupt
         # the work goes on if nobody reads stderr any more
         with suppress(OSError):
             display.show(done, total, text)
@@ -188,6 +193,24 @@ def _new_bar(title: str, unit: str, table: LiveTable | None) -> "Progress":
                 yield table
             yield from super().get_renderables()
 
+    class OneAtATime(console.Console):
+        """Lets a thread draw only while no other one does.
+
+        To print a line above the bar, rich moves up by the height of the bar. If the
+        other thread drew a bar of another height meanwhile, a line would be lost.
+        """
+
+        def __enter__(self) -> "OneAtATime":
+            bar.live._lock.acquire()
+            super().__enter__()
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            try:
+                super().__exit__(*error)
+            finally:
+                bar.live._lock.release()
+
     # a table says itself what is going on
     texts = [progress.TextColumn("{task.description:.36}", markup=False)]
     # lines on a terminal's stdout must go above the bar; a file has no bar to avoid
@@ -200,7 +223,7 @@ def _new_bar(title: str, unit: str, table: LiveTable | None) -> "Progress":
         unit,
         progress.TimeRemainingColumn(),
         *(texts if table is None else ()),
-        console=console.Console(stderr=True),
+        console=OneAtATime(stderr=True),
         transient=True,
         # drawing 60 rows takes 10 ms
         refresh_per_second=10 if table is None else 4,
@@ -236,6 +259,8 @@ def warnings_to(say: Callable[[str, type[GaamWarning]], None]) -> Iterator[None]
 
 def unwind_on_signals() -> None:
     """Raise KeyboardInterrupt at the first signal; a second one ends the process."""
+    global _is_stopped  # noqa: PLW0603 signals are of the whole process
+    _is_stopped = False
     _on_signals(_stop)
 
 
@@ -249,6 +274,8 @@ def _on_signals(handler: Any) -> None:
 
 def _stop(number: int, frame: object) -> None:
     """Raise KeyboardInterrupt; from now on a signal ends the process at once."""
+    global _is_stopped  # noqa: PLW0603 signals are of the whole process
+    _is_stopped = True
     _on_signals(signal.SIG_DFL)
     raise KeyboardInterrupt
 

@@ -67,8 +67,8 @@ T cache gaam                                     | 2 | gaam
 T cache --attn Cubic                             | 2 | Cubic; --attn FILE.py:CLASS
 describe --attn Cubic                            | 2 | Cubic; --attn FILE.py:CLASS
 T cache --attn broken.py:Gate                    | 2 | broken.py; SyntaxError
-T cache --attn own.py                            | 2 | own.py:Own
-T cache --attn own.py:Own:width=2                | 2 | --attn own.py:Own:width=2
+T cache --attn own.py                            | 2 | own.py:Unaltered
+T cache --attn own.py:Unaltered:width=2                | 2 | --attn own.py:Unaltered:width=2
 T cache --attn gaam:head=3                       | 2 | head; heads
 T cache --attn gaam:heads=5                      | 2 | heads=5; 6 layers
 T cache --attn gaam:heads=2,heads=3              | 2 | heads; twice
@@ -109,7 +109,7 @@ report runs --margin -1                          | 2 | --margin; -1
 report runs --out empty                          | 2 | empty; --out
 report runs --out report.pdf                     | 2 | report.pdf; .tex; --format
 predict run                                      | 2 | texts; --file
-predict run goal --attn own.py:Own               | 2 | 'Own'; 'mha'; out
+predict run goal --attn own.py:Unaltered               | 2 | 'Unaltered'; 'mha'; out
 predict run goal --file texts/test.csv           | 2 | goal; --file
 predict run --file texts/test.csv --text-column words | 2 | words; label, text
 predict run --file texts/test.csv --out new.pdf  | 2 | .pdf; .csv
@@ -218,7 +218,7 @@ def make_code_and_settings() -> None:
     """A mechanism, one that is no Python, and settings that no command has."""
     Path("own.py").write_text(
         "from gaam_decoder.attention import Attention\n\n\n"
-        "class Own(Attention):\n    def forward(self, x_BLD):\n        return x_BLD\n"
+        "class Unaltered(Attention):\n    def forward(self, x_BLD):\n        return x_BLD\n"
     )
     Path("broken.py").write_text("def gate(:")
     Path("key.toml").write_text("[train]\nepoch = 3\n")
