@@ -197,3 +197,34 @@ def test_an_interruption_keeps_what_is_finished_and_says_so(
     assert gaam("verify", cache, "-q").code == 0
     other = ["shard-rows=2" if word == "shard-rows=1" else word for word in command]
     assert "shard-rows=2 has no effect" in gaam(*other).err
+
+
+DROPPED = """
+import os, signal
+from gaam_cache.common import terminal
+
+class Finalizer:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+
+terminal.unwind_on_signals()
+with terminal.show_progress("work", "steps") as report:
+    Finalizer()
+    print("goes on", flush=True)
+    report(1, 2, "")
+    print("still goes on", flush=True)
+"""
+
+
+def test_an_interruption_that_python_drops_ends_the_work_at_its_next_report() -> None:
+    """Of an exception in a finalizer Python only says that it was ignored."""
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Exception ignored" in done.stderr
+    assert done.stdout == "goes on\n"
+    assert done.returncode == -signal.SIGINT
