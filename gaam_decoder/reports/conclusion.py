@@ -207,7 +207,8 @@ def _spread(table: Table, claim_by_label: Mapping[str, stats.Claim]) -> str:
     unit = " points" if score.percent else ""
     text = f"a difference of {low}{unit}"
     if len(claims) > 1:
-        text = f"differences of {low} to {high}{unit}"
+        spread = low if low == high else f"{low} to {high}"
+        text = f"differences of {spread}{unit}"
 
     intervals = [claim.interval_corrected for claim in claims]
     widths = [interval[1] - interval[0] for interval in intervals if interval]

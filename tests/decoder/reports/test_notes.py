@@ -282,6 +282,13 @@ def test_sentence_and_column_say_the_same_of_the_largest_undecided_difference(
     assert num_tables
 
 
+def test_equal_differences_are_one_number() -> None:
+    right = answers(8, 0.8, 1)
+    runs = [build_run(name, right) for name in ("gaam", "laplace", "none")]
+    [table] = build_tables(runs)
+    assert ": differences of +0.00 points," in conclusion(table)
+
+
 class Experiment(NamedTuple):
     """Test rows, mean accuracy, numbers of seeds, and what would decide."""
 
