@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +21,10 @@ from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.titles import distinguishing_words
 from gaam_decoder.runs.records import CacheRecord
 
-MOST_SHARED_ROWS = 0.5
+MOST_COMMON_ROWS = 0.5
 """Share of common rows from which two data sets count as one."""
+SAID_COMMON_ROWS = 0.1
+"""Share of common rows from which a sentence says so."""
 # an encoder reads every data set with these properties of its own
 OF_ROWS = ("dataset", "columns", "class_names", "content", "rows", "unlabelled")
 
@@ -35,12 +38,20 @@ class NamedTable:
     encoder: str
 
 
-def choose_tables(tables: Sequence[Table]) -> tuple[list[NamedTable], list[str]]:
-    """Take one table of every data set and encoder.
+class ChosenTables(NamedTuple):
+    """One table of every data set and encoder, and what is to be said of the others."""
 
-    Returns:
-        These tables, in the order of the report; and sentences on the others.
-    """
+    tables: list[NamedTable]  # in the order of the report
+    same_names: list[str]
+    """Sentences on tables that are left out, because another one has their names."""
+    common_rows: list[str]
+    """Sentences on data sets that are left out, because another one has their rows."""
+    remarks: list[str]
+    """Sentences on data sets with some rows in common, few enough to count."""
+
+
+def choose_tables(tables: Sequence[Table]) -> ChosenTables:
+    """Take one table of every data set and encoder."""
     data_sets = _short_names([_names_of_data_set(table.cache) for table in tables])
     encoders = _short_names([_names_of_encoder(table.cache) for table in tables])
     named = [
@@ -49,8 +60,14 @@ def choose_tables(tables: Sequence[Table]) -> tuple[list[NamedTable], list[str]]
     ]
     with_same_rows, other_rows = _take_one_set_of_rows(named)
     one_each, other_caches = _take_one_cache(with_same_rows)
-    counted, shared_rows = _take_data_sets_of_own_rows(one_each)
-    return counted, [*other_rows, *other_caches, *shared_rows]
+    share_by_pair = _shares_of_common_rows(one_each)
+    counted, common_rows = _take_data_sets_of_own_rows(one_each, share_by_pair)
+    return ChosenTables(
+        tables=counted,
+        same_names=[*other_rows, *other_caches],
+        common_rows=common_rows,
+        remarks=_some_common_rows(counted, share_by_pair),
+    )
 
 
 def first_of(texts: Sequence[str]) -> str:
@@ -168,10 +185,33 @@ def _tell_encoders_apart(tables: Sequence[NamedTable]) -> list[NamedTable]:
     return renamed
 
 
-def _take_data_sets_of_own_rows(
+def _shares_of_common_rows(
     tables: Sequence[NamedTable],
+) -> dict[frozenset[str], float]:
+    """For each pair of data sets the share of the smaller one's rows that both have.
+
+    It is an estimate, and 0 for caches of earlier versions, which have no sketches of
+    their rows. Imported caches of two encoders have different sketches of one row: the
+    largest share counts.
+    """
+    sketches_by_set: dict[str, list[list[str]]] = {}
+    for named in tables:
+        sketch = _sketch_of_rows(named.table.cache)
+        sketches_by_set.setdefault(named.data_set, []).append(sketch)
+    return {
+        frozenset([first, second]): max(
+            common_share(one, another)
+            for one in sketches_by_set[first]
+            for another in sketches_by_set[second]
+        )
+        for first, second in combinations(sketches_by_set, 2)
+    }
+
+
+def _take_data_sets_of_own_rows(
+    tables: Sequence[NamedTable], share_by_pair: Mapping[frozenset[str], float]
 ) -> tuple[list[NamedTable], list[str]]:
-    """Leave out data sets that share most of their rows with another one.
+    """Leave out data sets that have most of their rows in common with another one.
 
     Two columns of labels of the same rows are an example: their decoders err on the
     same rows, so that they are no two data sets. The set that most encoders read
@@ -191,16 +231,9 @@ def _take_data_sets_of_own_rows(
     counted: list[str] = []
     sentences = []
     for name in sorted(by_name, key=rank):
-        shares = {
-            other: max(
-                share_of_common_rows(one.table.cache, another.table.cache)
-                for one in by_name[name]
-                for another in by_name[other]
-            )
-            for other in counted
-        }
+        shares = {other: share_by_pair[frozenset([name, other])] for other in counted}
         other = max(shares, key=shares.__getitem__, default=None)
-        if other is None or shares[other] < MOST_SHARED_ROWS:
+        if other is None or shares[other] < MOST_COMMON_ROWS:
             counted.append(name)
         else:
             sentences.append(
@@ -210,12 +243,20 @@ def _take_data_sets_of_own_rows(
     return [named for named in tables if named.data_set in counted], sentences
 
 
-def share_of_common_rows(first: CacheRecord, second: CacheRecord) -> float:
-    """Estimate the share of the rows of the smaller cache that both caches have.
-
-    It is 0 for caches of earlier versions, which have no sketches of their rows.
-    """
-    return common_share(_sketch_of_rows(first), _sketch_of_rows(second))
+def _some_common_rows(
+    counted: Sequence[NamedTable], share_by_pair: Mapping[frozenset[str], float]
+) -> list[str]:
+    """Sentences on counted data sets that have some rows in common."""
+    names = dict.fromkeys(named.data_set for named in counted)
+    sentences = []
+    for first, second in combinations(names, 2):
+        share = share_by_pair[frozenset([first, second])]
+        if share >= SAID_COMMON_ROWS:
+            sentences.append(
+                f"{first} and {second} share about {share:.0%} of the rows of the "
+                "smaller one: they are less independent than two data sets should be"
+            )
+    return sentences
 
 
 def _sketch_of_rows(cache: CacheRecord) -> list[str]:

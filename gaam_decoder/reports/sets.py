@@ -8,7 +8,6 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief
@@ -26,7 +25,6 @@ from gaam_decoder.reports.set_tables import (
     choose_tables,
     first_of,
     settings_of_encoders,
-    share_of_common_rows,
 )
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.wording import join_first
@@ -36,8 +34,6 @@ from gaam_decoder.stats.claims import Claim
 from gaam_decoder.stats.scores.base import Interval
 
 FACTORS = ("dataset", "encoder")
-SAID_SHARE = 0.1
-"""Share of common rows of two data sets from which a sentence says so."""
 
 
 def parse_factors(factors: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -90,6 +86,8 @@ class Cells:
     """Sentences on what differs between those that it takes."""
     without_names: tuple[str, ...] = ()
     """Sentences on imported caches that have one name for different rows."""
+    common_rows: tuple[str, ...] = ()
+    """Sentences on data sets that are left out, because another one has their rows."""
 
     @property
     def data_sets(self) -> list[str]:
@@ -187,9 +185,9 @@ def gather_cells(tables: Sequence[Table]) -> Cells | None:
     if head is None:
         return None
     with_head = _tables_with_head(compared, head, baseline)
-    chosen, not_chosen = choose_tables(with_head)
-    cells = _cells_of(chosen, head, baseline)
-    remarks = _remarks(cells)
+    chosen = choose_tables(with_head)
+    cells = _cells_of(chosen.tables, head, baseline)
+    remarks = [*_remarks(cells), *chosen.remarks]
     selection = tables[0].selection
     if selection is not None:
         remarks.append(f"this report is of {brief(selection.in_words(), 600)}")
@@ -199,11 +197,13 @@ def gather_cells(tables: Sequence[Table]) -> Cells | None:
         head=head,
         left_out=(
             *_without_baseline(tables, baseline),
-            *not_chosen,
+            *chosen.same_names,
+            *chosen.common_rows,
             *_other_heads(compared, head),
         ),
         remarks=tuple(remarks),
-        without_names=_without_names(with_head, not_chosen),
+        without_names=_without_names(with_head, chosen.same_names),
+        common_rows=tuple(chosen.common_rows),
     )
 
 
@@ -227,14 +227,13 @@ def _remarks(cells: Sequence[Cell]) -> list[str]:
         *_other_options(cells),
         *_failed_seeds(cells),
         *_units_of_numbers(cells),
-        *_common_rows(cells),
     ]
 
 
 def _without_names(
-    tables: Sequence[Table], not_chosen: Sequence[str]
+    tables: Sequence[Table], same_names: Sequence[str]
 ) -> tuple[str, ...]:
-    """Sentences on tables that no answer takes, if all are of imported caches.
+    """Sentences on tables of the same names, if all are of imported caches.
 
     Such caches are called as their files, unless a person gave them a name.
     """
@@ -242,7 +241,7 @@ def _without_names(
         (table.cache.plan or {}).get("encoder", {}).get("kind", IMPORTED)
         for table in tables
     }
-    return tuple(not_chosen) if kinds == {IMPORTED} else ()
+    return tuple(same_names) if kinds == {IMPORTED} else ()
 
 
 def _cells_of(
@@ -396,22 +395,6 @@ def _units_of_numbers(cells: Sequence[Cell]) -> list[str]:
     return [
         f"{score.title} has the unit of the numbers of each data set: a mean over data "
         "sets says nothing if their units differ"
-    ]
-
-
-def _common_rows(cells: Sequence[Cell]) -> list[str]:
-    """Sentences on data sets that have some rows in common, but few enough to count."""
-    shares: dict[tuple[str, str], float] = {}
-    for first, second in combinations(cells, 2):
-        if first.data_set != second.data_set:
-            share = share_of_common_rows(first.table.cache, second.table.cache)
-            one, other = sorted([first.data_set, second.data_set])
-            shares[one, other] = max(share, shares.get((one, other), 0.0))
-    return [
-        f"{first} and {second} share about {share:.0%} of the rows of the smaller one: "
-        "they are less independent than two data sets should be"
-        for (first, second), share in shares.items()
-        if share >= SAID_SHARE
     ]
 
 

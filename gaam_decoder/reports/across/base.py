@@ -41,7 +41,7 @@ def across_sections(
 ) -> list[Section]:
     """The sections over all tables; none for fewer than two data sets.
 
-    Of imported caches that lack names of their own, a section says so.
+    Where names or rows in common leave one of several data sets, a section says so.
 
     Raises:
         ConfigError: a person asked for factors, and there are fewer data sets.
@@ -50,8 +50,8 @@ def across_sections(
     if cells is None or not _has_several_sets(cells):
         if factors is not None:
             raise _too_few(cells)
-        if cells is not None and cells.without_names:
-            return [_section_without_names(cells)]
+        if cells is not None and (cells.without_names or cells.common_rows):
+            return [_section_without_answer(cells)]
         return []
     answers = answers_over_sets(cells.results(), factors, _num_corrected(cells))
     writers: list[AcrossWriter] = [
@@ -70,16 +70,19 @@ def _has_several_sets(cells: Cells) -> bool:
     return max(read.values(), default=0) > 1
 
 
-def _section_without_names(cells: Cells) -> Section:
-    """The section that says why imported caches have no answer over data sets."""
-    reasons = "; ".join(cells.without_names)
+def _section_without_answer(cells: Cells) -> Section:
+    """The section that says why several caches have no answer over data sets."""
+    reasons = "; ".join([*cells.without_names, *cells.common_rows])
     lead = f"There is no answer over data sets: {reasons}"
+    lines = []
+    if cells.without_names:
+        lines.append("gaam import --set dataset-name=NAME gives a data set its name")
     return Section(
         name="across",
         heading="Over all data sets",
         lead=lead,
         answers=[lead],
-        lines=["gaam import --set dataset-name=NAME gives a data set its name"],
+        lines=lines,
         make=lambda: Parts(sheets=[]),
     )
 
@@ -93,7 +96,8 @@ def _too_few(cells: Cells | None) -> ConfigError:
     """The error for ``--across`` with fewer than two data sets."""
     found = "nothing is compared with a baseline"
     if cells is not None:
-        found = f"{len(cells.data_sets)} compared with '{cells.baseline}'"
+        compared = f"{len(cells.data_sets)} compared with '{cells.baseline}'"
+        found = "; ".join([compared, *cells.common_rows])
     return ConfigError(
         "--across needs several data sets",
         expected="runs of two data sets or more by one encoder, with the baseline",

@@ -487,8 +487,9 @@ def runs_with_sketches(
 def test_data_sets_that_share_most_of_their_rows_count_as_one(
     parts_by_set: Sequence[Sequence[int]], counted: str
 ) -> None:
-    chosen, sentences = choose_tables(report(runs_with_sketches(parts_by_set)).tables)
-    assert sorted({named.data_set for named in chosen}) == counted.split()
+    chosen = choose_tables(report(runs_with_sketches(parts_by_set)).tables)
+    sentences = chosen.common_rows
+    assert sorted({named.data_set for named in chosen.tables}) == counted.split()
     left_out = {f"set{number}" for number in range(3)} - set(counted.split())
     assert {sentence.split()[0] for sentence in sentences} == left_out
     for sentence in sentences:
@@ -503,14 +504,28 @@ def test_data_sets_that_share_some_rows_count_and_a_sentence_says_so() -> None:
     assert len(decoder_of(section)["data_sets"]) == 3
 
 
+def test_where_common_rows_leave_one_data_set_the_report_says_so() -> None:
+    """Its caches are imported; no name that a person gives them would help."""
+    runs = runs_with_sketches([[0], [0]])
+    [section] = report(runs).sections_over_sets
+    assert section.lead.startswith(
+        "There is no answer over data sets: set0 and set1 share about 100% of the rows"
+    )
+    assert section.lines == []
+    with pytest.raises(ConfigError, match="several data sets") as error:
+        report(runs, across="dataset")
+    assert "share about 100%" in error.value.details["found"]
+
+
 def test_of_data_sets_with_shared_rows_that_which_most_encoders_read_counts() -> None:
     runs = runs_with_sketches([[0], [1], [1]])
     changes = {"plan": sketch_of(1), "rows": {"train": 21, "test": 20}}
     runs += [
         run_of(1, "gpt2", name, cache_changes=changes) for name in ("laplace", "none")
     ]
-    chosen, [sentence] = choose_tables(report(runs).tables)
-    assert {named.data_set for named in chosen} == {"set0", "set1"}
+    chosen = choose_tables(report(runs).tables)
+    [sentence] = chosen.common_rows
+    assert {named.data_set for named in chosen.tables} == {"set0", "set1"}
     assert sentence.startswith("set2 and set1 share about 100% of the rows")
 
 
