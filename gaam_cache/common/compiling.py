@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+from types import FunctionType
 from typing import Any
 
 
@@ -35,6 +36,23 @@ def missing_compiler(device_type: str) -> str | None:
     except (InvalidCxxCompiler, OSError, RuntimeError):
         return "no C++ compiler here"
     return None
+
+
+def copy_function(function: Any) -> FunctionType:
+    """A function of the same kind, whose compiled programs are its own.
+
+    torch keeps programs by the code object, only a few for each. A copy has a code
+    object of its own.
+    """
+    copy = FunctionType(
+        function.__code__.replace(),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
 
 
 def compiler_errors() -> tuple[type[Exception], ...]:

@@ -6,7 +6,7 @@ several of them become one.
 """
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from types import FunctionType, MethodType
 from typing import Any
@@ -16,6 +16,7 @@ from torch import nn
 
 from gaam_cache.common.compiling import (
     compiler_errors,
+    copy_function,
     missing_compiler,
     reason_of_failure,
     reproducible_options,
@@ -39,28 +40,34 @@ def reason_not_to_compile(model: nn.Module, device: torch.device) -> str | None:
     return missing_compiler(device.type)
 
 
-class CompiledLayers:
+class LayerCompiler:
     """Replaces the methods of layers by compiled ones.
 
-    If the compiler fails, the layers run plainly, with a warning. One program serves
+    If the compiler fails, all layers run plainly, with a warning. One program serves
     for all layers with the same operations, and for all batches of two or more rows.
     With a torch that can, the layers round as plain ones do: a number that those round
     to half precision between two operations is rounded here as well.
     """
 
-    def __init__(self, layers: Iterable[nn.Module], device_type: str) -> None:
+    def __init__(self, device_type: str) -> None:
         self._works = True
         self._options = reproducible_options(device_type) | _rounding_options()
-        self._copies: dict[Any, Callable[..., Any]] = {}
-        for layer in layers:
-            for module in layer.modules():
-                _remove_hooks_of_transformers(module)
-            layer.forward = self._compile(layer.forward)
+        self._copies: dict[Any, FunctionType] = {}
+        """Function -> its copy, which all layers of a class share."""
 
-    def _compile(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        """The compiled method of a layer, or the plain one once a compiler failed."""
+    def compile(self, layer: nn.Module) -> None:
+        """From now on, run the layer compiled."""
+        for module in layer.modules():
+            _remove_hooks_of_transformers(module)
+        layer.forward = self._compiled_or_plain(layer.forward)
+
+    def _compiled_or_plain(self, plain: Any) -> Callable[..., Any]:
+        """A method's compiled form, or the plain method once the compiler failed."""
+        function = plain.__func__
+        if function not in self._copies:
+            self._copies[function] = copy_function(function)
         compiled = torch.compile(
-            self._copy_method(plain),
+            MethodType(self._copies[function], plain.__self__),
             fullgraph=True,
             dynamic=True,
             options=self._options,
@@ -80,25 +87,6 @@ class CompiledLayers:
             return plain(*arguments, **options)
 
         return forward
-
-    def _copy_method(self, method: Any) -> MethodType:
-        """The same method, of a copy of its function.
-
-        Layers with one function share the copy. torch compiles few programs for each
-        code object: with a copy, other encoders of this process do not use them up.
-        """
-        plain = method.__func__
-        if plain not in self._copies:
-            copy = FunctionType(
-                plain.__code__.replace(),
-                plain.__globals__,
-                plain.__name__,
-                plain.__defaults__,
-                plain.__closure__,
-            )
-            copy.__kwdefaults__ = plain.__kwdefaults__
-            self._copies[plain] = copy
-        return MethodType(self._copies[plain], method.__self__)
 
 
 def _rounding_options() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gaam_cache.common.devices import copy_to_device, out_of_memory
-from gaam_cache.encoders._compiled import CompiledLayers
+from gaam_cache.encoders._compiled import LayerCompiler
 from gaam_cache.encoders._weights import offloaded_weights
 from gaam_cache.encoders.poolings.base import load_poolings
 
@@ -188,13 +188,14 @@ class Forward(ABC):
     def compile_layers(self) -> None:
         """From now on, read batches with compiled layers; single rows as before.
 
-        The layers must have hooks, and reading must not change the model.
+        ``stack_name`` must name the layers, and reading must not change the model.
         """
         self.running_model = self._copy_loaded_model()
-        stack = cast(
-            nn.ModuleList, self.running_model.get_submodule(str(self.stack_name))
-        )
-        CompiledLayers(stack, self.device.type)
+        assert self.stack_name is not None
+        stack = cast(nn.ModuleList, self.running_model.get_submodule(self.stack_name))
+        compiler = LayerCompiler(self.device.type)
+        for layer in stack:
+            compiler.compile(layer)
 
     @abstractmethod
     def batch(self, items: Sequence[Any]) -> Batch:

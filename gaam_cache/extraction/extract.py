@@ -378,6 +378,8 @@ def make_missing(
     """
     job = prepare_job(config, report, checked_rows=checked_rows)
     plan, shards, is_new = _plan_missing_shards(job, report)
+    # not earlier: the states in the plan, with which the encoder was compared just now,
+    # are those of plain layers
     if shards:
         job.encoder.compile_layers()
     # nobody else makes shards of a new cache yet: begin with the first

@@ -41,6 +41,19 @@ def encoder_of(name: str, folder: Path) -> Path:
     return folder
 
 
+def config_of(
+    value: tuple[str, str], device: torch.device, tmp_path: Path
+) -> ExtractConfig:
+    """An extraction with an encoder of this name, in this type, on a device."""
+    name, dtype = value
+    return replace(
+        config_for(encoder_of(name, tmp_path / "encoder"), tmp_path),
+        device=str(device),
+        dtype=cast(Any, dtype),
+        pool=POOLS,
+    )
+
+
 def states(config: ExtractConfig) -> dict[str, np.ndarray]:
     split = gaam_cache.open_cache(config.out)["train"]
     return {pool: split.pooled(pool)[:] for pool in config.pool}
@@ -51,16 +64,10 @@ def test_states_of_every_architecture_are_those_of_the_cpu(
     device: torch.device, value: tuple[str, str], tmp_path: Path
 ) -> None:
     """Within what another device may add; float32 with no less than its 24 bits."""
-    name, dtype = value
-    config = replace(
-        config_for(encoder_of(name, tmp_path / "encoder"), tmp_path),
-        dtype=cast(Any, dtype),
-        pool=POOLS,
-    )
+    _name, dtype = value
+    config = config_of(value, device, tmp_path)
     of_cpu = replace(config, device="cpu", out=tmp_path / "cpu")
-    summaries = [
-        gaam_cache.extract(one) for one in (of_cpu, replace(config, device=str(device)))
-    ]
+    summaries = [gaam_cache.extract(one) for one in (of_cpu, config)]
     assert summaries[0].fingerprint == summaries[1].fingerprint, (
         "a device decides a fingerprint"
     )
@@ -82,13 +89,8 @@ COMPILED = [
 def test_compiled_layers_have_the_states_of_plain_ones_and_the_same_bytes_again(
     device: torch.device, value: tuple[str, str], tmp_path: Path
 ) -> None:
-    name, dtype = value
-    config = replace(
-        config_for(encoder_of(name, tmp_path / "encoder"), tmp_path),
-        device=str(device),
-        dtype=cast(Any, dtype),
-        pool=POOLS,
-    )
+    _name, dtype = value
+    config = config_of(value, device, tmp_path)
     compiled = [
         replace(config, compile="on", out=tmp_path / again)
         for again in ("first", "second")

@@ -1,14 +1,15 @@
 """Run methods with torch.compile, or plainly where it does not work."""
 
-import types
 import warnings
 from collections.abc import Callable
+from types import MethodType
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 
 from gaam_cache.common.compiling import (
     compiler_errors,
+    copy_function,
     reason_of_failure,
     reproducible_options,
 )
@@ -78,11 +79,8 @@ class Compiler:
         if key not in self._compiled:
             # the type checker knows a callable, not that it is a method
             bound_method: Any = method
-            plain = bound_method.__func__
-            # torch keeps compiled code by the code object: every shape gets a copy
-            code = plain.__code__.replace()
-            copy = types.FunctionType(code, plain.__globals__, plain.__name__)
-            bound = types.MethodType(copy, bound_method.__self__)
+            copy = copy_function(bound_method.__func__)
+            bound = MethodType(copy, bound_method.__self__)
             self._compiled[key] = torch.compile(
                 bound, fullgraph=True, dynamic=False, options=self._options
             )
