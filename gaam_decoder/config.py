@@ -74,6 +74,12 @@ class TrainConfig(WorkerConfig):
         "same weight in all; for label sets the rows with a label have the same "
         "weight as those without it.",
     )
+    state_scale: Literal["auto", "none", "all", "layer"] = key(
+        "auto",
+        "Divide the states by the power of two near their root mean square: all "
+        "states by one number, or each layer by its own; auto: all, if it is above 4. "
+        "A head that is fitted at once reads them as they are.",
+    )
     cache: Path = option(Path("cache"), "Folder of the cache.")
     runs: Path = option(Path("runs"), "Folder of the runs.")
     seeds: tuple[int, ...] = option(
@@ -304,6 +310,14 @@ def _rules(config: TrainConfig) -> Iterator[Rule]:
         "head",
         holds=config.class_weights == "none" or config.has_head_trained_in_steps,
         problem="weigh losses of rows",
+        expected="a --head that is trained in steps",
+    )
+    yield setting_rule(
+        "state_scale",
+        "head",
+        holds=config.state_scale in ("auto", "none")
+        or config.has_head_trained_in_steps,
+        problem="is for training in steps",
         expected="a --head that is trained in steps",
     )
 

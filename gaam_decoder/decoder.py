@@ -58,6 +58,8 @@ class DecoderSpec:
     num_classes: int
     """C, whatever the task."""
     task: str = CLASSIFICATION.name
+    scales_states: bool = False
+    """Whether the decoder multiplies the states of each layer by a factor."""
 
 
 class TargetScale(nn.Module):
@@ -99,23 +101,65 @@ class TargetScale(nn.Module):
         return target.float().to(target_NC.device)
 
 
+class StateScale(nn.Module):
+    """Factors by which a decoder multiplies the states of each layer, (L,).
+
+    States of a Llama have a root mean square above 20, and single features above 1,000.
+    A step of an optimizer then moves logits by more than they differ, at every usual
+    learning rate. Factors are powers of two: multiplying by them rounds nothing.
+    """
+
+    factor: Tensor
+
+    def __init__(self, num_layers: int) -> None:
+        super().__init__()
+        self.register_buffer("factor", torch.ones(num_layers))
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """States of rows, (B, L, D), of which each layer is multiplied."""
+        return x_BLD * self.factor[:, None]
+
+    def fit(self, mean_square_L: Tensor, *, by_layer: bool) -> None:
+        """Choose the factors by the mean squares of the states of each layer.
+
+        Args:
+            mean_square_L: over the training rows and the features, in float64.
+            by_layer: whether each layer has a factor of its own; else all have one.
+        """
+        if not by_layer:
+            mean_square_L = mean_square_L.mean().expand_as(mean_square_L)
+        # half of the logarithm of a square is that of its root
+        exponent_L = torch.round(mean_square_L.log2() / 2)
+        # a layer of zeros has no logarithm, and stays as it is
+        exponent_L = torch.where(mean_square_L > 0, exponent_L, 0)
+        self.factor.copy_(torch.exp2(-exponent_L))
+
+
 class Decoder(nn.Module):
     """``logits = head(attention(x))``, for one seed.
 
     A decoder of numbers has a scale of its targets, which puts the standardised outputs
-    into the unit of the data, in evaluation alone.
+    into the unit of the data, in evaluation alone. A decoder of large states has a
+    scale of its states, too: it reads ``states(x)`` in place of x.
     """
 
     targets: TargetScale | None
     """The scale; None for other tasks. Stored weights have its name, ``targets``."""
+    states: StateScale | None
+    """The scale; None where states are read as they are stored."""
 
     def __init__(
-        self, attention: Attention, head: Head, targets: TargetScale | None = None
+        self,
+        attention: Attention,
+        head: Head,
+        targets: TargetScale | None = None,
+        states: StateScale | None = None,
     ) -> None:
         super().__init__()
         self.attention = attention
         self.head = head
         self.targets = targets
+        self.states = states
 
     @property
     def dtype(self) -> torch.dtype:
@@ -130,6 +174,8 @@ class Decoder(nn.Module):
             noise_BK: in training, K uniform random numbers for each row, of which a
                 head makes its dropout; None in evaluation, or if it needs none.
         """
+        if self.states is not None:
+            x_BLD = self.states(x_BLD)
         output_BC = self._outputs(x_BLD, noise_BK)
         # a regression decoder learns standardised targets: evaluation gives its outputs
         # the scale of the data
@@ -278,4 +324,5 @@ def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:
     targets: TargetScale | None = None
     if task_of(spec.task).standardises:
         targets = TargetScale(spec.num_classes)
-    return Decoder(attention, head, targets)
+    states = StateScale(spec.num_layers) if spec.scales_states else None
+    return Decoder(attention, head, targets, states)

@@ -39,6 +39,7 @@ STEP_SETTINGS = (
     "shuffle",
     "shard_rows",
     "optimizer",
+    "state_scale",
 )
 """Settings of training in steps, which a head that is fitted at once ignores."""
 FIXED_SETTINGS_OF_FITS: Mapping[str, Any] = {
@@ -58,6 +59,8 @@ NO_TEST = "none"
 """The test split of a final model, which learns from all rows and is not tested."""
 Dtype = Literal["float32", "bfloat16", "float16"]
 """Arithmetic of matrix products."""
+StateScaling = Literal["none", "all", "layer"]
+"""States as they are stored; all divided by one number; each layer by its own."""
 
 
 class Fold(NamedTuple):
@@ -153,6 +156,8 @@ class Recipe:
     val_folds: int | None = None
     """None: all seeds hold out the same ``val_fraction``."""
     optimizer: Spec = Spec("adamw")  # noqa: RUF009 it is frozen
+    state_scale: StateScaling = "none"
+    """Which number divides the states of a row before a decoder reads them."""
 
     def __str__(self) -> str:
         """The decoder, with the settings that a sweep varies, for people."""

@@ -46,6 +46,7 @@ DEFAULTS_IN_TITLES = {
     "fold": None,
     "split_seed": 0,
     "shuffle": "full",
+    "state_scale": "none",
 }
 """Settings that a title shows, in order, with the default, which it omits."""
 Settings = dict[str, Any]

@@ -414,7 +414,9 @@ def _ablation_config(
         cache: folder of the cache, if it has moved.
         device: that trains.
     """
-    settings: dict[str, Any] = dict(run.settings)
+    # a run records no defaults of a recipe; a config's default is to decide anew
+    settings: dict[str, Any] = {"state_scale": run.recipe.state_scale}
+    settings |= run.settings
     # the mechanism and the cache imply these
     settings.pop("plugins", None)
     settings.pop("shard_rows", None)

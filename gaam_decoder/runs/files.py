@@ -18,7 +18,8 @@ A run folder holds these files::
 
 Of numbers and of label sets, C are the columns or labels, and labels are (N, C) and
 (V, C): float32, or uint8 of 0 and 1. Logits of numbers are in the unit of the data; the
-weights ``targets.mean`` and ``targets.std`` put them there.
+weights ``targets.mean`` and ``targets.std`` put them there. ``states.factor`` are the
+factors of the states, where a recipe scales them.
 
 A tensor ``same.NAME`` gives rows that belong together the same number.
 

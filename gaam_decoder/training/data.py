@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from gaam_cache.common import devices
+from gaam_cache.common.devices import float64
 from gaam_cache.store.reader import EmbeddingCache, ShardedArray, Split
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
@@ -32,6 +33,7 @@ from gaam_decoder.training.partitions import Rows
 from gaam_decoder.training.splits import divide
 
 PREFETCH = 3  # batches to gather ahead of rows that are not on the device
+MEASURED_ROWS = 32  # of a batch whose states are squared
 SLICE_BYTES = 2**26  # of the slices in which rows go to a GPU
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 MEMORY_SHARE = 0.5  # of the free memory for rows; a seed batch takes up to 0.4
@@ -141,6 +143,13 @@ class Features:
         raw = np.empty((len(row_N), self.row_bytes), np.uint8)
         self._array.read_into(row_N, raw)
         return torch.from_numpy(raw).view(self.dtype).view(len(row_N), *self.shape[1:])
+
+
+def states_of_rows(array: ShardedArray, row_N: Rows) -> Tensor:
+    """The states of ascending rows of a split, (N, L, D), in float32."""
+    features = Features(array, torch.device("cpu"), loaded_N=row_N)
+    assert features.resident is not None
+    return features.resident.float()
 
 
 def rows_at(source: Tensor, index: Tensor) -> Tensor:
@@ -273,6 +282,14 @@ class Subset:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def mean_squares(self) -> Tensor:
+        """The mean square of the states of each layer, (L,), in float64."""
+        total_L = torch.zeros(1)
+        for x_BLD in self.features.batches(self.rows, MEASURED_ROWS):
+            mean_L = float64(x_BLD).square().mean(2).sum(0)
+            total_L = total_L.to(mean_L) + mean_L
+        return total_L / len(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,10 +11,11 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any
 
+import numpy as np
 import torch
 
 from gaam_cache.common import plugins
-from gaam_cache.common.errors import ConfigError, GaamWarning
+from gaam_cache.common.errors import ConfigError, GaamNote, GaamWarning
 from gaam_cache.common.messages import did_you_mean, shortened
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.config import TrainConfig
@@ -24,15 +25,25 @@ from gaam_decoder.decoder import (
     with_derived_options,
 )
 from gaam_decoder.number_lists import EACH, PER_CLASS, Layers, Sizes
-from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
+from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe, StateScaling
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, decoder_family, mean_validation
 from gaam_decoder.specs import KINDS, Spec, plugin_tasks
 from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
+from gaam_decoder.training.data import states_of_rows
 from gaam_decoder.training.own_decoder import check_own_decoder
 from gaam_decoder.training.probe import PROBE_ATTENTION, check_decoder, probe_fits
 from gaam_decoder.training.splits import check_rows, read_groups
+
+SAMPLED_ROWS = 64
+"""Rows of which the root mean square of all states is estimated."""
+LARGE_STATES = 4.0
+"""Root mean square above which ``state_scale=auto`` divides the states.
+
+Measured on 1,000 rows of AG News through a Llama of 30 x 576, with states of another
+size each time: a linear head had a log loss of 0.36 to 0.38 at 0.25 to 3, of 3.1 at 12
+and of 5.5 at 23. Sentence encoders are at 0.1 to 0.3, Whisper is at 0.8."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,7 +193,11 @@ def _probe_experiments(
     if config.select == "last" or config.test_split == NO_TEST:
         return []
     probe_config = replace(
-        config, attn=(PROBE_ATTENTION,), head=(head,), class_weights="none"
+        config,
+        attn=(PROBE_ATTENTION,),
+        head=(head,),
+        class_weights="none",
+        state_scale="none",
     )
     probes = [
         _experiment(recipe, cache) for recipe in recipes(probe_config, dtype, groups)
@@ -226,6 +241,7 @@ def _experiment(recipe: Recipe, cache: EmbeddingCache) -> Experiment:
         hidden_size=size,
         num_classes=len(cache.target_names),
         task=cache.task,
+        scales_states=recipe.state_scale != "none",
     )
     return Experiment(
         spec=spec, recipe=recipe, key=canonical_recipe.key(cache.plan.states_id)
@@ -280,8 +296,11 @@ def _shared_settings(
     config_names = {field.name for field in fields(config)}
     recipe_names = {field.name for field in fields(Recipe)}
     settings = {name: getattr(config, name) for name in config_names & recipe_names}
-    # a config that was checked against a cache has the loss of its task
+    # a config that was checked against a cache has the loss of its task, and says how
+    # states are scaled
     settings["loss"] = config.loss or Spec(CLASSIFICATION.default_loss)
+    if config.state_scale == "auto":
+        settings["state_scale"] = "none"
     settings["dtype"] = dtype
     settings["groups"] = groups
 
@@ -536,14 +555,42 @@ def _resolve_config(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
             ),
         )
     _check_folds(config, num_rows=len(cache[config.train_split]))
-    first_pooling = cache.plan.pooling[:1]
+    config = replace(config, pool=config.pool or cache.plan.pooling[:1])
     return replace(
         config,
         allow_train_as_test=tests_training_rows,
-        pool=config.pool or first_pooling,
+        state_scale=_state_scaling(config, cache),
         layers=tuple(_layer_sets(config, cache)),
         train_rows=_budgets(config, num_rows=len(cache[config.train_split])),
     )
+
+
+def _state_scaling(config: TrainConfig, cache: EmbeddingCache) -> StateScaling:
+    """How the decoders of a config scale their states; a note says what auto chose.
+
+    Some rows of the train split decide, with all their layers, so that decoders of
+    other layers, folds and budgets are scaled alike.
+    """
+    if config.state_scale != "auto":
+        return config.state_scale
+    if not config.has_head_trained_in_steps:
+        return "none"
+    split = cache[config.train_split]
+    num_rows = min(len(split), SAMPLED_ROWS)
+    row_N = np.linspace(0, len(split) - 1, num_rows).round().astype(np.int64)
+    largest = max(
+        states_of_rows(split.pooled(pool), row_N).square().mean().sqrt().item()
+        for pool in config.pool
+    )
+    if largest <= LARGE_STATES:
+        return "none"
+    warnings.warn(
+        f"the states are large (root mean square {largest:.2g}): decoders that train "
+        "in steps divide them by a power of two (--set state-scale=none: as they are)",
+        GaamNote,
+        stacklevel=4,
+    )
+    return "all"
 
 
 def _check_task(config: TrainConfig, task: Task) -> None:

@@ -107,6 +107,7 @@ class SeedBatch:
         device = data.train.label_N.device
         decoders = [build_decoder(spec, seed).to(dtype) for seed in seeds]
         self._target_scales = self._add_target_scales(decoders)
+        self._scale_states(decoders)
         self._learned_target_SN = self._learned_targets(self._label_SN)
         self.decoder = copy.deepcopy(decoders[0]).to(device)
         self.step = (steps or StepCache()).get(
@@ -148,6 +149,16 @@ class SeedBatch:
             decoder.targets = scale
             scales.append(scale)
         return scales
+
+    def _scale_states(self, decoders: Sequence[Decoder]) -> None:
+        """Fit the factors of the states to the training rows, if decoders have any."""
+        scaling = self.recipe.state_scale
+        if scaling == "none":
+            return
+        mean_square_L = self.data.train.mean_squares()
+        for decoder in decoders:
+            assert decoder.states is not None
+            decoder.states.fit(mean_square_L, by_layer=scaling == "layer")
 
     def _learned_targets(self, label_SN: Tensor) -> Tensor:
         """The targets of rows in the form in which each seed learns them."""
@@ -478,7 +489,8 @@ class SeedBatch:
             results.append(result)
             if result.failed is None:
                 attention = copy.deepcopy(self.decoder.attention)
-                finished.append(FinishedSeed(result, attention))
+                states = copy.deepcopy(self.decoder.states)
+                finished.append(FinishedSeed(result, attention, states))
 
         # average the attention maps over the test rows
         if test is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gaam_cache.common.devices import float64
 from gaam_decoder.attention.base import Attention
-from gaam_decoder.decoder import Decoder
+from gaam_decoder.decoder import Decoder, StateScale
 from gaam_decoder.optimizers.base import Stacked
 from gaam_decoder.runs.write import SeedResult
 from gaam_decoder.training.data import Subset
@@ -86,6 +86,8 @@ class FinishedSeed(NamedTuple):
     result: SeedResult
     attention: Attention
     """Its trained mechanism."""
+    states: StateScale | None = None
+    """The scale of the states that the mechanism reads; None: as they are."""
 
 
 @torch.inference_mode()
@@ -110,7 +112,8 @@ def add_attention_maps(
         x_BLD = x_BLD.float()
         batch_sums: list[Tensor] = []
         for seed in finished:
-            attention_map = seed.attention.eval().attention_map(x_BLD)
+            scaled_BLD = x_BLD if seed.states is None else seed.states(x_BLD)
+            attention_map = seed.attention.eval().attention_map(scaled_BLD)
             if attention_map is None:
                 return
             batch_sums.append(float64(attention_map).sum(0))

@@ -473,6 +473,7 @@ def _decoder_spec(config: DecoderConfig) -> DecoderSpec:
         hidden_size=config.plan.hidden_size,
         num_classes=len(config.plan.target_names),
         task=config.plan.task,
+        scales_states=config.recipe.state_scale != "none",
     )
 
 

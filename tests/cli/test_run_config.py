@@ -57,6 +57,7 @@ CASES: dict[str, dict[str, Any]] = {
         "pool": ("mean", "last"),
         "split_seed": 3,
         "val_folds": 4,
+        "state_scale": "layer",
     },
     "order": {"shuffle": "window:32", "shuffle_labels": True, "compile": "off"},
     "rows": {"train_rows": (20, None), "select": "last", "optimizer": "sgd"},

@@ -42,6 +42,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "a window of weighted classes": {
         "shuffle": "window:20",
         "class_weights": "balanced",
+        "state_scale": "layer",
     },
     "folds": {"folds": 3, "fold": 2},
     "folds, rates by other seeds": {"folds": 3, "fold": 1, **TUNED_SETTINGS},

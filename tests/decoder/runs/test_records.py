@@ -68,6 +68,7 @@ OTHER_VALUES: dict[str, Any] = {
     "shuffle": "window:100",
     "shard_rows": 64,
     "class_weights": "balanced",
+    "state_scale": "layer",
     "train_rows": 100,
     "shots": 5,
     "val_folds": 3,
