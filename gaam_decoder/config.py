@@ -74,11 +74,11 @@ class TrainConfig(WorkerConfig):
         "same weight in all; for label sets the rows with a label have the same "
         "weight as those without it.",
     )
-    state_scale: Literal["auto", "none", "all", "layer"] = key(
+    state_scale: Literal["auto", "none", "layer"] = key(
         "auto",
-        "Divide the states by the power of two near their root mean square: all "
-        "states by one number, or each layer by its own; auto: all, if it is above 4. "
-        "A head that is fitted at once reads them as they are.",
+        "layer: divide the states of each layer by the power of two near their root "
+        "mean square; auto: if that of any layer is above 4. A head that is fitted at "
+        "once reads states as they are.",
     )
     cache: Path = option(Path("cache"), "Folder of the cache.")
     runs: Path = option(Path("runs"), "Folder of the runs.")

@@ -102,11 +102,13 @@ class TargetScale(nn.Module):
 
 
 class StateScale(nn.Module):
-    """Factors by which a decoder multiplies the states of each layer, (L,).
+    """The factor by which a decoder multiplies the states of each layer, (L,).
+
+    A factor is one divided by a power of two. So a product with it rounds nothing.
 
     States of a Llama have a root mean square above 20, and single features above 1,000.
     A step of an optimizer then moves logits by more than they differ, at every usual
-    learning rate. Factors are powers of two: multiplying by them rounds nothing.
+    learning rate.
     """
 
     factor: Tensor
@@ -119,15 +121,11 @@ class StateScale(nn.Module):
         """States of rows, (B, L, D), of which each layer is multiplied."""
         return x_BLD * self.factor[:, None]
 
-    def fit(self, mean_square_L: Tensor, *, by_layer: bool) -> None:
-        """Choose the factors by the mean squares of the states of each layer.
+    def fit(self, mean_square_L: Tensor) -> None:
+        """Choose the factors that bring the root mean square of each layer near 1.
 
-        Args:
-            mean_square_L: over the training rows and the features, in float64.
-            by_layer: whether each layer has a factor of its own; else all have one.
+        ``mean_square_L`` is the mean over training rows and features, in float64.
         """
-        if not by_layer:
-            mean_square_L = mean_square_L.mean().expand_as(mean_square_L)
         # half of the logarithm of a square is that of its root
         exponent_L = torch.round(mean_square_L.log2() / 2)
         # a layer of zeros has no logarithm, and stays as it is

@@ -59,8 +59,8 @@ NO_TEST = "none"
 """The test split of a final model, which learns from all rows and is not tested."""
 Dtype = Literal["float32", "bfloat16", "float16"]
 """Arithmetic of matrix products."""
-StateScaling = Literal["none", "all", "layer"]
-"""States as they are stored; all divided by one number; each layer by its own."""
+StateScaling = Literal["none", "layer"]
+"""Whether a decoder reads states as they are stored, or each layer divided."""
 
 
 class Fold(NamedTuple):
@@ -157,7 +157,8 @@ class Recipe:
     """None: all seeds hold out the same ``val_fraction``."""
     optimizer: Spec = Spec("adamw")  # noqa: RUF009 it is frozen
     state_scale: StateScaling = "none"
-    """Which number divides the states of a row before a decoder reads them."""
+    """``layer``: the states of each layer are divided by a number before a decoder
+    reads them."""
 
     def __str__(self) -> str:
         """The decoder, with the settings that a sweep varies, for people."""

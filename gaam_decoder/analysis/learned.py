@@ -120,8 +120,8 @@ def learned_curves(runs: Sequence[RunResult]) -> Floats | None:
 
     The curve gives the weight of a layer at each standardised value of ``RESIDUALS``.
     Every gate is drawn with its centre at 0 and its peak at 1. Its learned centre,
-    ``offset``, is left out: it is in units of the states. Its learned height means
-    nothing: the head can undo a factor of all weights.
+    ``offset``, is left out: it has the unit of the states as the decoder reads them.
+    Its learned height means nothing: the head can undo a factor of all weights.
 
     Args:
         runs: that differ in their seeds alone.

@@ -25,25 +25,26 @@ from gaam_decoder.decoder import (
     with_derived_options,
 )
 from gaam_decoder.number_lists import EACH, PER_CLASS, Layers, Sizes
-from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe, StateScaling
+from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, decoder_family, mean_validation
 from gaam_decoder.specs import KINDS, Spec, plugin_tasks
 from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
-from gaam_decoder.training.data import states_of_rows
+from gaam_decoder.training.data import evenly_spaced, states_of_rows
 from gaam_decoder.training.own_decoder import check_own_decoder
 from gaam_decoder.training.probe import PROBE_ATTENTION, check_decoder, probe_fits
 from gaam_decoder.training.splits import check_rows, read_groups
 
 SAMPLED_ROWS = 64
-"""Rows of which the root mean square of all states is estimated."""
+"""Rows of which the root mean square of each layer is estimated."""
 LARGE_STATES = 4.0
-"""Root mean square above which ``state_scale=auto`` divides the states.
+"""Root mean square of a layer above which ``state_scale=auto`` divides the states.
 
-Measured on 1,000 rows of AG News through a Llama of 30 x 576, with states of another
-size each time: a linear head had a log loss of 0.36 to 0.38 at 0.25 to 3, of 3.1 at 12
-and of 5.5 at 23. Sentence encoders are at 0.1 to 0.3, Whisper is at 0.8."""
+Measured on 1,000 rows of AG News through a Llama of 30 x 576, with all states
+multiplied by one number: at a root mean square of 0.25 to 3 a linear head had a log
+loss of 0.36 to 0.38, at 12 of 3.1, and at 21, where they are, of 5.5. Layers of
+sentence encoders have 0.1 to 0.3, those of Whisper 0.7 to 1.1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,6 +106,8 @@ def plan_experiments(
         groups = read_groups(str(config.groups), cache, config.train_split)
     requested_recipes = recipes(config, dtype, groups)
     check_rows(requested_recipes, cache)
+    if config.state_scale == "auto":
+        requested_recipes = _with_state_scales(requested_recipes, cache)
 
     # several spellings of a mechanism have the same key: one experiment for them
     experiment_by_key: dict[str, Experiment] = {}
@@ -122,6 +125,49 @@ def plan_experiments(
         recipe = replace(experiment.recipe, split_seed=config.split_seed)
         final_recipes[recipe.without_test_rows()] = None
     return experiments + [_experiment(recipe, cache) for recipe in final_recipes]
+
+
+def _with_state_scales(
+    requested: Sequence[Recipe], cache: EmbeddingCache
+) -> list[Recipe]:
+    """Recipes that divide the states of each layer where a layer they read is large.
+
+    A note says so. Some rows of the train split decide for all folds and budgets of a
+    decoder, which share a recipe.
+    """
+    size_by_layer: dict[str, dict[int, float]] = {}
+    resolved: list[Recipe] = []
+    sizes_of_large: list[float] = []
+    for recipe in requested:
+        if recipe.is_fitted_at_once:
+            resolved.append(recipe)
+            continue
+        if recipe.pool not in size_by_layer:
+            size_by_layer[recipe.pool] = _size_by_layer(recipe, cache)
+        sizes = size_by_layer[recipe.pool]
+        largest = max(sizes[layer] for layer in recipe.layers or sizes)
+        if largest > LARGE_STATES:
+            recipe = replace(recipe, state_scale="layer")
+            sizes_of_large.append(largest)
+        resolved.append(recipe)
+    if sizes_of_large:
+        warnings.warn(
+            "the states are large (root mean square of a layer up to "
+            f"{max(sizes_of_large):.2g}): decoders that train in steps divide each "
+            "layer by a power of two (--set state-scale=none: as they are)",
+            GaamNote,
+            stacklevel=4,
+        )
+    return resolved
+
+
+def _size_by_layer(recipe: Recipe, cache: EmbeddingCache) -> dict[int, float]:
+    """Number of a layer -> root mean square of its states, of some training rows."""
+    split = cache[recipe.train_split]
+    rows = evenly_spaced(np.arange(len(split)), SAMPLED_ROWS)
+    states_NLD = states_of_rows(split.pooled(recipe.pool), rows)
+    size_L = states_NLD.square().mean((0, 2)).sqrt()
+    return dict(enumerate(size_L.tolist(), split.first_layer))
 
 
 def _check_torch_defaults() -> None:
@@ -296,9 +342,9 @@ def _shared_settings(
     config_names = {field.name for field in fields(config)}
     recipe_names = {field.name for field in fields(Recipe)}
     settings = {name: getattr(config, name) for name in config_names & recipe_names}
-    # a config that was checked against a cache has the loss of its task, and says how
-    # states are scaled
+    # a config that was checked against a cache has the loss of its task
     settings["loss"] = config.loss or Spec(CLASSIFICATION.default_loss)
+    # the states decide it for each recipe: see ``_with_state_scales``
     if config.state_scale == "auto":
         settings["state_scale"] = "none"
     settings["dtype"] = dtype
@@ -555,42 +601,14 @@ def _resolve_config(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
             ),
         )
     _check_folds(config, num_rows=len(cache[config.train_split]))
-    config = replace(config, pool=config.pool or cache.plan.pooling[:1])
+    first_pooling = cache.plan.pooling[:1]
     return replace(
         config,
         allow_train_as_test=tests_training_rows,
-        state_scale=_state_scaling(config, cache),
+        pool=config.pool or first_pooling,
         layers=tuple(_layer_sets(config, cache)),
         train_rows=_budgets(config, num_rows=len(cache[config.train_split])),
     )
-
-
-def _state_scaling(config: TrainConfig, cache: EmbeddingCache) -> StateScaling:
-    """How the decoders of a config scale their states; a note says what auto chose.
-
-    Some rows of the train split decide, with all their layers, so that decoders of
-    other layers, folds and budgets are scaled alike.
-    """
-    if config.state_scale != "auto":
-        return config.state_scale
-    if not config.has_head_trained_in_steps:
-        return "none"
-    split = cache[config.train_split]
-    num_rows = min(len(split), SAMPLED_ROWS)
-    row_N = np.linspace(0, len(split) - 1, num_rows).round().astype(np.int64)
-    largest = max(
-        states_of_rows(split.pooled(pool), row_N).square().mean().sqrt().item()
-        for pool in config.pool
-    )
-    if largest <= LARGE_STATES:
-        return "none"
-    warnings.warn(
-        f"the states are large (root mean square {largest:.2g}): decoders that train "
-        "in steps divide them by a power of two (--set state-scale=none: as they are)",
-        GaamNote,
-        stacklevel=4,
-    )
-    return "all"
 
 
 def _check_task(config: TrainConfig, task: Task) -> None:

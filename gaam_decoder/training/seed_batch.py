@@ -152,13 +152,12 @@ class SeedBatch:
 
     def _scale_states(self, decoders: Sequence[Decoder]) -> None:
         """Fit the factors of the states to the training rows, if decoders have any."""
-        scaling = self.recipe.state_scale
-        if scaling == "none":
+        if not self.spec.scales_states:
             return
         mean_square_L = self.data.train.mean_squares()
         for decoder in decoders:
             assert decoder.states is not None
-            decoder.states.fit(mean_square_L, by_layer=scaling == "layer")
+            decoder.states.fit(mean_square_L)
 
     def _learned_targets(self, label_SN: Tensor) -> Tensor:
         """The targets of rows in the form in which each seed learns them."""

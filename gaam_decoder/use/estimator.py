@@ -96,7 +96,7 @@ class Estimator:
     head: Any = "linear"
     loss: Any = None
     class_weights: Literal["none", "balanced"] = "none"
-    state_scale: Literal["auto", "none", "all", "layer"] = "auto"
+    state_scale: Literal["auto", "none", "layer"] = "auto"
     seeds: int | str | Sequence[int] = 10
     tune_seeds: int | str | Sequence[int] | None = None
     epochs: int = 25

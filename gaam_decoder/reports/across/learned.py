@@ -63,6 +63,8 @@ class LearnedOverSets(AcrossWriter):
                 lines=(
                     "lowest and highest: of all heads, features, seeds and data sets; "
                     "medians of data sets: the smallest and the largest of them",
+                    "an offset has the unit of the states as a decoder reads them, "
+                    "which it may divide",
                     "a share is that of the layer in the summed attention, a mean over "
                     "data sets; equal shares mean that no layer matters more",
                 ),

@@ -34,7 +34,8 @@ class Learned(Writer):
         if lines:
             title = (
                 "learned parameters at the start of training; smallest, median and "
-                "largest at its end, over heads, features and seeds"
+                "largest at its end, over heads, features and seeds; an offset has "
+                "the unit of the states as the decoder reads them, which it may divide"
             )
             sheet = Sheet(title, HEADER, lines)
             yield Section(

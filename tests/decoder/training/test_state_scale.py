@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 
 import gaam_cache
 import gaam_decoder
@@ -27,7 +28,6 @@ from tests.decoder.configs import (
 N, L, D = 60, 6, 16
 NUM_TRAIN = 40
 MECHANISMS = plugins.names("gaam_decoder.attention")
-MODES = ("all", "layer")
 
 
 def states(unit: Any = 1.0) -> np.ndarray[Any, Any]:
@@ -70,73 +70,100 @@ def train_quietly(config: TrainConfig, **settings: Any) -> RunResult:
         return train_single_run(config, **settings)
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("size", [1e-3, 0.3, 1.0, 1.4, 23.0, 5e3])
-def test_a_factor_is_a_power_of_two_and_brings_the_size_near_1(
-    size: float, mode: str
-) -> None:
+def test_a_factor_is_a_power_of_two_and_brings_the_size_near_1(size: float) -> None:
     x_NLD = torch.from_numpy(states(size))
     scale = StateScale(L)
-    mean_square_L = x_NLD.double().square().mean((0, 2))
-    scale.fit(mean_square_L, by_layer=mode == "layer")
+    scale.fit(x_NLD.double().square().mean((0, 2)))
 
     mantissa_L, _exponent_L = torch.frexp(scale.factor)
     assert (mantissa_L == 0.5).all()
     scaled_NLD = scale(x_NLD)
-    axes = (0, 2) if mode == "layer" else (0, 1, 2)
-    root_mean_square = scaled_NLD.square().mean(axes).sqrt()
-    assert (root_mean_square > 0.5**0.5 - 1e-6).all()
-    assert (root_mean_square < 2**0.5 + 1e-6).all()
+    size_L = scaled_NLD.square().mean((0, 2)).sqrt()
+    assert (size_L > 0.5**0.5 - 1e-6).all()
+    assert (size_L < 2**0.5 + 1e-6).all()
     # nothing is rounded
     assert torch.equal(scaled_NLD / scale.factor[:, None], x_NLD)
 
 
 def test_a_layer_of_zeros_stays_as_it_is() -> None:
     scale = StateScale(2)
-    scale.fit(torch.tensor([0.0, 64.0**2], dtype=torch.float64), by_layer=True)
+    scale.fit(torch.tensor([0.0, 64.0**2], dtype=torch.float64))
     assert scale.factor.tolist() == [1, 1 / 64]
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("attention", MECHANISMS)
-def test_the_unit_of_the_states_changes_no_bit(
-    attention: str, mode: str, tmp_path: Path
-) -> None:
-    units = {"all": 64.0, "layer": 2.0 ** np.arange(-2, L - 2)[:, None]}
-    runs = [
-        train_quietly(
-            config_of(folder, states(unit), attn=(attention,), state_scale=mode)
+def test_the_units_of_the_layers_change_no_bit(attention: str, tmp_path: Path) -> None:
+    units = {"a": 1.0, "b": 2.0 ** np.arange(-2, L - 2)[:, None]}
+    runs: list[RunResult] = []
+    for name, unit in units.items():
+        config = config_of(
+            tmp_path / name, states(unit), attn=(attention,), state_scale="layer"
         )
-        for folder, unit in [(tmp_path / "a", 1.0), (tmp_path / "b", units[mode])]
-    ]
-    logits, other_logits = [run.logits for run in runs]
-    assert np.array_equal(logits, other_logits)
-    maps, other_maps = [run.attention_map for run in runs]
-    assert (maps is None) == (other_maps is None)
-    if maps is not None and other_maps is not None:
-        assert np.array_equal(maps, other_maps)
+        runs.append(train_single_run(config))
+    first, second = runs
+    np.testing.assert_array_equal(first.logits, second.logits)
+    np.testing.assert_array_equal(first.attention_map, second.attention_map)
 
 
 @pytest.mark.parametrize(
-    ("unit", "resolved"),
+    ("size", "resolved"),
     [
-        pytest.param(1.0, "none", id="small"),
-        pytest.param(30.0, "all", id="large"),
+        pytest.param(3.5, "none", id="below the limit"),
+        pytest.param(4.5, "layer", id="above the limit"),
     ],
 )
 def test_auto_divides_large_states_and_says_so(
-    unit: float, resolved: str, tmp_path: Path
+    size: float, resolved: str, tmp_path: Path
 ) -> None:
-    config = config_of(tmp_path, states(unit))
+    x_NLD = states()
+    size_L = np.sqrt(np.square(x_NLD[:NUM_TRAIN]).mean((0, 2)))
+    x_NLD *= size / size_L.max()
+    config = config_of(tmp_path, x_NLD)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run = train_single_run(config)
     notes = [str(entry.message) for entry in caught if entry.category is GaamNote]
     assert run.recipe.state_scale == resolved
-    assert len(notes) == (resolved == "all")
-    assert all("root mean square" in note for note in notes)
+    assert len(notes) == (resolved == "layer")
+    assert all(f"up to {size}" in note for note in notes)
     # the resolved value is the same run, and nothing is trained again
     assert train_single_run(config, state_scale=resolved).path == run.path
+
+
+def test_only_the_layers_that_a_decoder_reads_decide(tmp_path: Path) -> None:
+    unit_L1 = np.ones((L, 1))
+    unit_L1[-1] = 30
+    config = config_of(
+        tmp_path, states(unit_L1), layers=((1, 2), (L,), None), attn=("last-layer",)
+    )
+    with pytest.warns(GaamNote, match="are large"):
+        runs = gaam_decoder.train(config)
+    scale_by_layers = {run.recipe.layers: run.recipe.state_scale for run in runs}
+    assert scale_by_layers == {(1, 2): "none", (L,): "layer", None: "layer"}
+
+
+def test_rows_that_a_decoder_does_not_learn_from_choose_no_factor(
+    tmp_path: Path,
+) -> None:
+    def train_on(folder: Path, x_NLD: np.ndarray[Any, Any]) -> RunResult:
+        config = config_of(folder, x_NLD, folds=4, fold=1, state_scale="layer")
+        return train_single_run(config)
+
+    run = train_on(tmp_path / "a", states())
+    assert run.test_rows is not None
+    assert run.validation is not None
+    held_out = np.union1d(run.test_rows, run.validation.rows)
+    assert 0 < len(held_out) < NUM_TRAIN
+    larger_NLD = states()
+    larger_NLD[held_out] *= 64
+    other = train_on(tmp_path / "b", larger_NLD)
+    np.testing.assert_array_equal(factors_of(run), factors_of(other))
+
+
+def factors_of(run: RunResult) -> np.ndarray[Any, Any]:
+    """The factors of the states in the weights of a run, (S, L)."""
+    return load_file(run.path / "weights.safetensors")["states.factor"]
 
 
 def test_scaled_decoders_predict_as_they_were_tested(tmp_path: Path) -> None:
@@ -163,4 +190,4 @@ def test_a_head_that_is_fitted_at_once_reads_states_as_they_are(tmp_path: Path) 
     fitted = train_quietly(config, head=("lbfgs",))
     assert fitted.recipe.state_scale == "none"
     with pytest.raises(ConfigError, match="training in steps"):
-        change(config, head=("lbfgs",), state_scale="all")
+        change(config, head=("lbfgs",), state_scale="layer")
