@@ -76,9 +76,9 @@ class TrainConfig(WorkerConfig):
     )
     state_scale: Literal["auto", "none", "layer"] = key(
         "auto",
-        "layer: divide the states of each layer by the power of two near their root "
-        "mean square; auto: if that of any layer is above 4. A head that is fitted at "
-        "once reads states as they are.",
+        "layer: decoders that train in steps divide the states of each layer by the "
+        "power of two near their root mean square; auto: if that of any layer is above "
+        "4.",
     )
     cache: Path = option(Path("cache"), "Folder of the cache.")
     runs: Path = option(Path("runs"), "Folder of the runs.")
