@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import gaam_cache
 import gaam_decoder
@@ -84,6 +85,29 @@ def test_predictions_are_those_of_the_training(
     decoder = gaam_decoder.load(run.path, temperature=False)
     found_NC = decoder.predict_proba(inputs_of(config, "test"))
     np.testing.assert_allclose(found_NC, expected_NC, atol=2e-3)
+
+
+def test_decoders_learn_from_the_large_states_of_a_llama(tmp_path: Path) -> None:
+    [llama] = [encoder for encoder in ENCODERS if encoder.name == "llama-135m"]
+    config = llama.config(tmp_path, 100)
+    gaam_cache.extract(config)
+    loss = {}
+    for scale in ("auto", "none"):
+        run = _train(
+            config.out,
+            tmp_path / scale,
+            attn=("none",),
+            lr=0.002,
+            seeds=2,
+            state_scale=scale,
+        )
+        log_probability_SNC = torch.from_numpy(run.logits).double().log_softmax(-1)
+        label_N = torch.from_numpy(run.labels)
+        row_N = torch.arange(len(label_N))
+        loss[scale] = -log_probability_SNC[:, row_N, label_N].mean().item()
+    # below that of equal probabilities of four classes, which is 1.4
+    assert loss["auto"] < 1
+    assert loss["auto"] < 0.5 * loss["none"]
 
 
 OF_DATA = [
