@@ -137,14 +137,13 @@ class Decoder(nn.Module):
     """``logits = head(attention(x))``, for one seed.
 
     A decoder of numbers has a scale of its targets, which puts the standardised outputs
-    into the unit of the data, in evaluation alone. A decoder of large states has a
-    scale of its states, too: it reads ``states(x)`` in place of x.
+    into the unit of the data, in evaluation alone. The mechanism reads ``states(x)``.
     """
 
     targets: TargetScale | None
     """The scale; None for other tasks. Stored weights have its name, ``targets``."""
-    states: StateScale | None
-    """The scale; None where states are read as they are stored."""
+    states: StateScale | nn.Identity
+    """The scale of the states; the identity where they are read as they are."""
 
     def __init__(
         self,
@@ -157,7 +156,7 @@ class Decoder(nn.Module):
         self.attention = attention
         self.head = head
         self.targets = targets
-        self.states = states
+        self.states = states or nn.Identity()
 
     @property
     def dtype(self) -> torch.dtype:
@@ -172,9 +171,7 @@ class Decoder(nn.Module):
             noise_BK: in training, K uniform random numbers for each row, of which a
                 head makes its dropout; None in evaluation, or if it needs none.
         """
-        if self.states is not None:
-            x_BLD = self.states(x_BLD)
-        output_BC = self._outputs(x_BLD, noise_BK)
+        output_BC = self._outputs(self.states(x_BLD), noise_BK)
         # a regression decoder learns standardised targets: evaluation gives its outputs
         # the scale of the data
         scale = self.targets

@@ -414,8 +414,11 @@ def _ablation_config(
         cache: folder of the cache, if it has moved.
         device: that trains.
     """
-    # a run records no defaults of a recipe; a config's default is to decide anew
-    settings: dict[str, Any] = {"state_scale": run.recipe.state_scale}
+    # a run records no defaults of a recipe, and a config would decide these anew
+    settings: dict[str, Any] = {
+        "state_scale": run.recipe.state_scale,
+        "loss_scale": run.recipe.loss_scale,
+    }
     settings |= run.settings
     # the mechanism and the cache imply these
     settings.pop("plugins", None)

@@ -33,7 +33,7 @@ from gaam_decoder.training.partitions import Rows
 from gaam_decoder.training.splits import divide
 
 PREFETCH = 3  # batches to gather ahead of rows that are not on the device
-MEASURED_ROWS = 512  # largest number of rows whose states are squared
+MEASURED_ROWS = 256  # largest number of rows whose states are squared
 MEASURED_BATCH = 32  # of these rows, at once
 SLICE_BYTES = 2**26  # of the slices in which rows go to a GPU
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -146,17 +146,16 @@ class Features:
         return torch.from_numpy(raw).view(self.dtype).view(len(row_N), *self.shape[1:])
 
 
-def evenly_spaced(rows: Rows, count: int) -> Rows:
-    """At most ``count`` of the rows, at equal distances, with the first and last."""
-    places = np.linspace(0, len(rows) - 1, min(len(rows), count))
-    return rows[places.round().astype(np.int64)]
+def mean_square_of_layers(features: Features, row_N: Rows) -> Tensor:
+    """The mean square of the states of each layer, (L,), in float64.
 
-
-def states_of_rows(array: ShardedArray, row_N: Rows) -> Tensor:
-    """The states of ascending rows of a split, (N, L, D), in float32."""
-    features = Features(array, torch.device("cpu"), loaded_N=row_N)
-    assert features.resident is not None
-    return features.resident.float()
+    A sample of the rows, at equal distances, stands for all.
+    """
+    step = math.ceil(len(row_N) / MEASURED_ROWS)
+    sample_N = row_N[::step]
+    batches = features.batches(sample_N, MEASURED_BATCH)
+    sums = [float64(x_BLD).square().mean(2).sum(0) for x_BLD in batches]
+    return torch.stack(sums).sum(0) / len(sample_N)
 
 
 def rows_at(source: Tensor, index: Tensor) -> Tensor:
@@ -289,16 +288,6 @@ class Subset:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def mean_squares(self) -> Tensor:
-        """The mean square of the states of each layer, (L,), in float64.
-
-        Some rows stand for all: more would not change a factor of the states.
-        """
-        rows = evenly_spaced(self.rows, MEASURED_ROWS)
-        batches = self.features.batches(rows, MEASURED_BATCH)
-        sums = [float64(x_BLD).square().mean(2).sum(0) for x_BLD in batches]
-        return torch.stack(sums).sum(0) / len(rows)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

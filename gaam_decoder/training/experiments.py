@@ -31,13 +31,11 @@ from gaam_decoder.runs.tuning import Choice, decoder_family, mean_validation
 from gaam_decoder.specs import KINDS, Spec, plugin_tasks
 from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
-from gaam_decoder.training.data import evenly_spaced, states_of_rows
+from gaam_decoder.training.data import Features, mean_square_of_layers
 from gaam_decoder.training.own_decoder import check_own_decoder
 from gaam_decoder.training.probe import PROBE_ATTENTION, check_decoder, probe_fits
 from gaam_decoder.training.splits import check_rows, read_groups
 
-SAMPLED_ROWS = 64
-"""Rows of which the root mean square of each layer is estimated."""
 LARGE_STATES = 4.0
 """Root mean square of a layer above which ``state_scale=auto`` divides the states.
 
@@ -164,9 +162,9 @@ def _with_state_scales(
 def _size_by_layer(recipe: Recipe, cache: EmbeddingCache) -> dict[int, float]:
     """Number of a layer -> root mean square of its states, of some training rows."""
     split = cache[recipe.train_split]
-    rows = evenly_spaced(np.arange(len(split)), SAMPLED_ROWS)
-    states_NLD = states_of_rows(split.pooled(recipe.pool), rows)
-    size_L = states_NLD.square().mean((0, 2)).sqrt()
+    # on the disk: only the sample is read
+    features = Features(split.pooled(recipe.pool), torch.device("cpu"), "disk")
+    size_L = mean_square_of_layers(features, np.arange(len(split))).sqrt()
     return dict(enumerate(size_L.tolist(), split.first_layer))
 
 

@@ -76,7 +76,7 @@ def fit_experiment(
     )
     result = result_of(decoder, seed_state, logits_NC, validation_logits_VC)
     if test is not None and result.failed is None:
-        finished = FinishedSeed(result, decoder.attention)
+        finished = FinishedSeed(result, decoder.attention, decoder.states)
         add_attention_maps([finished], test, _batch_size(test))
     result.seconds = time.perf_counter() - start
     engine = Engine(

@@ -17,6 +17,7 @@ from gaam_cache.common.devices import copy_to_device
 from gaam_decoder.decoder import (
     Decoder,
     DecoderSpec,
+    StateScale,
     TargetScale,
     build_decoder,
     stream_seed,
@@ -37,7 +38,13 @@ from gaam_decoder.training.arithmetic.engine import (
 from gaam_decoder.training.arithmetic.state import Batch, State, Weights
 from gaam_decoder.training.arithmetic.step import StepCache
 from gaam_decoder.training.checkpoint import Checkpoint
-from gaam_decoder.training.data import Subset, TrainData, epoch_batches, labels_by_seed
+from gaam_decoder.training.data import (
+    Subset,
+    TrainData,
+    epoch_batches,
+    labels_by_seed,
+    mean_square_of_layers,
+)
 from gaam_decoder.training.seed_result import (
     FinishedSeed,
     add_attention_maps,
@@ -154,9 +161,10 @@ class SeedBatch:
         """Fit the factors of the states to the training rows, if decoders have any."""
         if not self.spec.scales_states:
             return
-        mean_square_L = self.data.train.mean_squares()
+        train = self.data.train
+        mean_square_L = mean_square_of_layers(train.features, train.rows)
         for decoder in decoders:
-            assert decoder.states is not None
+            assert isinstance(decoder.states, StateScale)
             decoder.states.fit(mean_square_L)
 
     def _learned_targets(self, label_SN: Tensor) -> Tensor:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gaam_cache.common.devices import float64
 from gaam_decoder.attention.base import Attention
-from gaam_decoder.decoder import Decoder, StateScale
+from gaam_decoder.decoder import Decoder
 from gaam_decoder.optimizers.base import Stacked
 from gaam_decoder.runs.write import SeedResult
 from gaam_decoder.training.data import Subset
@@ -86,8 +86,8 @@ class FinishedSeed(NamedTuple):
     result: SeedResult
     attention: Attention
     """Its trained mechanism."""
-    states: StateScale | None = None
-    """The scale of the states that the mechanism reads; None: as they are."""
+    states: nn.Module
+    """What the mechanism reads of the states, as ``Decoder.states``."""
 
 
 @torch.inference_mode()
@@ -112,8 +112,8 @@ def add_attention_maps(
         x_BLD = x_BLD.float()
         batch_sums: list[Tensor] = []
         for seed in finished:
-            scaled_BLD = x_BLD if seed.states is None else seed.states(x_BLD)
-            attention_map = seed.attention.eval().attention_map(scaled_BLD)
+            attention = seed.attention.eval()
+            attention_map = attention.attention_map(seed.states(x_BLD))
             if attention_map is None:
                 return
             batch_sums.append(float64(attention_map).sum(0))

@@ -177,12 +177,22 @@ def test_scaled_decoders_predict_as_they_were_tested(tmp_path: Path) -> None:
     )
 
 
-def test_an_ablation_scales_as_its_run_does(tmp_path: Path) -> None:
-    config = config_of(tmp_path, states(30), attn=("gaam:heads=1",), state_scale="none")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"state_scale": "none"}, id="states"),
+        pytest.param({"dtype": "float16", "loss_scale": "none"}, id="losses"),
+    ],
+)
+def test_an_ablation_scales_as_its_run_does(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    config = config_of(tmp_path, states(30), attn=("gaam:heads=1",), **settings)
     run = train_quietly(config)
     gaam_decoder.ablate(run.path, num_layers=3, random_sets=1)
-    ablated = gaam_decoder.load_runs(run.path.parent / "ablation")
-    assert {part.recipe.state_scale for part in ablated} == {"none"}
+    for ablated in gaam_decoder.load_runs(run.path.parent / "ablation"):
+        assert ablated.recipe.state_scale == run.recipe.state_scale
+        assert ablated.recipe.loss_scale == run.recipe.loss_scale
 
 
 def test_a_head_that_is_fitted_at_once_reads_states_as_they_are(tmp_path: Path) -> None:
