@@ -240,7 +240,7 @@ def _spell_size(parameters: int | None) -> str:
 def _entry_in_words(entry: dict[str, Any]) -> str:
     """Summary, options and origin of a plug-in."""
     text = str(entry["summary"])
-    # an option whose default is None has a value that depends on the encoder
+    # None: the plug-in derives the value from the states, or validation rows choose it
     options = [
         name if default is None else f"{name}={default}"
         for name, default in entry["options"].items()

@@ -300,7 +300,7 @@ def _check_class(package: str, cls: Any, kind: str) -> Any:
     Args:
         package: dotted name of the folder.
         cls: the class, which is also returned.
-        kind: what people call such a plug-in, for messages.
+        kind: what people call such a plug-in.
 
     Raises:
         TypeError: the class extends another class, or lacks a method.
@@ -309,13 +309,13 @@ def _check_class(package: str, cls: Any, kind: str) -> Any:
     first_name = _own_names(package)[0]
     first_class: type = load(package, first_name, kind=kind)
     # the base class of all plug-ins is the one that extends ABC itself
-    abstract_classes = [base for base in first_class.__mro__ if ABC in base.__bases__]
-    base_class = abstract_classes[-1]
+    [base_class] = [base for base in first_class.__mro__ if ABC in base.__bases__]
     if not issubclass(cls, base_class):
-        raise TypeError(f"{cls!r} is no {base_class.__module__}.{base_class.__name__}")
+        base_name = f"{base_class.__module__}.{base_class.__name__}"
+        raise TypeError(f"{cls!r} does not extend {base_name}")
     missing_methods = ", ".join(sorted(cls.__abstractmethods__))
     if missing_methods:
-        raise TypeError(f"{cls!r} lacks {missing_methods}")
+        raise TypeError(f"{cls!r} does not define {missing_methods}")
     return cls
 
 

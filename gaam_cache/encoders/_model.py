@@ -466,15 +466,17 @@ class ModelEncoder(Encoder):
         # If the model fails on this set too, the user gets its error.
         return self._forward.reference_states(last_set[0])
 
-    def _measure_batching(self, longest: int, tell: Callable[[str], None]) -> None:
+    def _measure_batching(
+        self, longest: int, show_message: Callable[[str], None]
+    ) -> None:
         """Probe the model with rows up to a length, or read an earlier result.
 
-        The result sets how the model is run, and ``batching``, ``num_layers`` and
-        ``hidden_size``.
+        The result sets how the model is run, and ``batching``, ``acts_causal``,
+        ``num_layers`` and ``hidden_size``.
 
         Args:
             longest: length of the longest row of the extraction.
-            tell: receives a message before the probe.
+            show_message: receives a message before the probe.
         """
         probe_length = self._choose_probe_length(longest)
         # The last probe covers these rows too.
@@ -482,24 +484,28 @@ class ModelEncoder(Encoder):
             return
 
         conditions = self._probe_conditions(probe_length)
-        measured = read_probe_result(conditions)
-        if measured is None or not measured.fits(self._forward):
-            tell("measuring which rows share batches")
-            measured = self._probe(probe_length)
-            # Memory was too small if the result covers shorter rows only. The next
-            # start may have more memory, and measures anew.
-            if measured.longest_batch in (None, probe_length):
-                write_probe_result(conditions, measured)
+        result = read_probe_result(conditions)
+        if result is None or not result.fits(self._forward):
+            show_message("measuring which rows share batches")
+            result = self._probe(probe_length)
+            # If only shorter rows may share a batch, memory was too small. The next
+            # start may have more of it: it measures anew.
+            has_no_limit = result.longest_batch is None
+            if has_no_limit or result.longest_batch == probe_length:
+                write_probe_result(conditions, result)
 
         logger.debug(
-            "rows of up to %d tokens share batches: %s", probe_length, measured.batching
+            "probe of rows of up to %d tokens or frames: %s, longest batch %s",
+            probe_length,
+            result.batching,
+            result.longest_batch,
         )
-        measured.apply(self._forward)
+        result.apply(self._forward)
         self._probed_length = probe_length
-        self.batching = measured.batching
-        self.acts_causal = measured.acts_causal
-        self.hidden_size = measured.hidden_size
-        self._select_layers(measured.num_layers)
+        self.batching = result.batching
+        self.acts_causal = result.acts_causal
+        self.hidden_size = result.hidden_size
+        self._select_layers(result.num_layers)
 
     @torch.inference_mode()
     def _probe(self, probe_length: int) -> ProbeResult:

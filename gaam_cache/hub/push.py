@@ -46,12 +46,13 @@ gaam train --cache cache --attn gaam --attn none
 gaam_cache.open_cache("cache")["{split}"].embeddings[:8]  # rows, layers, hidden size
 datasets.load_dataset("USER/NAME", split="{split}")  # bfloat16 as its bits
 ```"""
-COMMON_FILES = (".gitattributes", CARD_FILE, FORMAT_FILE)
+HUB_FILE = ".gitattributes"  # the hub adds it to every repository
+COMMON_FILES = (HUB_FILE, CARD_FILE, FORMAT_FILE)
 EXPORTED_FILES = {
     "model": (*COMMON_FILES, "config.json", "model.safetensors"),
     "dataset": (*COMMON_FILES, "cache.json", "shards/*"),
 }
-"""Kind of a repository -> its files; the hub adds ``.gitattributes``."""
+"""Kind of a repository -> the names of its files, as patterns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,26 +458,27 @@ def _check_may_replace(
         ConfigError: it has a file that no export writes; or it has an earlier export
             and ``overwrite`` is false.
     """
-    foreign_names = [name for name in file_names if not _is_exported_file(name, kind)]
-    # not even overwrite removes a file that no export has written
-    if foreign_names:
-        example = foreign_names[0]
-        hint = "choose another name"
-    elif _is_empty_repository(file_names) or overwrite:
+    present_names = [name for name in file_names if name != HUB_FILE]
+    foreign_names = [
+        name for name in present_names if not _is_exported_file(name, kind)
+    ]
+    if not foreign_names and (overwrite or not present_names):
         return
-    else:
-        example = file_names[0]
+    # not even overwrite removes a file that no export has written
+    hint = "choose another name"
+    if not foreign_names:
         hint = "--overwrite replaces what is there"
+    example = [*foreign_names, *present_names][0]
     raise ConfigError(
         f"{repository} exists; nothing was sent",
-        found=f"{len(file_names):,} files, such as {visible(example)}",
+        found=f"{visible(example)}; files in all: {len(present_names):,}",
         hint=hint,
     )
 
 
 def _is_empty_repository(file_names: Sequence[str]) -> bool:
     """Whether a repository has no file but the one that the hub makes."""
-    return all(name == ".gitattributes" for name in file_names)
+    return all(name == HUB_FILE for name in file_names)
 
 
 def _is_exported_file(name: str, kind: str) -> bool:

@@ -320,10 +320,11 @@ def _publish(temporary: Path, path: Path) -> bool:
 def _locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder inside the block; wait until no other process does.
 
-    The system releases the lock of a process that dies.
+    The system releases the lock of a process that dies. Only ``_publish`` calls this,
+    where the file system has no hard links.
 
     Raises:
-        StorageError: the file system has no locks.
+        StorageError: the file system has no locks either.
     """
     # Not every system has this module, and only an exclusive write needs it.
     import fcntl

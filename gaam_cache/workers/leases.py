@@ -291,11 +291,14 @@ class Leases:
         if last_sighting is not None and last_sighting.file_state == file_state:
             return last_sighting
 
-        # a file that changed before our eyes is that of a living worker
-        is_known_alive = last_sighting is not None
-        # a process of this machine counts as alive: ``is_dead`` tells if it has ended
-        if holder.machine is not None and holder.machine == self.holder.machine:
-            is_known_alive = True
+        # The file has changed since we last looked: its worker lives.
+        has_changed = last_sighting is not None
+        # ``is_dead`` sees at once whether a process of this machine has ended. So one
+        # that has not ended needs no second look.
+        is_on_this_machine = (
+            holder.machine is not None and holder.machine == self.holder.machine
+        )
+        is_known_alive = has_changed or is_on_this_machine
         sighting = _Sighting(file_state, first_seen=now, is_known_alive=is_known_alive)
         self._sightings[name] = sighting
         return sighting

@@ -5,7 +5,8 @@ A random linear head and a softmax turn that into a probability of every class, 
 labels are draws of these probabilities. A decoder of the same mechanism with a linear
 head can express the teacher exactly.
 
-N rows, L layers, D hidden size, C classes, F = L * D features behind the gate.
+N rows, L layers, D hidden size, C classes, F = L * D features behind the gate. A class
+of a linear map has E = F + 1 parameters: the weights of the features, then the bias.
 """
 
 from collections.abc import Callable, Iterator
@@ -600,16 +601,20 @@ def _fit_linear(z_NF: Floats, p_NC: Floats) -> tuple[Floats, Floats]:
     num_rows, num_features = z_NF.shape
     num_classes = p_NC.shape[1]
 
-    def loss_and_gradient(flat: Floats) -> tuple[float, Floats]:
-        # weights of F features and, in the last column, the bias
-        weight_CF1 = flat.reshape(num_classes, num_features + 1)
-        logits_NC = z_NF @ weight_CF1[:, :-1].T + weight_CF1[:, -1]
+    def loss_and_gradient(parameters: Floats) -> tuple[float, Floats]:
+        """Cross-entropy plus penalty of weights and biases, and its gradient."""
+        weight_CE = parameters.reshape(num_classes, num_features + 1)
+        logits_NC = z_NF @ weight_CE[:, :-1].T + weight_CE[:, -1]
         log_p_NC = log_softmax(logits_NC, 1)
-        error_NC = (np.exp(log_p_NC) - p_NC) / num_rows
-        slope_CF1 = np.concatenate([error_NC.T @ z_NF, error_NC.sum(0)[:, None]], 1)
         cross_entropy = -(p_NC * log_p_NC).sum() / num_rows
-        loss = cross_entropy + PENALTY / 2 * float(flat @ flat)
-        return loss, (slope_CF1 + PENALTY * weight_CF1).ravel()
+        loss = cross_entropy + PENALTY / 2 * float(parameters @ parameters)
+
+        logit_gradient_NC = (np.exp(log_p_NC) - p_NC) / num_rows
+        weight_gradient_CF = logit_gradient_NC.T @ z_NF
+        bias_gradient_C = logit_gradient_NC.sum(0)
+        gradient_CE = np.column_stack([weight_gradient_CF, bias_gradient_C])
+        gradient_CE += PENALTY * weight_CE
+        return loss, gradient_CE.ravel()
 
     fit = minimize(
         loss_and_gradient,
@@ -618,5 +623,5 @@ def _fit_linear(z_NF: Floats, p_NC: Floats) -> tuple[Floats, Floats]:
         jac=True,
         options={"maxiter": 500},
     )
-    weight_CF1 = fit.x.reshape(num_classes, num_features + 1)
-    return weight_CF1[:, :-1], weight_CF1[:, -1]
+    weight_CE = fit.x.reshape(num_classes, num_features + 1)
+    return weight_CE[:, :-1], weight_CE[:, -1]

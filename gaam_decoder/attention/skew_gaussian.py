@@ -11,7 +11,7 @@ from gaam_decoder.attention.frames.density import DensityGate, Learned
 NEWTON_STEPS = 12
 """Enough for abs(a) up to 1e3: from 0, Newton's method moves towards the mode alone."""
 TAIL = -0.7
-"""Below it, erfcx computes the normal distribution function, without cancellation."""
+"""For ``x / sqrt(2)`` below it, erfcx computes Phi(x), without cancellation."""
 
 
 class SkewGaussian(DensityGate):

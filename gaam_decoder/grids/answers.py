@@ -153,8 +153,8 @@ def _variance_from_unseen_rows(row: DecoderRow, grid: Grid) -> float:
 def _half_width(row: DecoderRow, variance: float, num_pairs: int) -> float:
     """Half the width of the 95% interval of a recorded difference.
 
-    It is that of the analysis of variance whose parts are recorded. Groups count as of
-    one size.
+    The records have the parts of its variance. Each part has the t quantile of its own
+    degrees of freedom. Groups count as of one size.
 
     Args:
         row: the record.
@@ -163,6 +163,13 @@ def _half_width(row: DecoderRow, variance: float, num_pairs: int) -> float:
     """
     from_seeds = row.from_seeds or 0.0
     from_rows = row.from_rows or 0.0
+    from_tuning = row.from_tuning or 0.0
+    # of rare rows that the test rows lack, and of few training rows: their parts are
+    # not recorded
+    other_variance = max(0.0, variance - from_seeds - from_rows - from_tuning)
+
+    # ``Crossed`` divides mean squares by the number of values: multiplied by it, they
+    # give back the recorded parts. The mean square of the rest is contained in them.
     num_units = row.test_groups or row.test_rows
     num_values = num_pairs * num_units
     anova = Crossed(
@@ -172,10 +179,9 @@ def _half_width(row: DecoderRow, variance: float, num_pairs: int) -> float:
         ms_rest=0.0,
         num_seeds=num_pairs,
         num_units=num_units,
-        # that of few training rows is not recorded apart
-        tuning_variance=max(0.0, variance - from_seeds - from_rows),
+        tuning_variance=from_tuning,
     )
-    return anova.critical_distance(ALPHA / 2)
+    return anova.critical_distance(ALPHA / 2, other_variance)
 
 
 def _why_left_out(row: DecoderRow, num_pairs: int) -> str:

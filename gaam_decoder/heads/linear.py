@@ -32,7 +32,7 @@ class LinearHead(Head):
         x_BLD: Tensor,
         noise_BK: Tensor | None = None,  # noqa: ARG002
     ) -> Tensor:
-        """(B, L, D) -> (B, C); without dropout, so that it takes no noise."""
+        """(B, L, D) -> (B, C). There is no dropout, so the noise is not used."""
         logits_BC: Tensor = self.fc(x_BLD.flatten(1))
         return logits_BC
 

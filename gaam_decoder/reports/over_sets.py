@@ -593,13 +593,19 @@ def _why_left_out(result: CellResult | None, encoder: str) -> str:
 
 
 def _encoders_left_out(cells: Iterable[CellKey], encoders: Sequence[str]) -> list[str]:
-    """A sentence on the encoders that an answer leaves out; none where it has all."""
-    others = [name for name in encoders_of(cells) if name not in encoders]
-    if not others:
+    """A sentence on the encoders that an answer leaves out; no sentence if it has all.
+
+    ``encoders`` are those of the answer.
+    """
+    left_out = [name for name in encoders_of(cells) if name not in encoders]
+    if not left_out:
         return []
-    named = join_first(others, MOST_NAMED)
+    named = join_first(left_out, MOST_NAMED)
     if len(encoders) > 1:
-        return [f"not read by enough data sets, so left out: encoder {named}"]
+        return [
+            f"encoder left out, because it shares too few data sets with the others: "
+            f"{named}"
+        ]
     return [f"of encoder {encoders[0]} alone; others: {named}"]
 
 

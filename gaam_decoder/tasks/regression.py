@@ -74,23 +74,25 @@ class Regression(Task):
     def row_contributions(self, output_NK: Targets, targets: Targets) -> NDArray[Any]:
         """``R2 + influence of the row``, (N,).
 
-        The influence is the derivative of R2 in the weight of the row.
+        The influence is the derivative of R2 in the weight of the row, times N. For one
+        column it is ``N (d_n E / D - e_n) / D``: ``e_n`` is the squared error of the
+        row, ``d_n`` the square of its deviation from the mean, ``E`` and ``D`` are
+        their sums over the rows.
         """
         target_NK = targets.astype(np.float64)
-        # squares of every row: of its error, and of its distance from the mean
         error_square_NK = (target_NK - output_NK) ** 2
-        square_NK = (target_NK - target_NK.mean(0)) ** 2
-        error_squares_K = error_square_NK.sum(0)
-        total_squares_K = square_NK.sum(0)
+        deviation_square_NK = (target_NK - target_NK.mean(0)) ** 2
+        error_sum_K = error_square_NK.sum(0)
+        deviation_sum_K = deviation_square_NK.sum(0)
 
         # a flat column, whose numbers are all equal, has no influence: no division by 0
         is_flat_K = is_flat(target_NK)
-        divisor_K = np.where(is_flat_K, 1.0, total_squares_K)
-        unexplained_NK = square_NK * error_squares_K / divisor_K
-        change_NK = (unexplained_NK - error_square_NK) / divisor_K
-        change_N = np.where(is_flat_K, 0.0, change_NK).mean(1)
+        divisor_K = np.where(is_flat_K, 1.0, deviation_sum_K)
+        expected_error_NK = deviation_square_NK * error_sum_K / divisor_K
+        derivative_NK = (expected_error_NK - error_square_NK) / divisor_K
+        derivative_N = np.where(is_flat_K, 0.0, derivative_NK).mean(1)
         score = float(self.selection_score(output_NK, targets))
-        contribution_N: NDArray[Any] = score + len(targets) * change_N
+        contribution_N: NDArray[Any] = score + len(targets) * derivative_N
         return contribution_N
 
     def baseline_score(self, training: Targets, tested: Targets) -> float:

@@ -177,7 +177,7 @@ class _Timer:
         self._cache = cache
         self._device = device
         # no share of the memory: the few rows that are timed are read from disk
-        self._loaded = LoadedFeatures(0.0)
+        self._loaded = LoadedFeatures(share=0.0)
         self._seconds_per_row: dict[_TimedBatch, float] = {}
 
     def seconds(self, experiment: Experiment, missing_seeds: Sequence[int]) -> float:

@@ -307,10 +307,17 @@ def predict(
         config: rows, run and output.
         stdin: the input that ``-`` stands for.
         write: takes the bytes of the results if the configuration names no ``out``.
+            Texts of the configuration need neither: their results are returned.
         as_list: write a JSON list, whatever the format of the rows.
         progress: called with (rows done, rows in all, what is going on).
+
+    Raises:
+        ConfigError: nothing takes the results, or ``out`` exists.
+        DataError: rows cannot be used.
     """
     out = config.out
+    if out is None and write is None and not config.has_argument_texts:
+        raise ConfigError("nothing takes the predictions", expected="out, or write")
     if out is not None and out.exists() and not config.overwrite:
         raise ConfigError(f"'{out}' is there already", expected="another --out")
     predictor = _load_predictor(config)

@@ -26,7 +26,8 @@ from gaam_decoder.grids.records import (
 )
 from gaam_decoder.reports.over_sets_text import sentence
 from gaam_decoder.stats.across import SetDifference, combine_sets
-from gaam_decoder.stats.mean_test import RULE_OF_THREE
+from gaam_decoder.stats.crossed import Crossed
+from gaam_decoder.stats.mean_test import RULE_OF_THREE, MeanTest
 from tests.conftest import Outcome
 from tests.tiny import random_rows, write_csv
 
@@ -333,6 +334,35 @@ def test_every_data_set_of_an_answer_is_read_by_all_its_encoders(
     assert answer.encoders == ("bert",)
     assert len(answer.data_sets) == 6
     assert "of encoder bert alone; others: gpt2" in answer.left_out
+
+
+def test_a_recorded_interval_is_that_of_the_report(many_sets: GridStudy) -> None:
+    """It is rebuilt from recorded parts, of few test rows and of rare unseen rows."""
+    anova = Crossed(
+        mean=0.02,
+        ms_seeds=0.09,
+        ms_rows=0.3,
+        ms_rest=0.04,
+        num_seeds=6,
+        num_units=12,
+        tuning_variance=0.0004,
+    )
+    reported = MeanTest(anova=anova, variance_from_unseen_rows=0.0009)
+    grid = replace(many_sets.grids[0], datasets={"set0": "nowhere"})
+    records = made_up_records(replace(many_sets, grids=(grid,)), 1)
+    baseline, laplace = records.rows
+    recorded = replace(
+        laplace,
+        test_rows=anova.num_units,
+        difference=anova.mean,
+        std_error=reported.variance**0.5,
+        from_seeds=anova.variance_from_seeds,
+        from_rows=anova.variance_from_rows,
+        from_tuning=anova.tuning_variance,
+    )
+    [answer] = answers_of(grid, Records((baseline, recorded), records.seeds))
+    [difference] = answer.decoders[0].differences.values()
+    assert difference.interval == pytest.approx(reported.interval())
 
 
 def test_rows_that_hardly_differ_may_lack_those_that_do(many_sets: GridStudy) -> None:

@@ -34,14 +34,12 @@ def shares(rows_by_class: Mapping[str, int], limit: int) -> dict[str, int]:
 
     # Give one row to every class whose share is below one. Fewer rows are left for the
     # others then, so the share of another class may fall below one, too.
-    gives_every_class_a_row = limit >= len(rows_by_class)
-    small_classes = _classes_below_one_row(counts, rows_left)
-    while gives_every_class_a_row and small_classes:
-        for name in small_classes:
-            share_by_class[name] = 1
-            rows_left -= 1
-            del counts[name]
-        small_classes = _classes_below_one_row(counts, rows_left)
+    if limit >= len(rows_by_class):
+        while small_classes := _classes_below_one_row(counts, rows_left):
+            for name in small_classes:
+                share_by_class[name] = 1
+                rows_left -= 1
+                del counts[name]
 
     # round the shares of the other classes down, and hand out the rest by remainder
     total_count = sum(counts.values())

@@ -137,14 +137,19 @@ def _group_values(group: PairGroup) -> dict[str, object]:
 
 
 def _answers(table: Table, pairs: Pairs, axis: str) -> list[str]:
-    """Name the best entry of every group, in a sentence without its full stop."""
+    """Name the best entry of every group, in a sentence without its full stop.
+
+    Of many groups a last sentence has the number alone.
+    """
     groups = [group for group in pairs.groups if group.pairs]
     answers = [_answer(group, axis, table) for group in groups[:MOST_ANSWERS]]
     if len(groups) > MOST_ANSWERS:
         num_more = len(groups) - MOST_ANSWERS
+        groups_differ = "group of decoders differs"
+        if num_more > 1:
+            groups_differ = "groups of decoders differ"
         answers.append(
-            f"{num_more} more groups of decoders differ in {axis} alone: "
-            "--section pairs"
+            f"{num_more} more {groups_differ} in {axis} alone: --section pairs"
         )
     return answers
 

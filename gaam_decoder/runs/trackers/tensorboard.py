@@ -11,7 +11,10 @@ class TensorBoard(RunTracker):
     needs = "tensorboard"
 
     def write(self, folder: Path, name: str, curves: Curves) -> None:
-        """Write event files into the folder ``seed-N`` of every seed."""
+        """Write event files into the folder ``seed-N`` of every seed.
+
+        They replace those of an earlier training.
+        """
         from torch.utils.tensorboard import SummaryWriter
 
         for seed, epochs in curves.items():

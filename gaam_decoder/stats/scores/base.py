@@ -146,18 +146,20 @@ def score_with_influences(
 
     The influence of a row is the derivative of the score in the weight of this row
     (infinitesimal jackknife, Efron 1982). ``value + influence`` serves as the row's
-    contribution, as if the score were a mean over rows.
+    contribution, as if the score were a mean over rows. The result also has how much
+    one more row could change the score, for rare rows that the test rows may lack.
 
     Args:
         answers: of one seed.
         value: the score.
         influence_N: influence of every row; the mean over the rows is 0.
         largest_influences: absolute value of the largest influence that a row of each
-            kind can have. Kinds are, for example, rows that raise and rows that lower
-            the score.
+            kind can have, (number of kinds,). Kinds are, for example, rows that raise
+            and rows that lower the score.
     """
-    share_of_row = answers.tests_per_row / answers.num_rows
-    largest_changes = share_of_row * largest_influences
+    # with repeated folds the answers have every test row several times
+    weight_of_test_row = answers.tests_per_row / answers.num_rows
+    largest_changes = weight_of_test_row * largest_influences
     return SeedScore(
         value=value,
         by_row=value + influence_N,

@@ -47,7 +47,7 @@ COMPILED_SETTINGS = (
 class Gradients(NamedTuple):
     """The gradients of a batch, and the losses and logits beside them."""
 
-    gradients: Stacked
+    by_parameter: Stacked
     loss_S: Tensor
     logits_SBC: Tensor
     buffers: Stacked  # new values: a batch normalisation counts the rows of the batch
@@ -104,24 +104,25 @@ class Step:
         self._decoder.train()
         shapes = batch.x_SBLD.shape
         run = _run_plainly if is_short else self.compiler.run
-        # the labels are a view of the labels of all training rows. A view is compiled
-        # for the size of the whole tensor, in which folds differ: every fold would be
-        # compiled again
+        # torch compiles a view for the size of its base, here the labels of all
+        # training rows. Folds differ in that size, so every fold would be compiled
+        # again: a copy avoids this.
         batch = batch._replace(label_SB=batch.label_SB.contiguous())
         if self._clip_grad_norm is None and state.scaling is None:
             run(self._step, shapes, state, batch)
             return
+
         # in parts: torch 2.13 cannot compile norms and gradients of some decoders
         # together
         gradients: Gradients = run(self._differentiate, shapes, state, batch)
-        if state.scaling is not None and not self._clips_before_unscaling:
+        if state.scaling is None:
+            gradients = self._clip(gradients)
+        elif self._clips_before_unscaling:
+            gradients = self._clip(gradients)
             gradients = run(self._unscale, shapes, state, gradients)
-        if self._clip_grad_norm is not None:
-            gradients = gradients._replace(
-                gradients=clipped(gradients.gradients, self._clip_grad_norm)
-            )
-        if state.scaling is not None and self._clips_before_unscaling:
+        else:
             gradients = run(self._unscale, shapes, state, gradients)
+            gradients = self._clip(gradients)
         run(self._update, shapes, state, batch, gradients)
 
     @torch.no_grad()
@@ -182,13 +183,22 @@ class Step:
         )
         return dict(zip(leaves, gradients, strict=True)), (scaled_loss, outputs)
 
+    def _clip(self, gradients: Gradients) -> Gradients:
+        """Gradients whose norm is at most the limit of the recipe, if it has one."""
+        if self._clip_grad_norm is None:
+            return gradients
+        clipped_gradients = clipped(gradients.by_parameter, self._clip_grad_norm)
+        return gradients._replace(by_parameter=clipped_gradients)
+
     def _unscale(self, state: State, gradients: Gradients) -> Gradients:
         """Gradients of the loss instead of the scaled loss."""
         assert state.scaling is not None
         unscaled_gradients, is_finite_S = unscaled(
-            gradients.gradients, state.scaling.scale_S
+            gradients.by_parameter, state.scaling.scale_S
         )
-        return gradients._replace(gradients=unscaled_gradients, is_finite_S=is_finite_S)
+        return gradients._replace(
+            by_parameter=unscaled_gradients, is_finite_S=is_finite_S
+        )
 
     def _update(self, state: State, batch: Batch, gradients: Gradients) -> None:
         """Update parameters, buffers, optimizer, loss scale and sums of the epoch."""
@@ -216,7 +226,7 @@ class Step:
             state.scaling.rows_without_loss_S.add_(~has_finite_loss_S, alpha=num_rows)
         self.optimizer.step(
             state.parameters,
-            gradients.gradients,
+            gradients.by_parameter,
             state.optimizer,
             batch.lr_S,
             step_constants,

@@ -170,6 +170,16 @@ MIXED_ROWS: list[Row] = [
 ]
 
 
+def test_predictions_that_nothing_takes_are_refused(
+    predictor: StandIn, run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.csv").write_text("text\na text\n")
+    config = PredictConfig(run=run, file=tmp_path / "rows.csv")
+    with pytest.raises(ConfigError, match="nothing takes the predictions"):
+        predict(config)
+    assert predictor.predicted_texts == []
+
+
 def test_values_of_json_stay_what_they_are(run: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "in.jsonl", MIXED_ROWS)
     out = tmp_path / "out.jsonl"
