@@ -77,8 +77,8 @@ class TrainConfig(WorkerConfig):
     state_scale: Literal["auto", "none", "layer"] = key(
         "auto",
         "layer: decoders that train in steps divide the states of each layer by the "
-        "power of two near their root mean square; auto: if that of any layer is above "
-        "4.",
+        "power of two near their root mean square; auto: if the largest of these is "
+        "above 4 or below 0.015.",
     )
     cache: Path = option(Path("cache"), "Folder of the cache.")
     runs: Path = option(Path("runs"), "Folder of the runs.")

@@ -108,7 +108,7 @@ class StateScale(nn.Module):
 
     States of a Llama have a root mean square above 20, and single features above 1,000.
     A step of an optimizer then moves logits by more than they differ, at every usual
-    learning rate.
+    learning rate. Of states near 0.001, a step moves them by too little.
     """
 
     factor: Tensor

@@ -3,12 +3,14 @@
 B batch, N training rows, M neighbours of a row, K outputs.
 """
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from torch import Tensor
 
-from gaam_cache.common.errors import check_option
+from gaam_cache.common.errors import GaamWarning, check_option
+from gaam_decoder.heads.base import Examples, Fit
 from gaam_decoder.heads.frames.kept_rows import KeptRows, SettingValues
 
 ALIASES = ("nearest-neighbours", "nearest-neighbors", "k-nearest-neighbours")
@@ -39,6 +41,27 @@ class KNNHead(KeptRows):
         super().__init__(num_layers, hidden_size, num_classes)
         check_option(k >= 1, "k", k, ">= 1")
         self.k = k
+
+    def fit(
+        self,
+        training: Examples,
+        validation: Examples,
+        on_value: Callable[[int, str], None],
+    ) -> Fit:
+        """Keep the training rows; warn if more than half of them vote.
+
+        See ``KeptRows.fit``.
+        """
+        num_rows = len(training.label_N)
+        if self.k > num_rows / 2:
+            warnings.warn(
+                f"knn: {min(self.k, num_rows)} of {num_rows} training rows vote on "
+                "every row, so that all get nearly the same answer; use fewer, such as "
+                "--head knn:k=3",
+                GaamWarning,
+                stacklevel=5,
+            )
+        return super().fit(training, validation, on_value)
 
     @property
     def candidates(self) -> Sequence[float]:

@@ -35,6 +35,9 @@ from gaam_decoder.training.splits import divide
 PREFETCH = 3  # batches to gather ahead of rows that are not on the device
 MEASURED_ROWS = 256  # largest number of rows whose states are squared
 MEASURED_BATCH = 32  # of these rows, at once
+UNUSUAL = 100.0
+"""A row whose mean square is so many times the median has no say in the size of a
+layer. Texts of real encoders have up to 5 times the median."""
 SLICE_BYTES = 2**26  # of the slices in which rows go to a GPU
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 MEMORY_SHARE = 0.5  # of the free memory for rows; a seed batch takes up to 0.4
@@ -146,16 +149,53 @@ class Features:
         return torch.from_numpy(raw).view(self.dtype).view(len(row_N), *self.shape[1:])
 
 
-def mean_square_of_layers(features: Features, row_N: Rows) -> Tensor:
-    """The mean square of the states of each layer, (L,), in float64.
+class LayerSizes(NamedTuple):
+    """Sizes of the states of each layer, in float64."""
 
-    A sample of the rows, at equal distances, stands for all.
+    mean_square_L: Tensor
+    """Mean over rows and features; rows that are far larger than most do not count."""
+    variance_L: Tensor
+    """Variance over all rows, as a mean over features: 0 if all rows are equal."""
+
+
+def measure_layers(features: Features, row_N: Rows) -> LayerSizes:
+    """Measure the states of a sample of the rows, at equal distances.
+
+    In some data sets a few rows are broken, thousands of times as large as the others.
+    They must not decide by how much all rows are divided.
     """
     step = math.ceil(len(row_N) / MEASURED_ROWS)
     sample_N = row_N[::step]
-    batches = features.batches(sample_N, MEASURED_BATCH)
-    sums = [float64(x_BLD).square().mean(2).sum(0) for x_BLD in batches]
-    return torch.stack(sums).sum(0) / len(sample_N)
+    sums: list[Tensor] = []
+    sums_of_squares: list[Tensor] = []
+    squares_of_rows: list[Tensor] = []
+    for batch_BLD in features.batches(sample_N, MEASURED_BATCH):
+        x_BLD = float64(batch_BLD)
+        square_BLD = x_BLD.square()
+        sums.append(x_BLD.sum(0))
+        sums_of_squares.append(square_BLD.sum(0))
+        squares_of_rows.append(square_BLD.mean(2))
+
+    mean_LD = torch.stack(sums).sum(0) / len(sample_N)
+    mean_square_LD = torch.stack(sums_of_squares).sum(0) / len(sample_N)
+    # rounding may make a variance negative
+    variance_LD = (mean_square_LD - mean_LD.square()).clamp_min(0)
+    return LayerSizes(
+        mean_square_L=_mean_of_usual_rows(torch.cat(squares_of_rows)),
+        variance_L=variance_LD.mean(1),
+    )
+
+
+def _mean_of_usual_rows(square_NL: Tensor) -> Tensor:
+    """The mean over the rows of each layer that are not far larger than most, (L,).
+
+    Rows of zeros say nothing of the size of the others.
+    """
+    no_zeros_NL = square_NL.masked_fill(square_NL == 0, torch.nan)
+    median_L = no_zeros_NL.nanmedian(0).values
+    # the median of a layer of zeros is nan: all of its rows count
+    is_usual_NL = ~(square_NL > UNUSUAL * median_L)
+    return (square_NL * is_usual_NL).sum(0) / is_usual_NL.sum(0)
 
 
 def rows_at(source: Tensor, index: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ from gaam_decoder.runs.tuning import Choice, decoder_family, mean_validation
 from gaam_decoder.specs import KINDS, Spec, plugin_tasks
 from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
-from gaam_decoder.training.data import Features, mean_square_of_layers
+from gaam_decoder.training.data import Features, LayerSizes, measure_layers
 from gaam_decoder.training.own_decoder import check_own_decoder
 from gaam_decoder.training.probe import PROBE_ATTENTION, check_decoder, probe_fits
 from gaam_decoder.training.splits import check_rows, read_groups
@@ -43,6 +43,20 @@ Measured on 1,000 rows of AG News through a Llama of 30 x 576, with all states
 multiplied by one number: at a root mean square of 0.25 to 3 a linear head had a log
 loss of 0.36 to 0.38, at 12 of 3.1, and at 21, where they are, of 5.5. Layers of
 sentence encoders have 0.1 to 0.3, those of Whisper 0.7 to 1.1."""
+SMALL_STATES = 0.015
+"""If no layer has a larger root mean square, ``state_scale=auto`` divides them, too.
+
+Measured on 1,500 rows of AG News through MiniLM, with all states multiplied by one
+number: at a root mean square of 0.2 and 0.02 ``gaam:heads=1`` was right in 85.4 and
+86.0% of test rows, at 0.002 in 83.9%, at 0.0002 in 82.2%, and ``laplace:heads=1``
+there in 78.6%; divided, they had 86.0 and 86.4%. A vector of 4,096 features and length
+1 has 0.016."""
+LEAST_SPREAD = 0.02
+"""Warn if the standard deviation over rows is a smaller share of the root mean square.
+
+Layers of a Llama have 0.19 or more, those of MiniLM 0.5."""
+ROUNDING = 1e-6
+"""A share that rounding makes where all rows are equal, as at the first token."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,44 +142,70 @@ def plan_experiments(
 def _with_state_scales(
     requested: Sequence[Recipe], cache: EmbeddingCache
 ) -> list[Recipe]:
-    """Recipes that divide the states of each layer where a layer they read is large.
+    """Recipes that divide each layer if the states of the cache are large or small.
 
-    A note says so. Some rows of the train split decide for all folds and budgets of a
-    decoder, which share a recipe.
+    All layers of the cache decide, and some rows of the train split: decoders of other
+    layers, folds and budgets stay comparable.
     """
-    size_by_layer: dict[str, dict[int, float]] = {}
+    is_divided_by_pool: dict[str, bool] = {}
     resolved: list[Recipe] = []
-    sizes_of_large: list[float] = []
     for recipe in requested:
         if recipe.is_fitted_at_once:
             resolved.append(recipe)
             continue
-        if recipe.pool not in size_by_layer:
-            size_by_layer[recipe.pool] = _size_by_layer(recipe, cache)
-        sizes = size_by_layer[recipe.pool]
-        largest = max(sizes[layer] for layer in recipe.layers or sizes)
-        if largest > LARGE_STATES:
+        if recipe.pool not in is_divided_by_pool:
+            is_divided_by_pool[recipe.pool] = _needs_division(recipe, cache)
+        if is_divided_by_pool[recipe.pool]:
             recipe = replace(recipe, state_scale="layer")
-            sizes_of_large.append(largest)
         resolved.append(recipe)
-    if sizes_of_large:
-        warnings.warn(
-            "the states are large (root mean square of a layer up to "
-            f"{max(sizes_of_large):.2g}): decoders that train in steps divide each "
-            "layer by a power of two (--set state-scale=none: as they are)",
-            GaamNote,
-            stacklevel=4,
-        )
     return resolved
 
 
-def _size_by_layer(recipe: Recipe, cache: EmbeddingCache) -> dict[int, float]:
-    """Number of a layer -> root mean square of its states, of some training rows."""
+def _needs_division(recipe: Recipe, cache: EmbeddingCache) -> bool:
+    """Whether the states of a recipe's pooling are large or small; a note says so.
+
+    A warning says whether their rows hardly differ from one another: then a division
+    does not help.
+    """
     split = cache[recipe.train_split]
     # on the disk: only the sample is read
     features = Features(split.pooled(recipe.pool), torch.device("cpu"), "disk")
-    size_L = mean_square_of_layers(features, np.arange(len(split))).sqrt()
-    return dict(enumerate(size_L.tolist(), split.first_layer))
+    measured = measure_layers(features, np.arange(len(split)))
+    _warn_of_equal_rows(measured, split.first_layer)
+
+    largest = measured.mean_square_L.max().sqrt().item()
+    is_large = largest > LARGE_STATES
+    is_small = 0 < largest < SMALL_STATES
+    if not (is_large or is_small):
+        return False
+    warnings.warn(
+        f"the states are {'large' if is_large else 'small'} (root mean square of a "
+        f"layer up to {largest:.2g}): decoders that train in steps divide each layer "
+        "by a power of two (--set state-scale=none: as they are)",
+        GaamNote,
+        stacklevel=5,
+    )
+    return True
+
+
+def _warn_of_equal_rows(measured: LayerSizes, first_layer: int) -> None:
+    """Warn of layers whose rows differ by little of their size.
+
+    Steps fit what all rows have in common before they fit a difference.
+    """
+    # a layer of zeros has a share of nan, which is not within the limits
+    share_L = (measured.variance_L / measured.mean_square_L).sqrt()
+    is_alike_L = (share_L > ROUNDING) & (share_L < LEAST_SPREAD)
+    if not is_alike_L.any():
+        return
+    layer = int(is_alike_L.nonzero()[0, 0])
+    warnings.warn(
+        f"rows of layer {first_layer + layer} differ from one another by "
+        f"{share_L[layer].item():.1g} of their size: decoders that train in steps "
+        "hardly learn from them; subtract the mean of each feature before the import",
+        GaamWarning,
+        stacklevel=6,
+    )
 
 
 def _check_torch_defaults() -> None:

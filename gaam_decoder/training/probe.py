@@ -31,14 +31,19 @@ def check_decoder(spec: DecoderSpec, select: str) -> None:
         decoder = build_decoder(spec, seed=0)
     if head_class(spec.head).trained_by != "fit":
         return
-    # a fit sees fixed features of each row, and validation rows choose its penalty
+    # a fit sees fixed features of each row
     learns = decoder.num_parameters()["attention"] > 0
-    if learns or decoder.attention.depends_on_batch or select == "last":
+    if learns or decoder.attention.depends_on_batch:
         raise ConfigError(
-            f"--head {spec.head.name} is fitted at once, and validation rows choose "
-            "its penalty",
-            expected="--select val, and a mechanism that learns nothing: --attn none",
-            found=f"--select {select}, --attn {spec.attention}",
+            f"--head {spec.head.name} is fitted at once, and cannot train a mechanism",
+            expected="a mechanism that learns nothing: --attn none",
+            found=f"--attn {spec.attention}",
+        )
+    if select == "last":
+        raise ConfigError(
+            f"--head {spec.head.name} needs validation rows",
+            expected="--select val",
+            found="--select last",
         )
 
 

@@ -43,7 +43,7 @@ from gaam_decoder.training.data import (
     TrainData,
     epoch_batches,
     labels_by_seed,
-    mean_square_of_layers,
+    measure_layers,
 )
 from gaam_decoder.training.seed_result import (
     FinishedSeed,
@@ -162,10 +162,10 @@ class SeedBatch:
         if not self.spec.scales_states:
             return
         train = self.data.train
-        mean_square_L = mean_square_of_layers(train.features, train.rows)
+        sizes = measure_layers(train.features, train.rows)
         for decoder in decoders:
             assert isinstance(decoder.states, StateScale)
-            decoder.states.fit(mean_square_L)
+            decoder.states.fit(sizes.mean_square_L)
 
     def _learned_targets(self, label_SN: Tensor) -> Tensor:
         """The targets of rows in the form in which each seed learns them."""

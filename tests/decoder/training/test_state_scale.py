@@ -109,11 +109,14 @@ def test_the_units_of_the_layers_change_no_bit(attention: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("size", "resolved"),
     [
-        pytest.param(3.5, "none", id="below the limit"),
-        pytest.param(4.5, "layer", id="above the limit"),
+        pytest.param(3.5, "none", id="not large"),
+        pytest.param(4.5, "layer", id="large"),
+        pytest.param(0.018, "none", id="not small"),
+        pytest.param(0.012, "layer", id="small"),
+        pytest.param(0.0, "none", id="zeros"),
     ],
 )
-def test_auto_divides_large_states_and_says_so(
+def test_auto_divides_large_and_small_states_and_says_so(
     size: float, resolved: str, tmp_path: Path
 ) -> None:
     x_NLD = states()
@@ -131,7 +134,7 @@ def test_auto_divides_large_states_and_says_so(
     assert train_single_run(config, state_scale=resolved).path == run.path
 
 
-def test_only_the_layers_that_a_decoder_reads_decide(tmp_path: Path) -> None:
+def test_all_layers_decide_so_that_layers_stay_comparable(tmp_path: Path) -> None:
     unit_L1 = np.ones((L, 1))
     unit_L1[-1] = 30
     config = config_of(
@@ -140,7 +143,52 @@ def test_only_the_layers_that_a_decoder_reads_decide(tmp_path: Path) -> None:
     with pytest.warns(GaamNote, match="are large"):
         runs = gaam_decoder.train(config)
     scale_by_layers = {run.recipe.layers: run.recipe.state_scale for run in runs}
-    assert scale_by_layers == {(1, 2): "none", (L,): "layer", None: "layer"}
+    assert scale_by_layers == {(1, 2): "layer", (L,): "layer", None: "layer"}
+
+
+@pytest.mark.parametrize("row", [0, 3, NUM_TRAIN - 1])
+@pytest.mark.parametrize("factor", [1e3, 1e6])
+def test_a_broken_row_divides_no_other_row(
+    row: int, factor: float, tmp_path: Path
+) -> None:
+    x_NLD = states()
+    x_NLD[row] *= factor
+    run = train_single_run(config_of(tmp_path, x_NLD))
+    assert run.recipe.state_scale == "none"
+
+    scaled = train_quietly(config_of(tmp_path / "scaled", x_NLD), state_scale="layer")
+    whole = train_quietly(config_of(tmp_path / "whole", states()), state_scale="layer")
+    np.testing.assert_array_equal(factors_of(scaled), factors_of(whole))
+
+
+def test_rows_of_zeros_do_not_hide_large_rows(tmp_path: Path) -> None:
+    x_NLD = states(30)
+    x_NLD[: 3 * NUM_TRAIN // 4] = 0
+    with pytest.warns(GaamNote, match="are large"):
+        run = train_single_run(config_of(tmp_path, x_NLD))
+    assert run.recipe.state_scale == "layer"
+
+
+@pytest.mark.parametrize(
+    ("spread", "offset", "warned"),
+    [
+        pytest.param(1.0, 0.0, False, id="centred"),
+        pytest.param(1.0, 10.0, False, id="ten deviations from zero"),
+        pytest.param(1.0, 500.0, True, id="five hundred deviations from zero"),
+        pytest.param(1e-7, 1.0, False, id="equal but for rounding"),
+    ],
+)
+def test_rows_that_hardly_differ_are_named(
+    spread: float, offset: float, warned: bool, tmp_path: Path
+) -> None:
+    x_NLD = states()
+    x_NLD[:, 1] = spread * x_NLD[:, 1] + offset
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train_single_run(config_of(tmp_path, x_NLD))
+    messages = [str(entry.message) for entry in caught]
+    named = any("rows of layer 2 differ from one another" in text for text in messages)
+    assert named == warned
 
 
 def test_rows_that_a_decoder_does_not_learn_from_choose_no_factor(
