@@ -550,7 +550,8 @@ NOTES = (
     Note(
         "edge of the penalties",
         _note_naming_entries(
-            "a penalty beyond those tried might do better, but their list is fixed",
+            "a penalty or width beyond those tried might do better, but their list is "
+            "fixed",
             lambda entry: entry.penalty_at_edge,
         ),
     ),

@@ -23,7 +23,7 @@ class NumberPredictions:
     numbers_NK: Floats
     """In the unit of the data."""
     spread_NK: Floats
-    """Standard deviation over the seeds; 0 of a single seed."""
+    """Sample standard deviation over the seeds; 0 of a single seed."""
     names: tuple[str, ...]
 
     @classmethod
@@ -35,9 +35,12 @@ class NumberPredictions:
             names: of the columns.
         """
         number_SNK = output_SNK.astype(np.float64)
+        spread_NK = np.zeros(number_SNK.shape[1:])
+        if len(number_SNK) > 1:
+            spread_NK = number_SNK.std(0, ddof=1)
         return cls(
             numbers_NK=number_SNK.mean(0),
-            spread_NK=number_SNK.std(0),
+            spread_NK=spread_NK,
             names=tuple(names),
         )
 
