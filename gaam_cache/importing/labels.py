@@ -127,7 +127,8 @@ def read_target(
     if not issubclass(chosen_class, MatrixTarget):
         return _read_classes(array, names, config.task)
     values_NK = _read_matrix(array, chosen_class)
-    _warn_if_classes_are_likely(array, values_NK, config)
+    if config.task == AUTO and array.dtype != "bool":
+        _question_whole_numbers(array, values_NK)
     num_columns = values_NK.shape[1]
     return MatrixArrays(chosen_class.of_matrix(num_columns, names))
 
@@ -139,7 +140,8 @@ def task_of_labels(values: Any) -> str:
         values: an array of labels, as ``write`` takes it.
 
     Raises:
-        DataError: they may be for several tasks, or for none.
+        DataError: they may be for several tasks, such as 0 and 1 in several columns, or
+            for none.
 
     Warns:
         GaamWarning: whole numbers are stored as fractions.
@@ -166,14 +168,20 @@ def _choose_target_class(array: Array, config: ImportConfig) -> type[Target]:
         if known_class.claims_array(array.dtype, len(array.shape)):
             return known_class
     if len(array.shape) == 2:
-        raise DataError(
-            f"the array '{array.name}' has several numbers a row, and no classes",
-            expected="classes (N,); or numbers, or 0 and 1, and the task",
-            found=f"{array.dtype} {array.shape}",
-            where=array.where,
-            hint="--task multi-label (0 and 1), or --task regression; in Python task=",
-        )
+        raise _unclear_task_error(array)
     return target_class(CLASSIFICATION)
+
+
+def _unclear_task_error(array: Array) -> DataError:
+    """The error for labels in several columns that may be for several tasks."""
+    return DataError(
+        f"the array '{array.name}' has several numbers a row, and no classes",
+        expected="classes (N,); or numbers, or 0 and 1, and the task",
+        found=f"{array.dtype} {array.shape}",
+        where=array.where,
+        hint="--task multi-label (0 and 1), or --task regression; in Python task=; "
+        "of one-hot classes pass labels.argmax(1)",
+    )
 
 
 def _read_matrix(array: Array, chosen_class: type[MatrixTarget]) -> NDArray[Any]:
@@ -203,30 +211,34 @@ def _read_matrix(array: Array, chosen_class: type[MatrixTarget]) -> NDArray[Any]
     return values
 
 
-def _warn_if_classes_are_likely(
-    array: Array, values_NK: NDArray[Any], config: ImportConfig
-) -> None:
-    """Warn if numbers that are taken for quantities may be the numbers of classes.
+def _question_whole_numbers(array: Array, values_NK: NDArray[Any]) -> None:
+    """Question numbers that may be classes: whole numbers of a type of fractions.
 
-    Such numbers are whole, but of a type of fractions, in a single column.
+    The caller asks only where the user names no task, and the type says regression.
 
     Args:
         array: the labels.
         values_NK: their values.
-        config: the settings; a user who names the task is not warned.
+
+    Raises:
+        DataError: several columns hold 0 and 1 alone: one-hot classes, or sets of
+            labels.
+
+    Warns:
+        GaamWarning: other whole numbers are taken for quantities.
     """
-    is_task_given = config.task != AUTO
-    if is_task_given or values_NK.shape[1] > 1 or array.dtype == "bool":
-        return
     are_whole = (values_NK == np.floor(values_NK)).all()
-    if np.isfinite(values_NK).all() and are_whole:
-        warnings.warn(
-            f"the labels '{array.name}' are whole numbers stored as {array.dtype}: "
-            "they are taken for numbers (regression); of classes pass "
-            "labels.astype(int)",
-            GaamWarning,
-            stacklevel=2,
-        )
+    if not are_whole or not np.isfinite(values_NK).all():
+        return
+    if values_NK.shape[1] > 1 and np.isin(values_NK, (0, 1)).all():
+        raise _unclear_task_error(array)
+    warnings.warn(
+        f"the labels '{array.name}' are whole numbers stored as {array.dtype}: "
+        "they are taken for numbers (regression); of classes pass "
+        "labels.astype(int), one a row",
+        GaamWarning,
+        stacklevel=2,
+    )
 
 
 def _read_classes(array: Array, given_names: tuple[str, ...], task: str) -> ClassArrays:

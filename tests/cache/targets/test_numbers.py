@@ -118,12 +118,39 @@ def test_arrays_that_are_no_numbers_are_refused(case: str, tmp_path: Path) -> No
     assert caught.value.exit_code in (2, 3)
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [np.arange(20.0) % 3, np.arange(20.0)[:, None] % 2, np.floor(3 * NUMBERS)],
+    ids=["one a row", "one column of 0 and 1", "several columns"],
+)
 def test_whole_numbers_stored_as_floats_are_numbers_with_a_warning(
-    tmp_path: Path,
+    labels: Any, tmp_path: Path
 ) -> None:
     with pytest.warns(GaamWarning, match="whole numbers stored as float64"):
-        gaam_cache.write(tmp_path, {"train": (STATES, np.arange(20.0) % 3)})
+        gaam_cache.write(tmp_path, {"train": (STATES, labels)})
     assert gaam_cache.open_cache(tmp_path).task == "regression"
+
+
+ONE_HOT = np.eye(3)[np.arange(20) % 3]
+ZEROS_AND_ONES: dict[str, Any] = {
+    "one-hot": ONE_HOT,
+    "one-hot in float32": ONE_HOT.astype(np.float32),
+    "label sets": (NUMBERS > 0).astype(float),
+    "whole numbers": ONE_HOT.astype(int),
+}
+
+
+@pytest.mark.parametrize("case", ZEROS_AND_ONES)
+def test_columns_of_0_and_1_need_a_task_whatever_their_type(
+    case: str, tmp_path: Path
+) -> None:
+    splits = {"train": (STATES, ZEROS_AND_ONES[case])}
+    with pytest.raises(DataError, match="several numbers a row") as caught:
+        gaam_cache.write(tmp_path / "refused", splits)
+    assert "argmax" in caught.value.details["to do"]
+    for task in ("regression", "multi-label"):
+        gaam_cache.write(tmp_path / task, splits, task=task)
+        assert gaam_cache.open_cache(tmp_path / task).task == task
 
 
 def test_several_columns_need_a_task() -> None:
