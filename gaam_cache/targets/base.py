@@ -142,6 +142,27 @@ class Target(ABC):
         """
 
     @classmethod
+    def rounded(
+        cls,
+        labels: Sequence[str],
+        columns: LabelColumns,  # noqa: ARG003 for messages of numbers
+        origin: str,  # noqa: ARG003
+    ) -> list[str]:
+        """Round the labels of all rows of a table to what is stored.
+
+        Names are stored as they are.
+
+        Args:
+            labels: the label of every row, as ``read`` returns it.
+            columns: the columns that they come from.
+            origin: where the rows are from, for messages.
+
+        Raises:
+            DataError: rounding would change the labels noticeably.
+        """
+        return list(labels)
+
+    @classmethod
     def declared_names(cls, columns: LabelColumns) -> tuple[str, ...] | None:
         """The names that a table declares for such a target; None if it has none."""
         return columns.declared_names

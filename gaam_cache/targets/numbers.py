@@ -1,7 +1,8 @@
 """Numbers: what a row of a regression has in a table, in a program and on disk.
 
-In a table every number has a column of its own. Rows hold one JSON array, with the
-shortest digits of each number in float32. On disk they are float32.
+In a table every number has a column of its own. Rows hold one JSON array. Once all rows
+of a table are read, its numbers are rounded to float32 and have the shortest digits
+that float32 needs. On disk they are float32.
 
 N rows, K numbers of a row.
 """
@@ -27,6 +28,9 @@ from gaam_cache.targets.classes import DECIMAL_NUMBER
 
 LARGEST = float(np.finfo(np.float32).max)
 NUM_STRATA = 10
+LARGEST_ROUNDING_ERROR = 1e-3
+"""Root mean square of what float32 changes in a column, as a share of its standard
+deviation. R2 then changes by about a millionth."""
 EXPECTED = f"finite numbers up to {LARGEST:.3g}"
 
 
@@ -112,9 +116,21 @@ class Numbers(MatrixTarget):
 
     @classmethod
     def read(cls, record: Mapping[str, Any], columns: LabelColumns) -> str:
-        """The label of a record: the JSON array of its numbers, one for each column."""
-        numbers = [_number_of(record[name], name) for name in columns.names]
-        return _to_json(np.array(numbers, np.float32))
+        """The label of a record: the JSON array of its numbers, one for each column.
+
+        The numbers have all their digits: ``rounded`` rounds those of all rows.
+        """
+        return json.dumps([_number_of(record[name], name) for name in columns.names])
+
+    @classmethod
+    def rounded(
+        cls, labels: Sequence[str], columns: LabelColumns, origin: str
+    ) -> list[str]:
+        """Round the numbers of all rows to float32; see ``check_matrix`` for errors."""
+        target = cls(columns.names)
+        values = [json.loads(label) for label in labels]
+        values_NK = np.array(values, np.float64).reshape(target.shape(len(labels)))
+        return target.decode(target.check_matrix(values_NK, origin))
 
     @classmethod
     def declared_names(cls, columns: LabelColumns) -> tuple[str, ...]:
@@ -134,7 +150,8 @@ class Numbers(MatrixTarget):
             where: the name of the array, for messages.
 
         Raises:
-            DataError: a number is NaN, infinite, or too large for float32.
+            DataError: a number is NaN, infinite, or too large for float32; or the
+                numbers of a column lie too close together for float32.
         """
         # a comparison with NaN is false, so that its negation finds NaN too
         is_bad_NK = ~(np.abs(values_NK.astype(np.float64)) <= LARGEST)
@@ -147,7 +164,48 @@ class Numbers(MatrixTarget):
                 where=f"{where}, {self.location_of(index)}",
                 hint="correct or remove the row",
             )
-        return values_NK.astype(np.float32)
+        rounded_NK = values_NK.astype(np.float32)
+        for name, value_N, rounded_N in zip(
+            self.names, values_NK.T, rounded_NK.T, strict=True
+        ):
+            _check_rounding(
+                value_N.astype(np.float64), rounded_N, f"{where}, column '{name}'"
+            )
+        return rounded_NK
+
+
+def _check_rounding(
+    value_N: NDArray[np.float64], rounded_N: NDArray[np.float32], where: str
+) -> None:
+    """Refuse a column whose numbers float32 changes noticeably.
+
+    Such numbers have a large offset, such as seconds since 1970. A column of one number
+    has no spread with which a change compares, so it is not examined.
+
+    Args:
+        value_N: the numbers of the column.
+        rounded_N: the same numbers in float32.
+        where: the column, for messages.
+    """
+    # numbers that differ in the last digits of float64 alone are one number
+    largest_noise = 4 * np.finfo(np.float64).eps * np.abs(value_N).max(initial=0)
+    if not len(value_N) or np.ptp(value_N) <= largest_noise:
+        return
+    # shares of the range, so that no square leaves the range of float64
+    range_of_column = np.ptp(value_N)
+    error_N = np.abs(rounded_N - value_N) / range_of_column
+    error_share = np.sqrt(np.mean(error_N**2)) / (value_N / range_of_column).std()
+    if error_share <= LARGEST_ROUNDING_ERROR:
+        return
+    row = int(error_N.argmax())
+    raise DataError(
+        "numbers lie too close together for float32, in which labels are stored",
+        expected=f"a rounding error (root mean square) of at most "
+        f"{LARGEST_ROUNDING_ERROR:.1%} of the standard deviation",
+        found=f"{error_share:.1%}: {value_N[row]} becomes {float(rounded_N[row])}",
+        where=where,
+        hint="subtract a number, such as the mean, from the column first",
+    )
 
 
 def _to_json(value_K: NDArray[np.float32]) -> str:

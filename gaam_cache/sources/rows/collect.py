@@ -218,6 +218,7 @@ def collect(
     )
     if not collected.labels:
         raise _no_rows_error(record_filter.num_skipped, origin)
+    collected.labels = label_reader.rounded(collected.labels, origin)
     collected.warn_of_label_kinds(split)
 
     return _build_rows(
@@ -584,7 +585,8 @@ def _read_labels(
         except (DataError, UnicodeEncodeError) as error:
             problems.add(location, error)
     problems.refuse_unusable_rows(labels, num_records)
-    return labels, record_filter.num_skipped
+    rounded_labels = label_reader.rounded(labels, problems.origin)
+    return rounded_labels, record_filter.num_skipped
 
 
 class _RecordFilter:

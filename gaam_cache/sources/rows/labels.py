@@ -1,6 +1,6 @@
 """Reads the label of a record, and finds out what kind of labels a table has."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gaam_cache.common.cells import is_blank
@@ -83,6 +83,20 @@ class LabelReader:
             [label_column] = self.columns.names
             self._choose_target_class(record[label_column])
         return self.target_class.read(record, self.columns)
+
+    def rounded(self, labels: Sequence[str], origin: str) -> list[str]:
+        """The labels of all rows of a table, rounded to what is stored.
+
+        Args:
+            labels: the label of every row, as ``read`` returns it.
+            origin: where the rows are from, for messages.
+
+        Raises:
+            DataError: rounding would change the labels noticeably.
+        """
+        if not self.has_labels:
+            return list(labels)
+        return self.target_class.rounded(labels, self.columns, origin)
 
     def _choose_target_class(self, cell: object) -> None:
         """Choose the target by a cell of the label column; an empty cell decides none.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +131,73 @@ def test_whole_numbers_stored_as_floats_are_numbers_with_a_warning(
     with pytest.warns(GaamWarning, match="whole numbers stored as float64"):
         gaam_cache.write(tmp_path, {"train": (STATES, labels)})
     assert gaam_cache.open_cache(tmp_path).task == "regression"
+
+
+DRAWN = np.random.default_rng(2).standard_normal(20)
+TOO_CLOSE: dict[str, Any] = {
+    "seconds since 1970": 1.7e9 + 120 * DRAWN,
+    "days as whole numbers": 20240101 + np.arange(20),
+    "a large offset": 1e8 + DRAWN,
+    "a negative offset": -1e8 + DRAWN,
+    "numbers below float32": 1e-200 * DRAWN,
+}
+FAR_ENOUGH: dict[str, Any] = {
+    "seconds in hours": 120 * DRAWN,
+    "days of twenty years": 20040101 + 10000 * np.arange(20),
+    "an offset that float32 holds": 1000 + DRAWN,
+    "large numbers": 1e38 * np.tanh(DRAWN),
+    "the same number": np.full(20, 1.7e9 + 1),
+    "the same but for the last digits": np.array([0.1 + 0.2, 0.3] * 10),
+    "rounded before": (1.7e9 + 120 * DRAWN).astype(np.float32).astype(np.float64),
+}
+
+
+def import_numbers(numbers: Any, folder: Path) -> None:
+    splits = {"train": (STATES, np.stack([DRAWN, numbers], 1))}
+    gaam_cache.write(folder / "cache", splits, target_names=("x", "y"))
+
+
+def import_whole_column(numbers: Any, folder: Path) -> None:
+    splits = {"train": (STATES, numbers)}
+    gaam_cache.write(folder / "cache", splits, task="regression", target_names=("y",))
+
+
+def read_numbers(numbers: Any, folder: Path, kind: str, limit: int | None) -> None:
+    write_table(folder / f"train.{kind}", {"x": DRAWN, "y": numbers.tolist()})
+    read_rows(folder / f"train.{kind}", limit=limit, **REGRESSION)
+
+
+WAYS_IN: dict[str, Callable[[Any, Path], None]] = {
+    "arrays": import_numbers,
+    "an array of one column": import_whole_column,
+    "csv": lambda numbers, folder: read_numbers(numbers, folder, "csv", None),
+    "jsonl": lambda numbers, folder: read_numbers(numbers, folder, "jsonl", None),
+    "csv, limited": lambda numbers, folder: read_numbers(numbers, folder, "csv", 15),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
+@pytest.mark.parametrize("case", TOO_CLOSE)
+def test_numbers_that_float32_makes_others_are_refused_by_column(
+    case: str, way: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="too close together for float32") as caught:
+        WAYS_IN[way](TOO_CLOSE[case], tmp_path)
+    assert set(caught.value.details) == {"expected", "found", "where", "to do"}
+    assert "column 'y'" in caught.value.details["where"]
+    assert "subtract" in caught.value.details["to do"]
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
+@pytest.mark.parametrize("case", FAR_ENOUGH)
+def test_numbers_that_float32_hardly_changes_are_taken(
+    case: str, way: str, tmp_path: Path
+) -> None:
+    with warnings.catch_warnings():
+        # of a column of one number; of whole numbers
+        warnings.simplefilter("ignore", GaamWarning)
+        WAYS_IN[way](FAR_ENOUGH[case], tmp_path)
 
 
 ONE_HOT = np.eye(3)[np.arange(20) % 3]
