@@ -79,10 +79,8 @@ class Array:
         self.name = name
         self.file = file
         self.where = f"{file}: {name}" if file.name else name
+        refuse_mask(values, self.where)
         with reading_file(self.where):
-            # gaam would take the values under a mask for states
-            if np.ma.is_masked(values):
-                raise ValueError("values that are masked: gaam keeps no mask")
             if isinstance(values, (list, tuple)):
                 values = np.asarray(values)
             self.shape, self.dtype = _shape_and_type(values)
@@ -153,6 +151,24 @@ class Array:
             expected=f"one for every row{count}: {expected}",
             found=found,
             where=where,
+        )
+
+
+def refuse_mask(values: Any, where: str) -> None:
+    """Refuse values of which some are masked: gaam would take what is under the mask.
+
+    Args:
+        values: an array, or a list of arrays or numbers.
+        where: the name of the array, for messages.
+    """
+    parts = values if isinstance(values, (list, tuple)) else [values]
+    if any(map(np.ma.is_masked, parts)):
+        raise DataError(
+            "values are masked, and gaam keeps no mask",
+            expected="an array without masked values",
+            found="a masked array of NumPy",
+            where=where,
+            hint="fill these values, or remove their rows",
         )
 
 

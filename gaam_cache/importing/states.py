@@ -275,12 +275,17 @@ class ImportedRows(Rows):
         # people count rows and layers from 1
         layer = layer_index + 1
         location = f"row {shard.start + row + 1}, layer {layer}, feature {feature}"
+        problem = f"cannot be stored as {storage_dtype}"
+        hint = "--storage-dtype bfloat16 or float32"
+        if not np.isfinite(value):
+            problem = "is NaN" if np.isnan(value) else "is infinite"
+            hint = "correct the state, or remove the row"
         return NumericsError(
-            f"a state of layer {layer} cannot be stored as {storage_dtype}",
+            f"a state of layer {layer} {problem}",
             expected=f"finite values up to {dtypes.LARGEST[storage_dtype]:g}",
             found=f"{float(value):g}",
             where=f"{array.where}, {location}",
-            hint="if this is finite: --storage-dtype bfloat16 or float32",
+            hint=hint,
         )
 
 
@@ -369,14 +374,18 @@ def _check_shapes(
         if is_first_usable and has_dtype_of_first and has_shape_of_first:
             continue
         rows = "rows" if labels is None else f"{len(labels):,} rows"
+        hint = "--set axes=nld, lnd or nd; states of tokens have to be pooled before"
+        # the type of an array that is partly written has further words before it
+        if not array.dtype.endswith(IMPORTABLE_DTYPES):
+            hint = "make them floating-point numbers: states.astype('float32')"
         raise DataError(
             f"the array '{array.name}' cannot be states of '{split}'",
             expected=f"{rows} (n), layers (l) and features (d) as {axes}, of "
-            f"{', '.join(IMPORTABLE_DTYPES)}; all layers of a split of one shape and "
-            "type",
+            f"floating-point numbers ({', '.join(IMPORTABLE_DTYPES)}); all layers of a "
+            "split of one shape and type",
             found=f"{array.dtype} {array.shape}",
             where=array.where,
-            hint="--set axes=nld, lnd or nd; states of tokens have to be pooled before",
+            hint=hint,
         )
 
 

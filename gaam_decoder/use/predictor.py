@@ -17,6 +17,7 @@ from torch.func import functional_call, vmap
 from gaam_cache.common import devices
 from gaam_cache.common.errors import CacheError, ConfigError, DataError, NumericsError
 from gaam_cache.extraction.rows import LOADING_LOCK, LocatedRows, RowEncoder
+from gaam_cache.importing.arrays import refuse_mask
 from gaam_cache.store.plan import Plan
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.recipe import Recipe
@@ -362,6 +363,7 @@ class Predictor:
         Raises:
             DataError: states of another shape or type, or a state that is not finite.
         """
+        refuse_mask(states, "the states")
         if isinstance(states, torch.Tensor):
             states = states.detach().float().cpu()
         if not hasattr(states, "shape"):
@@ -513,8 +515,15 @@ def _state_chunks(states: Any) -> Iterator[NDArray[np.float32]]:
         if x_NLD.dtype.kind != "f":
             raise DataError(f"states are {x_NLD.dtype}, no floating-point numbers")
         x_NLD = x_NLD.astype(np.float32, copy=False)
-        is_finite_N = np.isfinite(x_NLD).all((1, 2))
-        if not is_finite_N.all():
-            row = first_row + int(is_finite_N.argmin()) + 1
-            raise DataError("a state is not finite in float32", where=f"row {row}")
+        is_finite_NLD = np.isfinite(x_NLD)
+        if not is_finite_NLD.all():
+            row, layer, feature = np.argwhere(~is_finite_NLD)[0].tolist()
+            raise DataError(
+                "a state is not finite in float32",
+                expected="finite numbers",
+                found=str(x_NLD[row, layer, feature]),
+                where=f"row {first_row + row + 1}, layer {layer + 1}, "
+                f"feature {feature}",
+                hint="correct the state, or remove the row",
+            )
         yield x_NLD

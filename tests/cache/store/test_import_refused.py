@@ -12,7 +12,12 @@ import pytest
 import torch
 
 import gaam_cache
-from gaam_cache.common.errors import GaamError, GaamWarning, NumericsError
+from gaam_cache.common.errors import (
+    DataError,
+    GaamError,
+    GaamWarning,
+    NumericsError,
+)
 from tests.cache.store.making import labels, run, save, states
 
 TRAIN = states(9)
@@ -88,6 +93,7 @@ WRONG: dict[str, Case] = {
     "rows first, other axes given": case_of_states((9, 3, 4), "f4", "lnd"),
     "rows or layers": case_of_states((9, 9, 4), "f4"),
     "integers": case_of_states((9, 3, 4), "i4"),
+    "bytes": case_of_states((9, 3, 4), "u1"),
     "layers of two sizes": Case(
         {"layer_0": TRAIN[:, 0], "layer_1": TRAIN[:, 1, :3], "y": labels(9)}, "(9, 3)"
     ),
@@ -127,6 +133,38 @@ def test_what_cannot_be_right_is_refused_with_where(name: str, tmp_path: Path) -
     assert error.exit_code in (2, 3)
 
 
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "bool"])
+def test_states_of_another_type_are_said_to_need_another_type(
+    dtype: str, tmp_path: Path
+) -> None:
+    error = refusal_of(tmp_path, {"X": np.ones((9, 3, 4), dtype), "y": labels(9)})
+    assert "floating-point numbers" in error.details["expected"]
+    assert "astype('float32')" in error.details["to do"]
+    assert "axes" not in error.details["to do"]
+
+
+MASKED = np.ma.masked_array(TRAIN, mask=TRAIN[2, 1, 0] == TRAIN)
+MASKED_LABELS = np.ma.masked_array(labels(9), mask=labels(9) == 1)
+MASKED_SPLITS: dict[str, tuple[Any, Any]] = {
+    "states": (MASKED, labels(9)),
+    "layers": ([MASKED[:, 1], MASKED[:, 2]], labels(9)),
+    "labels": (TRAIN, MASKED_LABELS),
+    "a list of labels": (TRAIN, list(MASKED_LABELS)),
+}
+
+
+@pytest.mark.parametrize("name", MASKED_SPLITS)
+def test_masked_values_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="masked") as caught:
+        gaam_cache.write(tmp_path / "cache", {"train": MASKED_SPLITS[name]})
+    assert set(caught.value.details) == {"expected", "found", "where", "to do"}
+
+
+def test_a_mask_of_no_value_is_no_mask(tmp_path: Path) -> None:
+    splits = {"train": (np.ma.masked_array(TRAIN), np.ma.masked_array(labels(9)))}
+    assert gaam_cache.write(tmp_path / "cache", splits).rows == {"train": 9}
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize(
     ("value", "place"), [(np.nan, (0, 2, 0)), (-np.inf, (8, 0, 3))], ids=["nan", "-inf"]
@@ -145,6 +183,8 @@ def test_the_first_number_that_is_none_is_named_wherever_it_is(
         error = refusal_of(tmp_path, arrays, file="train.safetensors")
         assert isinstance(error, NumericsError)
         assert message in str(error)
+        assert ("NaN" if np.isnan(value) else "infinite") in error.message
+        assert "storage-dtype" not in error.details["to do"]
 
 
 @pytest.mark.parametrize(

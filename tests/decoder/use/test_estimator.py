@@ -327,9 +327,15 @@ def with_nan(values: np.ndarray) -> np.ndarray:
     return damaged
 
 
+def masked(values: np.ndarray) -> np.ma.MaskedArray[Any, Any]:
+    mask = np.zeros(values.shape, bool)
+    mask[7] = True
+    return np.ma.masked_array(values, mask)
+
+
 FITTED = Estimator(attn="none", **QUICK)
 MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
-    "nan": (lambda: FITTED.fit(with_nan(STATES), CLASS), "cannot be stored", "row 8"),
+    "nan": (lambda: FITTED.fit(with_nan(STATES), CLASS), "is NaN", "row 8"),
     "nan to predict": (
         lambda: FITTED.fit(STATES, CLASS).predict(with_nan(STATES)),
         "not finite",
