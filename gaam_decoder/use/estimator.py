@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.common.cells import is_blank, is_missing_word, value_with_type
 from gaam_cache.common.errors import ConfigError, DataError
-from gaam_cache.common.messages import did_you_mean
+from gaam_cache.common.messages import did_you_mean, excerpt
 from gaam_cache.common.plugins import unknown
 from gaam_cache.common.terminal import show_progress
+from gaam_cache.importing.arrays import refuse_mask
 from gaam_cache.importing.labels import task_of_labels
 from gaam_cache.importing.states import write
 from gaam_cache.targets.base import CLASSIFICATION
@@ -129,8 +131,8 @@ class Estimator:
                 (kept as float32).
             y: targets: classes of any one type (N,); numbers (N,) or (N, K); 0 and 1
                 for every label, (N, K).
-            groups: a name or number for every row. Rows of one group are never split
-                between training and validation.
+            groups: a name or number for every row, none missing. Rows of one group are
+                never split between training and validation.
 
         Raises:
             ConfigError: a setting is wrong, or means several decoders.
@@ -139,7 +141,7 @@ class Estimator:
         """
         task_of(self.task)
         states = _usable_states(X)
-        targets = _as_array(y)
+        targets = _as_array(y, "y")
         _check_count("y", len(targets), len(states))
         classes: NDArray[Any] | None = None
         names: tuple[str, ...] = ()
@@ -209,10 +211,11 @@ class Estimator:
             y: targets, as ``fit`` takes them; a class that ``fit`` lacked is wrong.
 
         Raises:
-            DataError: targets of another form than those of ``fit``.
+            DataError: targets of another form than those of ``fit``, or none is a class
+                of ``fit``.
         """
         predictions = self._predictions(X)
-        targets = _as_array(y)
+        targets = _as_array(y, "y")
         predicted = self._values(predictions)
         if targets.shape != predicted.shape:
             raise DataError(
@@ -222,7 +225,9 @@ class Estimator:
                 where="y",
                 hint="pass a target for every row of X, in the form that fit took",
             )
-        if self._learned().classes is not None:
+        classes = self._learned().classes
+        if classes is not None:
+            _check_classes_occur(classes, targets)
             return float((predicted == targets).mean())
         if isinstance(predictions, NumberPredictions):
             outputs = predictions.numbers_NK
@@ -492,7 +497,7 @@ def fit(
         GaamError: as for ``Estimator.fit``.
     """
     if task is None:
-        task = _task_of(_as_array(targets))
+        task = _task_of(_as_array(targets, "y"))
     # ``set_params`` refuses a misspelt setting and names similar ones
     estimator = Estimator(task=task).set_params(**settings)
     return estimator.fit(states, targets, groups)
@@ -507,8 +512,17 @@ def _task_of(targets: NDArray[Any]) -> str:
     return task_of_labels(targets)
 
 
-def _as_array(values: Any) -> NDArray[Any]:
-    """An array of NumPy: of a list, of pandas or of torch."""
+def _as_array(values: Any, name: str) -> NDArray[Any]:
+    """An array of NumPy: of a list, of pandas or of torch.
+
+    Args:
+        values: the numbers or texts.
+        name: of the argument, for messages.
+
+    Raises:
+        DataError: rows have different lengths, or values are masked.
+    """
+    refuse_mask(values, name)
     # only a tensor of torch has this method
     if hasattr(values, "detach"):
         tensor = values.detach().cpu()
@@ -528,7 +542,7 @@ def _as_array(values: Any) -> NDArray[Any]:
 
 def _usable_states(X: Any) -> NDArray[Any]:
     """States as an array; refuse what no decoder can read."""
-    states = _as_array(X)
+    states = _as_array(X, "X")
     has_axes = states.ndim in (2, 3) and 0 not in states.shape
     if not has_axes or states.dtype.kind != "f":
         hint = "states of tokens have to be pooled before"
@@ -562,12 +576,50 @@ def _group_columns(groups: Any, num_rows: int) -> dict[str, dict[str, list[str]]
 
     Returns:
         Name of the column -> split -> a name for every row; empty without groups.
+
+    Raises:
+        DataError: a group is missing, or there is not one for every row.
     """
     if groups is None:
         return {}
+    refuse_mask(groups, "groups")
     group_names = list(map(str, np.asarray(groups).tolist()))
     _check_count("groups", len(group_names), num_rows)
+    for row, name in enumerate(group_names, start=1):
+        # NumPy turns a NaN beside texts into the text 'nan'
+        if name == "None" or is_blank(name) or is_missing_word(name):
+            raise DataError(
+                "a row has no group",
+                expected="a name or number for every row",
+                found=excerpt(name),
+                where=f"groups, row {row}",
+                hint="give the row a group of its own, or leave it out",
+            )
     return {GROUPS: {"train": group_names}}
+
+
+def _check_classes_occur(classes: NDArray[Any], targets: NDArray[Any]) -> None:
+    """Refuse targets of which none is a class of ``fit``: their type may be another.
+
+    Args:
+        classes: of ``fit``.
+        targets: a class for every row.
+    """
+    if any(np.any(targets == label) for label in classes):
+        return
+    raise DataError(
+        "no target is a class of fit",
+        expected=f"targets such as {_two_values(classes)}",
+        found=_two_values(targets),
+        where="y",
+        hint="pass targets of the type that fit took",
+    )
+
+
+def _two_values(values: NDArray[Any]) -> str:
+    """The first two distinct values with their types, for messages."""
+    distinct_values = dict.fromkeys(values.tolist())
+    return ", ".join(map(value_with_type, list(distinct_values)[:2]))
 
 
 def _classes_and_codes(targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -593,7 +645,8 @@ def _classes_and_codes(targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.
         expected="a class for every row: words, or whole numbers, all of one type",
         found=problem,
         where="y",
-        hint="task='regression' for numbers, task='multi-label' for 0 and 1 of labels",
+        hint="task='regression' for numbers, task='multi-label' for 0 and 1 of "
+        "labels; y.argmax(1) of one-hot classes",
     )
 
 

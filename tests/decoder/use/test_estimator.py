@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache.common.errors import GaamError
+from gaam_cache.common.errors import DataError, GaamError
 from gaam_decoder import Estimator, TrainConfig
 from gaam_decoder.runs.files import WEIGHTS_FILE
 from gaam_decoder.runs.loading import load_runs
@@ -353,6 +353,61 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
         "not like those of fit",
         "(80, 3, 4)",
     ),
+    "seconds since 1970": (
+        lambda: gaam_decoder.fit(STATES, 1.7e9 + 120 * RNG.normal(size=80)),
+        "too close together for float32",
+        "column '0'",
+    ),
+    "seconds since 1970, named as regression": (
+        lambda: Estimator(task="regression").fit(STATES, 1.7e9 + 60 * NUMBERS),
+        "too close together for float32",
+        "column '0'",
+    ),
+    "one-hot fractions": (
+        lambda: gaam_decoder.fit(STATES, np.eye(3)[CLASS]),
+        "several numbers a row",
+        "argmax",
+    ),
+    "one-hot fractions as classes": (
+        lambda: FITTED.fit(STATES, np.eye(3)[CLASS]),
+        "no classes",
+        "argmax",
+    ),
+    "masked states": (
+        lambda: FITTED.fit(masked(STATES), CLASS),
+        "masked",
+        "where:    X",
+    ),
+    "masked targets": (
+        lambda: FITTED.fit(STATES, masked(CLASS)),
+        "masked",
+        "where:    y",
+    ),
+    "masked numbers": (
+        lambda: gaam_decoder.fit(STATES, masked(NUMBERS)),
+        "masked",
+        "where:    y",
+    ),
+    "masked groups": (
+        lambda: FITTED.fit(STATES, CLASS, masked(GROUPS)),
+        "masked",
+        "groups",
+    ),
+    "masked states to predict": (
+        lambda: FITTED.fit(STATES, CLASS).predict(masked(STATES)),
+        "masked",
+        "where:    X",
+    ),
+    "masked states of a predictor": (
+        lambda: FITTED.fit(STATES, CLASS).predictor_.predict_states(masked(STATES)),
+        "masked",
+        "the states",
+    ),
+    "masked targets to score": (
+        lambda: FITTED.fit(STATES, CLASS).score(STATES, masked(CLASS)),
+        "masked",
+        "where:    y",
+    ),
     "no fit": (lambda: clone(FITTED).predict(STATES), "learned nothing", "Estimator("),
     "fractions": (
         lambda: FITTED.fit(STATES, NUMBERS[:, 0]),
@@ -406,6 +461,52 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
         "predict",
     ),
 }
+
+
+OTHER_TYPES: dict[str, tuple[Any, Any, str, str]] = {
+    "texts of numbers": (CLASS, CLASS.astype(str), "0 (int)", "' (str)"),
+    "numbers of texts": (CLASS.astype(str), CLASS, "'0' (str)", "(int)"),
+    "codes of words": (WORDS, CLASS, "'cat' (str)", "(int)"),
+    "other numbers": (CLASS, CLASS + 10, "0 (int)", "1"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_TYPES)
+def test_targets_of_which_none_is_a_class_of_fit_are_not_scored(name: str) -> None:
+    fitted_on, scored, expected, found = OTHER_TYPES[name]
+    estimator = clone(FITTED).fit(STATES, fitted_on)
+    with pytest.raises(DataError, match="no target is a class of fit") as caught:
+        estimator.score(STATES, scored)
+    assert expected in caught.value.details["expected"]
+    assert found in caught.value.details["found"]
+    assert caught.value.details["where"] == "y"
+
+
+def test_a_class_that_fit_lacked_is_wrong_and_equal_numbers_are_one_class() -> None:
+    estimator = clone(FITTED).fit(STATES, CLASS)
+    score = estimator.score(STATES, CLASS)
+    assert estimator.score(STATES, CLASS.astype(float)) == score
+    partly_known = np.where(np.arange(80) < 40, CLASS, 7)
+    correct = estimator.predict(STATES) == CLASS
+    assert estimator.score(STATES, partly_known) == correct[:40].sum() / 80
+
+
+MISSING_GROUPS: dict[str, Any] = {
+    "nan": np.where(GROUPS[4] == GROUPS, np.nan, GROUPS),
+    "None": [None if row == 4 else f"speaker {row % 9}" for row in range(80)],
+    "nan beside texts": [np.nan if row == 4 else f"{row % 9}" for row in range(80)],
+    "NaT": np.where(np.arange(80) == 4, "NaT", "2020-01-01").astype("datetime64[D]"),
+    "an empty text": ["" if row == 4 else f"speaker {row % 9}" for row in range(80)],
+}
+
+
+@pytest.mark.parametrize("name", MISSING_GROUPS)
+def test_a_missing_group_is_no_group(name: str) -> None:
+    first_row = 1 + int(np.argmax(GROUPS[4] == GROUPS)) if name == "nan" else 5
+    with pytest.raises(DataError, match="no group") as caught:
+        clone(FITTED).fit(STATES, CLASS, MISSING_GROUPS[name])
+    assert caught.value.details["where"] == f"groups, row {first_row}"
+    assert set(caught.value.details) == {"expected", "found", "where", "to do"}
 
 
 @pytest.mark.parametrize("name", MISTAKES)
