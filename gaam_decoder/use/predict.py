@@ -688,7 +688,7 @@ def _rows_of_cache(config: PredictConfig, predictor: Predictor) -> RowSource:
     # encoder and settings must be equal; a cache with the fingerprint of the run's has
     # equal ones
     if cache.fingerprint != predictor.fingerprint:
-        _check_plans(cache.plan, predictor.plan, where)
+        _check_plans(cache.plan, predictor, where)
     # with equal settings, other versions of libraries may still make other states
     if predictor.plan is not None:
         deviation = describe_state_deviation(cache.plan, predictor.plan)
@@ -719,24 +719,28 @@ def _rows_of_cache(config: PredictConfig, predictor: Predictor) -> RowSource:
     return RowSource(str(config.cache), chunks, states=split.pooled(predictor.pooling))
 
 
-def _check_plans(cache_plan: Plan, run_plan: Plan | None, where: str) -> None:
+def _check_plans(cache_plan: Plan, predictor: Predictor, where: str) -> None:
     """Check that another cache encoded its rows as the run's cache did.
 
     States that were imported have no plan by which to encode further rows. If both
-    caches were imported, a warning says that nobody knows whether they are alike.
+    caches were imported, a warning says that nobody knows whether they are alike, or
+    that their encoders have different names.
 
     Args:
         cache_plan: of the other cache.
-        run_plan: of the run's cache; None if that was imported.
+        predictor: of the run.
         where: the other cache, for messages.
 
     Raises:
         CacheError: encoders or settings differ, or only one of the two was imported.
     """
+    run_plan = predictor.plan
     if run_plan is None and cache_plan.imported:
-        _warn(
-            "states of run and cache were imported: whether they are alike is not known"
-        )
+        doubt = "whether they are alike is not known"
+        names = (predictor.encoder_label, cache_plan.encoder_label)
+        if names[0] != names[1]:
+            doubt = "their encoders have different names, '{}' and '{}'".format(*names)
+        _warn(f"states of run and cache were imported: {doubt}")
         return
     if run_plan is None or cache_plan.imported:
         deviations = ["states of one of them were imported"]

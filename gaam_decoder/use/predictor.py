@@ -229,6 +229,7 @@ class Predictor:
         self.temperatures = tuple(temperatures)
         self.pooling: str = config.recipe.pool
         self.fingerprint = plan.fingerprint
+        self.encoder_label: str = plan.encoder_label
         # the plan of imported states names no encoder for new rows
         self.plan = None if plan.imported else plan
         self._config = config

@@ -329,8 +329,21 @@ def test_of_imported_states_another_cache_is_in_doubt_and_the_own_is_not(
             warnings.simplefilter("error")
             gaam_decoder.predict(own_config, write=bool)
         other_config = PredictConfig(run=folder, cache=other_cache)
-        with pytest.warns(GaamWarning, match="imported"):
+        with pytest.warns(GaamWarning, match="imported: whether they are alike"):
             gaam_decoder.predict(other_config, write=bool)
+
+
+def test_of_imported_states_two_names_of_encoders_are_said(
+    imported_run: RunResult, tmp_path: Path
+) -> None:
+    splits = {"test": (random_states(), [0, 1] * 20)}
+    gaam_cache.write(tmp_path / "other", splits, encoder_name="bert")
+    decoder = tmp_path / "decoder"
+    gaam_decoder.export_run(imported_run.path, decoder)
+    for folder in (imported_run.path, decoder):
+        config = PredictConfig(run=folder, cache=tmp_path / "other")
+        with pytest.warns(GaamWarning, match="different names, 'imported' and 'bert'"):
+            gaam_decoder.predict(config, write=bool)
 
 
 def test_of_a_folder_of_runs_the_one_that_its_report_recommends_is_taken(
