@@ -32,18 +32,22 @@ def check_decoder(spec: DecoderSpec, select: str) -> None:
     if head_class(spec.head).trained_by != "fit":
         return
     # a fit sees fixed features of each row
-    learns = decoder.num_parameters()["attention"] > 0
-    if learns or decoder.attention.depends_on_batch:
+    num_parameters = decoder.num_parameters()["attention"]
+    if num_parameters or decoder.attention.depends_on_batch:
+        problem = "whose output for a row depends on the other rows of a batch"
+        if num_parameters:
+            problem = f"which has {num_parameters:,} parameters"
         raise ConfigError(
-            f"--head {spec.head.name} is fitted at once, and cannot train a mechanism",
-            expected="a mechanism that learns nothing: --attn none",
-            found=f"--attn {spec.attention}",
+            f"--head {spec.head.name} is fitted at once, to the fixed output of a "
+            "mechanism without parameters",
+            expected="a mechanism that learns nothing, such as --attn none",
+            found=f"--attn {spec.attention}, {problem}",
         )
     if select == "last":
         raise ConfigError(
-            f"--head {spec.head.name} needs validation rows",
+            f"--head {spec.head.name} is fitted at once, and needs validation rows",
             expected="--select val",
-            found="--select last",
+            found=f"--select {select}",
         )
 
 

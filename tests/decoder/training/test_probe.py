@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 
 import gaam_decoder
-from gaam_cache.common.errors import GaamWarning, ShortOfMemoryError
+from gaam_cache.common.errors import ConfigError, GaamWarning, ShortOfMemoryError
 from gaam_cache.store.reader import open_cache
 from gaam_decoder import TrainConfig
 from gaam_decoder.heads import lbfgs
@@ -55,6 +56,35 @@ def test_every_mechanism_without_parameters_has_one_run_with_one_seed(
     again = train_single_run(config, attn=(attention,))
     assert again.path == run.path
     assert list_runs(config.runs, whole=True).good
+
+
+@pytest.mark.parametrize(
+    "head", ["class-means", "knn", "lbfgs", "nadaraya-watson", "ridge"]
+)
+@pytest.mark.parametrize(
+    ("attention", "select", "message", "found"),
+    [
+        ("gaam", "val", "mechanism without parameters", "--attn gaam:heads=2, which"),
+        ("gaam", "last", "mechanism without parameters", "--attn gaam:heads=2, which"),
+        ("none", "last", "needs validation rows", "--select last"),
+    ],
+    ids=["parameters", "both", "no validation rows"],
+)
+def test_a_fitted_head_says_what_it_lacks(
+    attention: str,
+    select: Literal["val", "last"],
+    message: str,
+    found: str,
+    head: str,
+    config: TrainConfig,
+) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        gaam_decoder.train(
+            change(config, attn=(attention,), head=(head,), select=select)
+        )
+    assert f"--head {head}" in caught.value.message
+    assert caught.value.details["found"].startswith(found)
+    assert "penalty" not in str(caught.value)
 
 
 def test_progress_counts_epochs_and_no_tried_values(config: TrainConfig) -> None:
