@@ -104,7 +104,8 @@ def _parts(cells: Cells) -> Parts:
     if layer_lines:
         caption = (
             "share of a layer in the weights that a decoder gives to layers, in "
-            "percent, mean over data sets"
+            "percent, mean over data sets; a decoder may divide the layers before it "
+            "weighs them"
         )
         sheets.append(Sheet(caption, LAYERS, layer_lines))
     return Parts(sheets, pictures)

@@ -252,7 +252,8 @@ def _shares(table: Table, *first_sheets: Sheet) -> Parts:
     header = ["decoder", "layers read most (share)", "least"]
     sheet = Sheet(
         "share of a layer in the weights that a decoder gives to layers, in percent, "
-        f"mean over test rows and seeds; equal shares would be {equal_shares}",
+        f"mean over test rows and seeds; equal shares would be {equal_shares}; "
+        "a decoder may divide the layers before it weighs them",
         header,
         lines,
     )
