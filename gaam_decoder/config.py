@@ -78,7 +78,7 @@ class TrainConfig(WorkerConfig):
         "auto",
         "layer: decoders that train in steps divide the states of each layer by the "
         "power of two near their root mean square; auto: if the largest of these is "
-        "above 4 or below 0.015.",
+        "above 2 or below 0.015.",
     )
     cache: Path = option(Path("cache"), "Folder of the cache.")
     runs: Path = option(Path("runs"), "Folder of the runs.")

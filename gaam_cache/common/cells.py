@@ -1,6 +1,8 @@
 """Cells of a table: what is blank or missing, and the errors of unusable cells."""
 
+import re
 import unicodedata
+from collections.abc import Iterable
 
 from gaam_cache.common.errors import DataError
 from gaam_cache.common.messages import excerpt
@@ -8,6 +10,11 @@ from gaam_cache.common.messages import excerpt
 BYTE_ORDER_MARK = "\ufeff"
 MISSING_WORDS = frozenset({"nan", "-nan", "null", "nat", "<na>", "#n/a", "\\n"})
 """What programs write into a table for a missing value, in lower case."""
+
+SPELLING = (
+    "case, white space, quotes, characters that look alike or the spelling of a number"
+)
+"""In what the names of ``lookalike_pairs`` differ, for messages."""
 
 
 def is_blank(text: str) -> bool:
@@ -27,6 +34,53 @@ def is_blank(text: str) -> bool:
 def is_missing_word(text: str) -> bool:
     """Whether a text is what programs write for a missing value."""
     return text.strip().casefold() in MISSING_WORDS
+
+
+def lookalike_pairs(names: Iterable[str]) -> list[str]:
+    """Pairs of names that may be one name, written differently: see ``SPELLING``.
+
+    Returns:
+        A text for each pair, such as "'a' and 'A'".
+    """
+    first_names: dict[str | float, str] = {}  # form that names share -> first such name
+    pairs = []
+    for name in names:
+        first_name = first_names.setdefault(_comparable_name(name), name)
+        if first_name != name:
+            pairs.append(f"{excerpt(first_name)} and {excerpt(name)}")
+    return pairs
+
+
+def _comparable_name(name: str) -> str | float:
+    """The text or the number that all spellings of a name share.
+
+    Spellings differ in case, white space, quotes, invisible characters, or in the way
+    in which a number is written.
+    """
+    # 1, +1 and 1.0 are one number
+    if re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII):
+        return float(name)
+    # Cf: characters of format, such as a zero-width space, are invisible
+    normal = unicodedata.normalize("NFKC", name)
+    visible = [char for char in normal if unicodedata.category(char) != "Cf"]
+    return " ".join("".join(visible).replace('"', " ").casefold().split())
+
+
+def lookalike_groups(names: Iterable[str], source: str) -> str:
+    """A warning of groups that may be one group, written differently; or nothing.
+
+    Args:
+        names: the group of every row.
+        source: the column or file that they are from.
+    """
+    pairs = lookalike_pairs(dict.fromkeys(names))
+    if not pairs:
+        return ""
+    others = "" if len(pairs) == 1 else f" and {len(pairs) - 1:,} more such pairs"
+    return (
+        f"groups of '{source}' that differ only in {SPELLING} are separate groups "
+        f"here, so one person may be in training and test rows: {pairs[0]}{others}"
+    )
 
 
 def refuse_byte_order_mark(text: str, subject: str) -> None:

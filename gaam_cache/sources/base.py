@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common import plugins
+from gaam_cache.common.cells import is_blank, lookalike_groups
 from gaam_cache.common.download import hub_only_error
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.messages import excerpt
@@ -290,9 +291,21 @@ def _choose_test_groups(
         seed: draws the groups.
 
     Raises:
-        ConfigError: no group can be held out.
+        ConfigError: no group can be held out, or a row has no group.
     """
     group_names = rows.kept_columns[column]
+    num_blank = sum(map(is_blank, group_names))
+    if num_blank:
+        raise ConfigError(
+            f"rows have no group in '{column}'",
+            expected="a name for each row",
+            found=f"rows without one: {num_blank:,} of {len(rows):,}",
+            where=rows.origin,
+            hint="give each such row a group of its own, or leave it out",
+        )
+    warning = lookalike_groups(group_names, column)
+    if warning:
+        warnings.warn(warning, GaamWarning, stacklevel=2)
     row_strata = target_class(rows.task).strata(rows.labels)
     is_test_N = held_out_groups(row_strata, group_names, fraction, seed)
     num_groups = len(set(group_names))

@@ -10,7 +10,6 @@ import math
 import re
 import shlex
 import sys
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -20,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.cells import (
+    SPELLING,
     is_blank,
     is_missing_word,
+    lookalike_pairs,
     refuse_byte_order_mark,
     unusable_cell_error,
     value_with_type,
@@ -476,43 +477,12 @@ def _class_warnings(
             "--label-column names another"
         )
 
-    pairs = _lookalike_pairs(class_names)
+    pairs = lookalike_pairs(class_names)
     if pairs:
         yield (
-            "classes that differ only in case, white space, quotes, characters that "
-            "look alike or the spelling of a number are separate classes here: "
+            f"classes that differ only in {SPELLING} are separate classes here: "
             f"{_joined_names(pairs)}"
         )
-
-
-def _lookalike_pairs(class_names: Sequence[str]) -> list[str]:
-    """Pairs of classes that may be one class, written differently.
-
-    Returns:
-        A text for each pair, such as "'a' and 'A'".
-    """
-    first_names: dict[str | float, str] = {}  # form that names share -> first such name
-    pairs = []
-    for name in class_names:
-        first_name = first_names.setdefault(_comparable_name(name), name)
-        if first_name != name:
-            pairs.append(f"{excerpt(first_name)} and {excerpt(name)}")
-    return pairs
-
-
-def _comparable_name(name: str) -> str | float:
-    """The text or the number that all spellings of a class name share.
-
-    Spellings differ in case, white space, quotes, invisible characters, or in the way
-    in which a number is written.
-    """
-    # 1, +1 and 1.0 are one number
-    if re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII):
-        return float(name)
-    # Cf: characters of format, such as a zero-width space, are invisible
-    normal = unicodedata.normalize("NFKC", name)
-    visible = [char for char in normal if unicodedata.category(char) != "Cf"]
-    return " ".join("".join(visible).replace('"', " ").casefold().split())
 
 
 def _doubtful_class_warning(

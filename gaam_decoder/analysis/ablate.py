@@ -21,6 +21,7 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import with_derived_options
 from gaam_decoder.number_lists import PER_CLASS, spell_numbers
 from gaam_decoder.runs.folders import find_cache
+from gaam_decoder.runs.groups import count_train_rows, groups_of_test_rows
 from gaam_decoder.runs.loading import read_one_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import first_run_by_seed
@@ -108,6 +109,10 @@ class Ablation:
     seed: int  # decided the random layers
     importance: Importance
     layer_sets: tuple[LayerSet, ...]
+    train_rows: float
+    """Number of rows that decoders learned from, as ``stats.claim`` takes it."""
+    groups: stats.RowGroups | None
+    """Test rows that belong together, such as those of a speaker; None: none do."""
 
     @property
     def random_sets(self) -> tuple[LayerSet, ...]:
@@ -127,6 +132,7 @@ class Ablation:
     def claims(self) -> dict[tuple[str, str], stats.Claim]:
         """Claims on pairs of layer sets, over seeds and test rows, by their two names.
 
+        They allow for groups of test rows and few training rows, as reports do.
         ``random`` is the average over all random sets, seed by seed and row by row.
         Holm corrects the claims for one another.
         """
@@ -143,7 +149,10 @@ class Ablation:
             seeds = sorted(first_hits.keys() & second_hits.keys())
             if seeds:
                 claims[first, second] = stats.claim(
-                    _stack(first_hits, seeds), _stack(second_hits, seeds)
+                    _stack(first_hits, seeds),
+                    _stack(second_hits, seeds),
+                    train_rows=self.train_rows,
+                    groups=self.groups,
                 )
         corrected = stats.holm_corrected(list(claims.values()))
         return dict(zip(claims, corrected, strict=True))
@@ -329,12 +338,18 @@ def ablate(
         progress: called with (seed-epochs done, in all, current step).
 
     Raises:
-        ConfigError: no attention map, a constant one, too few layers, or options that
-            do not fit.
+        ConfigError: a task without classes, no attention map, a constant one, too few
+            layers, or options that do not fit.
         NotFoundError: no such run or cache.
         CacheError: the run or cache is damaged, or the run was trained on another one.
     """
     run = read_one_run(absolute_path(path))
+    if not run.task_definition.has_classes:
+        raise ConfigError(
+            "layers are compared by the test rows that are right",
+            expected="a run of classification",
+            found=f"a run of {run.task}",
+        )
     importance = _rank_layers(run)
     chosen_layers = choose_layers(importance, num_layers, seed, random_sets)
     attention = attn or _attention_for_few_layers(run)
@@ -354,6 +369,7 @@ def ablate(
     for name, layers in chosen_layers.items():
         runs_on_layers = [other for other in runs if other.layer_numbers == layers]
         layer_sets.append(_layer_set(name, layers, runs_on_layers, run.seeds))
+    groups, joining_names = groups_of_test_rows(run)
     return Ablation(
         run=str(run.path),
         ranked_by=run.attention,
@@ -361,6 +377,8 @@ def ablate(
         seed=seed,
         importance=importance,
         layer_sets=tuple(layer_sets),
+        train_rows=count_train_rows([run], groups, joining_names),
+        groups=groups,
     )
 
 
@@ -420,6 +438,9 @@ def _ablation_config(
         "loss_scale": run.recipe.loss_scale,
     }
     settings |= run.settings
+    # a run's settings have the digest of its groups, where a config has their source
+    if run.recipe.groups is not None:
+        settings["groups"] = run.recipe.groups.source
     # the mechanism and the cache imply these
     settings.pop("plugins", None)
     settings.pop("shard_rows", None)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
 from gaam_decoder.analysis.learned import learned_ranges
+from gaam_decoder.runs.groups import count_train_rows
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Tuning, mean_validation
 from gaam_decoder.specs import Settings
@@ -217,29 +218,12 @@ class Entry(EntryScores):
 
         A claim is no more precise than with as many test rows as training rows. It
         knows no such limit for a cross-validation, whose rows are all learned from in
-        turn: infinite. If groups are the unit, few training groups limit it too. Each
-        then counts as many rows as a group of test rows has on average, because runs
-        do not record the sizes of training groups.
+        turn: infinite.
         """
         if self.folds > 1:
             return math.inf
-        first = self.runs[0]
-        num_rows: int = (
-            self.num_drawn_rows or first.cache.rows[first.recipe.train_split]
-        )
         groups = self.default_score.scored.groups
-        if groups is None:
-            return num_rows
-
-        rows_per_group = len(groups.group_N) / len(groups)
-        limits: list[float] = [num_rows]
-        for run in self.runs:
-            for name in self.grouped_by:
-                # number of training groups by this relation
-                num_groups = run.learned_groups.get(name)
-                if num_groups is not None:
-                    limits.append(rows_per_group * num_groups)
-        return min(limits)
+        return count_train_rows(self.runs, groups, self.grouped_by)
 
     @property
     def has_unsure_choice(self) -> bool:

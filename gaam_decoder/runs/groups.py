@@ -10,6 +10,7 @@ Shapes: N rows of a split, or N test rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -21,6 +22,7 @@ from gaam_cache.store.reader import EmbeddingCache, Split, open_cache
 from gaam_decoder.recipe import Groups
 from gaam_decoder.runs.folders import find_cache
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.stats.groups import RowGroups, join_relations, row_groups
 
 # The names have spaces, so that no column has them.
 GROUPS_FILE = "file of --groups"
@@ -121,3 +123,54 @@ def relation_of_test_rows(run: RunResult, name: str) -> Numbers | None:
         return number_N
     tested_N: Numbers = number_N[run.test_rows]
     return tested_N
+
+
+def groups_of_test_rows(run: RunResult) -> tuple[RowGroups | None, list[str]]:
+    """Groups of the test rows of a run, and the names of the relations that join them.
+
+    The groups are None, and there is no name, where every row is independent.
+    """
+    joining_numbers: list[Numbers] = []
+    joining_names: list[str] = []
+    for name in joining_relations(run):
+        number_N = relation_of_test_rows(run, name)
+        # a relation that puts no two rows together groups nothing
+        if number_N is not None and len(np.unique(number_N)) < len(number_N):
+            joining_numbers.append(number_N)
+            joining_names.append(name)
+    if not joining_numbers:
+        return None, []
+    return row_groups(join_relations(joining_numbers)), joining_names
+
+
+def count_train_rows(
+    runs: Sequence[RunResult], groups: RowGroups | None, joining_names: Iterable[str]
+) -> float:
+    """Number of training and validation rows of runs, as a claim counts them.
+
+    If groups are the unit, few training groups limit it. Each then counts as many rows
+    as a group of test rows has on average, because runs do not record the sizes of
+    training groups.
+
+    Args:
+        runs: of one decoder, without folds.
+        groups: of the test rows; None where rows are the unit.
+        joining_names: names of the relations that make the groups.
+    """
+    first = runs[0]
+    num_rows = min(
+        [run.drawn.total for run in runs if run.drawn],
+        default=first.cache.rows[first.recipe.train_split],
+    )
+    if groups is None:
+        return num_rows
+
+    rows_per_group = len(groups.group_N) / len(groups)
+    limits: list[float] = [num_rows]
+    for run in runs:
+        for name in joining_names:
+            # number of training groups by this relation
+            num_groups = run.learned_groups.get(name)
+            if num_groups is not None:
+                limits.append(rows_per_group * num_groups)
+    return min(limits)

@@ -36,13 +36,15 @@ from gaam_decoder.training.own_decoder import check_own_decoder
 from gaam_decoder.training.probe import PROBE_ATTENTION, check_decoder, probe_fits
 from gaam_decoder.training.splits import check_rows, read_groups
 
-LARGE_STATES = 4.0
+LARGE_STATES = 2.0
 """Root mean square of a layer above which ``state_scale=auto`` divides the states.
 
-Measured on 1,000 rows of AG News through a Llama of 30 x 576, with all states
-multiplied by one number: at a root mean square of 0.25 to 3 a linear head had a log
-loss of 0.36 to 0.38, at 12 of 3.1, and at 21, where they are, of 5.5. Layers of
-sentence encoders have 0.1 to 0.3, those of Whisper 0.7 to 1.1."""
+Measured on 1,500 rows of AG News through MiniLM, with all states multiplied by one
+number: at a root mean square of 1.9 ``gaam:heads=1`` was right in 85.6% of test rows
+and ``none`` in 85.3%, at 3.8 in 84.3 and 83.3%; divided, in 86.0 and 85.7%. Through a
+Llama of 30 x 576, a linear head had a log loss of 0.36 to 0.38 at 0.25 to 3, of 3.1 at
+12, and of 5.5 at 21. Layers of sentence encoders have 0.1 to 0.3, those of Whisper 0.7
+to 1.1."""
 SMALL_STATES = 0.015
 """If no layer has a larger root mean square, ``state_scale=auto`` divides them, too.
 

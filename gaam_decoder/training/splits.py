@@ -4,6 +4,7 @@
 training and validation rows. N rows.
 """
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gaam_cache.common.errors import ConfigError, NotFoundError
+from gaam_cache.common.cells import is_blank, lookalike_groups
+from gaam_cache.common.errors import ConfigError, GaamWarning, NotFoundError
 from gaam_cache.common.messages import brief, did_you_mean, shortened
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.decoder import stream_seed
@@ -253,10 +255,11 @@ def read_groups(source: str, cache: EmbeddingCache, split: str) -> Groups:
 
     rows = len(cache[split])
     count = len(groups.names)
-    empty_lines = [
-        line for line, name in enumerate(groups.names, 1) if not name.strip()
-    ]
+    empty_lines = [line for line, name in enumerate(groups.names, 1) if is_blank(name)]
     if count == rows and not empty_lines:
+        warning = lookalike_groups(groups.names, groups.source)
+        if warning:
+            warnings.warn(warning, GaamWarning, stacklevel=2)
         return groups
     found = f"{count} names"
     if empty_lines:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 import gaam_cache
 import gaam_decoder
+from gaam_cache.common.errors import GaamWarning
 from gaam_decoder import RunResult
 from tests.contract.conftest import run, train
 from tests.decoder.configs import probabilities_of
@@ -80,7 +81,9 @@ def train_on(
     columns = {"speaker": {"train": SPEAKERS[:ROWS], "test": test_speakers}}
     splits = {"train": train_rows, "test": test_rows}
     gaam_cache.write(folder / "cache", splits, columns=columns)
-    settings = {"attn": "gaam", "epochs": 3, "lr": 0.03} | settings
+    # with auto all rows of the train split decide together, without their labels
+    common = {"attn": "gaam", "epochs": 3, "lr": 0.03, "state_scale": "none"}
+    settings = common | settings
     runs = train(folder / "cache", folder / "runs", **settings)
     return sorted(runs, key=lambda run: (run.title, run.seeds))
 
@@ -283,6 +286,25 @@ def test_what_groups_cannot_give_is_refused_before_training(
     assert outcome.code == 2, outcome.err
     assert not Path("runs").exists()
     assert ("line 7" in outcome.err) == options.startswith("lines.txt")
+
+
+@pytest.mark.parametrize("source", ["column", "file"])
+def test_training_groups_that_differ_in_spelling_alone_are_told(
+    source: str, tmp_path: Path
+) -> None:
+    names = ["s1", "S1", *(f"s{number}" for number in range(2, 10))] * 2
+    states = np.random.default_rng(0).normal(size=(20, 2, 4)).astype(np.float32)
+    label_N = np.arange(20) % 2
+    others = [f"other {row}" for row in range(20)]
+    columns = {"speaker": {"train": names, "test": others}}
+    splits = {"train": (states, label_N), "test": (-states, label_N)}
+    gaam_cache.write(tmp_path / "cache", splits, columns=columns)
+    groups = "speaker"
+    if source == "file":
+        groups = str(tmp_path / "groups.txt")
+        Path(groups).write_text("\n".join(names))
+    with pytest.warns(GaamWarning, match="that differ only in"):
+        train(tmp_path / "cache", tmp_path / "runs", groups=groups, epochs=1, lr=0.01)
 
 
 @pytest.mark.parametrize("pair", ["1 1.0", "1 01", "+1 1", 'sports \t"sports"', "a A"])

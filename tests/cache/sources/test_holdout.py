@@ -180,6 +180,41 @@ def test_groups_that_cannot_be_held_out_are_refused(case: str, tmp_path: Path) -
         read_both(config)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        pytest.param("", "no group in 'who'", id="empty"),
+        pytest.param(" ", "no group in 'who'", id="white space"),
+        pytest.param("\u200b", "no group in 'who'", id="an invisible mark"),
+    ],
+)
+def test_rows_without_a_group_are_refused(
+    name: str, message: str, tmp_path: Path
+) -> None:
+    names = [name, "a", "b", "c"]
+    lines = [f"{'xy'[n % 2]},text {n},{names[n % 4]}\n" for n in range(40)]
+    (tmp_path / "rows.csv").write_text("label,text,who\n" + "".join(lines), "utf-8")
+    config = ExtractConfig(
+        dataset=str(tmp_path / "rows.csv"), test_groups="who", test_fraction=0.2
+    )
+    with pytest.raises(ConfigError, match=message):
+        read_both(config)
+
+
+@pytest.mark.parametrize("spelling", ["S1", " s1", "s1 ", "\uff531"])
+def test_groups_that_differ_in_spelling_alone_are_told(
+    spelling: str, tmp_path: Path
+) -> None:
+    names = ["s1", spelling, "b", "c"]
+    lines = [f"{'xy'[n % 2]},text {n},{names[n // 2 % 4]}\n" for n in range(40)]
+    (tmp_path / "rows.csv").write_text("label,text,who\n" + "".join(lines), "utf-8")
+    config = ExtractConfig(
+        dataset=str(tmp_path / "rows.csv"), test_groups="who", test_fraction=0.2
+    )
+    with pytest.warns(GaamWarning, match="groups of 'who' that differ only in"):
+        read_both(config)
+
+
 def read_both(config: ExtractConfig) -> dict[str, Rows]:
     source = find_source(config.dataset)
     return {split: source.read(config, split) for split in config.splits}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gaam_cache
 import gaam_decoder
 from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig, load_runs, stats
@@ -118,7 +119,12 @@ def test_sets_are_trained_on_their_layers_with_the_recipe_and_seeds_of_the_run(
     }
     hits["random"] = np.mean([hits[name] for name in random_names], axis=0)
     for (first, second), claim in result.claims().items():
-        expected = stats.claim(hits[first], hits[second])
+        expected = stats.claim(
+            hits[first],
+            hits[second],
+            train_rows=run.cache.rows["train"],
+            groups=result.groups,
+        )
         assert claim.difference == pytest.approx(expected.difference)
         assert claim.interval == pytest.approx(expected.interval)
         assert claim.p_holm is not None
@@ -126,6 +132,52 @@ def test_sets_are_trained_on_their_layers_with_the_recipe_and_seeds_of_the_run(
         assert claim.p_holm >= expected.p
     # nobody recommends a run that was trained on few layers
     assert [run.path for run in load_runs(run.path.parent)] == [run.path]
+
+
+def test_claims_allow_for_groups_and_few_training_rows_as_a_report_does(
+    tmp_path: Path,
+) -> None:
+    """Each test row stands there four times, in a group, beside few training rows."""
+    generator = np.random.default_rng(0)
+    label_N = np.arange(60) % 2
+    x_NLD = (
+        generator.normal(size=(60, 5, 4)).astype(np.float32) + label_N[:, None, None]
+    )
+    test_N = np.repeat(np.arange(40, 60), 4)
+    noise_NLD = 1e-3 * generator.normal(size=(len(test_N), 5, 4))
+    speakers = {"train": [f"train {row}" for row in range(40)]}
+    speakers["test"] = [f"test {row}" for row in test_N]
+    gaam_cache.write(
+        tmp_path / "cache",
+        {
+            "train": (x_NLD[:40], label_N[:40]),
+            "test": ((x_NLD[test_N] + noise_NLD).astype(np.float32), label_N[test_N]),
+        },
+        columns={"speaker": speakers},
+    )
+    run = train(
+        loose_config(
+            attn=("gaam:heads=1",),
+            cache=tmp_path / "cache",
+            runs=tmp_path / "runs",
+            groups="speaker",
+            val_fraction=0.2,
+            seeds=tuple(range(6)),
+            epochs=2,
+            lr=0.05,
+            probe=False,
+        )
+    )
+    result = gaam_decoder.ablate(run.path, num_layers=2, random_sets=1)
+    assert result.groups is not None
+    assert len(result.groups) == 20
+    sets = {layer_set.name: layer_set for layer_set in result.layer_sets}
+    high, low = (np.stack(list(sets[name].hits.values())) for name in ("high", "low"))
+    expected = stats.claim(high, low, train_rows=40 * 4, groups=test_N)
+    claim = result.claims()["high", "low"]
+    assert claim.interval == pytest.approx(expected.interval)
+    without_groups = stats.claim(high, low).interval
+    assert np.ptp(claim.interval) > 1.1 * np.ptp(without_groups)
 
 
 def test_options_that_do_not_fit_are_told_and_replaced_by_attn(

@@ -109,8 +109,8 @@ def test_the_units_of_the_layers_change_no_bit(attention: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("size", "resolved"),
     [
-        pytest.param(3.5, "none", id="not large"),
-        pytest.param(4.5, "layer", id="large"),
+        pytest.param(1.8, "none", id="not large"),
+        pytest.param(2.2, "layer", id="large"),
         pytest.param(0.018, "none", id="not small"),
         pytest.param(0.012, "layer", id="small"),
         pytest.param(0.0, "none", id="zeros"),
@@ -151,13 +151,15 @@ def test_all_layers_decide_so_that_layers_stay_comparable(tmp_path: Path) -> Non
 def test_a_broken_row_divides_no_other_row(
     row: int, factor: float, tmp_path: Path
 ) -> None:
-    x_NLD = states()
+    x_NLD = states(0.5)
     x_NLD[row] *= factor
     run = train_single_run(config_of(tmp_path, x_NLD))
     assert run.recipe.state_scale == "none"
 
     scaled = train_quietly(config_of(tmp_path / "scaled", x_NLD), state_scale="layer")
-    whole = train_quietly(config_of(tmp_path / "whole", states()), state_scale="layer")
+    whole = train_quietly(
+        config_of(tmp_path / "whole", states(0.5)), state_scale="layer"
+    )
     np.testing.assert_array_equal(factors_of(scaled), factors_of(whole))
 
 
