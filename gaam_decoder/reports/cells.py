@@ -29,6 +29,14 @@ class Cell(str):
         return cell
 
 
+class Text(str):
+    """The text of a cell that is no number, even where it looks like one.
+
+    Such are names that people choose, for classes or data sets, and lists of layers.
+    CSV leaves it as it is.
+    """
+
+
 def with_std(mean: str, std: str) -> Cell:
     """A mean with its standard deviation in brackets."""
     return Cell(f"{mean} ({std})", {"": mean, " sd": std})

@@ -15,7 +15,7 @@ import numpy as np
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.analysis.learned import is_density
-from gaam_decoder.reports.cells import Cell, p_value, range_cell
+from gaam_decoder.reports.cells import Cell, Text, p_value, range_cell
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.over_sets import (
     VERDICTS,
@@ -501,7 +501,7 @@ def sets_sheet(answer: AnswerOverSets, decoder: DecoderOverSets) -> Sheet:
     lines = []
     for data_set in decoder.combined.sets:
         cells = cells_on(answer, decoder, data_set.name)
-        line = [data_set.name]
+        line: list[str] = [Text(data_set.name)]
         for encoder, cell in zip(answer.encoders, cells, strict=True):
             line.append(_with_interval(cell.difference, cell.interval, score, encoder))
         if several:

@@ -8,7 +8,7 @@ import numpy as np
 from gaam_cache.common.messages import brief
 from gaam_decoder.analysis.importance import Importance
 from gaam_decoder.reports.across.base import AcrossWriter
-from gaam_decoder.reports.cells import Cell, range_cell, shares_cell
+from gaam_decoder.reports.cells import Cell, Text, range_cell, shares_cell
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import (
     MOST_LINES,
@@ -129,7 +129,7 @@ def _parameter_lines(
         medians = [ranges["median"] for ranges in every_range]
         lines.append(
             [
-                encoder,
+                Text(encoder),
                 name,
                 brief(parameter, 40),
                 str(len(every_range)),
@@ -193,7 +193,7 @@ def _layer_line(
     # data sets whose largest share is that of the same layer
     agreeing = int((share_KL.argmax(1) == order[0]).sum())
     return [
-        encoder,
+        Text(encoder),
         name,
         str(len(importances)),
         shares_cell(ranked[:3]),

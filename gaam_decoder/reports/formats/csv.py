@@ -6,7 +6,7 @@ from typing import Any, TextIO
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import visible
-from gaam_decoder.reports.cells import Cell
+from gaam_decoder.reports.cells import Cell, Text
 from gaam_decoder.reports.columns import Column
 from gaam_decoder.reports.conclusion import conclusion
 from gaam_decoder.reports.sections.base import (
@@ -115,7 +115,7 @@ def _lines_of_sheets(section: Section, title: str) -> Iterator[dict[str, object]
     """
     for sheet in section.parts.sheets:
         caption_values: dict[str, object] = {TITLE: title, "caption": sheet.caption}
-        columns: dict[str, list[object]] = {}
+        columns: dict[str, list[str]] = {}
         for header, *cells in zip(sheet.header, *sheet.lines, strict=True):
             for name, column in _columns_of_cells(header, cells).items():
                 used_names = [*caption_values, *columns]
@@ -125,7 +125,7 @@ def _lines_of_sheets(section: Section, title: str) -> Iterator[dict[str, object]
             yield {**caption_values, **values}
 
 
-def _columns_of_cells(header: str, cells: Sequence[str]) -> dict[str, list[object]]:
+def _columns_of_cells(header: str, cells: Sequence[str]) -> dict[str, list[str]]:
     """The cells below a header as columns: one number a cell, and empty for ``-``.
 
     A column without any value is left out.
@@ -167,15 +167,15 @@ def _column_name(header: str, name: str) -> str:
     return header.partition(" (")[0] + name if follows_header else name
 
 
-def _value(text: str) -> object:
+def _value(text: str) -> str:
     """A text as a value: ``-`` is empty, and a number has no plus and no commas."""
+    if isinstance(text, Text):
+        return text
     if text == "-":
         return ""
     if not _NUMBER.fullmatch(text):
-        return str(text)
-    digits = text.replace(",", "").removeprefix("+")
-    # numbers are not marked as formulas
-    return float(digits) if digits.startswith("-") else digits
+        return text
+    return text.replace(",", "").removeprefix("+")
 
 
 def _lines_of_table(table: Table) -> Iterator[dict[str, object]]:
@@ -246,6 +246,9 @@ def flat(values: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 def _cell(value: object) -> object:
     """Keep numbers, and mark a text that begins like a formula as text."""
     if not isinstance(value, str):
+        return value
+    # a number and a lone dash compute nothing
+    if value == "-" or _NUMBER.fullmatch(value):
         return value
     # Some spreadsheets drop a first tab or return, and then read a formula. This comes
     # first: ``visible`` replaces both characters.

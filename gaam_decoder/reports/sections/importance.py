@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gaam_cache.common.messages import brief
 from gaam_decoder.analysis.importance import Importance, factor_by_seed
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.cells import shares_cell
+from gaam_decoder.reports.cells import Text, shares_cell
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.compare import same_recipe
 from gaam_decoder.reports.drawing import (
@@ -199,7 +199,7 @@ def _comparison_section(table: Table, comparisons: list[dict[str, Any]]) -> Sect
     for values in comparisons:
         layers = spell_numbers([by_layer["layer"] for by_layer in values["layers"]])
         rho = "-" if values["rho"] is None else f"{values['rho']:+.2f}"
-        lines.append([values["importance_of"], values["alone"], layers, rho])
+        lines.append([values["importance_of"], values["alone"], Text(layers), rho])
     header = ["importance", "alone", "layers", "rho"]
     sheet = Sheet(
         "rank correlation (rho) of the importance of layers for a decoder with the "

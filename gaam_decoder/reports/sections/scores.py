@@ -9,7 +9,7 @@ import numpy as np
 
 from gaam_cache.common.messages import brief
 from gaam_decoder import stats
-from gaam_decoder.reports.cells import with_std
+from gaam_decoder.reports.cells import Text, with_std
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.scoring import all_scores
@@ -119,9 +119,9 @@ def _recall_sheet(table: Table) -> Sheet:
     return Sheet(caption, header, lines)
 
 
-def _class_name(table: Table, index: int) -> str:
+def _class_name(table: Table, index: int) -> Text:
     """The name of a class, cut to the width of a column."""
-    return brief(str(table.cache.class_names[index]), 40)
+    return Text(brief(str(table.cache.class_names[index]), 40))
 
 
 def _most_frequent_mistake(

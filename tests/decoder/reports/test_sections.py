@@ -327,6 +327,42 @@ def test_recall_stands_beside_the_class_that_rows_are_most_often_taken_for() -> 
     assert lines["c"] == ["100.0", "-", "-"]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("1,5", id="decimal comma"),
+        pytest.param("-", id="dash"),
+        pytest.param("-1", id="minus"),
+        pytest.param("+1", id="plus"),
+        pytest.param("1,000", id="thousands"),
+        pytest.param("007", id="zeros"),
+    ],
+)
+def test_csv_leaves_the_name_of_a_class_as_it_is(name: str) -> None:
+    [table] = build_tables([build_run("none", answers(6, 0.8, 0), classes=(name, "b"))])
+    lines = cells_by_header(Report((table,)).text("csv", section="scores"))
+    for column in ("class", "taken for"):
+        names = {cell for header, cell in lines if header == column}
+        # the line of other scores has no class
+        assert names == {"", name, "b"}
+
+
+def test_csv_leaves_the_name_of_a_data_set_as_it_is() -> None:
+    runs_over_sets = [
+        build_run(
+            name,
+            answers(6, 0.6 + 0.1 * len(name) + 0.01 * number, number),
+            cache={"dataset": f"{number},5", "fingerprint": f"{number}" * 64},
+        )
+        for number in range(5)
+        for name in ("none", "mha")
+    ]
+    report = gaam_decoder.report(runs_over_sets)
+    lines = cells_by_header(report.text("csv", section="across-sets"))
+    names = {cell for header, cell in lines if header == "data set"}
+    assert names == {"0,5", "1,5", "2,5", "3,5", "4,5", "mean"}
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_a_section_of_pictures_alone_is_refused_as_csv() -> None:
     table_of_gates = build_tables([gate_run("gaam")])
