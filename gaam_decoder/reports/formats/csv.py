@@ -66,11 +66,7 @@ class Csv(Format):
                     "them",
                 )
         elif self.columns:
-            lines = [
-                line
-                for table in tables
-                for line in _lines_of_columns(table, self.columns)
-            ]
+            lines = _lines_of_columns(tables, self.columns)
         else:
             lines = [line for table in tables for line in _lines_of_table(table)]
         # a single table needs no title in every line
@@ -81,14 +77,26 @@ class Csv(Format):
 
 
 def _lines_of_columns(
-    table: Table, columns: Sequence[Column]
-) -> Iterator[dict[str, object]]:
-    """The requested columns of every shown entry; accuracies are fractions."""
-    for entry in table.shown_entries:
-        line: dict[str, object] = {TITLE: table.title()}
-        for column in columns:
-            line |= column.values(entry, table.score.title)
-        yield line
+    tables: Sequence[Table], columns: Sequence[Column]
+) -> list[dict[str, object]]:
+    """The requested columns of every shown entry; accuracies are fractions.
+
+    Every line has the same names, in the order of the columns.
+    """
+    lines: list[dict[str, object]] = [
+        {TITLE: table.title()} for table in tables for _ in table.shown_entries
+    ]
+    for column in columns:
+        values_by_line = [
+            column.values(entry, table.score.title)
+            for table in tables
+            for entry in table.shown_entries
+        ]
+        # an entry that is not compared lacks the names of a comparison
+        names = dict.fromkeys(name for values in values_by_line for name in values)
+        for line, values in zip(lines, values_by_line, strict=True):
+            line.update({name: values.get(name) for name in names})
+    return lines
 
 
 def _lines_of_section(

@@ -191,6 +191,32 @@ def test_the_columns_of_csv_stand_in_the_order_of_their_names() -> None:
         assert line["verdict"] == verdict
 
 
+@pytest.mark.parametrize(
+    ("other_split", "title"),
+    [
+        pytest.param(False, [], id="one table"),
+        pytest.param(True, ["title"], id="two tables"),
+    ],
+)
+def test_columns_of_csv_keep_their_order_where_the_first_line_lacks_one(
+    other_split: bool, title: list[str]
+) -> None:
+    """The baseline is the best entry, and stands first."""
+    runs = [
+        build_run("none", answers(8, 0.9, 1)),
+        build_run("gaam", answers(8, 0.7, 2)),
+    ]
+    if other_split:
+        alone = build_run("none", answers(8, 0.9, 1), test_split="other")
+        runs.insert(0, alone)
+    report = gaam_decoder.report(runs)
+    names = ["decoder", "difference", "verdict", "accuracy"]
+    lines = read_csv(report.text("csv", columns=names))
+    assert list(lines[0]) == [*title, *names]
+    assert lines[0]["verdict"] == ""
+    assert lines[-1]["verdict"] == "worse"
+
+
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("report_format", WITH_COLUMNS)
 def test_every_column_has_a_name_and_is_shown_even_where_it_is_empty(
