@@ -172,12 +172,15 @@ def _count_classes(predictions: "_Predictions", task: Task) -> _ClassCounts:
     label_N = predictions.label_N
     num_seeds, _num_rows, num_classes = predictions.logits_SNC.shape
     predicted_of_all_seeds = predictions.predicted_SN.ravel()
+    # each row is among the test rows once for every repeat
+    labels_per_class = np.bincount(label_N, minlength=num_classes)
+    labels_per_class //= predictions.repeats
     return _ClassCounts(
         confusion=stats.confusion(
             predicted_of_all_seeds, np.tile(label_N, num_seeds), num_classes
         ),
         vote_accuracy=_vote_accuracy(predictions),
-        labels_per_class=np.bincount(label_N, minlength=num_classes),
+        labels_per_class=labels_per_class,
     )
 
 

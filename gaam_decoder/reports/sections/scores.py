@@ -95,9 +95,9 @@ def _recall_sheet(table: Table) -> Sheet:
     for entry in finished:
         for index in listed_classes:
             count = count_C[index]
-            # the confusion matrix is a sum over the finished seeds
-            num_right = entry.confusion[index, index]
-            recall = float(num_right / (len(entry.finished) * count))
+            # the confusion matrix is a sum over the finished seeds and the repeats
+            predictions_C = entry.confusion[index]
+            recall = float(predictions_C[index] / predictions_C.sum())
             name = _class_name(table, index)
             wrong_class, share = _most_frequent_mistake(entry, index, table)
             lines.append(

@@ -13,6 +13,7 @@ from gaam_cache.store.files import digest_of
 from gaam_decoder import RunResult
 from gaam_decoder.reports.entries import Comparison
 from gaam_decoder.reports.scoring import all_scores
+from gaam_decoder.reports.sections import sections
 from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import answers, build_run, change_arrays
 
@@ -158,6 +159,23 @@ def test_a_row_is_right_as_often_as_it_is_in_all_repeats() -> None:
     by_row = entry.compared_score.scored.by_row
     assert by_row is not None
     np.testing.assert_allclose(by_row.astype(float), expected)
+
+
+@pytest.mark.parametrize("repeats", [1, 2], ids=["one repeat", "two repeats"])
+def test_recall_counts_a_row_once_for_all_repeats(repeats: int) -> None:
+    runs = runs_of_folds(repeats)
+    [table] = build_tables(runs)
+    [section] = [part for part in sections(table) if part.name == "scores"]
+    _scores, recall = section.parts.sheets
+    best = table.entries[0]
+    runs_of_best = [run for run in runs if run.attention == best.attention]
+    lines = [line for line in recall.lines if line[0] == best.label]
+    assert len(lines) == len(CLASSES)
+    for label, (_decoder, _name, rows, share, *_mistake) in enumerate(lines):
+        # the labels of all runs are the same
+        assert rows == str(2 * (runs[0].labels == label).sum())
+        hits = [run.hits[:, run.labels == label] for run in runs_of_best]
+        assert share == f"{100 * np.mean(hits):.1f}"
 
 
 def test_folds_that_test_other_rows_than_a_repeat_has_are_damage() -> None:
