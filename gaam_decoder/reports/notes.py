@@ -25,7 +25,7 @@ from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports.wording import SELECT_NOTES, capitalised, chance, join_first
 from gaam_decoder.runs.groups import EQUAL_ROWS
 from gaam_decoder.runs.loading import Selection
-from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.result import NO_TEMPERATURE, RunResult
 
 CONTROLS = ("none", "scalar-mix")
 NO_CONTROL = "no control: only 'gaam train --attn none' shows whether a mechanism helps"
@@ -318,6 +318,31 @@ def _predicts_one_class(entry: Entry) -> bool:
     return bool((predicted_C > 0).sum() == 1)
 
 
+def _no_temperature(table: Table) -> str | None:
+    """A warning of decoders that have seeds without a fitted temperature.
+
+    It counts these seeds; with several folds, pairs of a seed and a fold.
+    """
+    labels = []
+    for entry in table.entries:
+        if entry.temperatures is None:
+            continue
+        num_without = int((entry.temperatures == NO_TEMPERATURE).sum())
+        if num_without == 0:
+            continue
+        units = "seeds" if entry.folds == 1 else "pairs of a seed and a fold"
+        labels.append(
+            f"{entry.label} ({num_without} of {entry.temperatures.size} {units})"
+        )
+    if not labels:
+        return None
+    return (
+        f"no temperature was fitted for {join_first(labels, MOST_NAMED)}, whose "
+        "validation rows are all right: their log losses and calibration are those of "
+        "T = 1"
+    )
+
+
 def _leaks(table: Table) -> str | None:
     """A note on test rows that are known before the test; None without any.
 
@@ -513,6 +538,7 @@ NOTES = (
     Note("chosen penalties", _chosen_penalties, is_warning=True),
     Note("columns like groups", _like_groups, is_warning=True),
     Note("unknown groups", _groups_not_known, is_warning=True),
+    Note("no temperature", _no_temperature, is_warning=True),
     Note("leaks", _leaks),
     Note(
         "one class",

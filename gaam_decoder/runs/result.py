@@ -34,6 +34,9 @@ from gaam_decoder.runs.records import CacheRecord, DrawnRows, FileRecord, FitRec
 from gaam_decoder.specs import Settings, decoder_title
 from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
 
+NO_TEMPERATURE = 1.0
+"""Stands for the temperature of a seed whose validation rows are all right."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validation:
@@ -97,8 +100,9 @@ class Validation:
     def temperature(self, index: int) -> float | None:
         """Temperature of the seed with this index, fitted on its validation rows.
 
-        Divided by it, the logits give calibrated probabilities. It is 1 where every
-        prediction is right, and None where a logit is not finite.
+        Divided by it, the logits give calibrated probabilities. It is
+        ``NO_TEMPERATURE`` where every prediction is right, and None where a logit is
+        not finite.
         """
         logits_VC, label_V = self.logits_and_labels_of_seed(index)
         if not np.isfinite(logits_VC).all():
@@ -110,7 +114,7 @@ class Validation:
         temperature = fit_temperature(logits_VC, label_V)
         # every prediction is right: no temperature is best
         if temperature is None:
-            return 1.0
+            return NO_TEMPERATURE
         if np.isinf(temperature):
             # The logits say nothing: a huge temperature makes all classes equally
             # likely.

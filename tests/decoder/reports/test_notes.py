@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from gaam_decoder.reports.notes import notes, notes_on_runs, warnings
 from gaam_decoder.reports.recommend import recommended
 from gaam_decoder.reports.sections import sections
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table, build_tables
+from gaam_decoder.runs.result import Validation
 from tests.decoder.reports.conftest import (
     FIT,
     FORMATS,
@@ -436,6 +437,55 @@ def test_a_failure_in_many_folds_is_one_reason(failing_folds: tuple[int, ...]) -
     [note] = [note for note in notes_on_runs(table) if WHY in note]
     where = "fold 2/3" if failing_folds == (2,) else "3 folds"
     assert note.endswith(f"gaam seed 1 failed: {where}: {WHY}")
+
+
+@pytest.mark.parametrize(
+    ("right_seeds", "folds", "expected"),
+    [
+        pytest.param((), 1, None, id="no seed"),
+        pytest.param((2, 4), 1, "gaam (2 of 8 seeds)", id="two seeds"),
+        pytest.param(range(8), 1, "gaam (8 of 8 seeds)", id="all seeds"),
+        pytest.param(
+            (2,), 2, "gaam (2 of 16 pairs of a seed and a fold)", id="two folds"
+        ),
+    ],
+)
+def test_seeds_whose_validation_rows_are_all_right_have_no_temperature(
+    right_seeds: Iterable[int],
+    folds: int,
+    expected: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    validation_of = {
+        "gaam": validation_rows([*right_seeds]),
+        "none": validation_rows([]),
+    }
+    monkeypatch.setattr(
+        RunResult, "validation", property(lambda run: validation_of[run.attention])
+    )
+    runs = []
+    for fold in range(1, folds + 1):
+        recipe = {"fold": f"{fold}/{folds}"} if folds > 1 else {}
+        runs += [mechanism(0.9, **recipe), baseline(**recipe)]
+
+    [table] = build_tables(runs, temperature=True)
+    found = [text for text in notes_on_runs(table) if "no temperature was" in text]
+    if expected is None:
+        assert found == []
+    else:
+        [note] = found
+        assert note.startswith(f"no temperature was fitted for {expected}, whose ")
+    [table_without_temperature] = build_tables(runs)
+    assert "no temperature" not in str(notes_on_runs(table_without_temperature))
+
+
+def validation_rows(right_seeds: list[int]) -> Validation:
+    """Validation rows of 8 seeds; other seeds are wrong in the first of 40 rows."""
+    label_V = np.arange(40) % 3
+    logits_SVC = np.tile(np.eye(3, dtype=np.float32)[label_V], (8, 1, 1))
+    is_wrong_S = ~np.isin(np.arange(8), right_seeds)
+    logits_SVC[is_wrong_S, 0] = [0, 1, 0]
+    return Validation(logits=logits_SVC, labels=label_V, rows=np.arange(40))
 
 
 SHARED_TEXTS = {
