@@ -332,7 +332,7 @@ def _no_temperature(table: Table) -> str | None:
             continue
         units = "seeds" if entry.folds == 1 else "pairs of a seed and a fold"
         labels.append(
-            f"{entry.label} ({num_without} of {entry.temperatures.size} {units})"
+            f"{entry.label} ({units}: {num_without} of {entry.temperatures.size})"
         )
     if not labels:
         return None

@@ -443,10 +443,10 @@ def test_a_failure_in_many_folds_is_one_reason(failing_folds: tuple[int, ...]) -
     ("right_seeds", "folds", "expected"),
     [
         pytest.param((), 1, None, id="no seed"),
-        pytest.param((2, 4), 1, "gaam (2 of 8 seeds)", id="two seeds"),
-        pytest.param(range(8), 1, "gaam (8 of 8 seeds)", id="all seeds"),
+        pytest.param((2, 4), 1, "gaam (seeds: 2 of 8)", id="two seeds"),
+        pytest.param(range(8), 1, "gaam (seeds: 8 of 8)", id="all seeds"),
         pytest.param(
-            (2,), 2, "gaam (2 of 16 pairs of a seed and a fold)", id="two folds"
+            (2,), 2, "gaam (pairs of a seed and a fold: 2 of 16)", id="two folds"
         ),
     ],
 )
@@ -465,7 +465,7 @@ def test_seeds_whose_validation_rows_are_all_right_have_no_temperature(
     )
     runs = []
     for fold in range(1, folds + 1):
-        recipe = {"fold": f"{fold}/{folds}"} if folds > 1 else {}
+        recipe: dict[str, Any] = {"fold": f"{fold}/{folds}"} if folds > 1 else {}
         runs += [mechanism(0.9, **recipe), baseline(**recipe)]
 
     [table] = build_tables(runs, temperature=True)

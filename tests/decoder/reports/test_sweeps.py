@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from itertools import product
 from typing import Any
 
@@ -161,3 +163,21 @@ def test_importance_stands_beside_the_accuracy_of_each_layer_alone() -> None:
     np.testing.assert_allclose(
         np.asarray(line.get_ydata()), 100 * share_SL.mean(0), rtol=1e-5
     )
+
+
+def test_csv_leaves_a_list_of_layers_as_it_is() -> None:
+    odd_layers = (1, 3, 5, 7)
+    runs = [
+        build_run("none", answers(8, 0.1 * layer, layer), layers=str(layer))
+        for layer in odd_layers
+    ]
+    gaam = build_run(
+        "gaam",
+        answers(8, 0.9, 99),
+        layers="1,3,5,7",
+        attention_map=draw_map()[:, : len(odd_layers)],
+    )
+    report = gaam_decoder.report([*runs, gaam])
+    text = report.text("csv", section="importance")
+    lines = csv.DictReader(io.StringIO(text))
+    assert next(lines)["layers"] == "1,3,5,7"
