@@ -246,8 +246,9 @@ class Ablation:
             f"{name} is above {self.random_sets_below(name)} of {count}"
             for name in ("high", "low")
         )
+        sets = "1 set" if count == 1 else f"{count} sets"
         return (
-            f"  random  {count} sets: {100 * np.mean(means):.2f}%, "
+            f"  random  {sets}: {100 * np.mean(means):.2f}%, "
             f"from {100 * min(means):.2f} to {100 * max(means):.2f}%; {ranks}"
         )
 
@@ -373,7 +374,8 @@ def ablate(
     return Ablation(
         run=str(run.path),
         ranked_by=run.attention,
-        attention=attention,
+        # with the number of heads that fits so few layers
+        attention=runs[0].attention,
         seed=seed,
         importance=importance,
         layer_sets=tuple(layer_sets),
