@@ -166,14 +166,15 @@ def _with_state_scales(
 def _needs_division(recipe: Recipe, cache: EmbeddingCache) -> bool:
     """Whether the states of a recipe's pooling are large or small; a note says so.
 
-    A warning says whether their rows hardly differ from one another: then a division
-    does not help.
+    Of imported states a warning says whether rows hardly differ from one another: then
+    a division does not help.
     """
     split = cache[recipe.train_split]
     # on the disk: only the sample is read
     features = Features(split.pooled(recipe.pool), torch.device("cpu"), "disk")
     measured = measure_layers(features, np.arange(len(split)))
-    _warn_of_equal_rows(measured, split.first_layer)
+    if cache.plan.imported:
+        _warn_of_equal_rows(measured, split.first_layer)
 
     largest = measured.mean_square_L.max().sqrt().item()
     is_large = largest > LARGE_STATES

@@ -57,8 +57,6 @@ def unfinished(
         seed_batch=2,
         compile="off",
         device="cpu",
-        # rows of the tiny encoder hardly differ: with auto a warning says so
-        state_scale="none",
     )
 
     def interrupt(done: int, total: int, text: str) -> None:
