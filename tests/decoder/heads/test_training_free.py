@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from sklearn import linear_model, neighbors
 import gaam_cache
 import gaam_decoder
 from gaam_cache.common import plugins
-from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_decoder.heads import Examples, Fit, FittedHead
 from gaam_decoder.heads.nadaraya_watson import WIDTHS, NadarayaWatsonHead
 from gaam_decoder.heads.ridge import PENALTIES
@@ -278,6 +279,25 @@ def test_a_head_that_is_loaded_predicts_the_same(name: str, task: str) -> None:
     other.resize(weights)
     other.load_state_dict(weights)
     np.testing.assert_array_equal(outputs(other, rows), outputs(head, rows))
+
+
+@pytest.mark.parametrize(
+    ("k", "is_told"),
+    [
+        pytest.param(10, False, id="half of the rows"),
+        pytest.param(11, True, id="more than half"),
+        pytest.param(50, True, id="more than there are"),
+    ],
+)
+def test_a_k_of_most_training_rows_is_told(k: int, is_told: bool) -> None:
+    rows = examples("classification", count=20)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GaamWarning)
+        fitted(f"knn:k={k}", rows, rows)
+    messages = [str(entry.message) for entry in caught]
+    assert [f"{min(k, 20)} of 20 training rows vote" in text for text in messages] == (
+        [True] if is_told else []
+    )
 
 
 @pytest.mark.parametrize(
