@@ -462,13 +462,14 @@ def _check_may_replace(
     foreign_names = [
         name for name in present_names if not _is_exported_file(name, kind)
     ]
-    if not foreign_names and (overwrite or not present_names):
+    if not foreign_names and (overwrite or _is_empty_repository(file_names)):
         return
+    example = present_names[0]
+    hint = "--overwrite replaces what is there"
     # not even overwrite removes a file that no export has written
-    hint = "choose another name"
-    if not foreign_names:
-        hint = "--overwrite replaces what is there"
-    example = [*foreign_names, *present_names][0]
+    if foreign_names:
+        example = foreign_names[0]
+        hint = "choose another name"
     raise ConfigError(
         f"{repository} exists; nothing was sent",
         found=f"{visible(example)}; files in all: {len(present_names):,}",

@@ -4,13 +4,12 @@ B batch, N training rows, M neighbours of a row, K outputs.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from torch import Tensor
 
 from gaam_cache.common.errors import GaamWarning, check_option
-from gaam_decoder.heads.base import Examples, Fit
 from gaam_decoder.heads.frames.kept_rows import KeptRows, SettingValues
 
 ALIASES = ("nearest-neighbours", "nearest-neighbors", "k-nearest-neighbours")
@@ -42,27 +41,6 @@ class KNNHead(KeptRows):
         check_option(k >= 1, "k", k, ">= 1")
         self.k = k
 
-    def fit(
-        self,
-        training: Examples,
-        validation: Examples,
-        on_value: Callable[[int, str], None],
-    ) -> Fit:
-        """Keep the training rows; warn if more than half of them vote.
-
-        See ``KeptRows.fit``.
-        """
-        num_rows = len(training.label_N)
-        if self.k > num_rows / 2:
-            warnings.warn(
-                f"knn: {min(self.k, num_rows)} of {num_rows} training rows vote on "
-                "every row, so that all get nearly the same answer; use fewer, such as "
-                "--head knn:k=3",
-                GaamWarning,
-                stacklevel=5,
-            )
-        return super().fit(training, validation, on_value)
-
     @property
     def candidates(self) -> Sequence[float]:
         """The number that was asked for."""
@@ -74,7 +52,16 @@ class KNNHead(KeptRows):
         return (float(self.k),)
 
     def choose(self, value: float) -> None:
-        """There is one value."""
+        """There is one value; warn if more than half of the training rows vote."""
+        num_rows = len(self.key_NF)
+        if value > num_rows / 2:
+            warnings.warn(
+                f"knn: {min(self.k, num_rows)} of {num_rows} training rows vote on "
+                "every row, so that all get nearly the same answer; use fewer, such as "
+                "--head knn:k=3",
+                GaamWarning,
+                stacklevel=6,
+            )
 
     def means(self, square_distance_BN: Tensor, values: SettingValues) -> list[Tensor]:
         """Mean target of the k nearest training rows, (B, K), for each k of ``values``.

@@ -7,7 +7,7 @@ G groups; U units, which are test rows or groups of them; V values of a column.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +19,12 @@ from gaam_cache.common.messages import brief
 from gaam_decoder.runs.groups import (
     EQUAL_ROWS,
     GROUPS_FILE,
+    join_rows,
     joining_relations,
     relation_of_test_rows,
 )
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.stats.groups import RowGroups, join_relations, row_groups
+from gaam_decoder.stats.groups import RowGroups
 
 # a column that looks like groups has at least so many units a value, on average
 UNITS_PER_VALUE = 5
@@ -103,12 +104,15 @@ def table_groups(
     if requested_column is not None and requested_column in unknown_names:
         raise _unknown_column(requested_column, tests[0][0])
 
-    grouping_numbers = _grouping_numbers(numbers_by_name, relations)
-    groups = None
-    if grouping_numbers:
-        groups = row_groups(join_relations(list(grouping_numbers.values())))
+    groups, joining_names = join_rows(
+        {
+            name: number_N
+            for name, number_N in numbers_by_name.items()
+            if name in relations
+        }
+    )
     return TableGroups(
-        relations=tuple(grouping_numbers),
+        relations=joining_names,
         row_groups=groups,
         unknown_relations=tuple(sorted(unknown_names & relations)),
         columns={
@@ -124,24 +128,6 @@ def _recorded_names(tests: Tests) -> set[str]:
     return set.intersection(
         *({name for run in runs for name in run.relations} for runs in tests)
     )
-
-
-def _grouping_numbers(
-    numbers_by_name: Mapping[str, Numbers], relations: Collection[str]
-) -> dict[str, Numbers]:
-    """The numbers of the relations that put rows together, by name.
-
-    Args:
-        numbers_by_name: name of a relation or column -> the numbers of the test rows.
-        relations: names of the relations.
-    """
-    # a relation that puts no two rows together groups nothing
-    grouping_numbers = {}
-    for name, number_N in numbers_by_name.items():
-        puts_rows_together = len(np.unique(number_N)) < len(number_N)
-        if name in relations and puts_rows_together:
-            grouping_numbers[name] = number_N
-    return grouping_numbers
 
 
 def _numbers_by_name(

@@ -603,8 +603,8 @@ def _encoders_left_out(cells: Iterable[CellKey], encoders: Sequence[str]) -> lis
     named = join_first(left_out, MOST_NAMED)
     if len(encoders) > 1:
         return [
-            f"encoder left out, because it shares too few data sets with the others: "
-            f"{named}"
+            "encoder left out, because it shares too few data sets with the others: "
+            + named
         ]
     return [f"of encoder {encoders[0]} alone; others: {named}"]
 

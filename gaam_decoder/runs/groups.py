@@ -10,7 +10,7 @@ Shapes: N rows of a split, or N test rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -125,22 +125,37 @@ def relation_of_test_rows(run: RunResult, name: str) -> Numbers | None:
     return tested_N
 
 
-def groups_of_test_rows(run: RunResult) -> tuple[RowGroups | None, list[str]]:
-    """Groups of the test rows of a run, and the names of the relations that join them.
+def join_rows(
+    numbers_by_name: Mapping[str, Numbers],
+) -> tuple[RowGroups | None, tuple[str, ...]]:
+    """Groups of rows by all relations between them, and the relations that join any.
 
-    The groups are None, and there is no name, where every row is independent.
+    Args:
+        numbers_by_name: name of a relation -> a number for each row.
+
+    Returns:
+        The groups, None where every row is independent; and the names of the relations
+        that put rows together.
     """
-    joining_numbers: list[Numbers] = []
-    joining_names: list[str] = []
+    joining_numbers = {
+        name: number_N
+        for name, number_N in numbers_by_name.items()
+        if len(np.unique(number_N)) < len(number_N)
+    }
+    if not joining_numbers:
+        return None, ()
+    joined_N = join_relations(list(joining_numbers.values()))
+    return row_groups(joined_N), tuple(joining_numbers)
+
+
+def groups_of_test_rows(run: RunResult) -> tuple[RowGroups | None, tuple[str, ...]]:
+    """Groups of the test rows of one run, as ``join_rows`` returns them."""
+    numbers_by_name: dict[str, Numbers] = {}
     for name in joining_relations(run):
         number_N = relation_of_test_rows(run, name)
-        # a relation that puts no two rows together groups nothing
-        if number_N is not None and len(np.unique(number_N)) < len(number_N):
-            joining_numbers.append(number_N)
-            joining_names.append(name)
-    if not joining_numbers:
-        return None, []
-    return row_groups(join_relations(joining_numbers)), joining_names
+        if number_N is not None:
+            numbers_by_name[name] = number_N
+    return join_rows(numbers_by_name)
 
 
 def count_train_rows(

@@ -27,6 +27,8 @@ from tests.decoder.configs import probabilities_of
 RATES: dict[str, Any] = {"lr": (1e-4, 0.1), "weight_decay": (0, 0.5)}
 TUNED_SETTINGS: dict[str, Any] = {**RATES, "tune_seeds": (7, 8)}
 GROUPS: dict[str, Any] = {"groups": "speaker"}
+# with state_scale=auto the states of all rows, tested ones too, decide the unit
+FOLDS: dict[str, Any] = {"folds": 3, "state_scale": "none"}
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "rates and the probe": {**RATES, "probe": True, "val_fraction": 0.4},
     "rates by other seeds": {**TUNED_SETTINGS, "final": True},
@@ -45,10 +47,10 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
         "class_weights": "balanced",
         "state_scale": "layer",
     },
-    "folds": {"folds": 3, "fold": 2},
-    "folds, rates by other seeds": {"folds": 3, "fold": 1, **TUNED_SETTINGS},
-    "folds of sizes": {"folds": 3, "fold": 3, "train_rows": (30, None)},
-    "folds of groups": {"folds": 3, "fold": 2, **GROUPS, "probe": True},
+    "folds": {"fold": 2, **FOLDS},
+    "folds, rates by other seeds": {"fold": 1, **FOLDS, **TUNED_SETTINGS},
+    "folds of sizes": {"fold": 3, **FOLDS, "train_rows": (30, None)},
+    "folds of groups": {"fold": 2, **FOLDS, **GROUPS, "probe": True},
 }
 ROWS = 120
 COPIES = 4
@@ -81,9 +83,7 @@ def train_on(
     columns = {"speaker": {"train": SPEAKERS[:ROWS], "test": test_speakers}}
     splits = {"train": train_rows, "test": test_rows}
     gaam_cache.write(folder / "cache", splits, columns=columns)
-    # with auto all rows of the train split decide together, without their labels
-    common = {"attn": "gaam", "epochs": 3, "lr": 0.03, "state_scale": "none"}
-    settings = common | settings
+    settings = {"attn": "gaam", "epochs": 3, "lr": 0.03} | settings
     runs = train(folder / "cache", folder / "runs", **settings)
     return sorted(runs, key=lambda run: (run.title, run.seeds))
 
