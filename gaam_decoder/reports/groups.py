@@ -19,6 +19,7 @@ from gaam_cache.common.messages import brief
 from gaam_decoder.runs.groups import (
     EQUAL_ROWS,
     GROUPS_FILE,
+    count_unnamed_test_rows,
     join_rows,
     joining_relations,
     relation_of_test_rows,
@@ -90,7 +91,8 @@ def table_groups(
         requested_column: a kept column that the report was asked to group by.
 
     Raises:
-        ConfigError: neither runs nor cache have the requested column.
+        ConfigError: neither runs nor cache have the requested column, or it gives a
+            test row no name.
     """
     relations = _relations(tests, runs_of_cache)
     if requested_column is not None:
@@ -103,6 +105,8 @@ def table_groups(
     )
     if requested_column is not None and requested_column in unknown_names:
         raise _unknown_column(requested_column, tests[0][0])
+    if requested_column is not None:
+        _check_all_rows_named(tests, requested_column)
 
     groups, joining_names = join_rows(
         {
@@ -209,6 +213,22 @@ def _numbers(
         numbers_of_parts.append(numbers)
     number_N = np.concatenate(numbers_of_parts)
     return number_N if order_N is None else number_N[order_N]
+
+
+def _check_all_rows_named(tests: Tests, column: str) -> None:
+    """Refuse a column without a name for some test rows: their groups are unknown."""
+    for runs_on_part in tests:
+        run = runs_on_part[0]
+        count = count_unnamed_test_rows(run, column)
+        if count:
+            raise ConfigError(
+                f"the column '{brief(column)}' does not say to which group each row "
+                "belongs",
+                expected=f"a name for each test row of '{run.recipe.tested_split}'",
+                found=f"{count:,} without one",
+                where=f"the run {run.path}",
+                hint="name the groups in the data set, and extract it again",
+            )
 
 
 def _unknown_column(name: str, run: RunResult) -> ConfigError:

@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.common.cells import is_blank
 from gaam_cache.common.errors import GaamError
 from gaam_cache.config import CLIP_OF
 from gaam_cache.store.reader import EmbeddingCache, Split, open_cache
@@ -123,6 +124,20 @@ def relation_of_test_rows(run: RunResult, name: str) -> Numbers | None:
         return number_N
     tested_N: Numbers = number_N[run.test_rows]
     return tested_N
+
+
+def count_unnamed_test_rows(run: RunResult, column: str) -> int:
+    """Count the test rows of a run to which a kept column of its cache gives no name.
+
+    The result is 0 where the cache is gone: then nothing is known of the names.
+    """
+    try:
+        cache = open_cache(find_cache(run.cache, run.path))
+        names = cache[run.recipe.tested_split].column(column)
+    except (GaamError, OSError):
+        return 0
+    tested_N = range(len(names)) if run.test_rows is None else run.test_rows
+    return sum(is_blank(names[row]) for row in tested_N)
 
 
 def join_rows(

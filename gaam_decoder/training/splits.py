@@ -216,7 +216,7 @@ def _check_no_shared_group(recipe: Recipe, cache: EmbeddingCache) -> None:
     """Check that no group is in the training and the test split.
 
     Raises:
-        ConfigError: a group is.
+        ConfigError: a group is, or a test row has none.
     """
     groups = recipe.named_groups
     # a fold tests whole groups; a final model has no test rows
@@ -226,6 +226,14 @@ def _check_no_shared_group(recipe: Recipe, cache: EmbeddingCache) -> None:
     if groups is None or groups.kind == "file":
         return
     test_names = cache[recipe.test_split].column(groups.source)
+    num_unnamed = sum(map(is_blank, test_names))
+    if num_unnamed:
+        raise ConfigError(
+            f"the column '{shortened(groups.source)}' names no group for some rows",
+            expected=f"a name for each row of '{recipe.test_split}'",
+            found=f"{num_unnamed:,} rows without one",
+            hint="name the groups in the data set, and extract it again",
+        )
     shared = set(groups.names) & set(test_names)
     if shared:
         raise ConfigError(

@@ -385,3 +385,26 @@ def test_the_command_takes_a_kept_column(
     refused = gaam("report", runs, "--groups", "speaker")
     assert refused.code == 2
     assert "who" in refused.err
+
+
+def test_rows_without_a_name_are_no_group(
+    grouped: Path, tmp_path: Path, gaam: Gaam
+) -> None:
+    splits = gaam_cache.open_cache(grouped)
+    states = {
+        split: (np.asarray(splits[split].pooled("imported")[:]), splits[split].labels)
+        for split in ("train", "test")
+    }
+    names = {split: list(splits[split].column("who")) for split in ("train", "test")}
+    names["test"][:2] = ["", " "]
+    cache = tmp_path / "cache"
+    gaam_cache.write(cache, states, columns={"who": names})
+
+    runs = tmp_path / "runs"
+    train(cache, runs)
+    refused = gaam("report", runs, "--groups", "who")
+    assert refused.code == 2
+    assert "2 without one" in refused.err
+    refused = gaam("train", "--cache", cache, "--runs", runs, "--groups", "who")
+    assert refused.code == 2
+    assert "2 rows without one" in refused.err
