@@ -278,7 +278,8 @@ class Entry(EntryScores):
         if self.temperatures is None:
             return None
         return {
-            "mean": float(self.temperatures.mean()),
+            # no mean: a seed whose rows fit no temperature has a huge one
+            "median": float(np.median(self.temperatures)),
             "lowest": float(self.temperatures.min()),
             "highest": float(self.temperatures.max()),
             "per_seed": self.temperatures.tolist(),

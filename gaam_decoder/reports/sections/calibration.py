@@ -106,7 +106,7 @@ def _calibration_sheet(
     )
     if has_temperature:
         header.append("temperature")
-        caption += SCALED_SUFFIX
+        caption += f"{SCALED_SUFFIX} (median over seeds)"
 
     lines = []
     for entry in entries:
@@ -122,7 +122,7 @@ def _calibration_sheet(
         ]
         if has_temperature:
             temperature = entry.temperature
-            cells.append(f"{temperature['mean']:.3g}" if temperature else "-")
+            cells.append(f"{temperature['median']:.3g}" if temperature else "-")
         lines.append(cells)
     return Sheet(caption, header, lines)
 

@@ -479,6 +479,21 @@ def test_seeds_whose_validation_rows_are_all_right_have_no_temperature(
     assert "no temperature" not in str(notes_on_runs(table_without_temperature))
 
 
+def test_a_seed_without_a_temperature_does_not_decide_the_one_that_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = validation_rows([])
+    # the logits of the last seed say nothing: its best temperature is infinite
+    rows.logits[-1] = 0
+    monkeypatch.setattr(RunResult, "validation", property(lambda run: rows))
+    [table] = build_tables([baseline()], temperature=True)
+    [entry] = table.entries
+    assert entry.temperature is not None
+    *usual_temperatures, last = entry.temperature["per_seed"]
+    assert max(max(usual_temperatures)) < 10 < min(last)
+    assert entry.temperature["median"] == pytest.approx(usual_temperatures[0][0])
+
+
 def validation_rows(right_seeds: list[int]) -> Validation:
     """Validation rows of 8 seeds; other seeds are wrong in the first of 40 rows."""
     label_V = np.arange(40) % 3
