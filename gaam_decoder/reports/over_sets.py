@@ -489,10 +489,16 @@ class _Block:
             sets: its differences on the data sets that count.
             reasons: the other data sets -> why they do not count.
         """
-        margin = self._all_results.margin
+        all_results = self._all_results
+        combined = combine_sets(
+            sets,
+            margin=all_results.margin,
+            left_out=reasons,
+            largest_difference=all_results.score.largest_difference,
+        )
         return DecoderOverSets(
             name=name,
-            combined=combine_sets(sets, margin=margin, left_out=reasons),
+            combined=combined,
             differences=self._counted_cells(name, sets),
             mean=self.mean(name),
             mean_rank=self.ranks.by_decoder.get(name),

@@ -230,6 +230,7 @@ def combine_sets(
     *,
     margin: float = MARGIN,
     left_out: Mapping[str, str] | None = None,
+    largest_difference: float = math.inf,
 ) -> Across:
     """The mean difference over data sets, as ``across`` describes it.
 
@@ -237,6 +238,8 @@ def combine_sets(
         sets: the difference of every data set and its variance.
         margin: largest difference that does not matter, a fraction.
         left_out: further data sets -> why they do not count; for the result alone.
+        largest_difference: that is possible, such as 1 of accuracies; intervals end
+            there.
 
     Raises:
         ValueError: no data set, or a margin that is not above 0.
@@ -270,7 +273,9 @@ def combine_sets(
     )
     if len(sets) < 2:
         return result
-    return _with_intervals(result, difference_K, variance_K, weight_K)
+    return _with_intervals(
+        result, difference_K, variance_K, weight_K, largest_difference
+    )
 
 
 def _differences_and_variances(sets: Sequence[SetDifference]) -> tuple[Floats, Floats]:
@@ -287,7 +292,11 @@ def _differences_and_variances(sets: Sequence[SetDifference]) -> tuple[Floats, F
 
 
 def _with_intervals(
-    result: Across, difference_K: Floats, variance_K: Floats, weight_K: Floats
+    result: Across,
+    difference_K: Floats,
+    variance_K: Floats,
+    weight_K: Floats,
+    largest_difference: float,
 ) -> Across:
     """Add standard error, intervals and tests to the mean of two or more data sets."""
     mean = result.difference
@@ -313,6 +322,12 @@ def _with_intervals(
         t_value = -distance / residual_std_error
         return max(p_of_normal, float(stdtr(degrees_of_freedom, t_value)))
 
+    def interval_of(half_width: float) -> tuple[float, float]:
+        """The interval around the mean, without differences that are impossible."""
+        low = max(mean - half_width, -largest_difference)
+        high = min(mean + half_width, largest_difference)
+        return low, high
+
     # The true difference of another data set varies around the mean. Few data sets may
     # show too little of that variance by chance: an upper limit of it counts.
     between = between_variance(difference_K, variance_K, quantile=UPPER_QUARTILE)
@@ -320,8 +335,8 @@ def _with_intervals(
     return replace(
         result,
         std_error=std_error,
-        interval=(mean - half_width, mean + half_width),
-        prediction=(mean - prediction_half_width, mean + prediction_half_width),
+        interval=interval_of(half_width),
+        prediction=interval_of(prediction_half_width),
         p=2 * one_sided_p(abs(mean)),
         # the larger of two one-sided p-values is that of the margin next to the mean
         p_equivalent=one_sided_p(result.margin - abs(mean)),

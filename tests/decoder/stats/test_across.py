@@ -124,6 +124,15 @@ def test_a_p_value_is_the_level_of_the_interval_that_ends_at_the_hypothesis(
         assert max(half_widths) == pytest.approx(distance)
 
 
+def test_intervals_end_at_the_largest_possible_difference() -> None:
+    sets = sets_of([(0.5, 1e-4), (-0.5, 1e-4)])
+    unlimited = combine_sets(sets)
+    limited = combine_sets(sets, largest_difference=1.0)
+    assert unlimited.interval[0] < -1 < 1 < unlimited.interval[1]
+    assert limited.interval == limited.prediction == (-1.0, 1.0)
+    assert limited.p == unlimited.p
+
+
 @pytest.mark.parametrize(
     ("differences", "verdict"),
     [
