@@ -27,8 +27,6 @@ def explain_numbers(table: Table) -> Iterator[str]:
         yield from _explain_fits(table)
     if table.entries:
         yield _explain_chance(table)
-    if table.incomplete:
-        yield f"left out, because folds are missing: {', '.join(table.incomplete)}"
     if table.score_name != table.task.default_score:
         yield _explain_score(table)
     if table.compared_entries:

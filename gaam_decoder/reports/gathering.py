@@ -70,6 +70,7 @@ class TestedEntries(NamedTuple):
     key: tuple[object, ...]  # identity of the test rows, whichever runs are there
     entries: list[Entry]  # the best first
     incomplete: list[str]  # decoders left out because they lack folds
+    left_out_repeats: list[int]  # split seeds of which another decoder lacks folds
     groups: TableGroups
     labels: NDArray[Any]  # of the test rows, as ``RunResult.targets``
 
@@ -88,8 +89,8 @@ def entries_by_test(
 
     If a decoder has a run of every fold of a cross-validation, all folds share one
     table: every row of the split is tested once, by a decoder that did not learn from
-    it. Repeats with other split seeds stand in the same table. Any other fold has other
-    test rows, and is a table of its own.
+    it. Repeats with other split seeds stand in the same table if all of its decoders
+    have them. Any other fold has other test rows, and is a table of its own.
 
     Args:
         runs: the runs to report.
@@ -110,10 +111,12 @@ def entries_by_test(
     folds_by_cross_validation = _folds_by_cross_validation(runs, tunings)
     for cross_validation, runs_by_decoder in folds_by_cross_validation.items():
         decoders = list(runs_by_decoder.values())
-        split_seeds = _complete_split_seeds(decoders, cross_validation.num_folds)
-        if split_seeds:
-            complete_repeats |= {Repeat(cross_validation, seed) for seed in split_seeds}
-            yield maker.cross_validation(cross_validation, decoders, split_seeds)
+        repeats = _complete_repeats(decoders, cross_validation.num_folds)
+        if repeats.any_decoder:
+            complete_repeats |= {
+                Repeat(cross_validation, seed) for seed in repeats.any_decoder
+            }
+            yield maker.cross_validation(cross_validation, decoders, repeats)
 
     for key, runs_by_recipe in _runs_by_single_test(runs, complete_repeats).items():
         yield maker.single_test(key, list(runs_by_recipe.values()))
@@ -152,18 +155,23 @@ def _folds_by_cross_validation(
     return by_cross_validation
 
 
-def _complete_split_seeds(decoders: Iterable[FoldRuns], num_folds: int) -> list[int]:
-    """The split seeds for which the most complete decoder has a run of every fold.
+class _CompleteRepeats(NamedTuple):
+    """The split seeds of the complete repeats of one cross-validation, sorted."""
 
-    A split seed divides the rows into folds: one seed is one cross-validation. The most
-    complete decoder has every fold of more split seeds than any other.
+    any_decoder: list[int]  # some decoder has every fold
+    shared: list[int]  # all decoders of the table have every fold
+
+
+def _complete_repeats(decoders: Iterable[FoldRuns], num_folds: int) -> _CompleteRepeats:
+    """The repeats that a table of a cross-validation has, and all that are complete.
+
+    A split seed divides the rows into folds: one seed is one repeat. The table has as
+    many decoders as possible, and all repeats that these share: a further repeat of one
+    decoder takes no other decoder out of the table.
 
     Args:
         decoders: for each decoder, its runs by split seed and fold.
         num_folds: of the cross-validation.
-
-    Returns:
-        Sorted; empty if no decoder has every fold of any split seed.
     """
     complete_seeds_of_decoders: list[set[int]] = []
     for runs_by_fold in decoders:
@@ -172,9 +180,21 @@ def _complete_split_seeds(decoders: Iterable[FoldRuns], num_folds: int) -> list[
             folds = _folds_of([split_seed], num_folds)
             if all(seed_fold in runs_by_fold for seed_fold in folds):
                 complete_seeds.add(split_seed)
-        complete_seeds_of_decoders.append(complete_seeds)
-    most_complete: set[int] = max(complete_seeds_of_decoders, key=len)
-    return sorted(most_complete)
+        if complete_seeds:
+            complete_seeds_of_decoders.append(complete_seeds)
+    if not complete_seeds_of_decoders:
+        return _CompleteRepeats([], [])
+
+    any_decoder = sorted(set.union(*complete_seeds_of_decoders))
+    # of split seeds that equally many decoders have, the lowest counts
+    most_common_seed = max(
+        any_decoder,
+        key=lambda seed: sum(seed in seeds for seeds in complete_seeds_of_decoders),
+    )
+    seeds_of_table = [
+        seeds for seeds in complete_seeds_of_decoders if most_common_seed in seeds
+    ]
+    return _CompleteRepeats(any_decoder, sorted(set.intersection(*seeds_of_table)))
 
 
 def _folds_of(split_seeds: Iterable[int], num_folds: int) -> list[SeedFold]:
@@ -239,26 +259,26 @@ class _TableMaker:
         self,
         cross_validation: CrossValidation,
         decoders: Sequence[FoldRuns],
-        split_seeds: list[int],
+        repeats: _CompleteRepeats,
     ) -> TestedEntries:
-        """The table of all decoders that have every fold of these split seeds.
+        """The table of all decoders that have every fold of the shared repeats.
 
         Args:
             cross_validation: the cross-validation, without its split seeds.
             decoders: for each decoder, its runs by split seed and fold; one of them at
                 least has every fold.
-            split_seeds: of the repeats of the cross-validation.
+            repeats: of the cross-validation.
         """
+        split_seeds = repeats.shared
         num_folds = cross_validation.num_folds
         required_folds = _folds_of(split_seeds, num_folds)
         complete_decoders: list[RunsByPart] = []
         names_of_incomplete: set[str] = set()
         for runs_by_fold in decoders:
-            num_present = len(runs_by_fold.keys() & set(required_folds))
-            if num_present == len(required_folds):
+            if all(fold in runs_by_fold for fold in required_folds):
                 runs_by_part = [runs_by_fold[fold] for fold in required_folds]
                 complete_decoders.append(runs_by_part)
-            elif num_present > 0:
+            else:
                 names_of_incomplete |= _decoder_names(runs_by_fold)
 
         times = f"{len(split_seeds)} times" if len(split_seeds) > 1 else "all"
@@ -270,6 +290,7 @@ class _TableMaker:
             key=("folds", *cross_validation),
             decoders=complete_decoders,
             incomplete=sorted(names_of_incomplete),
+            left_out_repeats=sorted(set(repeats.any_decoder) - set(split_seeds)),
         )
 
     def single_test(
@@ -290,7 +311,11 @@ class _TableMaker:
         # one test is a single part of test rows
         decoders = [[runs] for runs in runs_of_entries]
         return self._tested(
-            tested_on=tested_on, key=key, decoders=decoders, incomplete=[]
+            tested_on=tested_on,
+            key=key,
+            decoders=decoders,
+            incomplete=[],
+            left_out_repeats=[],
         )
 
     def _tested(
@@ -300,6 +325,7 @@ class _TableMaker:
         key: tuple[object, ...],
         decoders: Sequence[RunsByPart],
         incomplete: list[str],
+        left_out_repeats: list[int],
     ) -> TestedEntries:
         """The sorted entries on one set of test rows, with the groups of these rows.
 
@@ -308,6 +334,7 @@ class _TableMaker:
             key: identity of the test rows.
             decoders: for each entry, its runs on every part of the test rows.
             incomplete: names of decoders that lack folds.
+            left_out_repeats: split seeds of which another decoder lacks folds.
         """
         first_decoder = decoders[0]
         repeats = len({split_seed_of(runs[0]) for runs in first_decoder})
@@ -328,6 +355,7 @@ class _TableMaker:
             key=key,
             entries=entries,
             incomplete=incomplete,
+            left_out_repeats=left_out_repeats,
             groups=groups,
             labels=_labels_without_repeats(first_decoder, repeats),
         )

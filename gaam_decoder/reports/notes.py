@@ -205,6 +205,21 @@ def _failure_reasons(entry: Entry) -> Iterator[str]:
             yield f"{len(named_folds)} folds: {reason}"
 
 
+def _missing_folds(table: Table) -> str | None:
+    """A warning of decoders and repeats that are left out, as folds are missing."""
+    sentences = []
+    if table.incomplete:
+        names = join_first(table.incomplete, MOST_NAMED)
+        sentences.append(f"left out, because folds are missing: {names}")
+    if table.left_out_repeats:
+        split_seeds = spell_numbers(table.left_out_repeats)
+        sentences.append(
+            f"the folds of split seed {split_seeds} are left out, because not all "
+            "decoders have them"
+        )
+    return "; ".join(sentences) or None
+
+
 def _no_control(table: Table) -> str | None:
     """A warning where no control was trained; None where one was.
 
@@ -223,6 +238,24 @@ def _no_control(table: Table) -> str | None:
     if controls or not trained:
         return None
     return NO_CONTROL
+
+
+def _unequal_seeds(table: Table) -> str | None:
+    """A warning of differences over fewer seeds than the means beside them.
+
+    Of failed seeds another note tells.
+    """
+    failed_seeds = {seed for entry in table.entries for seed in entry.failed}
+    labels = []
+    for entry, comparison in table.compared_entries:
+        if set(comparison.dropped_seeds) - failed_seeds:
+            labels.append(f"{entry.label} ({len(comparison.seeds)} seeds)")
+    if not labels:
+        return None
+    return (
+        "a difference is over the seeds that both decoders have, while a mean is over "
+        f"all seeds of a decoder: {join_first(labels, MOST_NAMED)}"
+    )
 
 
 def _few_rows(table: Table) -> str | None:
@@ -532,7 +565,9 @@ NOTES = (
         is_warning=True,
     ),
     Note("failures", _failures, is_warning=True),
+    Note("missing folds", _missing_folds, is_warning=True),
     Note("no control", _no_control, is_warning=True),
+    Note("unequal seeds", _unequal_seeds, is_warning=True),
     Note("few rows", _few_rows, is_warning=True),
     Note("few seeds", _few_seeds, is_warning=True),
     Note("chosen penalties", _chosen_penalties, is_warning=True),

@@ -125,6 +125,8 @@ class Table:
     baseline: str | None = None
     # decoders that are no entries, because some of their folds are missing
     incomplete: Sequence[str] = ()
+    # split seeds of complete cross-validations that not all decoders have
+    left_out_repeats: Sequence[int] = ()
     # comparisons that Holm corrects for, by head; those that filters left out count
     num_tests: Mapping[str, int] = field(default_factory=dict)
     # pairs of entries that differ in one setting alone
@@ -526,6 +528,7 @@ class _TableBuilder:
             entries=self._compared_entries(entries, all_entries, compared),
             baseline=self.baseline if has_baseline else None,
             incomplete=test.incomplete,
+            left_out_repeats=test.left_out_repeats,
             num_tests=compare.num_tests_by_head(entries, compared),
             pairs=pairs,
             num_unread_runs=self._num_unread_runs(),

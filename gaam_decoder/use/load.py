@@ -422,7 +422,10 @@ def _recommended_decoder(tables: Sequence[Table]) -> Recommendation:
         runs = [run for entry in entries for run in _runs_to_use(entry, tables)]
         raise _no_single_run_error(reason, runs)
     [entry] = entries
-    return Recommendation(entry, f"use {entry.attention}: the only decoder")
+    reason = "the only decoder"
+    if any(table.incomplete for table in tables):
+        reason += " that has all folds"
+    return Recommendation(entry, f"use {entry.attention}: {reason}")
 
 
 def _runs_to_use(entry: Entry, tables: Sequence[Table]) -> list[RunResult]:

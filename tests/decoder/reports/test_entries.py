@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,7 +11,9 @@ import pytest
 from gaam_cache.common.errors import CacheError
 from gaam_cache.store.files import digest_of
 from gaam_decoder import RunResult
+from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.entries import Comparison
+from gaam_decoder.reports.notes import warnings
 from gaam_decoder.reports.scoring import all_scores
 from gaam_decoder.reports.sections import sections
 from gaam_decoder.reports.table import Table, build_tables
@@ -146,6 +148,65 @@ def test_folds_and_repeats_are_rows_of_one_test(repeats: int) -> None:
             assert scored.by_row.mean(1) == pytest.approx(scored.values), name
         verdict = comparison_of(table).claim.verdict
         assert verdict == ("no claim" if score.no_claim_reason else "better"), name
+
+
+class RepeatsCase(NamedTuple):
+    """Split seeds that decoders have, and what one table makes of them."""
+
+    split_seeds: dict[str, tuple[int, ...]]
+    shared: int  # the only split seed of the table
+    left_out: tuple[int, ...] = ()
+    incomplete: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            RepeatsCase({"none": (0,), "mha": (0, 1)}, 0, left_out=(1,)),
+            id="a further repeat of one decoder",
+        ),
+        pytest.param(
+            RepeatsCase(
+                {"none": (0, 1), "mha": (1, 2), "gaam": (1,)}, 1, left_out=(0, 2)
+            ),
+            id="one repeat that all share",
+        ),
+        pytest.param(
+            RepeatsCase(
+                {"none": (0,), "mha": (1,)}, 0, left_out=(1,), incomplete=("mha",)
+            ),
+            id="no repeat in common",
+        ),
+        pytest.param(
+            RepeatsCase(
+                {"none": (0,), "mha": (1,), "gaam": (1,)},
+                1,
+                left_out=(0,),
+                incomplete=("none",),
+            ),
+            id="the repeat of most decoders",
+        ),
+    ],
+)
+def test_a_table_has_the_repeats_that_most_decoders_share(case: RepeatsCase) -> None:
+    runs = [
+        run_of_a_fold(attention, 3.0, fold, split_seed)
+        for attention, split_seeds in case.split_seeds.items()
+        for split_seed, fold in product(split_seeds, range(2))
+    ]
+    [table] = build_tables(runs)
+    assert {entry.attention for entry in table.entries} == (
+        case.split_seeds.keys() - {*case.incomplete}
+    )
+    for entry in table.entries:
+        assert {run.recipe.split_seed for run in entry.runs} == {case.shared}
+    assert tuple(table.left_out_repeats) == case.left_out
+    assert table.incomplete == [f"{name} + linear" for name in case.incomplete]
+    warning = " ".join(warnings(table))
+    assert f"split seed {spell_numbers(case.left_out)} are left out" in warning
+    for name in case.incomplete:
+        assert f"folds are missing: {name} + linear" in warning
 
 
 def test_a_row_is_right_as_often_as_it_is_in_all_repeats() -> None:

@@ -494,6 +494,27 @@ def test_a_seed_without_a_temperature_does_not_decide_the_one_that_is_shown(
     assert entry.temperature["median"] == pytest.approx(usual_temperatures[0][0])
 
 
+@pytest.mark.parametrize(
+    ("seeds", "failed", "is_told"),
+    [
+        pytest.param(range(8), None, False, id="all seeds in common"),
+        pytest.param(range(2, 10), None, True, id="two other seeds"),
+        pytest.param(range(8), {1: WHY}, False, id="a failed seed"),
+    ],
+)
+def test_a_difference_over_fewer_seeds_than_the_mean_is_told(
+    seeds: range, failed: dict[int, str] | None, is_told: bool
+) -> None:
+    runs = [mechanism(0.9, seeds=tuple(seeds), failed=failed), baseline()]
+    [table] = build_tables(runs)
+    found = [text for text in warnings(table) if "seeds that both" in text]
+    if is_told:
+        [warning] = found
+        assert warning.endswith("gaam (6 seeds).")
+    else:
+        assert found == []
+
+
 def validation_rows(right_seeds: list[int]) -> Validation:
     """Validation rows of 8 seeds; other seeds are wrong in the first of 40 rows."""
     label_V = np.arange(40) % 3
