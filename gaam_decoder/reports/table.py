@@ -4,7 +4,7 @@ A ``Table`` holds what a report says; a ``Format`` decides how that looks.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TextIO, TypedDict, Unpack
@@ -192,7 +192,28 @@ class Table:
 
         if self.groups and self.num_groups:
             parts.append(self.groups.in_words())
+        parts += self._shared_restrictions()
         return ", ".join(parts)
+
+    def _shared_restrictions(self) -> Iterator[str]:
+        """Which part of the cache all decoders learn from, where it is not all of it.
+
+        Where decoders differ in it, their names say it.
+        """
+        shared = {
+            name: self.entries[0].recipe.get(name)
+            for name in ("layers", "train_rows", "shots")
+            if self.entries
+            and len({str(entry.recipe.get(name)) for entry in self.entries}) == 1
+        }
+        if shared.get("layers"):
+            noun = "layer" if str(shared["layers"]).isdecimal() else "layers"
+            yield f"decoders read {noun} {shared['layers']}"
+        if shared.get("train_rows"):
+            yield f"{shared['train_rows']:,} labelled rows"
+        if shared.get("shots"):
+            noun = "class" if self.task.has_classes else "label"
+            yield f"{shared['shots']} labelled rows of each {noun}"
 
     @property
     def cache_title(self) -> str:

@@ -224,3 +224,24 @@ def test_a_prompt_of_others_is_harmless_and_long_ones_stay_different() -> None:
     assert first != second
     assert "\x1b" not in first + second
     assert max(len(first), len(second)) < 100
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        pytest.param({"layers": "1-2"}, "decoders read layers 1-2", id="layers"),
+        pytest.param({"layers": "6"}, "decoders read layer 6", id="one layer"),
+        pytest.param({"train_rows": 1000}, "1,000 labelled rows", id="rows"),
+        pytest.param({"shots": 5}, "5 labelled rows of each class", id="rows a class"),
+    ],
+)
+def test_a_title_says_what_part_of_the_cache_all_decoders_learn_from(
+    recipe: dict[str, Any], expected: str
+) -> None:
+    right = answers(6, 0.8, 1)
+    restricted = [build_run(name, right, **recipe) for name in ("none", "gaam")]
+    [title] = titles_of(restricted)
+    assert title.endswith(f", {expected}")
+    # where decoders differ in it, their names say it
+    [title] = titles_of([build_run("none", right), *restricted])
+    assert expected not in title
