@@ -48,6 +48,8 @@ class LayerSet:
     """``all``, ``high`` (the most important layers), ``low`` (the least important), or
     ``random 1`` and so on."""
     layers: Layers
+    attention: str
+    """The mechanism: ``all`` is the ablated run, which has its own."""
     hits: dict[int, NDArray[np.bool_]]
     """Whether each test row was right, (N,), for every finished seed."""
     failed: dict[int, str]  # reason for every failed seed
@@ -75,6 +77,7 @@ class LayerSet:
         return {
             "name": self.name,
             "layers": list(self.layers),
+            "attention": self.attention,
             "mean_accuracy": self.mean_accuracy,
             "std": stats.standard_deviation(accuracy_S),
             "per_seed": [
@@ -88,14 +91,16 @@ class LayerSet:
             "runs": list(self.runs),
         }
 
-    def in_words(self) -> str:
-        """One line for people."""
+    def in_words(self, retrained: str) -> str:
+        """One line for people; ``retrained`` is the mechanism of most sets."""
         result = "no seed finished"
         mean = self.mean_accuracy
         if mean is not None:
             result = f"{100 * mean:.2f}%, {len(self.hits)} seeds"
         if self.failed:
             result += f", {len(self.failed)} FAILED"
+        if self.attention != retrained:
+            result += f", with {self.attention}"
         return f"  {self.name:<7} layers {spell_numbers(self.layers):<9}  {result}"
 
 
@@ -218,7 +223,7 @@ class Ablation:
             title += f", retrained with {self.attention}"
         lines = [title]
         lines += [
-            layer_set.in_words()
+            layer_set.in_words(self.attention)
             for layer_set in self.layer_sets
             if not layer_set.is_random
         ]
@@ -567,6 +572,7 @@ def _layer_set(
     return LayerSet(
         name=name,
         layers=layers,
+        attention=runs[0].attention,
         hits=hits,
         failed=failed,
         runs=tuple(str(run.path) for run in runs),

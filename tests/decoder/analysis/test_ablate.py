@@ -196,6 +196,12 @@ def test_options_that_do_not_fit_are_told_and_replaced_by_attn(
     assert not list(config.runs.glob("ablation/*/run.json"))
     result = gaam_decoder.ablate(run.path, attn="gaam", random_sets=1)
     assert result.ranked_by == "gaam:heads=3"
+    # the row of all layers is the run itself, which has another number of heads
+    by_name = {layer_set.name: layer_set.attention for layer_set in result.layer_sets}
+    assert by_name["all"] == "gaam:heads=3"
+    assert by_name["high"] == by_name["low"] == result.attention != "gaam:heads=3"
+    [all_line] = [line for line in result.in_words().splitlines() if "  all " in line]
+    assert all_line.endswith(", with gaam:heads=3")
     # with the number of heads that fits the layers of a set
     set_runs = load_runs(config.runs / "ablation")
     assert {result.attention} == {run.attention for run in set_runs}
