@@ -530,7 +530,7 @@ def _above_chance(entry: Entry) -> bool:
 
 
 def _below_chance(entry: Entry) -> bool:
-    """Whether a decoder is worse than a prediction that looks at no row."""
+    """Whether a decoder is worse than one and the same answer for every row."""
     mean = entry.default_score.mean
     if entry.labels_shuffled or mean is None:
         return False
@@ -584,8 +584,8 @@ NOTES = (
     Note(
         "below chance",
         _note_naming_entries(
-            "the mean {score} is below that of a prediction that looks at no row, so "
-            "differences to such a decoder say little",
+            "the mean {score} is below that of one and the same answer for every row, "
+            "so differences to such a decoder say little",
             _below_chance,
         ),
     ),

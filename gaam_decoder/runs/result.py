@@ -143,7 +143,9 @@ class RunResult:
     environment: dict[str, Any]
     parameters: dict[str, int]
     majority_accuracy: float | None = None
-    """Of the test rows; None where there are none, and for other tasks."""
+    """Share of the test rows with the most frequent class of the training rows.
+
+    None where there are no test rows, and for other tasks."""
     task: str = CLASSIFICATION.name
     """classification, regression or multi-label."""
     baseline_score: float | None = None

@@ -633,6 +633,8 @@ def _classes_and_codes(targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.
         problem = f"an array {targets.shape}"
     elif targets.dtype.kind == "f" and not (targets == np.floor(targets)).all():
         problem = "fractions, or nan"
+    elif _mixes_truth_values(targets):
+        problem = "True or False beside other values"
     if not problem:
         try:
             classes, code_N = np.unique(targets, return_inverse=True)
@@ -650,6 +652,14 @@ def _classes_and_codes(targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.
     )
 
 
+def _mixes_truth_values(targets: NDArray[Any]) -> bool:
+    """Whether some targets, not all, are True or False, which equal 1 and 0."""
+    if targets.dtype.kind != "O":
+        return False
+    is_truth_value = {isinstance(value, bool | np.bool_) for value in targets}
+    return len(is_truth_value) > 1
+
+
 def _classes_to_save(
     classes: NDArray[Any] | None,
 ) -> tuple[bool | int | float | str, ...] | None:
@@ -663,7 +673,8 @@ def _classes_to_save(
 
 def _names_of(classes: NDArray[Any]) -> tuple[str, ...]:
     """Names of the classes for an export; numbers where texts are not distinct."""
-    names = tuple(str(value) for value in classes.tolist())
-    if "" in names or len(set(names)) < len(names):
+    # a cache has no class with an empty name
+    names = tuple(str(value) or "(empty)" for value in classes.tolist())
+    if len(set(names)) < len(names):
         return tuple(map(str, range(len(names))))
     return names

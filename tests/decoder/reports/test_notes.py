@@ -655,5 +655,5 @@ def test_a_decoder_below_a_prediction_without_rows_is_named() -> None:
     """Three classes of about the same size: always the largest is right in a third."""
     runs = [mechanism(0.1), mechanism(0.5, name="mha"), baseline(0.8)]
     [table] = build_tables(runs)
-    [note] = [text for text in notes(table) if "looks at no row, so" in text]
+    [note] = [text for text in notes(table) if "same answer for every row, so" in text]
     assert note.endswith("say little: gaam")

@@ -262,16 +262,17 @@ def test_a_pickled_copy_is_the_same(is_fitted: bool) -> None:
         pytest.param(WORDS, id="words"),
         pytest.param(CLASS + 5, id="whole numbers"),
         pytest.param(CLASS > 1, id="truth values"),
+        pytest.param(np.where(CLASS > 1, "", "nan"), id="an empty word"),
     ],
 )
 def test_a_saved_estimator_is_an_exported_decoder(
     targets: NDArray[Any], tmp_path: Path
 ) -> None:
-    estimator = gaam_decoder.fit(STATES, targets, **QUICK)
+    estimator = Estimator(**QUICK).fit(STATES, targets)
     loaded = gaam_decoder.load(estimator.save(tmp_path / "decoder"))
     predictions: Any = loaded.predict_states(STATES)
     classes = estimator.predict(STATES).tolist()
-    assert predictions.labels == list(map(str, classes))
+    assert predictions.labels == [str(name) or "(empty)" for name in classes]
     np.testing.assert_array_equal(
         predictions.probabilities_NC, estimator.predict_proba(STATES)
     )
@@ -418,6 +419,11 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
         lambda: FITTED.fit(STATES, np.array([None, "a"] * 40, object)),
         "no classes",
         "missing",
+    ),
+    "True beside a number": (
+        lambda: FITTED.fit(STATES, np.array([True, 2] * 40, object)),
+        "no classes",
+        "True or False",
     ),
     "ragged": (
         lambda: gaam_decoder.fit(STATES, [["a"], ["a", "b"]] * 40),
