@@ -128,7 +128,9 @@ def test_intervals_end_at_the_largest_possible_difference() -> None:
     sets = sets_of([(0.5, 1e-4), (-0.5, 1e-4)])
     unlimited = combine_sets(sets)
     limited = combine_sets(sets, largest_difference=1.0)
-    assert unlimited.interval[0] < -1 < 1 < unlimited.interval[1]
+    assert unlimited.interval is not None
+    low, high = unlimited.interval
+    assert low < -1 < 1 < high
     assert limited.interval == limited.prediction == (-1.0, 1.0)
     assert limited.p == unlimited.p
 
