@@ -7,8 +7,9 @@ they are needed.
 import csv
 import json
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ MAX_FIELDS_SHOWN = 8  # of a row, in messages
 PARQUET_BATCH_ROWS = 4096  # rows of Parquet in memory at a time
 PARQUET_BATCH_FILES = 16  # the same for rows that hold sounds or pictures
 RECORDS_KEY = "data"  # key of the array of records in a JSON object
+FEATURES_KEY = b"huggingface"
+"""Key under which ``datasets`` describes the columns of a Parquet file, as JSON."""
 Reader = Callable[[Path, ExtractConfig], Generator[Any]]
 """Yields the column names first, and then the records."""
 
@@ -41,7 +44,7 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
     check_file(path)
     kind = kind_of(path)
     if kind == ".parquet":
-        table = _open_parquet(path)
+        table = _open_parquet(path, config)
     else:
         readers = {
             ".jsonl": _read_json_lines,
@@ -84,10 +87,45 @@ def open_tables(paths: Sequence[Path], config: ExtractConfig) -> Table:
                     found=", ".join(map(excerpt, table.names)),
                     where=str(path),
                 )
+            # one list of names serves all shards; without labels nothing uses it
+            if columns.labels and table.class_names != tables[0].class_names:
+                raise _other_classes_error(
+                    table.class_names, tables[0].class_names, path
+                )
             for location, record in table.records(columns):
                 yield f"{path.name}, {location}", record
 
     return tables[0]._replace(records=records)
+
+
+def _other_classes_error(
+    names: tuple[str, ...] | None, first_names: tuple[str, ...] | None, path: Path
+) -> DataError:
+    """The error for a shard whose classes are not those of the first shard.
+
+    Args:
+        names: the classes that the shard declares, in order; None if it declares none.
+        first_names: those of the first shard, which differ.
+        path: the shard.
+    """
+    pairs = zip_longest(first_names or (), names or ())
+    number, (first_name, name) = next(
+        (number, pair) for number, pair in enumerate(pairs) if pair[0] != pair[1]
+    )
+    return DataError(
+        "a shard numbers its classes differently from the first one",
+        expected=_class_with_number(first_name, number),
+        found=_class_with_number(name, number),
+        where=str(path),
+        hint="write all shards with the same class names (ClassLabel)",
+    )
+
+
+def _class_with_number(name: str | None, number: int) -> str:
+    """The class with a number, in words; ``name`` is None if it has no name."""
+    if name is None:
+        return f"no name for class {number}"
+    return f"{excerpt(name)} for class {number}"
 
 
 def _open_text_table(path: Path, config: ExtractConfig, read: Reader) -> Table:
@@ -358,8 +396,13 @@ def _is_json_lines(path: Path, config: ExtractConfig) -> bool:
     return not holds_all_records
 
 
-def _open_parquet(path: Path) -> Table:
-    """Open the table in a Parquet file; its records are read in batches of rows."""
+def _open_parquet(path: Path, config: ExtractConfig) -> Table:
+    """Open the table in a Parquet file; its records are read in batches of rows.
+
+    Args:
+        path: the file. If ``datasets`` wrote it, it may declare class names.
+        config: the extraction; its first label column may have these class names.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -380,7 +423,71 @@ def _open_parquet(path: Path) -> Table:
         parts = column.type if pa.types.is_struct(column.type) else ()
         if {part.name for part in parts} == {"bytes", "path"}:
             media_columns.append(column.name)
-    return Table(list(schema.names), records, tuple(media_columns))
+
+    class_names = None
+    label_column = config.label_column[0]
+    if _holds_whole_numbers(schema, label_column):
+        class_names = _declared_classes(_stored_features(schema).get(label_column))
+    return Table(list(schema.names), records, tuple(media_columns), class_names)
+
+
+def _holds_whole_numbers(schema: Any, name: str) -> bool:
+    """Whether a column of Parquet holds whole numbers, or lists of them.
+
+    Other programs may change a column and leave its description as it was. Names are
+    for numbers only.
+    """
+    import pyarrow as pa
+
+    index = schema.get_field_index(name)
+    if index < 0:
+        return False
+    column_type = schema.field(index).type
+    entry_type = getattr(column_type, "value_type", column_type)
+    return bool(pa.types.is_integer(entry_type))
+
+
+def _stored_features(schema: Any) -> Mapping[str, Any]:
+    """What ``datasets`` wrote about the columns of a Parquet file: column -> feature.
+
+    Nothing, if it did not write the file, or if the description is damaged.
+    """
+    # to import ``datasets`` takes seconds, and most files have no such description
+    content = (schema.metadata or {}).get(FEATURES_KEY, b"null")
+    try:
+        description = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    for key in ("info", "features"):
+        if not isinstance(description, dict):
+            return {}
+        description = description.get(key)
+    return description if isinstance(description, dict) else {}
+
+
+def _declared_classes(feature: Any) -> tuple[str, ...] | None:
+    """The class names that a column declares, in order; None if it declares none.
+
+    Args:
+        feature: the description of the column, as ``datasets`` writes it in JSON.
+    """
+    # a column of lists has the class names in the feature of its entries, which early
+    # versions of ``datasets`` put into a list
+    if isinstance(feature, list) and len(feature) == 1:
+        [feature] = feature
+    elif isinstance(feature, dict):
+        feature = feature.get("feature", feature)
+    if not isinstance(feature, dict) or feature.get("_type") != "ClassLabel":
+        return None
+
+    entries = feature.get("names")
+    if not isinstance(entries, list) or not entries:
+        return None
+    if not all(isinstance(entry, str | int) for entry in entries):
+        return None
+    # a name may be written as a number; ``datasets`` refuses a name that occurs twice
+    names = tuple(map(str, entries))
+    return names if len(set(names)) == len(names) else None
 
 
 def dataset_table(dataset: Any, config: ExtractConfig) -> Table:
@@ -399,12 +506,8 @@ def dataset_table(dataset: Any, config: ExtractConfig) -> Table:
             dataset = dataset.cast_column(column, type(feature)(decode=False))
             media_columns.append(column)
 
-    class_names = None
-    label_feature = dataset.features.get(config.label_column[0])
-    # a column of lists has the class names in the feature of its entries
-    label_feature = getattr(label_feature, "feature", label_feature)
-    if isinstance(label_feature, datasets.ClassLabel):
-        class_names = tuple(label_feature.names)
+    features = dataset.features.to_dict()
+    class_names = _declared_classes(features.get(config.label_column[0]))
 
     def records(columns: Columns) -> Iterator[Record]:
         for number, record in enumerate(dataset.select_columns(columns.all), start=1):
