@@ -1,15 +1,36 @@
 """How the numbers of a table were made, where reports differ in it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 
 from gaam_cache.common.messages import brief
 from gaam_cache.store.files import short_digest
+from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.compare import num_tests_in_words
+from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.wording import SELECT_NOTES, TEMPERATURE, chance
 from gaam_decoder.runs.tuning import tuning_in_words
+from gaam_decoder.specs import USUAL_DECAY
 from gaam_decoder.stats.scores.base import percent
+
+USUAL_SETTINGS: dict[str, object] = {
+    option.name: option.default
+    for option in fields(TrainConfig)
+    if option.name
+    in (
+        "class_weights",
+        "epochs",
+        "batch_size",
+        "optimizer",
+        "schedule",
+        "clip_grad_norm",
+        "val_fraction",
+        "shuffle",
+    )
+} | {"weight_decay": USUAL_DECAY, "state_scale": "none"}
+"""Settings of training in steps, with the values that ``gaam train`` has unasked."""
 
 
 def explain_numbers(table: Table) -> Iterator[str]:
@@ -25,6 +46,7 @@ def explain_numbers(table: Table) -> Iterator[str]:
         yield f"select {brief(select, 40)}: {explanation}"
     if not trained:
         yield from _explain_fits(table)
+    yield from _explain_settings(trained)
     if table.entries:
         yield _explain_chance(table)
     if table.score_name != table.task.default_score:
@@ -36,6 +58,27 @@ def explain_numbers(table: Table) -> Iterator[str]:
         yield TEMPERATURE
     yield f"cache {short_digest(table.cache.fingerprint)}, {brief(table.tested_on)}"
     yield _explain_versions(table)
+
+
+def _explain_settings(entries: Sequence[Entry]) -> Iterator[str]:
+    """The settings that all decoders share, and that are not those of ``gaam train``.
+
+    Where decoders differ in a setting, their names or the notes on tuning say it.
+
+    Args:
+        entries: those that are trained in steps.
+    """
+    recipes = [entry.runs[0].recipe for entry in entries]
+    if not recipes:
+        return
+    usual_values = USUAL_SETTINGS | {"loss": entries[0].task.default_loss}
+    parts = []
+    for name, usual_value in usual_values.items():
+        values = {str(getattr(recipe, name)) for recipe in recipes}
+        if len(values) == 1 and values != {str(usual_value)}:
+            parts.append(f"{name.replace('_', '-')} {brief(values.pop())}")
+    if parts:
+        yield f"settings of all decoders: {', '.join(parts)}; the others are the usual"
 
 
 def _explain_fits(table: Table) -> Iterator[str]:

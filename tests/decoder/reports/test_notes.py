@@ -657,3 +657,31 @@ def test_a_decoder_below_a_prediction_without_rows_is_named() -> None:
     [table] = build_tables(runs)
     [note] = [text for text in notes(table) if "same answer for every row, so" in text]
     assert note.endswith("say little: gaam")
+
+
+@pytest.mark.parametrize(
+    ("recipes", "expected"),
+    [
+        pytest.param(
+            ({"class_weights": "balanced"}, {"class_weights": "balanced"}),
+            "class-weights balanced, epochs 3, weight-decay 0.0",
+            id="shared",
+        ),
+        pytest.param(
+            ({"class_weights": "balanced"}, {}),
+            "epochs 3, weight-decay 0.0",
+            id="of one decoder",
+        ),
+        pytest.param(
+            ({"epochs": 25}, {"epochs": 25}), "weight-decay 0.0", id="the usual epochs"
+        ),
+    ],
+)
+def test_settings_that_are_not_the_usual_are_explained(
+    recipes: tuple[dict[str, Any], dict[str, Any]], expected: str
+) -> None:
+    for_mechanism, for_baseline = recipes
+    runs = [mechanism(0.9, **for_mechanism), baseline(**for_baseline)]
+    [table] = build_tables(runs)
+    [note] = [text for text in notes(table) if text.startswith("settings of all")]
+    assert note == f"settings of all decoders: {expected}; the others are the usual"
