@@ -8,13 +8,10 @@ add plug-ins to the folder ``a.b.attention`` by entry points of the group
 
 from __future__ import annotations
 
-import ast
 import functools
-import hashlib
 import importlib
 import importlib.util
 import inspect
-import linecache
 import re
 import sys
 import traceback
@@ -27,6 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 from gaam_cache.common.errors import ConfigError, GaamError
 from gaam_cache.common.messages import did_you_mean, shortened
+from gaam_cache.common.own_code import (
+    canonical_code,
+    hash_of_class,
+    short_hash,
+    source_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -127,8 +130,8 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
 
     Raises:
         ConfigError: the file or the class does not exist, the class does not extend
-            the base class of the plug-ins, its name is taken, or the text of a class
-            without a file is not known.
+            the base class of the plug-ins, its name is taken, its code is not known,
+            or its file changed after it was imported.
     """
     own_class: Any = _class_of_file(cls) if isinstance(cls, str) else cls
     try:
@@ -150,49 +153,13 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
             f"'{name}' is the name of another {kind}", expected="another name"
         )
 
-    text = source.read_bytes() if is_file else _text_of_session(own_class, kind)
     _REGISTERED[package, name] = RegisteredClass(
         cls=own_class,
         file_name=source.name if is_file else SESSION,
-        code_hash=_short_hash(_canonical_code(text)),
+        code_hash=hash_of_class(own_class, kind),
         source=source,
     )
     return name, str(source) if is_file else ""
-
-
-def source_file(cls: type) -> Path:
-    """The file that defines a class; of one typed into a session ``Path()``."""
-    try:
-        return Path(inspect.getsourcefile(cls) or "")
-    # Python knows no file of a class of a notebook
-    except (OSError, TypeError):
-        return Path()
-
-
-def _text_of_session(cls: type, kind: str) -> bytes:
-    """The text of the notebook cell that defines a class.
-
-    Python keeps it under the name of the code of each method.
-
-    Raises:
-        ConfigError: Python has not kept it, as in a session without a notebook.
-    """
-    for member in vars(cls).values():
-        # a static method or a property holds its function, and a decorator wraps it
-        function = getattr(member, "__func__", getattr(member, "fget", member))
-        code = getattr(inspect.unwrap(function), "__code__", None)
-        # a function of a file is not from the cell
-        if code is None or Path(code.co_filename).is_file():
-            continue
-        lines = linecache.getlines(code.co_filename)
-        if lines:
-            return "".join(lines).encode()
-    raise ConfigError(
-        f"the code of the {kind} '{cls.__name__}' is not known, and runs record it",
-        expected="a class of a file or of a notebook",
-        found="a class without a method of its own, or one typed into a session",
-        hint=f"write it into a file, and import it or say FILE.py:{cls.__name__}",
-    )
 
 
 def split_file_class(text: str) -> tuple[str, str]:
@@ -344,7 +311,8 @@ def code_hash(package: str, name: str, *, kind: str) -> str:
     - gaam itself: the hash of the plug-in's module.
     - another distribution: name and version of the distribution, and the hash of its
       whole package, of which the plug-in may use any module.
-    - a person's file or session (``register_class``): name of the file, and its hash.
+    - a person's file or session (``register_class``): name of the file, and the hash
+      of all that the class computes with.
 
     Args:
         package: dotted name of gaam's folder for such plug-ins, such as
@@ -361,7 +329,7 @@ def code_hash(package: str, name: str, *, kind: str) -> str:
     distribution = origin(package, name)
     # a plug-in of gaam
     if distribution is None:
-        return _short_hash(_canonical_code_of_files(files))
+        return short_hash(_canonical_code_of_files(files))
 
     top_package = sys.modules[module_name.partition(".")[0]]
     # a module that is not in a package has no folders: its file is all of its code
@@ -370,43 +338,12 @@ def code_hash(package: str, name: str, *, kind: str) -> str:
         files = sorted(
             file for folder in folders for file in Path(folder).rglob("*.py")
         )
-    return f"{distribution} {_short_hash(_canonical_code_of_files(files))}"
+    return f"{distribution} {short_hash(_canonical_code_of_files(files))}"
 
 
 def _canonical_code_of_files(files: Iterable[Path]) -> str:
-    """The code of some files, one after the other; see ``_canonical_code``."""
-    return "".join(_canonical_code(file.read_bytes()) for file in files)
-
-
-def _short_hash(text: str) -> str:
-    """The first 32 bits of the SHA-256 of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-@functools.cache
-def _canonical_code(text: bytes) -> str:
-    """Python code in one spelling, without comments and docstrings.
-
-    Files that differ in layout and comments alone have the same result, and so the same
-    hash.
-    """
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        # the body of a lambda is an expression, not a list of statements
-        if isinstance(body, list):
-            statements = [
-                statement for statement in body if not _is_string_alone(statement)
-            ]
-            node.body = statements  # type: ignore[attr-defined]
-    return ast.unparse(tree)
-
-
-def _is_string_alone(statement: ast.AST) -> bool:
-    """Whether a statement is nothing but a string, such as a docstring."""
-    if not isinstance(statement, ast.Expr):
-        return False
-    return isinstance(getattr(statement.value, "value", None), str)
+    """The code of some files, one after the other; see ``canonical_code``."""
+    return "".join(canonical_code(file.read_bytes()) for file in files)
 
 
 def _own_names(package: str) -> list[str]:

@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from gaam_cache.common.own_code import RemembersCode
 
-class Attention(nn.Module, ABC):
+
+class Attention(RemembersCode, nn.Module, ABC):
     """Maps a stack of pooled encoder states (B, L, D) to (B, L', D').
 
     A mechanism is written for one seed. Its options are the keyword-only arguments of

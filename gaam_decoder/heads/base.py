@@ -11,8 +11,10 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
 
+from gaam_cache.common.own_code import RemembersCode
 
-class Head(nn.Module, ABC):
+
+class Head(RemembersCode, nn.Module, ABC):
     """Maps what a mechanism leaves, (B, L, D), to logits (B, C).
 
     A head draws no random numbers while it trains. It says in ``num_noise`` how many it

@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.func import vmap
 
 from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.own_code import RemembersCode
 
 
-class Loss(ABC):
+class Loss(RemembersCode, ABC):
     """A number to minimise: the mean over rows of a loss that each row has by itself.
 
     The loss of a row with several numbers or labels is the mean over them of a loss

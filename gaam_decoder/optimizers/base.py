@@ -10,13 +10,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from gaam_cache.common.own_code import RemembersCode
+
 Stacked = dict[str, Tensor]  # parameters, buffers or gradients by name, each (S, ...)
 States = dict[str, Stacked]  # name of a parameter -> state that is kept for it
 RESERVED_NAMES = {"parameters", "buffers", "kept", "scaling"}
 """Names of other tensors in a checkpoint, which no tensor of a state may have."""
 
 
-class Optimizer(ABC):
+class Optimizer(RemembersCode, ABC):
     """Updates the parameters of S seeds, each seed at a learning rate of its own.
 
     The first axis of every tensor is the seed, and nothing may flow from one seed to

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import linecache
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, GaamWarning
+from gaam_cache.common.own_code import canonical_code, short_hash
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.specs import parse_plugin
 from tests.decoder.configs import loose_config
@@ -99,7 +101,7 @@ def test_a_class_without_a_file_needs_the_text_of_its_cell(
         assert str(parse_plugin(cell["Sech"], "mechanism")) == "Sech"
         package = "gaam_decoder.attention"
         code_hash = plugins._REGISTERED[package, "Sech"].code_hash
-        assert code_hash == plugins._short_hash(plugins._canonical_code(code.encode()))
+        assert code_hash == short_hash(canonical_code(code.encode()))
         return
     with pytest.raises(ConfigError, match="typed into a session"):
         parse_plugin(cell["Sech"], "mechanism")
@@ -197,6 +199,14 @@ INIT = "    def __init__(self, num_layers, hidden_size"
 SUPER = "super().__init__(num_layers, hidden_size)"
 STATIC = "    @staticmethod\n    def density"
 IDENTITY = f"{FORWARD}x_BLD * self.w\n"
+SCALED = """
+from gaam_decoder.attention import Attention
+from own_scale import SCALE
+
+class Own(Attention):
+    def forward(self, x_BLD):
+        return x_BLD * SCALE
+"""
 WRONG_MECHANISMS = {
     "density of other arguments": (f"{GATE}{STATIC}(r): return r", "density(r, s)"),
     "density of other names": (f"{GATE}{STATIC}(r, b): return r", "density(r, s)"),
@@ -274,6 +284,30 @@ def train_own(code: str, cache: Path, folder: Path) -> list[gaam_decoder.RunResu
         probe=False,
     )
     return list(gaam_decoder.train(config))
+
+
+def test_a_mechanism_is_trained_anew_when_a_module_that_it_imports_has_changed(
+    small_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    # Python may take an edit of the same second for the same file
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path)
+    scales = ["1", "-20", "1"]
+    runs = []
+    for scale in scales:
+        (tmp_path / "own_scale.py").write_text(f"SCALE = {scale}\n", "utf-8")
+        # as in another process
+        sys.modules.pop("own_scale", None)
+        runs += train_own(SCALED, small_cache, tmp_path)
+    sys.modules.pop("own_scale", None)
+    first, changed, restored = runs
+    assert first.path == restored.path
+    assert first.path != changed.path
+    assert (first.logits != changed.logits).any()
+    other_code = r"not the code(.|\n)*own.py"
+    with pytest.raises(ConfigError, match=other_code):
+        gaam_decoder.load(changed.path, attn=f"{tmp_path}/own.py:Own")
 
 
 @pytest.mark.parametrize("name", WRONG_MECHANISMS)

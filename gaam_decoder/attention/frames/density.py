@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import ConfigError
-from gaam_cache.common.plugins import source_file
+from gaam_cache.common.own_code import source_file
 from gaam_decoder.attention.base import Attention
 from gaam_decoder.attention.frames.num_heads import heads_over_layers
 

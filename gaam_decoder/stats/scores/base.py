@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from gaam_cache.common.own_code import RemembersCode
 from gaam_decoder.tasks import CLASSIFICATION, task_of
 
 Floats = NDArray[np.float64]
@@ -214,7 +215,7 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
 
 
-class Score(ABC):
+class Score(RemembersCode, ABC):
     """A measure of how good the predictions of a decoder are."""
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)

@@ -1,0 +1,362 @@
+"""The hash of a person's own class changes with what the class computes, or never."""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.own_code import canonical_code, short_hash
+
+PACKAGE = "gaam_decoder.losses"
+LOSS = """
+import coef
+from coef import SCALE
+from gaam_decoder.losses import Loss
+
+class Own(Loss):
+    \"\"\"A loss.\"\"\"
+
+    weights = (1.0, 2.0)
+
+    def __call__(self, logits_BC, label_B):
+        # the mean
+        return coef.shape(logits_BC.mean()) * SCALE
+"""
+COEF = """
+from folder import deep
+SCALE = 1.0
+
+def shape(value):
+    return value * deep.POWER
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_registered_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+
+
+def forget_modules(folder: Path) -> None:
+    """As in another process."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and Path(file).is_relative_to(folder):
+            del sys.modules[name]
+    # a folder without __init__.py has no file
+    sys.modules.pop("folder", None)
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file with a loss, a module beside it, and one in a folder below."""
+    # Python may take an edit of the same second for the same file
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    own = tmp_path / "own"
+    (own / "folder").mkdir(parents=True)
+    (own / "own_loss.py").write_text(LOSS)
+    (own / "coef.py").write_text(COEF)
+    (own / "folder/deep.py").write_text("POWER = 2\n")
+    monkeypatch.syspath_prepend(own)
+    yield own
+    forget_modules(tmp_path)
+
+
+def hash_of(given: str | type) -> str:
+    name, _ = plugins.register_class(PACKAGE, given, kind="loss")
+    return plugins.code_hash(PACKAGE, name, kind="loss")
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    code = file.read_text()
+    assert old in code
+    file.write_text(code.replace(old, new))
+
+
+class Edit(NamedTuple):
+    """A change of a file, and whether other code results."""
+
+    file: str
+    old: str
+    new: str
+    is_other_code: bool = True
+
+
+EDITS = {
+    "a method": Edit("own_loss.py", ".mean()", ".sum()"),
+    "an attribute": Edit("own_loss.py", "(1.0, 2.0)", "(1.0, 3.0)"),
+    "a value of a module": Edit("coef.py", "SCALE = 1.0", "SCALE = 2.0"),
+    "a function of a module": Edit("coef.py", "value * deep", "value / deep"),
+    "a module of a module": Edit("folder/deep.py", "2", "3"),
+    "a comment": Edit("own_loss.py", "# the mean", "# the\n        # mean", False),
+    "a docstring": Edit("own_loss.py", "A loss.", "A loss of my own.", False),
+    "a comment of a module": Edit("coef.py", "SCALE", "# scale\nSCALE", False),
+}
+each_edit = pytest.mark.parametrize("change", EDITS.values(), ids=EDITS)
+
+
+@each_edit
+def test_an_edit_changes_the_hash_if_it_changes_the_code(
+    change: Edit, folder: Path
+) -> None:
+    spec = f"{folder}/own_loss.py:Own"
+    first_hash = hash_of(spec)
+    edit(folder / change.file, change.old, change.new)
+    forget_modules(folder)
+    assert (hash_of(spec) != first_hash) == change.is_other_code
+
+
+@each_edit
+def test_an_edit_after_the_import_is_refused_if_it_changes_the_code(
+    change: Edit, folder: Path
+) -> None:
+    own_loss = importlib.import_module("own_loss")
+    old_class = own_loss.Own
+    first_hash = hash_of(old_class)
+    edit(folder / change.file, change.old, change.new)
+    if not change.is_other_code:
+        assert hash_of(old_class) == first_hash
+        return
+    refusal = rf"{Path(change.file).name}.*after it was imported"
+    with pytest.raises(ConfigError, match=refusal):
+        hash_of(old_class)
+    # as the hint says
+    for name in ("folder.deep", "coef", "own_loss"):
+        importlib.reload(sys.modules[name])
+    assert hash_of(own_loss.Own) != first_hash
+    with pytest.raises(ConfigError, match=refusal):
+        hash_of(old_class)
+
+
+@each_edit
+def test_a_file_that_is_given_again_is_refused_while_its_modules_are_old(
+    change: Edit, folder: Path
+) -> None:
+    spec = f"{folder}/own_loss.py:Own"
+    first_hash = hash_of(spec)
+    edit(folder / change.file, change.old, change.new)
+    if change.is_other_code and change.file != "own_loss.py":
+        with pytest.raises(ConfigError, match="after it was imported"):
+            hash_of(spec)
+    else:
+        assert (hash_of(spec) != first_hash) == change.is_other_code
+
+
+def test_folder_and_spelling_do_not_change_the_hash(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_hash = hash_of(f"{folder}/own_loss.py:Own")
+    assert hash_of(importlib.import_module("own_loss").Own) == given_hash
+    moved = tmp_path / "another/place"
+    shutil.copytree(folder, moved)
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
+    forget_modules(folder)
+    monkeypatch.syspath_prepend(moved)
+    assert hash_of(f"{moved}/own_loss.py:Own") == given_hash
+
+
+@pytest.mark.parametrize(
+    ("statement", "value"),
+    [
+        ("import coef", "coef.SCALE"),
+        ("import coef as c", "c.SCALE"),
+        ("from coef import SCALE", "SCALE"),
+        ("from folder import deep", "deep.POWER"),
+        ("import folder.deep", "folder.deep.POWER"),
+    ],
+)
+@pytest.mark.parametrize("place", ["module", "function"])
+def test_each_way_to_import_is_seen(
+    statement: str, value: str, place: str, folder: Path
+) -> None:
+    inner = f"{statement}; " if place == "function" else ""
+    outer = statement if place == "module" else ""
+    (folder / "short.py").write_text(
+        f"from gaam_decoder.losses import Loss\n{outer}\nclass Short(Loss):\n"
+        f"    def __call__(self, logits_BC, label_B):\n        {inner}return {value}\n"
+    )
+    first_hash = hash_of(f"{folder}/short.py:Short")
+    edit(folder / "coef.py", "SCALE = 1.0", "SCALE = 2.0")
+    edit(folder / "folder/deep.py", "2", "3")
+    forget_modules(folder)
+    assert hash_of(f"{folder}/short.py:Short") != first_hash
+
+
+def test_modules_of_python_and_of_packages_are_not_a_persons_own(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    (installed / "theirs.py").write_text("VALUE = 1\n")
+    monkeypatch.syspath_prepend(installed)
+    file = folder / "short.py"
+    file.write_text(
+        "import json, math, os.path, numpy.linalg, theirs\nimport torch.nn as nn\n"
+        "from gaam_decoder.losses import Loss\nclass Short(Loss):\n"
+        "    def __call__(self, logits_BC, label_B): return theirs.VALUE\n"
+    )
+    text = canonical_code(file.read_bytes())
+    assert hash_of(f"{file}:Short") == f"short.py {short_hash(text)}"
+
+
+class Notebook:
+    """Cells of a session, whose text Python keeps as in IPython."""
+
+    def __init__(self) -> None:
+        self.globals: dict[str, Any] = {"__name__": "no_module_of_this_name"}
+        self._names: list[str] = []
+        self.run(
+            "import math, torch\nimport numpy as np\n"
+            "from torch import Tensor\nfrom gaam_decoder.losses import Loss"
+        )
+
+    def run(self, text: str) -> None:
+        name = f"<cell {len(self._names)} of {id(self)}>"
+        self._names.append(name)
+        lines = text.splitlines(keepends=True)
+        linecache.cache[name] = (len(text), None, lines, name)
+        exec(compile(text, name, "exec"), self.globals)
+
+    def hash(self) -> str:
+        return hash_of(self.globals["Own"])
+
+    def close(self) -> None:
+        for name in self._names:
+            linecache.cache.pop(name, None)
+
+
+@pytest.fixture
+def notebook() -> Iterator[Notebook]:
+    notebook = Notebook()
+    yield notebook
+    notebook.close()
+
+
+def loss_cell(value: str, base: str = "Loss", body: str = "") -> str:
+    return (
+        f"class Own({base}):\n    'A loss.'\n{body}"
+        "    def __call__(self, logits_BC: Tensor, label_B: Tensor):\n"
+        f"        return logits_BC.mean() * {value}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        loss_cell("1"),
+        loss_cell("math.pi"),
+        loss_cell("label_B.X"),
+        loss_cell("1").replace("mean()", "Own()"),
+        loss_cell("1", body="    X = 3\n    a = X\n"),
+        "def scale(): return np.ones(3)\n" + loss_cell("scale()"),
+        f"{loss_cell('1')}trained = print(X, file=None) or Own\n",
+    ],
+    ids=[
+        "torch",
+        "math",
+        "an attribute of that name",
+        "itself",
+        "its attribute",
+        "a function of the cell",
+        "a statement below",
+    ],
+)
+def test_a_cell_that_reads_nothing_of_another_has_one_hash(
+    cell: str, notebook: Notebook
+) -> None:
+    notebook.run("X = object()")
+    hashes = set()
+    for same_cell in (cell, f"# a remark\n{cell}", cell.replace("A loss", "Loss")):
+        notebook.run(same_cell)
+        hashes.add(notebook.hash())
+    assert len(hashes) == 1
+    notebook.run(cell.replace("return ", "return 2 * "))
+    assert notebook.hash() not in hashes
+
+
+def test_another_function_under_one_name_is_other_code(notebook: Notebook) -> None:
+    hashes = set()
+    for function in ("torch.tanh", "torch.cosh", "np.tanh"):
+        notebook.run(f"X = {function}")
+        notebook.run(loss_cell("X(1)"))
+        hashes.add(notebook.hash())
+    assert len(hashes) == 3
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        loss_cell("X"),
+        loss_cell("(lambda: X)()"),
+        loss_cell("1", body="    a = X\n"),
+        loss_cell("1", body="    def f(self, a=X): return a\n"),
+        f"Y = X\n{loss_cell('Y')}",
+        f"def f(): return X\n{loss_cell('f()')}",
+    ],
+    ids=["a method", "a lambda", "an attribute", "a default", "a name", "a function"],
+)
+def test_a_plain_value_of_another_cell_is_recorded(
+    cell: str, notebook: Notebook
+) -> None:
+    hashes = []
+    for value in ("1.0", "-5.0", "1.0", "'text'"):
+        notebook.run(f"X = {value}")
+        notebook.run(cell)
+        hashes.append(notebook.hash())
+    first, second, third, fourth = hashes
+    assert first == third
+    assert len({first, second, fourth}) == 3
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "def X(): return 1",
+        "class X(Loss):\n    def f(self): return 1",
+        "X = [1, 2]",
+        "X = np.ones(3)",
+        "X = torch.nn.Linear(2, 2)",
+        "X = {}.get",
+    ],
+    ids=["a function", "a class", "a list", "an array", "an object", "a method"],
+)
+def test_what_another_cell_defines_is_refused(cell: str, notebook: Notebook) -> None:
+    notebook.run(cell)
+    own = loss_cell("1", base="X") if "class" in cell else loss_cell("X")
+    notebook.run(own)
+    with pytest.raises(ConfigError, match=r"reads 'X'(.|\n)*define 'X' in the cell"):
+        notebook.hash()
+
+
+@pytest.mark.parametrize(
+    ("statement", "value"),
+    [
+        ("import coef", "coef.SCALE"),
+        ("from coef import shape", "shape(1)"),
+        ("from folder import deep", "deep.POWER"),
+    ],
+)
+def test_a_notebook_reads_modules(
+    statement: str, value: str, notebook: Notebook, folder: Path
+) -> None:
+    notebook.run(statement)
+    notebook.run(loss_cell(value))
+    first_hash = notebook.hash()
+    edit(folder / "coef.py", "value * deep", "value / deep")
+    edit(folder / "folder/deep.py", "2", "3")
+    with pytest.raises(ConfigError, match="after it was imported"):
+        notebook.hash()
+    for name in ("folder.deep", "coef"):
+        importlib.reload(importlib.import_module(name))
+    notebook.run(statement)
+    notebook.run(loss_cell(value))
+    assert notebook.hash() != first_hash
