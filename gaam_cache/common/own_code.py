@@ -8,7 +8,6 @@ packages and of gaam are not a person's own.
 from __future__ import annotations
 
 import ast
-import builtins
 import contextlib
 import dis
 import functools
@@ -18,37 +17,35 @@ import inspect
 import linecache
 import os
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache.common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 GAAM = frozenset({"gaam_cache", "gaam_decoder"})
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders of installed packages."""
 STANDARD_LIBRARY = Path(os.__file__).parent
-READS = frozenset({"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
-"""Instructions of Python that may read a global."""
+LOOKUPS_OF_BODY = frozenset({"LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+"""Instructions of a class body that read its names, and else globals."""
 PLAIN_TYPES = (type(None), bool, int, float, complex, str, bytes)
 """Types of globals whose value is recorded."""
 Modules = dict[str, Path]
 """Modules of a person: name -> file."""
 
 _seen_modules: dict[str, tuple[object, str]] = {}
-"""Name of a module -> how it was imported, and the hash of its file at first sight.
-
-Python makes another ``ModuleSpec`` when it imports or reloads a module again.
-"""
+"""Name of a module -> its ``__spec__``, and the hash of its file at first sight."""
 
 
 class RemembersCode:
     """A base of classes that a person may extend; such a class knows its code.
 
-    A file may change after it was imported: then other code runs than it holds.
+    If a file changes after it was imported, the code that runs is not that of the file.
     """
 
     code_when_imported: Mapping[Path, str] = {}
@@ -58,7 +55,7 @@ class RemembersCode:
         """Note the code when Python makes the class."""
         super().__init_subclass__(**options)
         cls.code_when_imported = {}
-        # code that cannot be read is told when the class is used
+        # ``hash_of_class`` raises the error about code that cannot be read
         with contextlib.suppress(ConfigError, OSError, SyntaxError, ValueError):
             cls.code_when_imported = {
                 path: _hash_when_imported(name, path)
@@ -86,11 +83,12 @@ def hash_of_class(cls: type, kind: str) -> str:
     modules = _modules_of(cls)
     if source.is_file():
         parts = [canonical_code(source.read_bytes())]
+        # the file of the class comes first, under no name
         modules.pop(cls.__module__, None)
     else:
         cell = _Cell(cls, kind)
         parts = [canonical_code(cell.text.encode()), *cell.values()]
-    # the names of modules do not depend on a folder
+    # modules have their names, not their paths: a folder may be moved
     for name, path in sorted(modules.items()):
         parts.append(f"# {name}\n{_code_of_file(path)}")
     return short_hash("\n".join(parts))
@@ -138,7 +136,7 @@ def _is_string_alone(statement: ast.AST) -> bool:
 
 
 def source_file(cls: type) -> Path:
-    """The file that defines a class; of one typed into a session ``Path()``."""
+    """The file that defines a class; ``Path()`` if it was typed into a session."""
     try:
         return Path(inspect.getsourcefile(cls) or "")
     # Python knows no file of a class of a notebook
@@ -147,7 +145,7 @@ def source_file(cls: type) -> Path:
 
 
 def _code_of_file(path: Path) -> str:
-    """The canonical code of a file; of one that is no code of Python a hash."""
+    """The canonical code of a file; for invalid Python a hash of its bytes."""
     try:
         content = path.read_bytes()
     # a file that is gone has no code
@@ -155,7 +153,7 @@ def _code_of_file(path: Path) -> str:
         return ""
     try:
         return canonical_code(content)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError):
         return hashlib.sha256(content).hexdigest()
 
 
@@ -164,9 +162,10 @@ def _hash_of_file(path: Path) -> str:
 
 
 def _hash_when_imported(name: str, path: Path) -> str:
-    """The hash of the file of a module when gaam saw it first after its import."""
+    """The hash of a module's file when gaam first saw it after its import."""
+    # Python makes another spec when it imports or reloads a module again
     spec = getattr(sys.modules.get(name), "__spec__", None)
-    # a script has no spec, and a module that is imported later has no code yet
+    # a script has no spec, and another module may not be imported yet
     if spec is None:
         return _hash_of_file(path)
     if name not in _seen_modules or _seen_modules[name][0] is not spec:
@@ -176,10 +175,10 @@ def _hash_when_imported(name: str, path: Path) -> str:
 
 def _modules_of(cls: type) -> Modules:
     """The modules of a person that a class computes with; its own is among them."""
-    module = sys.modules.get(cls.__module__)
-    path = _file_of(module)
+    path = _file_of(sys.modules.get(cls.__module__))
     if _is_own(cls.__module__, path):
         return _with_imports({cls.__module__: path})
+    # a class of gaam, or of an installed package
     if source_file(cls).is_file():
         return {}
     return _with_imports(_Cell(cls).modules())
@@ -197,53 +196,88 @@ def _is_own(name: str, path: Path) -> bool:
 
 
 def _with_imports(modules: Modules) -> Modules:
-    """Some modules, and all of the same person that they import, directly or not."""
-    found: Modules = {}
+    """Some modules, and all of a person's own that they import, directly or not."""
+    path_by_name: Modules = {}
     waiting = list(modules.items())
     while waiting:
         name, path = waiting.pop()
-        if name not in found:
-            found[name] = path
-            waiting += _imports_of_file(name, path)
-    return found
+        if name not in path_by_name:
+            path_by_name[name] = path
+            waiting += _imports_of_module(name, path)
+    return path_by_name
 
 
-def _imports_of_file(name: str, path: Path) -> Iterator[tuple[str, Path]]:
-    """Names and files of a person's modules that the statements of a file import."""
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+def _imports_of_module(name: str, path: Path) -> list[tuple[str, Path]]:
+    """Names and files of a person's own modules that the file of a module imports."""
     try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+        text = path.read_bytes()
+    except OSError:
+        return []
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return list(_imports_in(text, getattr(spec, "parent", None) or package))
+
+
+def _imports_in(text: bytes | str, package: str) -> Iterator[tuple[str, Path]]:
+    """Names and files of a person's own modules that statements import.
+
+    Args:
+        text: of a file or a cell, with functions that may import, too.
+        package: the package of the file, for ``from . import``.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
         return
     for node in ast.walk(tree):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            module_name = "." * node.level + (node.module or "")
-            base = importlib.util.resolve_name(module_name, package)
-            # what follows may be a module, too
-            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+            base = "." * node.level + (node.module or "")
+            # a statement that fails may stand in ``try``
+            with contextlib.suppress(ImportError):
+                base = importlib.util.resolve_name(base, package)
+                # what is imported may be a module, too
+                names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
         for imported_name in names:
-            yield from _own_modules_above(imported_name)
+            yield from _own_modules_of_path(imported_name)
 
 
-def _own_modules_above(name: str) -> Iterator[tuple[str, Path]]:
-    """A module of a person and the packages that it is in; none for other names."""
-    parts = name.split(".")
+def _own_modules_of_path(dotted_name: str) -> Iterator[tuple[str, Path]]:
+    """The packages and the module of ``package.module``, if they are a person's own.
+
+    ``module`` may be another name, such as that of a function: it is left out.
+    """
+    parts = dotted_name.split(".")
     for end in range(1, len(parts) + 1):
-        module_name = ".".join(parts[:end])
-        path = _file_of(sys.modules.get(module_name))
-        if module_name not in sys.modules:
-            # a function may import its module later
-            with contextlib.suppress(ImportError, ValueError, AttributeError):
-                spec = importlib.util.find_spec(module_name)
-                path = Path((spec and spec.origin) or "")
-        if _is_own(module_name, path):
-            yield module_name, path
-        # a folder without __init__.py has no file, but modules
+        name = ".".join(parts[:end])
+        path, _folders = _locate(name)
+        if _is_own(name, path):
+            yield name, path
+        # a folder without __init__.py has no file; what is in it may be own
         elif path != Path():
             return
+
+
+def _locate(name: str) -> tuple[Path, list[str]]:
+    """The file of a module, and the folders of a package; nothing is executed.
+
+    Both are empty if there is no such module.
+    """
+    module = sys.modules.get(name)
+    if module is not None:
+        return _file_of(module), list(getattr(module, "__path__", None) or ())
+    parent = name.rpartition(".")[0]
+    folders = None
+    if parent:
+        _path, folders = _locate(parent)
+        if not folders:
+            return Path(), []
+    spec = PathFinder.find_spec(name, folders)
+    if spec is None:
+        return Path(), []
+    return Path(spec.origin or ""), list(spec.submodule_search_locations or ())
 
 
 class _Cell:
@@ -254,27 +288,20 @@ class _Cell:
     """
 
     def __init__(self, cls: type, kind: str = "class") -> None:
+        method = _method_of_cell(cls)
+        if method is None:
+            raise ConfigError(
+                f"the code of the {kind} '{cls.__name__}' is not known, and runs "
+                "record it",
+                expected="a class of a file or of a notebook",
+                found="a class without a method of its own, or one typed into a "
+                "session",
+                hint="write it into a file, and import it or say "
+                f"FILE.py:{cls.__name__}",
+            )
         self._class_name = cls.__name__
-        self.text = ""
-        for member in vars(cls).values():
-            # a static method or a property holds its function; a decorator wraps it
-            function = getattr(member, "__func__", getattr(member, "fget", member))
-            function = inspect.unwrap(function)
-            code = getattr(function, "__code__", None)
-            # a function of a file is not from the cell
-            if code is None or Path(code.co_filename).is_file():
-                continue
-            # Python keeps the text of a cell under the name of the code of each method
-            self.text = "".join(linecache.getlines(code.co_filename))
-            self._globals = function.__globals__
-            if self.text:
-                return
-        raise ConfigError(
-            f"the code of the {kind} '{cls.__name__}' is not known, and runs record it",
-            expected="a class of a file or of a notebook",
-            found="a class without a method of its own, or one typed into a session",
-            hint=f"write it into a file, and import it or say FILE.py:{cls.__name__}",
-        )
+        self._globals = method.__globals__
+        self.text = _text_of_cell(method)
 
     def values(self) -> list[str]:
         """``NAME = VALUE`` for all that the class reads from outside of the cell."""
@@ -288,8 +315,8 @@ class _Cell:
         return lines
 
     def modules(self) -> Modules:
-        """The modules of the person that the class reads."""
-        modules: Modules = {}
+        """The modules of the person that the cell imports, or the class reads."""
+        modules = dict(_imports_in(self.text, package=""))
         for name, value in self._values_from_outside().items():
             module = _module_of(value)
             if module is not None:
@@ -316,66 +343,105 @@ class _Cell:
         }
 
 
+def _method_of_cell(cls: type) -> FunctionType | None:
+    """A method of a class from the cell that defines the class; None: there is none."""
+    for member in vars(cls).values():
+        function = member
+        # a static method, a property or a cached one holds its function
+        for attribute in ("__func__", "fget", "func"):
+            function = getattr(function, attribute, function)
+        # a decorator wraps it
+        function = inspect.unwrap(function)
+        if not isinstance(function, FunctionType):
+            continue
+        # a decorator of another cell may return a function of that cell
+        if f"class {cls.__name__}" in _text_of_cell(function):
+            return function
+    return None
+
+
+def _text_of_cell(function: FunctionType) -> str:
+    """The text of the cell of a function; empty for one of a file."""
+    # Python keeps the text of a cell under the name of the code of each function
+    name = function.__code__.co_filename
+    return "" if Path(name).is_file() else "".join(linecache.getlines(name))
+
+
 def _module_of(value: object) -> ModuleType | None:
-    """The module that a value is, or that defines it; None for values of a session."""
+    """The module of a global: itself, or that of an imported class or function.
+
+    None for an object, a method of an object, and what a session defines.
+    """
     if isinstance(value, ModuleType):
         return value
-    # an object, and its methods, have the module of its class
     owner = getattr(value, "__self__", None)
     is_of_object = owner is not None and not isinstance(owner, type | ModuleType)
+    # an object has no such name, but the module of its class
     if is_of_object or not hasattr(value, "__qualname__"):
         return None
-    module = sys.modules.get(getattr(value, "__module__", None) or "builtins")
-    is_imported = module is not None and module.__name__ != "__main__"
-    return module if is_imported else None
+    name = getattr(value, "__module__", None) or "builtins"
+    return None if name == "__main__" else sys.modules.get(name)
 
 
 def _names_from_outside(text: str, class_name: str) -> set[str]:
     """Names that a class reads, directly or not, and that its cell does not define."""
-    statements_by_name: dict[str, list[ast.stmt]] = {}
-    for statement in ast.parse(text).body:
-        for name in _names(statement, frozenset({"STORE_NAME"}), nested=False):
+    statements_by_name: dict[str, list[_Statement]] = {}
+    for node in ast.parse(text).body:
+        statement = _Statement(node)
+        for name in statement.defined:
             statements_by_name.setdefault(name, []).append(statement)
 
     outside: set[str] = set()
     known: set[str] = set()
-    waiting = [class_name]
+    waiting = {class_name}
     while waiting:
         name = waiting.pop()
-        if name in known or hasattr(builtins, name):
-            continue
         known.add(name)
-        if name not in statements_by_name:
+        statements = statements_by_name.get(name, [])
+        if not statements:
             outside.add(name)
-        for statement in statements_by_name.get(name, ()):
-            # names of a class body are its own
-            own_names = _names(statement, frozenset({"STORE_NAME"}), nested=True)
-            waiting += _names(statement, READS, nested=True) - own_names | (
-                _names(statement, READS, nested=False)
-            )
+        for statement in statements:
+            # X = X + 1 reads what another cell may define
+            outside |= statement.read_at_once & statement.defined
+            waiting |= (statement.read_at_once | statement.read_inside) - known
     return outside
 
 
-def _names(statement: ast.stmt, operations: Iterable[str], *, nested: bool) -> set[str]:
-    """Names in the instructions of a statement, or of the functions and classes in it.
+class _Statement:
+    """The names of a statement of a cell: which it defines, and which it reads."""
 
-    Args:
-        statement: of a cell, which may wait for others (``await``).
-        operations: names of instructions, such as ``LOAD_GLOBAL``.
-        nested: whether those of functions and classes count, not those around them.
+    def __init__(self, node: ast.stmt) -> None:
+        tree = ast.Module([node], type_ignores=[])
+        # a statement of a notebook may wait for others
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(tree, "cell", "exec", flags=flags, dont_inherit=True)
+        self.defined = {
+            instruction.argval
+            for instruction in dis.get_instructions(code)
+            if instruction.opname == "STORE_NAME"
+        }
+        self.read_at_once = _globals_read(code)
+        self.read_inside: set[str] = set()
+        """Names that its functions and classes read."""
+        for inner_code in _codes_inside(code):
+            self.read_inside |= _globals_read(inner_code)
+
+
+def _globals_read(code: CodeType) -> set[str]:
+    """Globals that some code reads; the functions in it do not count.
+
+    A name of a class body is a global where it is read before the body stores it.
     """
-    tree = ast.Module([statement], type_ignores=[])
-    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    code = compile(tree, "cell", "exec", flags=flags, dont_inherit=True)
-    codes = [code]
-    if nested:
-        codes = list(_codes_inside(code))
-    return {
-        instruction.argval
-        for code in codes
-        for instruction in dis.get_instructions(code)
-        if instruction.opname in operations
-    }
+    read: set[str] = set()
+    stored: set[str] = set()
+    for instruction in dis.get_instructions(code):
+        name = instruction.argval
+        is_looked_up = instruction.opname in LOOKUPS_OF_BODY and name not in stored
+        if instruction.opname == "STORE_NAME":
+            stored.add(name)
+        elif instruction.opname == "LOAD_GLOBAL" or is_looked_up:
+            read.add(name)
+    return read
 
 
 def _codes_inside(code: CodeType) -> Iterator[CodeType]:

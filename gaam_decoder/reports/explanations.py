@@ -15,21 +15,23 @@ from gaam_decoder.runs.tuning import tuning_in_words
 from gaam_decoder.specs import USUAL_DECAY
 from gaam_decoder.stats.scores.base import percent
 
+EXPLAINED_SETTINGS = (
+    "class_weights",
+    "epochs",
+    "batch_size",
+    "optimizer",
+    "schedule",
+    "clip_grad_norm",
+    "val_fraction",
+    "shuffle",
+)
+"""Settings of training in steps whose defaults are those of ``TrainConfig``."""
 USUAL_SETTINGS: dict[str, object] = {
     option.name: option.default
     for option in fields(TrainConfig)
-    if option.name
-    in (
-        "class_weights",
-        "epochs",
-        "batch_size",
-        "optimizer",
-        "schedule",
-        "clip_grad_norm",
-        "val_fraction",
-        "shuffle",
-    )
-} | {"weight_decay": USUAL_DECAY, "state_scale": "none"}
+    if option.name in EXPLAINED_SETTINGS
+}
+USUAL_SETTINGS |= {"weight_decay": USUAL_DECAY, "state_scale": "none"}
 """Settings of training in steps, with the values that ``gaam train`` has unasked."""
 
 
@@ -78,7 +80,10 @@ def _explain_settings(entries: Sequence[Entry]) -> Iterator[str]:
         if len(values) == 1 and values != {str(usual_value)}:
             parts.append(f"{name.replace('_', '-')} {brief(values.pop())}")
     if parts:
-        yield f"settings of all decoders: {', '.join(parts)}; the others are the usual"
+        yield (
+            f"settings of all decoders: {', '.join(parts)}; all others have their "
+            "defaults"
+        )
 
 
 def _explain_fits(table: Table) -> Iterator[str]:

@@ -156,18 +156,18 @@ def _folds_by_cross_validation(
 
 
 class _CompleteRepeats(NamedTuple):
-    """The split seeds of the complete repeats of one cross-validation, sorted."""
+    """Split seeds of a cross-validation: its complete repeats, sorted."""
 
-    any_decoder: list[int]  # some decoder has every fold
-    shared: list[int]  # all decoders of the table have every fold
+    any_decoder: list[int]  # repeats of which some decoder has every fold
+    shared: list[int]  # the repeats of the table: each of its decoders has every fold
 
 
 def _complete_repeats(decoders: Iterable[FoldRuns], num_folds: int) -> _CompleteRepeats:
-    """The repeats that a table of a cross-validation has, and all that are complete.
+    """All complete repeats of a cross-validation, and those that its table has.
 
-    A split seed divides the rows into folds: one seed is one repeat. The table has as
-    many decoders as possible, and all repeats that these share: a further repeat of one
-    decoder takes no other decoder out of the table.
+    A split seed divides the rows into folds: one seed is one repeat. The table has the
+    repeat that most decoders have, these decoders, and all repeats that they share.
+    Where all decoders have a repeat, a further one of some takes none out of the table.
 
     Args:
         decoders: for each decoder, its runs by split seed and fold.

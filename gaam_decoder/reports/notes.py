@@ -212,10 +212,10 @@ def _missing_folds(table: Table) -> str | None:
         names = join_first(table.incomplete, MOST_NAMED)
         sentences.append(f"left out, because folds are missing: {names}")
     if table.left_out_repeats:
-        split_seeds = spell_numbers(table.left_out_repeats)
+        noun = "split seed" if len(table.left_out_repeats) == 1 else "split seeds"
         sentences.append(
-            f"the folds of split seed {split_seeds} are left out, because not all "
-            "decoders have them"
+            f"the folds of {noun} {spell_numbers(table.left_out_repeats)} are left "
+            "out, because not all decoders have them"
         )
     return "; ".join(sentences) or None
 
@@ -243,11 +243,14 @@ def _no_control(table: Table) -> str | None:
 def _unequal_seeds(table: Table) -> str | None:
     """A warning of differences over fewer seeds than the means beside them.
 
-    Of failed seeds another note tells.
+    The note on failures tells of failed seeds.
     """
-    failed_seeds = {seed for entry in table.entries for seed in entry.failed}
     labels = []
     for entry, comparison in table.compared_entries:
+        failed_seeds = {*entry.failed}
+        for other in table.entries:
+            if other.attention == comparison.baseline:
+                failed_seeds |= {*other.failed}
         if set(comparison.dropped_seeds) - failed_seeds:
             labels.append(f"{entry.label} ({len(comparison.seeds)} seeds)")
     if not labels:

@@ -196,24 +196,24 @@ class Table:
         return ", ".join(parts)
 
     def _shared_restrictions(self) -> Iterator[str]:
-        """Which part of the cache all decoders learn from, where it is not all of it.
+        """The layers and the budget of rows of all decoders, where they are not all.
 
-        Where decoders differ in it, their names say it.
+        Where decoders differ in them, their names say it.
         """
-        shared = {
-            name: self.entries[0].recipe.get(name)
-            for name in ("layers", "train_rows", "shots")
-            if self.entries
-            and len({str(entry.recipe.get(name)) for entry in self.entries}) == 1
-        }
+        shared: dict[str, Any] = {}
+        for name in ("layers", "train_rows", "shots"):
+            values = {entry.recipe.get(name) for entry in self.entries}
+            if len(values) == 1:
+                shared[name] = values.pop()
+
         if shared.get("layers"):
             noun = "layer" if str(shared["layers"]).isdecimal() else "layers"
             yield f"decoders read {noun} {shared['layers']}"
         if shared.get("train_rows"):
-            yield f"{shared['train_rows']:,} labelled rows"
+            yield _labelled_rows(shared["train_rows"])
         if shared.get("shots"):
             noun = "class" if self.task.has_classes else "label"
-            yield f"{shared['shots']} labelled rows of each {noun}"
+            yield f"{_labelled_rows(shared['shots'])} of each {noun}"
 
     @property
     def cache_title(self) -> str:
@@ -313,6 +313,10 @@ class Table:
             "entries_not_shown": len(self.entries) - len(self.shown_entries),
             "selection": self.selection.to_dict() if self.selection else None,
         }
+
+
+def _labelled_rows(count: int) -> str:
+    return "1 labelled row" if count == 1 else f"{count:,} labelled rows"
 
 
 class Format(ABC):

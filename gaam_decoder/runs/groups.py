@@ -126,16 +126,16 @@ def relation_of_test_rows(run: RunResult, name: str) -> Numbers | None:
     return tested_N
 
 
-def count_unnamed_test_rows(run: RunResult, column: str) -> int:
+def count_unnamed_test_rows(run: RunResult, column: str) -> int | None:
     """Count the test rows of a run to which a kept column of its cache gives no name.
 
-    The result is 0 where the cache is gone: then nothing is known of the names.
+    None where the cache is gone: a run does not record the names.
     """
     try:
         cache = open_cache(find_cache(run.cache, run.path))
         names = cache[run.recipe.tested_split].column(column)
     except (GaamError, OSError):
-        return 0
+        return None
     tested_N = range(len(names)) if run.test_rows is None else run.test_rows
     return sum(is_blank(names[row]) for row in tested_N)
 

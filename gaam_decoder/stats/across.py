@@ -314,7 +314,10 @@ def _with_intervals(
     std_error = half_width / t_quantile
 
     def one_sided_p(distance: float) -> float:
-        """The larger p of the two intervals, for a hypothesis at this distance."""
+        """The larger p of a normal and a t test that the mean is so far from a value.
+
+        Each belongs to one of the two half widths above.
+        """
         p_of_normal = float(ndtr(-distance / within_std_error))
         # equal differences have no residuals
         if residual_std_error == 0:
@@ -322,10 +325,10 @@ def _with_intervals(
         t_value = -distance / residual_std_error
         return max(p_of_normal, float(stdtr(degrees_of_freedom, t_value)))
 
-    def interval_of(half_width: float) -> tuple[float, float]:
-        """The interval around the mean, without differences that are impossible."""
-        low = max(mean - half_width, -largest_difference)
-        high = min(mean + half_width, largest_difference)
+    def interval_around_mean(reach: float) -> tuple[float, float]:
+        """The interval from ``mean - reach``, without impossible differences."""
+        low = max(mean - reach, -largest_difference)
+        high = min(mean + reach, largest_difference)
         return low, high
 
     # The true difference of another data set varies around the mean. Few data sets may
@@ -335,8 +338,8 @@ def _with_intervals(
     return replace(
         result,
         std_error=std_error,
-        interval=interval_of(half_width),
-        prediction=interval_of(prediction_half_width),
+        interval=interval_around_mean(half_width),
+        prediction=interval_around_mean(prediction_half_width),
         p=2 * one_sided_p(abs(mean)),
         # the larger of two one-sided p-values is that of the margin next to the mean
         p_equivalent=one_sided_p(result.margin - abs(mean)),

@@ -301,8 +301,21 @@ def test_another_function_under_one_name_is_other_code(notebook: Notebook) -> No
         loss_cell("1", body="    def f(self, a=X): return a\n"),
         f"Y = X\n{loss_cell('Y')}",
         f"def f(): return X\n{loss_cell('f()')}",
+        loss_cell("X", body="    X = 3\n"),
+        loss_cell("1", body="    X = X\n"),
+        f"X = X if True else 1\n{loss_cell('X')}",
     ],
-    ids=["a method", "a lambda", "an attribute", "a default", "a name", "a function"],
+    ids=[
+        "a method",
+        "a lambda",
+        "an attribute",
+        "a default",
+        "a name",
+        "a function",
+        "an attribute of that name",
+        "an attribute that takes the name",
+        "its own value",
+    ],
 )
 def test_a_plain_value_of_another_cell_is_recorded(
     cell: str, notebook: Notebook
@@ -326,14 +339,31 @@ def test_a_plain_value_of_another_cell_is_recorded(
         "X = np.ones(3)",
         "X = torch.nn.Linear(2, 2)",
         "X = {}.get",
+        "def filter(value): return value",
+        "def X(function): return lambda *more: function(*more)",
     ],
-    ids=["a function", "a class", "a list", "an array", "an object", "a method"],
+    ids=[
+        "a function",
+        "a class",
+        "a list",
+        "an array",
+        "an object",
+        "a method",
+        "a built-in name",
+        "a decorator",
+    ],
 )
 def test_what_another_cell_defines_is_refused(cell: str, notebook: Notebook) -> None:
     notebook.run(cell)
-    own = loss_cell("1", base="X") if "class" in cell else loss_cell("X")
+    name = "filter" if "filter" in cell else "X"
+    own = loss_cell(name)
+    if "class" in cell:
+        own = loss_cell("1", base="X")
+    elif "lambda" in cell:
+        own = loss_cell("1", body="    @X\n    def f(self): return 1\n")
     notebook.run(own)
-    with pytest.raises(ConfigError, match=r"reads 'X'(.|\n)*define 'X' in the cell"):
+    message = rf"reads '{name}'(.|\n)*define '{name}' in the cell of 'Own'"
+    with pytest.raises(ConfigError, match=message):
         notebook.hash()
 
 
@@ -345,11 +375,19 @@ def test_what_another_cell_defines_is_refused(cell: str, notebook: Notebook) -> 
         ("from folder import deep", "deep.POWER"),
     ],
 )
+@pytest.mark.parametrize("place", ["another cell", "its cell", "its method"])
 def test_a_notebook_reads_modules(
-    statement: str, value: str, notebook: Notebook, folder: Path
+    statement: str, value: str, place: str, notebook: Notebook, folder: Path
 ) -> None:
-    notebook.run(statement)
-    notebook.run(loss_cell(value))
+    own = loss_cell(value)
+    if place == "another cell":
+        notebook.run(statement)
+    elif place == "its cell":
+        own = f"{statement}\n{own}"
+    else:
+        own = own.replace("        return", f"        {statement}\n        return")
+        notebook.run("import coef")
+    notebook.run(own)
     first_hash = notebook.hash()
     edit(folder / "coef.py", "value * deep", "value / deep")
     edit(folder / "folder/deep.py", "2", "3")
@@ -357,6 +395,29 @@ def test_a_notebook_reads_modules(
         notebook.hash()
     for name in ("folder.deep", "coef"):
         importlib.reload(importlib.import_module(name))
-    notebook.run(statement)
-    notebook.run(loss_cell(value))
+    if place == "another cell":
+        notebook.run(statement)
+    notebook.run(own)
     assert notebook.hash() != first_hash
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "try:\n    from .missing import value\nexcept ImportError:\n    value = 1",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from loud import it",
+        "from missing.module import value",
+    ],
+    ids=["no package", "never executed", "missing"],
+)
+def test_to_look_for_modules_executes_none(statement: str, folder: Path) -> None:
+    (folder / "loud").mkdir()
+    (folder / "loud/__init__.py").write_text("raise SystemExit(3)")
+    (folder / "loud/it.py").write_text("raise SystemExit(3)")
+    lazy = statement if "missing.module" in statement else ""
+    above = "" if lazy else statement
+    (folder / "short.py").write_text(
+        f"from gaam_decoder.losses import Loss\n{above}\nclass Short(Loss):\n"
+        f"    def __call__(self, logits_BC, label_B):\n        {lazy or 'pass'}\n"
+    )
+    assert hash_of(f"{folder}/short.py:Short")

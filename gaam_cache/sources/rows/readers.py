@@ -434,8 +434,8 @@ def _open_parquet(path: Path, config: ExtractConfig) -> Table:
 def _holds_whole_numbers(schema: Any, name: str) -> bool:
     """Whether a column of Parquet holds whole numbers, or lists of them.
 
-    Other programs may change a column and leave its description as it was. Names are
-    for numbers only.
+    Class names apply to such columns alone. Other programs may change a column and
+    leave its description as it was.
     """
     import pyarrow as pa
 
@@ -458,11 +458,9 @@ def _stored_features(schema: Any) -> Mapping[str, Any]:
         description = json.loads(content)
     except (ValueError, RecursionError):
         return {}
-    for key in ("info", "features"):
-        if not isinstance(description, dict):
-            return {}
-        description = description.get(key)
-    return description if isinstance(description, dict) else {}
+    info = description.get("info") if isinstance(description, dict) else None
+    features = info.get("features") if isinstance(info, dict) else None
+    return features if isinstance(features, dict) else {}
 
 
 def _declared_classes(feature: Any) -> tuple[str, ...] | None:

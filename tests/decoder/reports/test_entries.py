@@ -204,7 +204,7 @@ def test_a_table_has_the_repeats_that_most_decoders_share(case: RepeatsCase) -> 
     assert tuple(table.left_out_repeats) == case.left_out
     assert table.incomplete == [f"{name} + linear" for name in case.incomplete]
     warning = " ".join(warnings(table))
-    assert f"split seed {spell_numbers(case.left_out)} are left out" in warning
+    assert f" {spell_numbers(case.left_out)} are left out" in warning
     for name in case.incomplete:
         assert f"folds are missing: {name} + linear" in warning
 
