@@ -15,7 +15,7 @@ class GCT(Attention):
     """Multiplies a whole layer by a Gaussian of its mean over the features.
 
     Formula: ``y_l = x_l exp(-z_l^2 / (2 c^2))``, z the means of the layers over their
-    features, standardised over layers.
+    features, standardised over layers with 1e-5 added to the variance.
 
     Layers take the place that channels have in the source. Without ``learn_scale``
     there are no parameters.

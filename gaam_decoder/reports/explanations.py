@@ -10,7 +10,7 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.compare import num_tests_in_words
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.wording import SELECT_NOTES, TEMPERATURE, chance
+from gaam_decoder.reports.wording import SELECT_NOTES, TEMPERATURE
 from gaam_decoder.runs.tuning import tuning_in_words
 from gaam_decoder.specs import USUAL_DECAY
 from gaam_decoder.stats.scores.base import percent
@@ -101,7 +101,7 @@ def _explain_fits(table: Table) -> Iterator[str]:
 def _explain_chance(table: Table) -> str:
     """The score of the trivial prediction, which looks at no row."""
     task = table.task
-    score = chance(table.entries[0])
+    score = table.entries[0].trivial_score
     if task.has_classes:
         return f"{task.baseline_in_words}: {percent(score)}% of the test rows"
     return f"{task.baseline_in_words}: {task.with_title(score)} on the test rows"

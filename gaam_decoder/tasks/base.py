@@ -86,8 +86,11 @@ class Task(ABC):
             (S, *``sums_shape``).
         """
 
-    def training_score(self, sums_S: Tensor, num_rows: int) -> Tensor:
-        """The training score of every seed, (S,), from the sums of an epoch."""
+    def training_score(self, sums_S: Tensor, num_rows: int | Tensor) -> Tensor:
+        """The training score of every seed, (S,), from the sums of an epoch.
+
+        ``num_rows`` is the number of summed rows; seeds may have left out others, (S,).
+        """
         return sums_S / num_rows
 
     @abstractmethod

@@ -27,7 +27,7 @@ class Classification(Task):
     score_title = "accuracy"
     score_key = "accuracy"
     training_key = "train_accuracy"
-    baseline_in_words = "the most frequent class alone"
+    baseline_in_words = "the most frequent class of the training rows alone"
     has_classes = True
     verb = "Classifies"
     outputs_in_words = "classes"

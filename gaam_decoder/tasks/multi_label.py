@@ -56,7 +56,7 @@ class MultiLabel(Task):
     def training_score(
         self,
         sums_S: "Tensor",
-        num_rows: int,  # noqa: ARG002
+        num_rows: "int | Tensor",  # noqa: ARG002
     ) -> "Tensor":
         """Micro-F1 of an epoch, (S,), from the sums of ``batch_sums``, (S, 2)."""
         numerator_S = sums_S[:, 0]

@@ -256,12 +256,12 @@ class SeedBatch:
     def _training_scores(self) -> tuple[list[float], list[float]]:
         """Mean training loss and score of every seed in the last epoch."""
         count = len(self.data.train)
-        # rows whose loss was not finite were left out of the sum
+        # rows whose loss was not finite were left out of both sums
         num_summed: int | Tensor = count
         if self.state.scaling is not None:
             num_summed = count - self.state.scaling.rows_without_loss_S
         losses: list[float] = (self.state.loss_S / num_summed).tolist()
-        score_S = self.task.training_score(self.state.score_S, count)
+        score_S = self.task.training_score(self.state.score_S, num_summed)
         scores: list[float] = score_S.tolist()
         return losses, scores
 

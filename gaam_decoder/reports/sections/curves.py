@@ -117,7 +117,7 @@ def _panels(table: Table) -> dict[str, list[Line]]:
 
 
 def _training_log(entry: Entry) -> "DataFrame":
-    """A row for every seed and epoch; empty if the head was fitted at once.
+    """A row for every finished seed and epoch; empty if the head was fitted at once.
 
     Of several runs with the same seed, the first counts.
     """
@@ -127,7 +127,10 @@ def _training_log(entry: Entry) -> "DataFrame":
     records = []
     for run in entry.runs:
         records += [
-            record for record in run.log if counting_run.get(record["seed"]) is run
+            record
+            for record in run.log
+            if counting_run.get(record["seed"]) is run
+            and record["seed"] not in run.failed
         ]
     return pandas.DataFrame(records)
 

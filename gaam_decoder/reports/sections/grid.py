@@ -1,12 +1,13 @@
 """Show accuracy by the setting in which most entries differ: a table and a picture."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from gaam_cache.common.messages import brief
 from gaam_decoder.number_lists import parse_numbers
+from gaam_decoder.recipe import DEFAULTS
 from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.compare import number_repeated
 from gaam_decoder.reports.drawing import (
     MOST_LINES,
     Line,
@@ -24,18 +25,20 @@ from gaam_decoder.tasks import Task
 
 NOT_AN_AXIS = {
     "split_seed",
-    "fold",
     "repeats",
     "val_fraction",
     "val_folds",
-    "shard_rows",
     "test_split",
-    "plugins",
 }
 """Settings that are no quantity, or that decide the split of the rows."""
+NOT_NAMED = {"fold", "shard_rows", "plugins"}
+"""Settings that the test rows, the cache or the mechanism decide."""
 ALL = "all"
 """The value of ``layers`` or ``train_rows`` in a recipe that has no limit."""
-Accuracies = dict[Any, float]  # value of the axis -> mean accuracy
+TUNED = "tuned"
+"""Stands for the value of a setting that validation chose."""
+Value = str | float | None  # of a setting
+Accuracies = dict[Value, float]  # value of the axis -> mean accuracy
 Lines = dict[str, Accuracies]  # name of a line of the table -> its cells
 
 
@@ -80,68 +83,91 @@ def _lines_along_axis(table: Table) -> tuple[str, Lines]:
     entries = [
         entry for entry in table.entries if entry.finished and not entry.labels_shuffled
     ]
-    settings_of_entries = [_settings(entry) for entry in entries]
-    # name of a setting -> all its values
-    values_of = _values_by_setting(settings_of_entries)
-    varied_names = sorted(name for name in values_of if len(values_of[name]) > 1)
-    axes = [name for name in varied_names if _is_axis(name, values_of[name])]
-    axis = max(axes, key=lambda name: len(values_of[name]), default="")
+    names = {name for entry in entries for name in entry.recipe} - NOT_NAMED
+    names |= {"layers", "train_rows"}
+    settings_of_entries = [_settings(entry, sorted(names)) for entry in entries]
+    values_of = {
+        name: {settings[name] for settings in settings_of_entries}
+        for name in sorted(names)
+    }
+    varied_names = [name for name, values in values_of.items() if len(values) > 1]
+    axes = {
+        name: len(values_of[name] - {None, TUNED})
+        for name in varied_names
+        if _is_axis(name, values_of[name])
+    }
+    axis = max(axes, key=lambda name: axes[name], default="")
+    if not axis:
+        return "", {}
 
-    lines: Lines = {}
     other_names = [name for name in varied_names if name != axis]
+    line_names: list[str] = []
+    cells_of_lines: list[Accuracies] = []
+    line_by_key: dict[tuple[object, ...], int] = {}
     for entry, settings in zip(entries, settings_of_entries, strict=True):
-        if axis in settings:
-            mean = entry.default_score.mean
-            assert mean is not None, "the default score of a finished seed is defined"
-            accuracies = lines.setdefault(_line_name(entry, settings, other_names), {})
-            accuracies[settings[axis]] = mean
+        value = settings[axis]
+        if value in (None, TUNED):
+            continue
+        key = (
+            entry.attention,
+            entry.head,
+            str(entry.recipe.get("plugins")),
+            *[settings[name] for name in other_names],
+        )
+        if key not in line_by_key:
+            line_by_key[key] = len(line_names)
+            line_names.append(_line_name(entry, settings, other_names))
+            cells_of_lines.append({})
+        mean = entry.default_score.mean
+        assert mean is not None, "the default score of a finished seed is defined"
+        cells_of_lines[line_by_key[key]][value] = mean
     # A line with one value shows nothing along the axis.
+    lines = dict(zip(number_repeated(line_names), cells_of_lines, strict=True))
     return axis, {name: cells for name, cells in lines.items() if len(cells) > 1}
 
 
-def _settings(entry: Entry) -> dict[str, object]:
-    """The settings of an entry that may be an axis, without tuned settings."""
-    left_out = NOT_AN_AXIS | {name for tuning in entry.tunings for name in tuning.names}
-    recipe = {name: entry.recipe[name] for name in entry.recipe if name not in left_out}
-    set_values = {name: value for name, value in recipe.items() if value is not None}
-    return {"layers": ALL, "train_rows": ALL} | set_values
+def _settings(entry: Entry, names: Iterable[str]) -> dict[str, Value]:
+    """The value of each setting in an entry; a recipe does not name its defaults."""
+    tuned_names = {name for tuning in entry.tunings for name in tuning.names}
+    settings: dict[str, Value] = {}
+    for name in names:
+        settings[name] = entry.recipe.get(name, DEFAULTS.get(name))
+        if name in tuned_names:
+            settings[name] = TUNED
+    settings["layers"] = settings["layers"] or ALL
+    # the budget may be a number of rows of each class
+    if settings.get("shots") is None:
+        settings["train_rows"] = settings["train_rows"] or ALL
+    return settings
 
 
-def _values_by_setting(
-    settings_of_entries: Iterable[Mapping[str, object]],
-) -> dict[str, set[object]]:
-    """Name of a setting -> all its values."""
-    values: dict[str, set[object]] = {}
-    for settings in settings_of_entries:
-        for name, value in settings.items():
-            values.setdefault(name, set()).add(value)
-    return values
-
-
-def _is_axis(name: str, values: Iterable[object]) -> bool:
+def _is_axis(name: str, values: Collection[Value]) -> bool:
     """Whether a setting may be the axis: its values are numbers, layers or rows."""
+    if name in NOT_AN_AXIS:
+        return False
     if name in ("layers", "train_rows"):
         return True
-    return all(type(value) in (int, float) for value in values)
+    given_values = [value for value in values if value not in (None, TUNED)]
+    return all(type(value) in (int, float) for value in given_values)
 
 
 def _line_name(
-    entry: Entry, settings: Mapping[str, object], names: Sequence[str]
+    entry: Entry, settings: Mapping[str, Value], names: Iterable[str]
 ) -> str:
     """Mechanism and head of an entry, with those of its settings in ``names``.
 
-    All entries of a line of the grid have the same name. A setting without a limit, or
-    that the entry lacks, is not named.
+    Settings without a limit, with their defaults, or that validation chose are not
+    named.
     """
     parts = [f"{brief(entry.attention)} + {brief(entry.head, 60)}"]
     for name in names:
-        is_limited = name in settings and settings[name] != ALL
-        if is_limited:
-            parts.append(brief(f"{name}={settings[name]}"))
+        value = settings[name]
+        if value not in (ALL, TUNED, None) and value != DEFAULTS.get(name):
+            parts.append(brief(f"{name}={value}"))
     return ", ".join(parts)
 
 
-def _axis_position(value: Any) -> float:
+def _axis_position(value: Value) -> float:
     """Where a value stands on the axis; infinity for several layers, and for all."""
     if not isinstance(value, str):
         return float(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -83,6 +83,88 @@ def test_a_sweep_has_a_table_and_a_picture_of_the_means_of_its_entries(
         expected = [100 * means[str(line.get_label()), value] for value in numbers]
         np.testing.assert_allclose(np.asarray(line.get_ydata()), expected)
         assert list(np.asarray(line.get_xdata())) == [float(value) for value in numbers]
+
+
+class GridCase(NamedTuple):
+    """Recipes of the baseline, and the lines of their grid, the best first."""
+
+    recipes: list[dict[str, Any]]
+    axis: str
+    lines: dict[str, list[int]]
+    """Name of a line -> the place of each cell's recipe."""
+
+
+GRID_CASES = {
+    "another split seed": GridCase(
+        [
+            {"train_rows": rows, "split_seed": seed}
+            for seed in (0, 1)
+            for rows in (30, 60, None)
+        ],
+        "train_rows",
+        {"split_seed=0": [0, 1, 2], "split_seed=1": [3, 4, 5]},
+    ),
+    "another share of validation rows": GridCase(
+        [
+            {"layers": layer, "val_fraction": share}
+            for share in (0.1, 0.3)
+            for layer in ("1", "2", "3")
+        ],
+        "layers",
+        {"val_fraction=0.1": [0, 1, 2], "val_fraction=0.3": [3, 4, 5]},
+    ),
+    "a setting that most recipes do not name": GridCase(
+        [
+            {"epochs": epochs} | more
+            for more in ({}, {"optimizer": "sgd"}, {"class_weights": "balanced"})
+            for epochs in (2, 3, 5)
+        ],
+        "epochs",
+        {
+            "": [0, 1, 2],
+            "optimizer=sgd": [3, 4, 5],
+            "class_weights=balanced": [6, 7, 8],
+        },
+    ),
+    "rows of each class are not all rows": GridCase(
+        [{"shots": 5}, {"train_rows": 30}, {"train_rows": 60}, {}],
+        "train_rows",
+        {"": [1, 2, 3]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GRID_CASES)
+def test_a_line_of_a_grid_agrees_in_all_but_the_axis(name: str) -> None:
+    case = GRID_CASES[name]
+    runs = [
+        build_run(
+            "none", answers(6, 0.6 + 0.03 * number, number), path=f"{number}", **recipe
+        )
+        for number, recipe in enumerate(case.recipes)
+    ]
+    [table] = build_tables(runs)
+    [sheet] = section_of(table, "grid").parts[0]
+    assert sheet.header[0] == case.axis
+    cells_by_line = {line[0]: line[1:] for line in sheet.lines}
+    expected = {}
+    for settings, places in case.lines.items():
+        line_name = f"none + linear, {settings}" if settings else "none + linear"
+        means = [float(runs[place].accuracy.mean()) for place in places]
+        expected[line_name] = [f"{100 * mean:.1f}" for mean in means]
+    assert cells_by_line == expected
+
+
+def test_curves_are_of_finished_seeds() -> None:
+    log = [
+        {"seed": seed, "epoch": epoch, "loss": float(10 * seed + epoch)}
+        for seed in range(6)
+        for epoch in (1, 2)
+    ]
+    run = build_run("none", answers(6, 0.8, 1), log=log, failed={5: "a reason"})
+    [table] = build_tables([run])
+    [sheet] = section_of(table, "curves").parts[0]
+    assert sheet.lines[0][1] == "21 to 22"
 
 
 def test_entries_that_differ_in_more_are_in_no_grid_and_have_labels_of_their_own() -> (

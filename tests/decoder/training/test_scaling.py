@@ -227,6 +227,17 @@ def test_a_seed_whose_gradients_overflow_disturbs_no_other(
     assert poisoned.state.scaling.steps_S[1] == 0
 
 
+def test_training_scores_are_means_over_the_rows_with_a_finite_loss() -> None:
+    batch = scaled_seed_batch([0, 1], attention="none")
+    assert batch.state.scaling is not None
+    batch.state.scaling.rows_without_loss_S[1] = B - 4
+    batch.state.loss_S.fill_(8.0)
+    batch.state.score_S.fill_(3.0)
+    losses, scores = batch._training_scores()
+    assert losses == pytest.approx([8 / B, 8 / 4])
+    assert scores == pytest.approx([3 / B, 3 / 4])
+
+
 def test_an_epoch_without_a_finite_loss_fails_the_seed() -> None:
     batch = scaled_seed_batch([0, 1], attention="none")
     batch.state.parameters["head.fc.weight"][1] = torch.nan
