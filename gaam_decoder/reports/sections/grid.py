@@ -38,7 +38,8 @@ ALL = "all"
 TUNED = "tuned"
 """Stands for the value of a setting that validation chose."""
 Value = str | float | None  # of a setting
-Accuracies = dict[Value, float]  # value of the axis -> mean accuracy
+GivenValue = str | float
+Accuracies = dict[GivenValue, float]  # value of the axis -> mean accuracy
 Lines = dict[str, Accuracies]  # name of a line of the table -> its cells
 
 
@@ -106,7 +107,7 @@ def _lines_along_axis(table: Table) -> tuple[str, Lines]:
     line_by_key: dict[tuple[object, ...], int] = {}
     for entry, settings in zip(entries, settings_of_entries, strict=True):
         value = settings[axis]
-        if value in (None, TUNED):
+        if value is None or value == TUNED:
             continue
         key = (
             entry.attention,
@@ -167,7 +168,7 @@ def _line_name(
     return ", ".join(parts)
 
 
-def _axis_position(value: Value) -> float:
+def _axis_position(value: GivenValue) -> float:
     """Where a value stands on the axis; infinity for several layers, and for all."""
     if not isinstance(value, str):
         return float(value)
@@ -240,7 +241,9 @@ def _picture(
     )
 
 
-def _curves(lines: Lines, positions: Mapping[object, float], factor: int) -> list[Line]:
+def _curves(
+    lines: Lines, positions: Mapping[GivenValue, float], factor: int
+) -> list[Line]:
     """The curves of the picture: the lines with two points or more.
 
     Args:
