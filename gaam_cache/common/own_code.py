@@ -63,12 +63,13 @@ class RemembersCode:
             }
 
 
-def hash_of_class(cls: type, kind: str) -> str:
+def hash_of_class(cls: type, kind: str, given_file: Path | None = None) -> str:
     """A hash of the code that a class of a person's own computes with.
 
     Args:
         cls: the class, of a file or of a cell of a notebook.
         kind: what people call such a plug-in, for messages.
+        given_file: the file that the person named, which may import the class.
 
     Raises:
         ConfigError: the code is not known, or has changed after it was imported.
@@ -80,18 +81,72 @@ def hash_of_class(cls: type, kind: str) -> str:
                 raise _changed_file_error(path)
 
     source = source_file(cls)
+    # Python takes its own module for that of a class made by ``type(...)``
+    if _is_of_python(source):
+        raise _unknown_code_error(cls, kind)
     modules = _modules_of(cls)
     if source.is_file():
-        parts = [canonical_code(source.read_bytes())]
+        parts = [_code_of_file(source)]
         # the file of the class comes first, under no name
         modules.pop(cls.__module__, None)
     else:
         cell = _Cell(cls, kind)
         parts = [canonical_code(cell.text.encode()), *cell.values()]
+    if given_file is not None and given_file.resolve() != source.resolve():
+        modules |= _with_imports({given_file.stem: given_file})
     # modules have their names, not their paths: a folder may be moved
     for name, path in sorted(modules.items()):
         parts.append(f"# {name}\n{_code_of_file(path)}")
+    parts += _plain_values(cls)
     return short_hash("\n".join(parts))
+
+
+def _plain_values(cls: type) -> list[str]:
+    """``NAME = VALUE`` for the plain values that a class holds or reads.
+
+    A loop, a function around the class or a later statement may have set them, so that
+    the text of the class does not say them.
+
+    Raises:
+        ConfigError: a method reads another value of a function around it.
+    """
+    value_by_name: dict[str, object] = {
+        f"{cls.__name__}.{name}": value
+        for name, value in vars(cls).items()
+        if isinstance(value, PLAIN_TYPES) and not name.startswith("__")
+    }
+    for function in _functions_of(cls):
+        for code in (function.__code__, *_codes_inside(function.__code__)):
+            for name in _globals_read(code):
+                value = function.__globals__.get(name, _Cell)
+                if isinstance(value, PLAIN_TYPES):
+                    value_by_name[name] = value
+        names = function.__code__.co_freevars
+        for name, variable in zip(names, function.__closure__ or (), strict=True):
+            # a method that calls super() holds its class; a variable may be unset
+            with contextlib.suppress(ValueError):
+                if name != "__class__":
+                    value = variable.cell_contents
+                    value_by_name[f"{function.__name__} {name}"] = value
+    for name, value in value_by_name.items():
+        if not isinstance(value, PLAIN_TYPES):
+            raise ConfigError(
+                f"a method of your class reads '{name.split()[-1]}' of a function "
+                "around it, which runs cannot record",
+                expected="a number or a text",
+                found=f"{type(value).__module__}.{type(value).__qualname__}",
+                hint="give it as an option, or define it outside of the function",
+            )
+    return [f"{name} = {value!r}" for name, value in sorted(value_by_name.items())]
+
+
+def _unknown_code_error(cls: type, kind: str) -> ConfigError:
+    return ConfigError(
+        f"the code of the {kind} '{cls.__name__}' is not known, and runs record it",
+        expected="a class of a file or of a notebook",
+        found="a class without a method of its own, or one typed into a session",
+        hint=f"write it into a file, and import it or say FILE.py:{cls.__name__}",
+    )
 
 
 def _changed_file_error(path: Path) -> ConfigError:
@@ -174,14 +229,17 @@ def _hash_when_imported(name: str, path: Path) -> str:
 
 
 def _modules_of(cls: type) -> Modules:
-    """The modules of a person that a class computes with; its own is among them."""
-    path = _file_of(sys.modules.get(cls.__module__))
-    if _is_own(cls.__module__, path):
-        return _with_imports({cls.__module__: path})
-    # a class of gaam, or of an installed package
-    if source_file(cls).is_file():
-        return {}
-    return _with_imports(_Cell(cls).modules())
+    """The modules of a person that a class computes with.
+
+    Among them are its own module, those of its bases, and the packages around them.
+    """
+    modules: Modules = {}
+    for base in cls.__mro__:
+        modules |= dict(_own_modules_of_path(base.__module__))
+    # a class of a session has no file
+    if not source_file(cls).is_file():
+        modules |= _Cell(cls).modules()
+    return _with_imports(modules)
 
 
 def _file_of(module: ModuleType | None) -> Path:
@@ -192,7 +250,13 @@ def _is_own(name: str, path: Path) -> bool:
     """Whether a module is a person's own."""
     if name.partition(".")[0] in GAAM or not INSTALLED.isdisjoint(path.parts):
         return False
-    return path.is_file() and not path.is_relative_to(STANDARD_LIBRARY)
+    return path.is_file() and not _is_of_python(path)
+
+
+def _is_of_python(path: Path) -> bool:
+    """Whether a file is of the standard library."""
+    is_installed = not INSTALLED.isdisjoint(path.parts)
+    return path.is_relative_to(STANDARD_LIBRARY) and not is_installed
 
 
 def _with_imports(modules: Modules) -> Modules:
@@ -290,17 +354,10 @@ class _Cell:
     def __init__(self, cls: type, kind: str = "class") -> None:
         method = _method_of_cell(cls)
         if method is None:
-            raise ConfigError(
-                f"the code of the {kind} '{cls.__name__}' is not known, and runs "
-                "record it",
-                expected="a class of a file or of a notebook",
-                found="a class without a method of its own, or one typed into a "
-                "session",
-                hint="write it into a file, and import it or say "
-                f"FILE.py:{cls.__name__}",
-            )
+            raise _unknown_code_error(cls, kind)
         self._class_name = cls.__name__
         self._globals = method.__globals__
+        self._name = method.__code__.co_filename
         self.text = _text_of_cell(method)
 
     def values(self) -> list[str]:
@@ -335,16 +392,20 @@ class _Cell:
 
     def _values_from_outside(self) -> dict[str, Any]:
         """Global -> value, for those that the class reads and the cell lacks."""
-        names = _names_from_outside(self.text, self._class_name)
-        return {
-            name: self._globals[name]
-            for name in sorted(names)
-            if name in self._globals and not name.startswith("__")
-        }
+        read, outside = _names_read(self.text, self._class_name)
+        values = {}
+        for name in sorted(read & self._globals.keys()):
+            value = self._globals[name]
+            # another cell may have defined a function of this cell again
+            code = getattr(value, "__code__", None)
+            is_replaced = code is not None and code.co_filename != self._name
+            if (name in outside or is_replaced) and not name.startswith("__"):
+                values[name] = value
+        return values
 
 
-def _method_of_cell(cls: type) -> FunctionType | None:
-    """A method of a class from the cell that defines the class; None: there is none."""
+def _functions_of(cls: type) -> Iterator[FunctionType]:
+    """The functions that a class defines."""
     for member in vars(cls).values():
         function = member
         # a static method, a property or a cached one holds its function
@@ -352,8 +413,13 @@ def _method_of_cell(cls: type) -> FunctionType | None:
             function = getattr(function, attribute, function)
         # a decorator wraps it
         function = inspect.unwrap(function)
-        if not isinstance(function, FunctionType):
-            continue
+        if isinstance(function, FunctionType):
+            yield function
+
+
+def _method_of_cell(cls: type) -> FunctionType | None:
+    """A method of a class from the cell that defines the class; None: there is none."""
+    for function in _functions_of(cls):
         # a decorator of another cell may return a function of that cell
         if f"class {cls.__name__}" in _text_of_cell(function):
             return function
@@ -383,17 +449,20 @@ def _module_of(value: object) -> ModuleType | None:
     return None if name == "__main__" else sys.modules.get(name)
 
 
-def _names_from_outside(text: str, class_name: str) -> set[str]:
-    """Names that a class reads, directly or not, and that its cell does not define."""
+def _names_read(text: str, class_name: str) -> tuple[set[str], set[str]]:
+    """Names that a class reads, directly or not; and those that its cell lacks."""
     statements_by_name: dict[str, list[_Statement]] = {}
     for node in ast.parse(text).body:
         statement = _Statement(node)
         for name in statement.defined:
             statements_by_name.setdefault(name, []).append(statement)
 
-    outside: set[str] = set()
     known: set[str] = set()
-    waiting = {class_name}
+    outside: set[str] = set()
+    # a function of the cell may define the class
+    waiting = (
+        {class_name} if class_name in statements_by_name else {*statements_by_name}
+    )
     while waiting:
         name = waiting.pop()
         known.add(name)
@@ -404,7 +473,7 @@ def _names_from_outside(text: str, class_name: str) -> set[str]:
             # X = X + 1 reads what another cell may define
             outside |= statement.read_at_once & statement.defined
             waiting |= (statement.read_at_once | statement.read_inside) - known
-    return outside
+    return known, outside
 
 
 class _Statement:

@@ -133,7 +133,11 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
             the base class of the plug-ins, its name is taken, its code is not known,
             or its file changed after it was imported.
     """
-    own_class: Any = _class_of_file(cls) if isinstance(cls, str) else cls
+    given_file = None
+    own_class: Any = cls
+    if isinstance(cls, str):
+        given_file = _split_path(cls)[0]
+        own_class = _class_of_file(cls)
     try:
         _check_class(package, own_class, kind)
     except TypeError as error:
@@ -156,7 +160,7 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
     _REGISTERED[package, name] = RegisteredClass(
         cls=own_class,
         file_name=source.name if is_file else SESSION,
-        code_hash=hash_of_class(own_class, kind),
+        code_hash=hash_of_class(own_class, kind, given_file),
         source=source,
     )
     return name, str(source) if is_file else ""
@@ -182,6 +186,12 @@ def without_file(text: str) -> str:
     return f"{class_name}{options}"
 
 
+def _split_path(text: str) -> tuple[Path, str]:
+    """The path and the class of ``FILE.py:CLASS``."""
+    stem, _, colon_and_class = text.rpartition(".py")
+    return Path(f"{stem}.py").expanduser(), colon_and_class[1:]
+
+
 def _class_of_file(text: str) -> type:
     """Execute a file of Python, and return one of its classes.
 
@@ -190,9 +200,7 @@ def _class_of_file(text: str) -> type:
     Raises:
         ConfigError: the file or the class does not exist, or the file cannot be run.
     """
-    stem, _, colon_and_class = text.rpartition(".py")
-    class_name = colon_and_class[1:]
-    path = Path(f"{stem}.py").expanduser()
+    path, class_name = _split_path(text)
     if not path.is_file():
         raise ConfigError(f"no file '{shortened(str(path))}'", expected="FILE.py:CLASS")
     spec: Any = importlib.util.spec_from_file_location(f"gaam_given_{path.stem}", path)

@@ -151,6 +151,72 @@ def test_a_file_that_is_given_again_is_refused_while_its_modules_are_old(
         assert (hash_of(spec) != first_hash) == change.is_other_code
 
 
+FACTORY = """
+from gaam_decoder.losses import Loss
+
+def make(in_body, in_method):
+    class Made(Loss):
+        power = in_body
+        def __call__(self, logits_BC, label_B):
+            return logits_BC.mean() * in_method
+    return Made
+
+for scale in (1.0, 2.0):
+    class Looped(Loss):
+        def __call__(self, logits_BC, label_B):
+            return logits_BC.mean() * scale
+"""
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["in the body", "in a method"])
+def test_a_class_that_a_function_makes_has_the_values_of_the_function(
+    place: int, folder: Path
+) -> None:
+    (folder / "factory.py").write_text(FACTORY)
+    make = importlib.import_module("factory").make
+    first_hash = hash_of(make(1, 1))
+    assert hash_of(make(1, 1)) == first_hash
+    values = [1, 1]
+    values[place] = 2
+    assert hash_of(make(*values)) != first_hash
+    with pytest.raises(ConfigError, match="reads 'in_method' of a function around"):
+        hash_of(make(1, [2]))
+
+
+def test_a_value_that_was_set_later_changes_the_hash(folder: Path) -> None:
+    (folder / "factory.py").write_text(FACTORY)
+    factory = importlib.import_module("factory")
+    hashes = [hash_of(factory.Looped)]
+    factory.scale = 1.0
+    hashes.append(hash_of(factory.Looped))
+    factory.Looped.power = 3
+    hashes.append(hash_of(factory.Looped))
+    assert len({*hashes}) == 3
+
+
+def test_the_given_file_and_those_of_all_bases_count(folder: Path) -> None:
+    (folder / "outer.py").write_text("from own_loss import Own\nOwn.power = [1]\n")
+    (folder / "based.py").write_text(
+        "from own_loss import Own as Base\n\ndef twice(cls):\n"
+        "    return type('Own', (cls,), {'__module__': 'own_loss'})\n\n"
+        "@twice\nclass Own(Base):\n    power = [1]\n"
+    )
+    for file in ("outer.py", "based.py"):
+        first_hash = hash_of(f"{folder}/{file}:Own")
+        edit(folder / file, "power = [1]", "power = [2]")
+        forget_modules(folder)
+        plugins._REGISTERED.clear()
+        assert hash_of(f"{folder}/{file}:Own") != first_hash
+
+
+def test_a_class_that_type_makes_has_no_known_code() -> None:
+    namespace = {"__call__": lambda self, logits_BC, label_B: logits_BC.mean()}
+    loss = importlib.import_module("gaam_decoder.losses").Loss
+    made = type("Made", (loss,), namespace)
+    with pytest.raises(ConfigError, match="code of the loss 'Made' is not known"):
+        hash_of(made)
+
+
 def test_folder_and_spelling_do_not_change_the_hash(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +394,31 @@ def test_a_plain_value_of_another_cell_is_recorded(
     first, second, third, fourth = hashes
     assert first == third
     assert len({first, second, fourth}) == 3
+
+
+def test_a_function_that_another_cell_defines_again_is_refused(
+    notebook: Notebook,
+) -> None:
+    notebook.run(f"def X(): return 1\n{loss_cell('X()')}")
+    assert notebook.hash()
+    notebook.run("def X(): return 2")
+    with pytest.raises(ConfigError, match="reads 'X' of another cell"):
+        notebook.hash()
+
+
+def test_a_class_that_a_function_of_a_cell_makes_reads_globals(
+    notebook: Notebook,
+) -> None:
+    cell = "def make():\n" + "".join(
+        f"    {line}\n" for line in loss_cell("X").splitlines()
+    )
+    hashes = []
+    for value in (1.0, 2.0):
+        notebook.run(f"X = {value}")
+        notebook.run(f"{cell}    return Own\nMade = make()\n")
+        notebook.run("Own = Made")
+        hashes.append(notebook.hash())
+    assert len({*hashes}) == 2
 
 
 @pytest.mark.parametrize(
