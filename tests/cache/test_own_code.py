@@ -185,7 +185,7 @@ def test_a_class_that_a_function_makes_has_the_values_of_the_function(
 
 def test_a_value_that_was_set_later_changes_the_hash(folder: Path) -> None:
     (folder / "factory.py").write_text(FACTORY)
-    factory = importlib.import_module("factory")
+    factory: Any = importlib.import_module("factory")
     hashes = [hash_of(factory.Looped)]
     factory.scale = 1.0
     hashes.append(hash_of(factory.Looped))
