@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from gaam_cache.common.messages import brief
 from gaam_decoder.number_lists import parse_numbers
-from gaam_decoder.recipe import DEFAULTS
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.compare import number_repeated
 from gaam_decoder.reports.drawing import (
@@ -132,7 +131,7 @@ def _settings(entry: Entry, names: Iterable[str]) -> dict[str, Value]:
     tuned_names = {name for tuning in entry.tunings for name in tuning.names}
     settings: dict[str, Value] = {}
     for name in names:
-        settings[name] = entry.recipe.get(name, DEFAULTS.get(name))
+        settings[name] = entry.recipe.get(name, entry.runs[0].setting(name))
         if name in tuned_names:
             settings[name] = TUNED
     settings["layers"] = settings["layers"] or ALL
@@ -157,13 +156,13 @@ def _line_name(
 ) -> str:
     """Mechanism and head of an entry, with those of its settings in ``names``.
 
-    Settings without a limit, with their defaults, or that validation chose are not
-    named.
+    Settings without a limit, with a default that recipes do not name, or that
+    validation chose are not named.
     """
     parts = [f"{brief(entry.attention)} + {brief(entry.head, 60)}"]
     for name in names:
         value = settings[name]
-        if value not in (ALL, TUNED, None) and value != DEFAULTS.get(name):
+        if name in entry.recipe and value not in (ALL, TUNED, None):
             parts.append(brief(f"{name}={value}"))
     return ", ".join(parts)
 
