@@ -1,6 +1,5 @@
 """The answers of a study, from its records alone: one for every grid and baseline."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,11 +16,7 @@ from gaam_decoder.reports.over_sets_text import sentence
 from gaam_decoder.stats import LEAST_SEEDS, NO_CLAIM
 from gaam_decoder.stats.across import FEW_SEEDS
 from gaam_decoder.stats.crossed import Crossed
-from gaam_decoder.stats.mean_test import (
-    ALPHA,
-    LEAST_DIFFERING_ROWS,
-    RULE_OF_THREE,
-)
+from gaam_decoder.stats.mean_test import ALPHA
 
 
 def answers_of(grid: Grid, records: Records) -> list[AnswerOverSets]:
@@ -35,7 +30,7 @@ def answers_of(grid: Grid, records: Records) -> list[AnswerOverSets]:
         ]
         if rows:
             all_results = ResultsOverSets(
-                results=tuple(_results(grid, rows, records)),
+                results=tuple(_results(rows, records)),
                 baseline=baseline,
                 score=grid.score,
                 margin=grid.margin,
@@ -56,9 +51,7 @@ def in_words(grid: Grid, answer: AnswerOverSets) -> str:
     return text
 
 
-def _results(
-    grid: Grid, rows: Sequence[DecoderRow], records: Records
-) -> list[CellResult]:
+def _results(rows: Sequence[DecoderRow], records: Records) -> list[CellResult]:
     """The results of decoders, each compared with the baseline of the same head.
 
     ``rows`` are those of one baseline.
@@ -82,7 +75,7 @@ def _results(
                 decoder=row.decoder,
                 mean=row.score,
                 is_baseline=row.decoder == baseline_decoder,
-                compared=_difference(row, num_pairs, grid),
+                compared=_difference(row, num_pairs),
             )
         )
     return results
@@ -109,7 +102,7 @@ class _FinishedSeeds:
         return len(seeds & self.by_decoder.get((cell, baseline), set()))
 
 
-def _difference(row: DecoderRow, num_pairs: int, grid: Grid) -> CellDifference | None:
+def _difference(row: DecoderRow, num_pairs: int) -> CellDifference | None:
     """The difference of a recorded decoder; None if it is compared with nothing.
 
     ``num_pairs`` is the number of seeds that it and the baseline finished.
@@ -120,10 +113,10 @@ def _difference(row: DecoderRow, num_pairs: int, grid: Grid) -> CellDifference |
     std_error = None
     shared_variance = None
     if row.std_error is not None:
-        half_width = _half_width(row, row.std_error**2, num_pairs)
+        std_error = row.std_error
+        variance = std_error**2
+        half_width = _half_width(row, variance, num_pairs)
         interval = (row.difference - half_width, row.difference + half_width)
-        variance = row.std_error**2 + _variance_from_unseen_rows(row, grid)
-        std_error = math.sqrt(variance)
         own_variance = (row.from_seeds or 0.0) + (row.from_tuning or 0.0)
         shared_variance = max(0.0, variance - own_variance)
     return CellDifference(
@@ -134,20 +127,6 @@ def _difference(row: DecoderRow, num_pairs: int, grid: Grid) -> CellDifference |
         verdict=row.verdict,
         why_left_out=_why_left_out(row, num_pairs),
     )
-
-
-def _variance_from_unseen_rows(row: DecoderRow, grid: Grid) -> float:
-    """What ``MeanTest.variance_over_sets`` adds to the variance of a difference.
-
-    The records lack the shares of rows on which two decoders differ. The variance of a
-    row stands for them: it is at most the share of rows that differ.
-    """
-    if not grid.score.is_share_of_hits:
-        return 0.0
-    theta = max(grid.margin, LEAST_DIFFERING_ROWS / row.test_rows)
-    variance_of_row = row.test_rows * (row.from_rows or 0.0)
-    excess = max(0.0, theta - theta**2 - variance_of_row)
-    return RULE_OF_THREE * excess / row.test_rows
 
 
 def _half_width(row: DecoderRow, variance: float, num_pairs: int) -> float:

@@ -278,6 +278,9 @@ def _lines_on_rates(
     # with folds, a decoder has a rate for each
     tuned = [row for row in rows if row.lr not in ("", BY_FOLD)]
     rates = [float(row.lr) for row in tuned]
+    # one rate for all was not chosen
+    if len(set(rates)) < 2:
+        return
     edges = [
         ("smallest", min(rates, default=None), "smaller"),
         ("largest", max(rates, default=None), "larger"),
@@ -325,7 +328,9 @@ def _line_on_errors(score: Score, rows: Sequence[DecoderRow]) -> Lines:
     return [
         f"- The standard error of a difference in one cell is {median} "
         f"{score.difference_unit} in the median. Of its square come, in the median, "
-        f"{shares[0]}, {shares[1]} and {shares[2]}."
+        f"{shares[0]}, {shares[1]} and {shares[2]}; the rest stands for rare rows that "
+        "the test rows lack, and for few training rows. Intervals of single cells come "
+        "from these parts: where few rows differ, those of gaam report are wider."
     ]
 
 

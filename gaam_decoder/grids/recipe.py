@@ -65,6 +65,9 @@ class Grid:
     def settings_digest(self) -> str:
         """A digest of everything that decides the numbers of a cell but its data."""
         content = [self.extract, *self.train, {"baselines": list(self.baselines)}]
+        # standard errors and verdicts depend on the margin, too
+        if self.margin != self.score.margin:
+            content.append({"margin": self.margin})
         text = json.dumps([_sorted(options) for options in content], default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -67,7 +67,8 @@ class DecoderRow:
     difference: float | None
     """To the baseline, over the seeds that both finished."""
     std_error: float | None
-    """Of the difference, over seeds, rows and tuning; None: the claim has no test."""
+    """Of the difference, as it counts in a mean over data sets: from seeds, rows and
+    tuning, and from rare rows that the test rows lack. None: the claim has no test."""
     from_seeds: float | None
     """Part of the squared standard error."""
     from_rows: float | None
@@ -149,7 +150,20 @@ def read_records(study: GridStudy, folder: Path) -> Records:
 
 
 def write_records(folder: Path, records: Records) -> None:
-    """Write both files, ``rows.csv`` last: a cell is recorded when it has rows."""
+    """Write both files, ``rows.csv`` last: a cell is recorded when it has rows.
+
+    Cells that the files have and the records lack stay, such as those of a recipe that
+    was changed since: they count nowhere, and a person may change the recipe back.
+    """
+    if (folder / ROWS).is_file():
+        cells = records.cells()
+        other_rows = [
+            row for row in _read(folder / ROWS, DecoderRow) if row.cell not in cells
+        ]
+        other_seeds = [
+            row for row in _read(folder / SEEDS, SeedRow) if row.cell not in cells
+        ]
+        records = Records((*records.rows, *other_rows), (*records.seeds, *other_seeds))
     write_file(folder / SEEDS, _spell(SeedRow, records.seeds))
     write_file(folder / ROWS, _spell(DecoderRow, records.rows))
 

@@ -458,10 +458,12 @@ class _TableBuilder:
     def _left_out_runs(self, runs: Sequence[RunResult]) -> list[RunResult]:
         """The runs that filters left out, as far as the compared score is for them.
 
-        A score of ordered classes is for runs on the same classes alone: the order of
-        their classes does not order other classes.
+        A score is for runs of the same task. One of ordered classes is for runs on the
+        same classes alone: the order of their classes does not order other classes.
         """
-        left_out_runs = list(runs.others) if isinstance(runs, Runs) else []
+        if not isinstance(runs, Runs) or not runs:
+            return []
+        left_out_runs = [run for run in runs.others if run.task == runs[0].task]
         if not score_of(self.score_name).needs_class_order:
             return left_out_runs
         class_names = {run.cache.names for run in runs}

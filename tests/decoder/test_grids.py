@@ -12,23 +12,31 @@ import numpy as np
 import pandas
 import pytest
 
+import gaam_decoder
 from gaam_cache.common.errors import CacheError, ConfigError
 from gaam_decoder.grids import running
 from gaam_decoder.grids.answers import answers_of
 from gaam_decoder.grids.page import make_files
 from gaam_decoder.grids.recipe import Cell, GridStudy, Sources, read_grid_study
 from gaam_decoder.grids.records import (
+    CellCost,
     DecoderRow,
     Records,
     SeedRow,
     read_records,
+    records_of_cell,
     write_records,
 )
 from gaam_decoder.reports.over_sets_text import sentence
-from gaam_decoder.stats.across import SetDifference, combine_sets
+from gaam_decoder.stats.across import (
+    SetDifference,
+    combine_sets,
+    difference_of_claim,
+)
 from gaam_decoder.stats.crossed import Crossed
-from gaam_decoder.stats.mean_test import RULE_OF_THREE, MeanTest
+from gaam_decoder.stats.mean_test import MeanTest
 from tests.conftest import Outcome
+from tests.decoder.reports.conftest import answers, build_run
 from tests.tiny import random_rows, write_csv
 
 RECIPE = """
@@ -365,19 +373,33 @@ def test_a_recorded_interval_is_that_of_the_report(many_sets: GridStudy) -> None
     assert difference.interval == pytest.approx(reported.interval())
 
 
-def test_rows_that_hardly_differ_may_lack_those_that_do(many_sets: GridStudy) -> None:
-    """A record without variance from its rows counts as if the margin were missed."""
-    records = made_up_records(many_sets, 6)
-    rows = [
-        row if row.difference is None else replace(row, from_rows=0.0)
-        for row in records.rows
+def test_a_study_counts_a_cell_as_a_report_over_data_sets_does(
+    many_sets: GridStudy,
+) -> None:
+    """Rare rows that the test rows may lack count once: few rows differ here."""
+    right_SN = answers(6, 0.8, 1)
+    changed_SN = right_SN.copy()
+    changed_SN[:, 0] = ~changed_SN[:, 0]
+    runs = [
+        build_run("gaam:heads=1", right_SN),
+        build_run("laplace", changed_SN),
     ]
-    [answer] = answers_of(many_sets.grids[0], Records(tuple(rows), records.seeds))
-    [laplace] = answer.decoders
-    margin = many_sets.grids[0].margin
-    expected = 0.003**2 + RULE_OF_THREE * (margin - margin**2) / 5000
-    for data_set in laplace.combined.sets:
-        assert data_set.variance == pytest.approx(expected)
+    [table] = gaam_decoder.report(runs, baseline="gaam:heads=1").tables
+    [(_, comparison)] = table.compared_entries
+    reported = difference_of_claim("set0", comparison.claim)
+    assert reported is not None
+    test = comparison.claim.test_over_rows
+    assert test is not None
+    assert reported.variance > 1.5 * test.anova.variance
+
+    grid = many_sets.grids[0]
+    cell = next(iter(grid.cells()))
+    tables = {"gaam:heads=1": table}
+    records = records_of_cell(cell, tables, CellCost(None, 1.0))
+    [answer] = answers_of(grid, records)
+    [recorded] = answer.decoders[0].combined.sets
+    assert recorded.variance == pytest.approx(reported.variance)
+    assert recorded.shared_variance == pytest.approx(reported.shared_variance)
 
 
 def test_a_page_has_all_decoders_in_a_picture_and_the_first_in_forest_plots(
@@ -437,6 +459,33 @@ def test_records_of_other_settings_do_not_count(many_sets: GridStudy) -> None:
     grid = replace(many_sets.grids[0], extract={"limit": 7})
     changed = replace(many_sets, grids=(grid,))
     assert not read_records(changed, many_sets.results).rows
+    assert not read_records(with_margin(many_sets, 0.02), many_sets.results).rows
+
+    # they stay in the file: a person may change the recipe back
+    write_records(many_sets.results, Records())
+    assert read_records(many_sets, many_sets.results).cells() == cells_of(many_sets, 3)
+    write_records(many_sets.results, made_up_records(changed, 1))
+    assert read_records(many_sets, many_sets.results).cells() == (
+        cells_of(many_sets, 3) - cells_of(many_sets, 1)
+    )
+
+
+def with_margin(study: GridStudy, margin: float) -> GridStudy:
+    return replace(study, grids=(replace(study.grids[0], margin=margin),))
+
+
+def cells_of(study: GridStudy, count: int) -> set[tuple[str, str, str]]:
+    """The first cells of a study."""
+    return {cell.key for cell in list(study.cells())[:count]}
+
+
+def test_a_rate_that_all_decoders_have_was_not_chosen(many_sets: GridStudy) -> None:
+    records = made_up_records(many_sets, 6)
+    assert "learning rate of all" not in page_of(many_sets, records)
+    first, *others = records.rows
+    rows = (replace(first, lr="0.01"), *others)
+    page = page_of(many_sets, replace(records, rows=rows))
+    assert "laplace chose the smallest learning rate of all, 0.001" in page
 
 
 def test_rows_that_disagree_with_their_seeds_are_refused(many_sets: GridStudy) -> None:

@@ -21,6 +21,7 @@ from gaam_decoder.reports.notes import notes, notes_on_runs, warnings
 from gaam_decoder.reports.recommend import recommended
 from gaam_decoder.reports.sections import sections
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table, build_tables
+from gaam_decoder.runs.loading import Runs
 from gaam_decoder.runs.result import Validation
 from tests.decoder.reports.conftest import (
     FIT,
@@ -687,3 +688,16 @@ def test_settings_that_are_not_the_usual_are_explained(
     assert (
         note == f"settings of all decoders: {expected}; all others have their defaults"
     )
+
+
+def test_runs_of_another_task_that_a_filter_left_out_are_not_scored() -> None:
+    runs = Runs([mechanism(0.9), baseline()])
+    alone = comparison_p(runs)
+    runs.others = [replace(mechanism(0.7, name="mha"), task="regression")]
+    assert comparison_p(runs) == alone
+
+
+def comparison_p(runs: Runs) -> float | None:
+    [table] = build_tables(runs)
+    [(_, comparison)] = table.compared_entries
+    return comparison.claim.p_holm
