@@ -75,7 +75,8 @@ def sentence(answer: AnswerOverSets) -> str:
     if verdicts == {stats.NO_CLAIM} and not answer.is_of_one_set:
         spread = _spread(answer.decoders, all_results.score)
         parts = [
-            f"there is no verdict, which takes {LEAST_SETS} data sets: mean "
+            f"there is no verdict, which takes {LEAST_SETS} data sets with both "
+            "decoders: mean "
             f"differences to {baseline} of {spread}"
         ]
         parts += _possible_differences(answer)

@@ -236,7 +236,7 @@ def page_of(study: GridStudy, records: Records) -> str:
         (
             4,
             "no claim",
-            "there is no verdict, which takes 5 data sets: mean difference",
+            "there is no verdict, which takes 5 data sets with both decoders: mean ",
         ),
         (5, "better", "Over 5 data sets through bert laplace is better than"),
     ],
