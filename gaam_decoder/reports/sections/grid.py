@@ -91,19 +91,36 @@ def _lines_along_axis(table: Table) -> tuple[str, Lines]:
         for name in sorted(names)
     }
     varied_names = [name for name, values in values_of.items() if len(values) > 1]
-    axes = {
+    num_values = {
         name: len(values_of[name] - {None, TUNED})
         for name in varied_names
         if _is_axis(name, values_of[name])
     }
-    axis = max(axes, key=lambda name: axes[name], default="")
+    axis = max(num_values, key=lambda name: num_values[name], default="")
     if not axis:
         return "", {}
-
     other_names = [name for name in varied_names if name != axis]
-    line_names: list[str] = []
-    cells_of_lines: list[Accuracies] = []
-    line_by_key: dict[tuple[object, ...], int] = {}
+    lines = _lines(entries, settings_of_entries, axis, other_names)
+    # A line with one value shows nothing along the axis.
+    return axis, {name: cells for name, cells in lines.items() if len(cells) > 1}
+
+
+def _lines(
+    entries: Iterable[Entry],
+    settings_of_entries: Iterable[Mapping[str, Value]],
+    axis: str,
+    other_names: Sequence[str],
+) -> Lines:
+    """The mean accuracies of entries, by line and by the value of the axis.
+
+    Args:
+        entries: the best first.
+        settings_of_entries: of each entry.
+        axis: name of a setting.
+        other_names: of the settings in which lines differ.
+    """
+    cells_by_key: dict[tuple[object, ...], Accuracies] = {}
+    names: list[str] = []
     for entry, settings in zip(entries, settings_of_entries, strict=True):
         value = settings[axis]
         if value is None or value == TUNED:
@@ -114,16 +131,13 @@ def _lines_along_axis(table: Table) -> tuple[str, Lines]:
             str(entry.recipe.get("plugins")),
             *[settings[name] for name in other_names],
         )
-        if key not in line_by_key:
-            line_by_key[key] = len(line_names)
-            line_names.append(_line_name(entry, settings, other_names))
-            cells_of_lines.append({})
+        if key not in cells_by_key:
+            cells_by_key[key] = {}
+            names.append(_line_name(entry, settings, other_names))
         mean = entry.default_score.mean
         assert mean is not None, "the default score of a finished seed is defined"
-        cells_of_lines[line_by_key[key]][value] = mean
-    # A line with one value shows nothing along the axis.
-    lines = dict(zip(number_repeated(line_names), cells_of_lines, strict=True))
-    return axis, {name: cells for name, cells in lines.items() if len(cells) > 1}
+        cells_by_key[key][value] = mean
+    return dict(zip(number_repeated(names), cells_by_key.values(), strict=True))
 
 
 def _settings(entry: Entry, names: Iterable[str]) -> dict[str, Value]:
