@@ -57,9 +57,10 @@ class RemembersCode:
         cls.code_when_imported = {}
         # ``hash_of_class`` raises the error about code that cannot be read
         with contextlib.suppress(ConfigError, OSError, SyntaxError, ValueError):
+            cell = None if source_file(cls).is_file() else _Cell(cls)
             cls.code_when_imported = {
                 path: _hash_when_imported(name, path)
-                for name, path in _modules_of(cls).items()
+                for name, path in _modules_of(cls, cell).items()
             }
 
 
@@ -84,13 +85,14 @@ def hash_of_class(cls: type, kind: str, given_file: Path | None = None) -> str:
     # Python takes its own module for that of a class made by ``type(...)``
     if _is_of_python(source):
         raise _unknown_code_error(cls, kind)
-    modules = _modules_of(cls)
     if source.is_file():
+        modules = _modules_of(cls)
         parts = [_code_of_file(source)]
         # the file of the class comes first, under no name
         modules.pop(cls.__module__, None)
     else:
         cell = _Cell(cls, kind)
+        modules = _modules_of(cls, cell)
         parts = [canonical_code(cell.text.encode()), *cell.values()]
     if given_file is not None and given_file.resolve() != source.resolve():
         modules |= _with_imports({given_file.stem: given_file})
@@ -102,7 +104,7 @@ def hash_of_class(cls: type, kind: str, given_file: Path | None = None) -> str:
 
 
 def _plain_values(cls: type) -> list[str]:
-    """``NAME = VALUE`` for the plain values that a class holds or reads.
+    """``NAME = VALUE`` for the plain values that a class holds or reads, sorted.
 
     A loop, a function around the class or a later statement may have set them, so that
     the text of the class does not say them.
@@ -110,34 +112,46 @@ def _plain_values(cls: type) -> list[str]:
     Raises:
         ConfigError: a method reads another value of a function around it.
     """
-    value_by_name: dict[str, object] = {
-        f"{cls.__name__}.{name}": value
-        for name, value in vars(cls).items()
-        if isinstance(value, PLAIN_TYPES) and not name.startswith("__")
-    }
+    lines: set[str] = set()
+    for name, value in vars(cls).items():
+        if isinstance(value, PLAIN_TYPES) and not name.startswith("__"):
+            lines.add(f"{cls.__name__}.{name} = {value!r}")
     for function in _functions_of(cls):
-        for code in (function.__code__, *_codes_inside(function.__code__)):
-            for name in _globals_read(code):
-                value = function.__globals__.get(name, _Cell)
-                if isinstance(value, PLAIN_TYPES):
-                    value_by_name[name] = value
-        names = function.__code__.co_freevars
-        for name, variable in zip(names, function.__closure__ or (), strict=True):
-            # a method that calls super() holds its class; a variable may be unset
-            with contextlib.suppress(ValueError):
-                if name != "__class__":
-                    value = variable.cell_contents
-                    value_by_name[f"{function.__name__} {name}"] = value
-    for name, value in value_by_name.items():
-        if not isinstance(value, PLAIN_TYPES):
-            raise ConfigError(
-                f"a method of your class reads '{name.split()[-1]}' of a function "
-                "around it, which runs cannot record",
-                expected="a number or a text",
-                found=f"{type(value).__module__}.{type(value).__qualname__}",
-                hint="give it as an option, or define it outside of the function",
-            )
-    return [f"{name} = {value!r}" for name, value in sorted(value_by_name.items())]
+        names = _globals_read(function.__code__)
+        for code in _codes_inside(function.__code__):
+            names |= _globals_read(code)
+        for name in names & function.__globals__.keys():
+            value = function.__globals__[name]
+            if isinstance(value, PLAIN_TYPES):
+                lines.add(f"{name} = {value!r}")
+        for name, value in _variables_around(function).items():
+            if not isinstance(value, PLAIN_TYPES):
+                raise ConfigError(
+                    f"a method of your class reads '{name}' of a function around it, "
+                    "which runs cannot record",
+                    expected="a number or a text",
+                    found=_type_in_words(value),
+                    hint="give it as an option, or define it outside of the function",
+                )
+            lines.add(f"{function.__name__} {name} = {value!r}")
+    return sorted(lines)
+
+
+def _variables_around(function: FunctionType) -> dict[str, object]:
+    """Name -> value of the variables that a function reads of those around it."""
+    values: dict[str, object] = {}
+    names = function.__code__.co_freevars
+    for name, variable in zip(names, function.__closure__ or (), strict=True):
+        # a variable may have no value yet
+        with contextlib.suppress(ValueError):
+            values[name] = variable.cell_contents
+    # a method that calls super() holds its class
+    values.pop("__class__", None)
+    return values
+
+
+def _type_in_words(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def _unknown_code_error(cls: type, kind: str) -> ConfigError:
@@ -228,17 +242,17 @@ def _hash_when_imported(name: str, path: Path) -> str:
     return _seen_modules[name][1]
 
 
-def _modules_of(cls: type) -> Modules:
+def _modules_of(cls: type, cell: _Cell | None = None) -> Modules:
     """The modules of a person that a class computes with.
 
     Among them are its own module, those of its bases, and the packages around them.
+    ``cell`` is that of a class of a session.
     """
     modules: Modules = {}
     for base in cls.__mro__:
         modules |= dict(_own_modules_of_path(base.__module__))
-    # a class of a session has no file
-    if not source_file(cls).is_file():
-        modules |= _Cell(cls).modules()
+    if cell is not None:
+        modules |= cell.modules()
     return _with_imports(modules)
 
 
@@ -363,7 +377,7 @@ class _Cell:
     def values(self) -> list[str]:
         """``NAME = VALUE`` for all that the class reads from outside of the cell."""
         lines = []
-        for name, value in self._values_from_outside().items():
+        for name, value in self._values_from_outside.items():
             text = repr(value)
             module = _module_of(value)
             if module is not None:
@@ -374,7 +388,7 @@ class _Cell:
     def modules(self) -> Modules:
         """The modules of the person that the cell imports, or the class reads."""
         modules = dict(_imports_in(self.text, package=""))
-        for name, value in self._values_from_outside().items():
+        for name, value in self._values_from_outside.items():
             module = _module_of(value)
             if module is not None:
                 if _is_own(module.__name__, _file_of(module)):
@@ -384,12 +398,13 @@ class _Cell:
                     f"your class reads '{name}' of another cell, which runs cannot "
                     "record",
                     expected="imported names, numbers or texts",
-                    found=f"{type(value).__module__}.{type(value).__qualname__}",
+                    found=_type_in_words(value),
                     hint=f"define '{name}' in the cell of '{self._class_name}', or "
                     "write both into a file",
                 )
         return modules
 
+    @functools.cached_property
     def _values_from_outside(self) -> dict[str, Any]:
         """Global -> value, for those that the class reads and the cell lacks."""
         read, outside = _names_read(self.text, self._class_name)
@@ -459,10 +474,10 @@ def _names_read(text: str, class_name: str) -> tuple[set[str], set[str]]:
 
     known: set[str] = set()
     outside: set[str] = set()
+    waiting = {class_name}
     # a function of the cell may define the class
-    waiting = (
-        {class_name} if class_name in statements_by_name else {*statements_by_name}
-    )
+    if class_name not in statements_by_name:
+        waiting = {*statements_by_name}
     while waiting:
         name = waiting.pop()
         known.add(name)

@@ -22,7 +22,9 @@ EXPLAINED_SETTINGS = (
     "optimizer",
     "schedule",
     "clip_grad_norm",
+    "clip_order",
     "val_fraction",
+    "ties",
     "shuffle",
 )
 """Settings of training in steps whose defaults are those of ``TrainConfig``."""
@@ -31,7 +33,11 @@ USUAL_SETTINGS: dict[str, object] = {
     for option in fields(TrainConfig)
     if option.name in EXPLAINED_SETTINGS
 }
-USUAL_SETTINGS |= {"weight_decay": USUAL_DECAY, "state_scale": "none"}
+USUAL_SETTINGS |= {
+    "weight_decay": USUAL_DECAY,
+    "dtype": "float32",
+    "state_scale": "none",
+}
 """Settings of training in steps, with the values that ``gaam train`` has unasked."""
 
 
@@ -80,10 +86,7 @@ def _explain_settings(entries: Sequence[Entry]) -> Iterator[str]:
         if len(values) == 1 and values != {str(usual_value)}:
             parts.append(f"{name.replace('_', '-')} {brief(values.pop())}")
     if parts:
-        yield (
-            f"settings of all decoders: {', '.join(parts)}; all others have their "
-            "defaults"
-        )
+        yield f"settings of all decoders: {', '.join(parts)}"
 
 
 def _explain_fits(table: Table) -> Iterator[str]:

@@ -116,8 +116,7 @@ def relation_of_test_rows(run: RunResult, name: str) -> Numbers | None:
         recorded: Numbers = run.relations[name]
         return recorded
     try:
-        cache = open_cache(find_cache(run.cache, run.path))
-        number_N = _numbers_of_column(cache[run.recipe.tested_split], name)
+        number_N = _numbers_of_column(_tested_split(run), name)
     except (GaamError, OSError):
         return None
     if run.test_rows is None:
@@ -126,14 +125,18 @@ def relation_of_test_rows(run: RunResult, name: str) -> Numbers | None:
     return tested_N
 
 
+def _tested_split(run: RunResult) -> Split:
+    """The split of a run's cache that has its test rows."""
+    return open_cache(find_cache(run.cache, run.path))[run.recipe.tested_split]
+
+
 def count_unnamed_test_rows(run: RunResult, column: str) -> int | None:
     """Count the test rows of a run to which a kept column of its cache gives no name.
 
     None where the cache is gone: a run does not record the names.
     """
     try:
-        cache = open_cache(find_cache(run.cache, run.path))
-        names = cache[run.recipe.tested_split].column(column)
+        names = _tested_split(run).column(column)
     except (GaamError, OSError):
         return None
     tested_N = range(len(names)) if run.test_rows is None else run.test_rows

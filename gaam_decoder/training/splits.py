@@ -225,16 +225,8 @@ def _check_no_shared_group(recipe: Recipe, cache: EmbeddingCache) -> None:
     # a file names the rows of the training split alone
     if groups is None or groups.kind == "file":
         return
-    test_names = cache[recipe.test_split].column(groups.source)
-    num_unnamed = sum(map(is_blank, test_names))
-    if num_unnamed:
-        raise ConfigError(
-            f"the column '{shortened(groups.source)}' names no group for some rows",
-            expected=f"a name for each row of '{recipe.test_split}'",
-            found=f"{num_unnamed:,} rows without one",
-            hint="name the groups in the data set, and extract it again",
-        )
-    shared = set(groups.names) & set(test_names)
+    test_groups = read_groups(groups.source, cache, recipe.test_split)
+    shared = set(groups.names) & set(test_groups.names)
     if shared:
         raise ConfigError(
             f"groups of '{recipe.train_split}' are tested in '{recipe.test_split}' too",

@@ -407,4 +407,5 @@ def test_rows_without_a_name_are_no_group(
     assert "2 without one" in refused.err
     refused = gaam("train", "--cache", cache, "--runs", runs, "--groups", "who")
     assert refused.code == 2
-    assert "2 rows without one" in refused.err
+    assert "the split 'test'" in refused.err
+    assert "line 1 is empty" in refused.err

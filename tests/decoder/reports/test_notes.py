@@ -685,9 +685,7 @@ def test_settings_that_are_not_the_usual_are_explained(
     runs = [mechanism(0.9, **for_mechanism), baseline(**for_baseline)]
     [table] = build_tables(runs)
     [note] = [text for text in notes(table) if text.startswith("settings of all")]
-    assert (
-        note == f"settings of all decoders: {expected}; all others have their defaults"
-    )
+    assert note == f"settings of all decoders: {expected}"
 
 
 def test_runs_of_another_task_that_a_filter_left_out_are_not_scored() -> None:
