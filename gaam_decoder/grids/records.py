@@ -142,6 +142,7 @@ def read_records(study: GridStudy, folder: Path) -> Records:
     all_rows = _read(folder / ROWS, DecoderRow)
     all_seeds = _read(folder / SEEDS, SeedRow)
     _check_means(folder, all_rows, all_seeds)
+    _check_differences(folder, all_rows, all_seeds)
     digests = {cell.key: cell.grid.settings_digest for cell in study.cells()}
     rows = [row for row in all_rows if digests.get(row.cell) == row.settings]
     cells = {row.cell for row in rows}
@@ -223,16 +224,24 @@ def _parse(text: str, kind: Any) -> Any:
     return number
 
 
+def _scores_by_seed(
+    seeds: Sequence[SeedRow],
+) -> dict[tuple[CellKey, str], dict[int, float]]:
+    """Cell and decoder -> the score of every finished seed."""
+    scores: dict[tuple[CellKey, str], dict[int, float]] = {}
+    for seed in seeds:
+        if seed.score is not None:
+            scores.setdefault((seed.cell, seed.decoder), {})[seed.seed] = seed.score
+    return scores
+
+
 def _check_means(
     folder: Path, rows: Sequence[DecoderRow], seeds: Sequence[SeedRow]
 ) -> None:
     """Check that the score of every row is the mean of its seeds."""
-    scores: dict[tuple[CellKey, str], list[float]] = {}
-    for seed in seeds:
-        if seed.score is not None:
-            scores.setdefault((seed.cell, seed.decoder), []).append(seed.score)
+    scores = _scores_by_seed(seeds)
     for row in rows:
-        values = scores.get((row.cell, row.decoder), [])
+        values = scores.get((row.cell, row.decoder), {}).values()
         mean = math.fsum(values) / len(values) if values else None
         # both are None where no seed finished
         agrees = mean is row.score
@@ -243,6 +252,38 @@ def _check_means(
                 f"{ROWS} and {SEEDS} disagree",
                 expected=f"score {row.score} of {row.decoder}",
                 found=f"{mean} over {len(values)} seeds",
+                where=f"{folder}: {', '.join(row.cell)}",
+                hint="restore both files, or remove the lines of this cell",
+            )
+
+
+def _check_differences(
+    folder: Path, rows: Sequence[DecoderRow], seeds: Sequence[SeedRow]
+) -> None:
+    """Check that every difference is the mean difference to a recorded baseline."""
+    scores = _scores_by_seed(seeds)
+    baselines = {(row.cell, row.attention, row.head): row.decoder for row in rows}
+    for row in rows:
+        if row.difference is None:
+            continue
+        baseline = baselines.get((row.cell, row.baseline, row.head))
+        if baseline is None:
+            raise CacheError(
+                f"{ROWS} has no line of a baseline",
+                expected=f"{row.baseline} with the head {row.head}",
+                where=f"{folder}: {', '.join(row.cell)}",
+                hint="restore the line, or remove all lines of this cell",
+            )
+        own_scores = scores.get((row.cell, row.decoder), {})
+        baseline_scores = scores.get((row.cell, baseline), {})
+        common_seeds = sorted(own_scores.keys() & baseline_scores.keys())
+        differences = [own_scores[seed] - baseline_scores[seed] for seed in common_seeds]
+        mean = math.fsum(differences) / max(1, len(differences))
+        if abs(mean - row.difference) > 1e-6:
+            raise CacheError(
+                f"{ROWS} and {SEEDS} disagree",
+                expected=f"difference {row.difference} of {row.decoder} to {baseline}",
+                found=f"{mean} over {len(differences)} seeds",
                 where=f"{folder}: {', '.join(row.cell)}",
                 hint="restore both files, or remove the lines of this cell",
             )

@@ -488,13 +488,44 @@ def test_a_rate_that_all_decoders_have_was_not_chosen(many_sets: GridStudy) -> N
     assert "laplace chose the smallest learning rate of all, 0.001" in page
 
 
-def test_rows_that_disagree_with_their_seeds_are_refused(many_sets: GridStudy) -> None:
+def with_other_score(rows: tuple[DecoderRow, ...]) -> list[DecoderRow]:
+    return [replace(rows[0], score=0.9), *rows[1:]]
+
+
+def with_other_sign(rows: tuple[DecoderRow, ...]) -> list[DecoderRow]:
+    """The first difference has the other sign."""
+    at = next(number for number, row in enumerate(rows) if row.difference)
+    difference = rows[at].difference
+    assert difference is not None
+    return [*rows[:at], replace(rows[at], difference=-difference), *rows[at + 1 :]]
+
+
+def without_baseline(rows: tuple[DecoderRow, ...]) -> list[DecoderRow]:
+    """The first cell lacks its baseline."""
+    return [
+        row
+        for row in rows
+        if row.cell != rows[0].cell or row.attention != row.baseline
+    ]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (with_other_score, "disagree"),
+        (with_other_sign, "disagree"),
+        (without_baseline, "no line of a baseline"),
+    ],
+)
+def test_records_that_disagree_are_refused(
+    damage: Callable[[tuple[DecoderRow, ...]], list[DecoderRow]],
+    message: str,
+    many_sets: GridStudy,
+) -> None:
     records = made_up_records(many_sets, 3)
-    changed = replace(records.rows[0], score=0.9)
-    write_records(
-        many_sets.results, Records((changed, *records.rows[1:]), records.seeds)
-    )
-    with pytest.raises(CacheError, match="disagree"):
+    damaged = replace(records, rows=tuple(damage(records.rows)))
+    write_records(many_sets.results, damaged)
+    with pytest.raises(CacheError, match=message):
         read_records(many_sets, many_sets.results)
 
 
