@@ -4,6 +4,8 @@ Shapes: T samples, C channels.
 """
 
 import io
+import re
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +27,19 @@ would hold at most four of the 25 ms windows, 20 ms apart, of speech encoders.""
 CANCELLED = 0.1
 """The least loudness of the mean of the channels, as a part of the loudness of all
 channels. Two channels that have nothing in common give 0.7."""
+CLAIMED_SIZE = re.compile(
+    r"^\s*(?:data|SSND|Data Size|Riff size)\s*: (\d+) \(should be (\d+)\)", re.MULTILINE
+)
+"""What libsndfile's log says of a header with another number of bytes than the file."""
+LEAST_OPEN_SIZE = 2**31 - 2**16
+"""Programs that write into a pipe do not know the size: they claim this or more."""
+OGG_PAGE = b"OggS\0"
+OGG_HEADER = struct.Struct("<5sBq12xB")
+"""Of a page: its mark, its flags, the number of samples up to its end, and the number of
+bytes that give the lengths of its segments."""
+OGG_FIRST = 2  # flag of the first page of a stream
+OGG_LAST = 4  # flag of its last page
+OPUS_RATE = 48_000  # samples a second by which Opus counts, whatever the file's rate
 # fmt: off
 STARTS = (
     b"RIFF", b"RIFX", b"RF64", b"FORM", b"fLaC", b"OggS", b".snd", b"caff", b"ID3",
@@ -211,6 +226,7 @@ def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
             dtype = "float32" if file.channels == 1 else "float64"
             x_TC: NDArray[Any] = file.read(dtype=dtype, always_2d=True)
             rate = int(file.samplerate)
+            missing = _missing_part(content, file, len(x_TC))
     except (soundfile.SoundFileError, ValueError) as error:
         raise DataError(
             "a sound cannot be read",
@@ -220,6 +236,14 @@ def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
             hint="get the file again or convert it, or remove its row",
         ) from error
 
+    if missing:
+        raise DataError(
+            "a sound is cut or damaged",
+            expected="all of its samples",
+            found=missing,
+            where=where,
+            hint="get the file again or convert it, or remove its row",
+        )
     # one infinite sample would make all states of its row NaN
     if not len(x_TC) or not np.isfinite(x_TC).all():
         raise DataError(
@@ -234,6 +258,57 @@ def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
     x_T = x_TC.mean(axis=1)
     _check_cancellation(x_TC, x_T, where)
     return rate, x_T.astype(np.float32)
+
+
+def _missing_part(content: bytes, file: Any, num_frames: int) -> str:
+    """What a sound file lacks, in words; empty if it lacks nothing.
+
+    libsndfile reads what is left of a cut file without an error.
+
+    Args:
+        content: all bytes of the file.
+        file: the file, opened by ``soundfile``.
+        num_frames: number of frames that were read.
+    """
+    if num_frames < file.frames:
+        return f"{num_frames:,} of {file.frames:,} samples"
+    for claimed, found in CLAIMED_SIZE.findall(file.extra_info):
+        if int(found) < int(claimed) < LEAST_OPEN_SIZE:
+            return f"{int(found):,} bytes; its header says {int(claimed):,}"
+    if content.startswith(OGG_PAGE):
+        return _missing_part_of_ogg(content, file, num_frames)
+    return ""
+
+
+def _missing_part_of_ogg(content: bytes, file: Any, num_frames: int) -> str:
+    """What an OGG file lacks, in words; see ``_missing_part``."""
+    num_streams = 0
+    ends_of_pages: list[int] = []
+    for match in re.finditer(re.escape(OGG_PAGE), content):
+        start = match.start() + OGG_HEADER.size
+        if start > len(content):
+            return "an OGG stream without its last page"
+        _, flags, end_of_page, num_segments = OGG_HEADER.unpack_from(
+            content, match.start()
+        )
+        num_streams += bool(flags & OGG_FIRST)
+        # pages that only have headers end at sample 0
+        if end_of_page > 0:
+            ends_of_pages.append(end_of_page)
+        lengths = content[start : start + num_segments]
+        num_bytes = start + num_segments + sum(lengths)
+    if not flags & OGG_LAST or num_bytes > len(content):
+        return "an OGG stream without its last page"
+    if num_streams > 1:
+        return f"{num_streams} OGG streams, of which only the first would be read"
+
+    # a stream that was recorded from a broadcast begins at a later sample than 0
+    num_samples = max(ends_of_pages, default=0) - min(ends_of_pages, default=0)
+    if file.subtype == "OPUS":
+        num_samples = num_samples * file.samplerate // OPUS_RATE
+    if num_frames < num_samples:
+        return f"{num_frames:,} of at least {num_samples:,} samples"
+    return ""
 
 
 def _check_cancellation(

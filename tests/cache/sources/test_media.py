@@ -208,6 +208,77 @@ def test_a_sound_is_the_mean_of_its_channels(tmp_path: Path) -> None:
             )
 
 
+FORMATS = [
+    ("WAV", "PCM_16"),
+    ("WAV", "FLOAT"),
+    ("WAV", "ULAW"),
+    ("WAV", "IMA_ADPCM"),
+    ("WAVEX", "PCM_24"),
+    ("RF64", "PCM_16"),
+    ("AIFF", "PCM_16"),
+    ("AU", "PCM_16"),
+    ("CAF", "PCM_16"),
+    ("OGG", "VORBIS"),
+    ("OGG", "OPUS"),
+    ("MP3", "MPEG_LAYER_III"),
+    ("FLAC", "PCM_16"),
+]
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "whole": lambda content: content,
+    "more bytes behind it": lambda content: content + bytes(7),
+    "cut to a third": lambda content: content[: len(content) // 3],
+    "cut by 1,000 bytes": lambda content: content[:-1000],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(("kind", "subtype"), FORMATS, ids=lambda value: value)
+def test_a_sound_that_was_cut_is_refused(
+    kind: str, subtype: str, damage: str, tmp_path: Path
+) -> None:
+    content = sound(32000, kind, subtype=subtype)
+    damaged = DAMAGE[damage](content)
+    if damage.startswith("cut"):
+        with pytest.raises(DataError, match=r"sound (cannot be read|is cut)"):
+            read_one(tmp_path, damaged)
+        return
+    # ADPCM fills its last block
+    assert 32000 <= len(read_one(tmp_path, damaged).samples()) < 33000
+
+
+@pytest.mark.parametrize(
+    ("damaged", "found"),
+    [
+        (sound(32000, "OGG")[:-2], "without its last page"),
+        (sound(32000, "OGG") + sound(32000, "OGG"), "2 OGG streams"),
+        (sound(32000, "MP3")[:-2], "of 32,000 samples"),
+    ],
+    ids=["the last page", "two streams", "the last frame"],
+)
+def test_a_compressed_sound_that_lacks_a_part_is_refused(
+    damaged: bytes, found: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=found):
+        read_one(tmp_path, damaged)
+
+
+def test_an_ogg_stream_that_lost_a_page_is_refused(tmp_path: Path) -> None:
+    content = sound(160_000, "OGG")
+    middle = len(content) // 2
+    damaged = content[:middle] + bytes(2000) + content[middle + 2000 :]
+    with pytest.raises(DataError, match="samples"):
+        read_one(tmp_path, damaged)
+
+
+@pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFFFFF, 0x7FFFF000], ids=hex)
+def test_a_wav_file_from_a_pipe_is_whole(size: int, tmp_path: Path) -> None:
+    """Its writer did not know the number of bytes."""
+    content = bytearray(sound(8000))
+    content[40:44] = size.to_bytes(4, "little")
+    content[4:8] = min(size + 36, 0xFFFFFFFF).to_bytes(4, "little")
+    assert len(read_one(tmp_path, bytes(content)).samples()) == 8000
+
+
 def test_pieces_of_sounds_are_rows_and_are_never_parted(
     make: Callable[..., str],
 ) -> None:
