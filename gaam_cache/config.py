@@ -539,7 +539,7 @@ class ExtractConfig(WorkerConfig):
             "encoding",
             holds=_is_encoding(self.encoding or "utf-8"),
             problem="is unknown",
-            expected="an encoding of Python, such as cp1252, latin-1, utf-16, gb18030 "
+            expected="an encoding of Python, such as cp1252, utf-16, gb18030 "
             "or shift_jis",
         )
         # neither a quote nor the end of a line can stand between two fields

@@ -1,8 +1,12 @@
 """Cells of a table: what is blank or missing, and the errors of unusable cells."""
 
+import ast
+import json
 import re
 import unicodedata
 from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
 
 from gaam_cache.common.errors import DataError
 from gaam_cache.common.messages import excerpt
@@ -34,6 +38,26 @@ def is_blank(text: str) -> bool:
 def is_missing_word(text: str) -> bool:
     """Whether a text is what programs write for a missing value."""
     return text.strip().casefold() in MISSING_WORDS
+
+
+def parse_list(text: str) -> list[Any] | None:
+    """Parse a text that is a JSON array, or a list as Python writes it; else None.
+
+    pandas writes the lists of a column as Python does: ``['a', 'b']``.
+    """
+    stripped = text.strip()
+    if not (stripped.startswith("[") and stripped.endswith("]")):
+        return None
+    value: object = None
+    with suppress(ValueError, RecursionError):
+        value = json.loads(stripped)
+    if value is None:
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            value = ast.literal_eval(stripped)
+        # NumPy writes no commas, and Python joins texts without commas
+        if repr(value) != stripped:
+            return None
+    return value if isinstance(value, list) else None
 
 
 def lookalike_pairs(names: Iterable[str]) -> list[str]:

@@ -245,13 +245,21 @@ class EncoderTokenizer:
         return False
 
     def check_vocabulary(self, num_embeddings: int | None) -> None:
-        """Warn if a model has embeddings for many more tokens than its tokenizer has.
+        """Warn if a model has embeddings for other tokens than its tokenizer has.
 
-        ``num_embeddings`` is the number of token ids with an embedding; None if it is
-        not known, and then nothing is checked.
+        A model may have some more embeddings than tokens. A tokenizer may have some
+        added tokens without embeddings, which no text needs.
+
+        Args:
+            num_embeddings: number of token ids with an embedding; None if it is not
+                known, and then nothing is checked.
         """
+        if num_embeddings is None:
+            return
         num_tokens = len(self.pretrained)
-        if num_embeddings is None or num_tokens >= MIN_TOKEN_SHARE * num_embeddings:
+        has_enough_tokens = num_tokens >= MIN_TOKEN_SHARE * num_embeddings
+        # without the added tokens
+        if has_enough_tokens and self.pretrained.vocab_size <= num_embeddings:
             return
         warnings.warn(
             f"the tokenizer in '{self.folder}' has {num_tokens:,} tokens and the model "

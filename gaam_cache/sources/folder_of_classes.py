@@ -1,7 +1,7 @@
 """Sounds or pictures in folders, one folder a class: ``train/cat/1.png``."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain
@@ -126,6 +126,7 @@ def _find_folder(config: ExtractConfig, root: Path, split: str) -> Path:
             return eligible[0]
     # sounds or pictures in the folders of the root: these folders are the classes
     elif any(map(_is_medium, root.glob("*/*"))):
+        _refuse_splits(folders, root)
         return root
     elif len(folders) == 1:
         return folders[0]
@@ -141,6 +142,28 @@ def _find_folder(config: ExtractConfig, root: Path, split: str) -> Path:
         hint="if these are classes: --test-fraction 0.2 divides them into 'train' and "
         "'test'; if they are splits: name them with --split",
     )
+
+
+def _refuse_splits(folders: Sequence[Path], root: Path) -> None:
+    """Refuse folders that are to be divided, but have the names of splits.
+
+    Their names would be classes, and a decoder would learn to tell train from test.
+    """
+    names = [folder.name for folder in folders]
+    splits = [
+        split
+        for split in ("train", "test")
+        if items_named_as_split(split, names, lambda name: name)
+    ]
+    if len(splits) == 2:
+        raise NotFoundError(
+            "the folders to be divided have the names of splits",
+            expected="a folder for every class",
+            found=", ".join(map(excerpt, names[:FOLDERS_SHOWN])),
+            where=str(root.absolute()),
+            hint="leave --test-fraction out, or divide the training files alone: "
+            f"--dataset {root / splits[0]}",
+        )
 
 
 def _read_records(root: Path, folder: Path, columns: Columns) -> Iterator[Record]:

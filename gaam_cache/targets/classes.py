@@ -23,6 +23,7 @@ from gaam_cache.common.cells import (
     is_blank,
     is_missing_word,
     lookalike_pairs,
+    parse_list,
     refuse_byte_order_mark,
     unusable_cell_error,
     value_with_type,
@@ -57,6 +58,7 @@ NEGATIVE_NUMBER = re.compile(r"-0*[1-9]\d{0,17}(\.0*)?", re.ASCII)
 DECIMAL_NUMBER = re.compile(
     r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE
 )
+NUMBERS_WITH_COMMAS = re.compile(r"\s*[+-]?\d+(,\s*\d+)+\s*", re.ASCII)
 LOOKS_LIKE_NUMBERS = "the column looks like numbers"
 TASKS_OF_NUMBERS = "--task regression, or --task classification"
 MAX_NAMES_SHOWN = 10  # names in one message
@@ -311,7 +313,7 @@ def refuse_quantities(
     sampled: bool = False,
     confirmed_classes: Collection[str] = (),
 ) -> None:
-    """Refuse labels that are quantities, such as prices or scores, rather than classes.
+    """Refuse labels that are lists, or quantities such as prices, rather than classes.
 
     Labels are quantities in two cases. All are numbers and some have a fraction. Or all
     are whole numbers with gaps between them, and nearly every row has its own number.
@@ -324,7 +326,7 @@ def refuse_quantities(
         confirmed_classes: labels that the user has confirmed as classes.
 
     Raises:
-        DataError: the labels are quantities.
+        DataError: the labels are lists or quantities.
     """
     # confirmed classes may be any numbers: only the other labels are examined
     confirmed_spellings = set(map(normal_spelling, confirmed_classes))
@@ -333,6 +335,7 @@ def refuse_quantities(
         for label in dict.fromkeys(labels)
         if normal_spelling(label) not in confirmed_spellings
     ]
+    _refuse_lists(distinct_labels, origin)
     if len(distinct_labels) < 2 or not all(map(is_number, distinct_labels)):
         return
 
@@ -353,6 +356,36 @@ def refuse_quantities(
         where=origin,
         hint=f"{TASKS_OF_NUMBERS}; --label-column names another column",
     )
+
+
+def _refuse_lists(distinct_labels: Sequence[str], origin: str) -> None:
+    """Refuse labels that are lists, or numbers with commas: each would be a class.
+
+    Args:
+        distinct_labels: the labels.
+        origin: where they are from, for messages.
+    """
+    lists = [label for label in distinct_labels if parse_list(label) is not None]
+    if lists:
+        raise DataError(
+            "a label is a list",
+            expected="the name of one class",
+            found=excerpt(lists[0]),
+            where=origin,
+            hint="lists of names: --task multi-label; --task classification takes each "
+            "list for a class",
+        )
+    with_commas = list(filter(NUMBERS_WITH_COMMAS.fullmatch, distinct_labels))
+    num_numbers = sum(map(is_number, distinct_labels))
+    if with_commas and len(with_commas) + num_numbers == len(distinct_labels):
+        raise DataError(
+            "the labels are numbers with commas",
+            expected="classes: words, or whole numbers",
+            found=excerpt(with_commas[0]),
+            where=origin,
+            hint="several labels: --task multi-label --set label-separator=,; "
+            "fractions: write them with a point; classes: --task classification",
+        )
 
 
 def _are_quantities(numbers: Sequence[float], num_rows: int) -> bool:

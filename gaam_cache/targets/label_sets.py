@@ -16,8 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.cells import (
+    SPELLING,
     is_blank,
     is_missing_word,
+    lookalike_pairs,
+    parse_list,
     unusable_cell_error,
     value_with_type,
 )
@@ -30,7 +33,7 @@ UNLABELLED = 255
 """Number on disk in place of each 0 or 1 of a row whose labels are unknown."""
 MAX_NAMES_SHOWN = 10
 FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True}
-FLAGS |= {"false": False, "true": True}
+FLAGS |= {"false": False, "true": True, "no": False, "yes": True}
 """Texts in a column of 0 and 1, in lower case -> whether the row has the label."""
 
 
@@ -103,7 +106,7 @@ class LabelSets(MatrixTarget):
     ) -> Iterator[str]:
         """Yield a line for labels that no row or every row of a split has.
 
-        Another line is for names that are words for a missing label.
+        More lines are for names that look alike, and for words for a missing label.
 
         Args:
             labels_by_split: split -> the label of every row, a JSON array of names.
@@ -120,6 +123,13 @@ class LabelSets(MatrixTarget):
             constant = [name for name in self.names if counts[name] == len(labels)]
             if constant:
                 yield f"every row of '{split}' has the labels {_joined_names(constant)}"
+
+        pairs = lookalike_pairs(self.names)
+        if pairs:
+            yield (
+                f"labels that differ only in {SPELLING} are separate labels here: "
+                f"{_joined_names(pairs)}"
+            )
 
         confirmed_spellings = set(map(normal_spelling, confirmed))
         doubtful = [
@@ -206,11 +216,11 @@ class LabelSets(MatrixTarget):
 
     @classmethod
     def claims_cell(cls, cell: object, columns: LabelColumns) -> bool:
-        """Whether a cell is a list of texts, or the JSON of one.
+        """Whether a cell is a list of texts, or a text that is such a list.
 
         Where the table declares labels, the list may have their numbers, too.
         """
-        entries = _parse_list(cell) if isinstance(cell, str) else cell
+        entries = parse_list(cell) if isinstance(cell, str) else cell
         if not isinstance(entries, list | tuple):
             return False
         types: tuple[type, ...] = (str,)
@@ -263,23 +273,12 @@ def _rows_per_name(labels: Sequence[str]) -> Counter[str]:
     return counts
 
 
-def _parse_list(text: str) -> object:
-    """Parse a text that is a JSON array; None for any other text."""
-    stripped = text.strip()
-    if not (stripped.startswith("[") and stripped.endswith("]")):
-        return None
-    try:
-        return json.loads(stripped)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _entries_of(cell: object, columns: LabelColumns) -> Sequence[Any]:
     """The labels in a cell: the entries of its list, or the parts of its text.
 
     A text is split at the separator that the user has set; without one it must be a
-    JSON array. A blank text has no labels if there is a separator, and else counts as
-    missing.
+    list, see ``parse_list``. A blank text has no labels if there is a separator, and
+    else counts as missing.
 
     Raises:
         NoLabelError: the labels are missing.
@@ -290,7 +289,7 @@ def _entries_of(cell: object, columns: LabelColumns) -> Sequence[Any]:
         parts = [part.strip() for part in cell.split(columns.separator)]
         entries = [part for part in parts if not is_blank(part)]
     elif isinstance(cell, str):
-        entries = _parse_list(cell)
+        entries = parse_list(cell)
     if isinstance(entries, list | tuple):
         return entries
 

@@ -277,7 +277,9 @@ def _check_differences(
         own_scores = scores.get((row.cell, row.decoder), {})
         baseline_scores = scores.get((row.cell, baseline), {})
         common_seeds = sorted(own_scores.keys() & baseline_scores.keys())
-        differences = [own_scores[seed] - baseline_scores[seed] for seed in common_seeds]
+        differences = [
+            own_scores[seed] - baseline_scores[seed] for seed in common_seeds
+        ]
         mean = math.fsum(differences) / max(1, len(differences))
         if abs(mean - row.difference) > 1e-6:
             raise CacheError(

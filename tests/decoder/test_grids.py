@@ -503,9 +503,7 @@ def with_other_sign(rows: tuple[DecoderRow, ...]) -> list[DecoderRow]:
 def without_baseline(rows: tuple[DecoderRow, ...]) -> list[DecoderRow]:
     """The first cell lacks its baseline."""
     return [
-        row
-        for row in rows
-        if row.cell != rows[0].cell or row.attention != row.baseline
+        row for row in rows if row.cell != rows[0].cell or row.attention != row.baseline
     ]
 
 

@@ -35,8 +35,8 @@ LEAST_OPEN_SIZE = 2**31 - 2**16
 """Programs that write into a pipe do not know the size: they claim this or more."""
 OGG_PAGE = b"OggS\0"
 OGG_HEADER = struct.Struct("<5sBq12xB")
-"""Of a page: its mark, its flags, the number of samples up to its end, and the number of
-bytes that give the lengths of its segments."""
+"""Of a page: its mark, its flags, the number of samples up to its end, and the number
+of bytes that give the lengths of its segments."""
 OGG_FIRST = 2  # flag of the first page of a stream
 OGG_LAST = 4  # flag of its last page
 OPUS_RATE = 48_000  # samples a second by which Opus counts, whatever the file's rate

@@ -173,9 +173,20 @@ def file_in(cell: Any) -> Any:
     Returns:
         The bytes of the file, or its name; None if the cell is empty or blank. Any
         other value is returned as it is, and fails when it is used as a name.
+
+    Raises:
+        DataError: the cell has more than a file, such as the start of a piece of it.
     """
     # the library ``datasets`` stores a file as a dictionary of its bytes and its path
     if isinstance(cell, Mapping):
+        others = cell.keys() - {"bytes", "path"}
+        if others:
+            raise DataError(
+                "a cell has more than a file",
+                expected="its bytes or its path alone",
+                found=", ".join(sorted(map(excerpt, others))),
+                hint="write decoded samples, or a piece of a sound, as a file",
+            )
         content = cell.get("bytes")
         if content is None:
             content = cell.get("path")

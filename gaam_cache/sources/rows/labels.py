@@ -1,9 +1,11 @@
 """Reads the label of a record, and finds out what kind of labels a table has."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gaam_cache.common.cells import is_blank
+from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import AUTO, ExtractConfig
 from gaam_cache.targets.base import (
     CLASSIFICATION,
@@ -34,7 +36,7 @@ class LabelReader:
         declared_names: tuple[str, ...] | None,
     ) -> None:
         if declared_names is not None and config.strip_labels:
-            declared_names = tuple(name.strip() for name in declared_names)
+            declared_names = _stripped_names(declared_names)
         self.columns = LabelColumns(
             names=column_names,
             declared_names=declared_names,
@@ -110,3 +112,17 @@ class LabelReader:
         for known_class in target_classes().values():
             if known_class.claims_cell(cell, self.columns):
                 self._target_class = known_class
+
+
+def _stripped_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Declared names without white space around them; ConfigError if two become one."""
+    stripped_names = tuple(name.strip() for name in names)
+    counts = Counter(stripped_names)
+    repeated = [name for name in counts if counts[name] > 1]
+    if repeated:
+        raise ConfigError(
+            "declared classes differ in white space alone",
+            found=", ".join(repr(n) for n in names if n.strip() == repeated[0]),
+            hint="leave --set strip-labels=true out, or rename the classes",
+        )
+    return stripped_names

@@ -20,6 +20,7 @@ from gaam_cache.sources.base import Record
 from gaam_cache.sources.rows.collect import Columns, Table
 from gaam_cache.sources.rows.layout import check_file, kind_of
 from gaam_cache.sources.rows.text_files import read_lines, warn_if_utf8
+from gaam_cache.targets.numbers import Numbers
 
 MAX_FIELD_CHARS = 64 * 2**20  # a longer field of a CSV file has an unclosed quote
 MAX_FIELDS_SHOWN = 8  # of a row, in messages
@@ -401,10 +402,20 @@ def _open_parquet(path: Path, config: ExtractConfig) -> Table:
 
     Args:
         path: the file. If ``datasets`` wrote it, it may declare class names.
-        config: the extraction; its first label column may have these class names.
+        config: the extraction; its label column may have these class names.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    with reading_file(str(path)):
+        schema = pq.read_schema(path)
+    features = {
+        column: feature
+        for column, feature in _stored_features(schema).items()
+        if _holds_whole_numbers(schema, column)
+    }
+    names_by_column = _declared_names(features)
+    class_names = _take_class_names(names_by_column, config)
 
     def records(columns: Columns) -> Iterator[Record]:
         batch_rows = PARQUET_BATCH_FILES if columns.of_files else PARQUET_BATCH_ROWS
@@ -412,10 +423,7 @@ def _open_parquet(path: Path, config: ExtractConfig) -> Table:
             batches = file.iter_batches(batch_rows, columns=columns.all)
             rows = (row for batch in batches for row in batch.to_pylist())
             for number, row in enumerate(rows, start=1):
-                yield f"row {number}", row
-
-    with reading_file(str(path)):
-        schema = pq.read_schema(path)
+                yield f"row {number}", _with_names(row, names_by_column)
 
     # the library ``datasets`` stores a file as its bytes and its path
     media_columns = []
@@ -423,12 +431,60 @@ def _open_parquet(path: Path, config: ExtractConfig) -> Table:
         parts = column.type if pa.types.is_struct(column.type) else ()
         if {part.name for part in parts} == {"bytes", "path"}:
             media_columns.append(column.name)
-
-    class_names = None
-    label_column = config.label_column[0]
-    if _holds_whole_numbers(schema, label_column):
-        class_names = _declared_classes(_stored_features(schema).get(label_column))
     return Table(list(schema.names), records, tuple(media_columns), class_names)
+
+
+def _declared_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Column -> the class names that it declares, in order; no columns without any.
+
+    Args:
+        features: column -> its description, as ``datasets`` writes it in JSON.
+    """
+    names_by_column: dict[str, tuple[str, ...]] = {}
+    for column, feature in features.items():
+        names = _declared_classes(feature)
+        if names is not None:
+            names_by_column[column] = names
+    return names_by_column
+
+
+def _take_class_names(
+    names_by_column: dict[str, tuple[str, ...]], config: ExtractConfig
+) -> tuple[str, ...] | None:
+    """Remove the names of the label column, and return them, if it holds classes.
+
+    The reader of labels needs these names to know all classes and their order. Whole
+    numbers in any other column are replaced by their names.
+
+    Args:
+        names_by_column: the names that columns declare, in order; changed.
+        config: the extraction.
+    """
+    holds_classes = len(config.label_column) == 1 and config.task != Numbers.task
+    if not holds_classes:
+        return None
+    return names_by_column.pop(config.label_column[0], None)
+
+
+def _with_names(
+    record: Mapping[str, Any], names_by_column: Mapping[str, tuple[str, ...]]
+) -> Mapping[str, Any]:
+    """A record with the declared names in place of their numbers."""
+    changed = {
+        column: _name_of_number(record[column], names)
+        for column, names in names_by_column.items()
+        if column in record
+    }
+    return {**record, **changed} if changed else record
+
+
+def _name_of_number(value: Any, names: Sequence[str]) -> Any:
+    """The name that a number stands for; None for one without a name, such as -1."""
+    if isinstance(value, list):
+        return [_name_of_number(entry, names) for entry in value]
+    if not isinstance(value, int):
+        return value
+    return names[value] if 0 <= value < len(names) else None
 
 
 def _holds_whole_numbers(schema: Any, name: str) -> bool:
@@ -493,10 +549,12 @@ def dataset_table(dataset: Any, config: ExtractConfig) -> Table:
 
     Args:
         dataset: one split. Its sounds and pictures stay encoded bytes.
-        config: the extraction; its first label column may declare class names.
+        config: the extraction; its label column may declare class names.
     """
     import datasets
 
+    # a saved data set may remember a format, such as arrays or fewer columns
+    dataset = dataset.with_format(None)
     media_columns = []
     for column, feature in dataset.features.items():
         if isinstance(feature, datasets.Audio | datasets.Image):
@@ -504,11 +562,11 @@ def dataset_table(dataset: Any, config: ExtractConfig) -> Table:
             dataset = dataset.cast_column(column, type(feature)(decode=False))
             media_columns.append(column)
 
-    features = dataset.features.to_dict()
-    class_names = _declared_classes(features.get(config.label_column[0]))
+    names_by_column = _declared_names(dataset.features.to_dict())
+    class_names = _take_class_names(names_by_column, config)
 
     def records(columns: Columns) -> Iterator[Record]:
         for number, record in enumerate(dataset.select_columns(columns.all), start=1):
-            yield f"row {number}", record
+            yield f"row {number}", _with_names(record, names_by_column)
 
     return Table(dataset.column_names, records, tuple(media_columns), class_names)

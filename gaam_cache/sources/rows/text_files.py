@@ -2,6 +2,7 @@
 
 import codecs
 import gzip
+import re
 import warnings
 import zlib
 from collections.abc import Generator
@@ -22,6 +23,9 @@ MARKS = {  # longest first, because the mark of UTF-32 starts with that of UTF-1
 }
 """Byte-order marks at the start of a file, by the encoding that reads them."""
 LONGEST_MARK = 4
+WINDOWS_CHARACTERS = re.compile("[\x80-\x9f]")
+"""Control characters in Latin-1; in the Western encoding of Windows most of them are
+quotes and dashes."""
 GZIP = b"\x1f\x8b"  # first bytes of a file compressed by gzip
 CHUNK_BYTES = 2**20
 READ_ERRORS = (OSError, EOFError, zlib.error)
@@ -92,9 +96,19 @@ def read_lines(
             files were joined, starts a line.
     """
     encoding = _encoding_of(path, config)
+    may_be_windows = codecs.lookup(encoding).name == "iso8859-1"
     try:
         with _open_text(path, encoding, newline) as file:
             for number, line in enumerate(file, start=1):
+                if may_be_windows and WINDOWS_CHARACTERS.search(line):
+                    may_be_windows = False
+                    warnings.warn(
+                        f"line {number} of '{path.name}' has control characters in "
+                        f"{encoding}, which are quotes or dashes in the encoding of "
+                        "Windows: --set encoding=cp1252",
+                        GaamWarning,
+                        stacklevel=3,
+                    )
                 if line[0] == BYTE_ORDER_MARK:
                     raise DataError(
                         "a line begins with a byte-order mark",

@@ -184,7 +184,6 @@ ALIKE: dict[str, tuple[list[Any], Any, dict[str, Any]]] = {
     "missing in every row": ([None, None], CLASSES, {}),
     "-1 in a set": ([[0], [-1]], SET, {}),
     "a missing set": ([[0], None], SET, {}),
-    "as a text": ([0, 1], CLASSES, {"text_columns": ("label",), "label_column": "text"}),
 }  # fmt: skip
 
 
@@ -197,12 +196,57 @@ def test_rows_are_refused_with_the_message_of_saved_rows(
     assert message_of(parquet, **options) == message_of(saved, **options)
 
 
-def test_a_kept_column_keeps_its_numbers(tmp_path: Path) -> None:
-    data = data_set(["World", "Sports"], CLASSES)
-    data = data.add_column("kept", data["label"], feature=CLASSES)
+def test_a_kept_column_has_the_names_of_its_own_split(tmp_path: Path) -> None:
+    splits = {}
+    for split, feature in {"train": CLASSES, "test": REVERSED}.items():
+        data = data_set(["World", "Sports"], feature)
+        splits[split] = data.add_column("kept", data["label"], feature=feature)
+    for root in write_both(tmp_path, splits):
+        for split in splits:
+            rows = read(root, split, keep_columns=("kept",))
+            assert list(rows.kept_columns["kept"]) == ["World", "Sports"]
+
+
+def test_numbers_of_a_regression_are_the_names_of_classes(tmp_path: Path) -> None:
+    """``class_encode_column`` sorts names as texts: class 1 is 10."""
+    data = data_set(["1", "10", "2"], datasets.ClassLabel(names=["1", "10", "2"]))
     for root in write_both(tmp_path, {"train": data}):
-        rows = read(root, keep_columns=("kept",))
-        assert list(rows.kept_columns["kept"]) == ["0", "2"]
+        rows = read(root, task="regression")
+        assert list(rows.labels) == ["[1.0]", "[10.0]", "[2.0]"]
+
+
+def test_a_number_without_a_name_is_no_number_of_a_regression(tmp_path: Path) -> None:
+    feature = datasets.ClassLabel(names=["1", "10"])
+    data = data_set([0, 1, -1], feature)
+    for root in write_both(tmp_path, {"train": data}):
+        with pytest.raises(DataError, match="missing"):
+            read(root, task="regression")
+
+
+def test_columns_of_a_set_have_the_meaning_of_their_names(tmp_path: Path) -> None:
+    feature = datasets.ClassLabel(names=["yes", "no"])
+    data = data_set(["yes", "no"], feature)
+    data = data.add_column("other", [1, 1], feature=feature)
+    for root in write_both(tmp_path, {"train": data}):
+        rows = read(root, task="multi-label", label_column=("label", "other"))
+        assert list(rows.labels) == ['["label"]', "[]"]
+
+
+FORMATS: dict[str, dict[str, Any]] = {
+    "arrays": {"type": "numpy"},
+    "tables": {"type": "pandas"},
+    "fewer columns": {"columns": ["label"]},
+}
+
+
+@pytest.mark.parametrize("case", FORMATS)
+def test_the_format_of_a_saved_data_set_does_not_count(
+    case: str, tmp_path: Path
+) -> None:
+    data = data_set(TOPICS, CLASSES)
+    data.set_format(**FORMATS[case])
+    datasets.DatasetDict({"train": data}).save_to_disk(str(tmp_path / "saved"))
+    assert list(read(tmp_path / "saved").labels) == TOPICS
 
 
 def feature_of(**changes: Any) -> dict[str, Any]:

@@ -56,6 +56,49 @@ def test_every_way_to_write_sets_gives_the_same_labels(
     assert target.decode(FLAGS) == TEXTS
 
 
+def test_lists_as_python_writes_them_are_sets(tmp_path: Path) -> None:
+    """pandas writes a column of lists so."""
+    lists = [repr(names) for names in SETS]
+    write_table(tmp_path / "train.csv", {"label": lists})
+    rows = read_rows(tmp_path / "train.csv")
+    assert rows.task == "multi-label"
+    assert list(rows.labels) == TEXTS
+
+
+LISTS = {
+    "whole numbers": (["[5, 3]", "[1]", "[2]"], "a label is a list"),
+    "numbers with commas": (["5,3", "5", "1"], "numbers with commas"),
+    "decimal commas": (["0,5", "1,0", "1,5"], "numbers with commas"),
+    "a list behind words": (["drama", "['drama', 'war']", "war"], "a label is a list"),
+}
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_lists_are_no_classes(case: str, tmp_path: Path) -> None:
+    labels, problem = LISTS[case]
+    file = tmp_path / "train.csv"
+    write_table(file, {"label": labels})
+    with pytest.raises(DataError, match=problem):
+        read_rows(file)
+    # a person may want them as classes
+    rows = read_rows(file, task="classification")
+    assert list(rows.labels) == labels
+
+
+@pytest.mark.parametrize(
+    "label", ["['a' 'b']", "[sic]", "Paris, France", "1,a", "[1 2]"]
+)
+def test_texts_with_brackets_and_commas_are_classes(label: str, tmp_path: Path) -> None:
+    write_table(tmp_path / "train.csv", {"label": [label, "b", "c"]})
+    assert read_rows(tmp_path / "train.csv").labels[0] == label
+
+
+def test_labels_that_look_alike_are_named() -> None:
+    target = LabelSets(("Drama", "drama", "war"))
+    lines = list(target.warnings({"train": ['["Drama","drama"]', '["war"]']}, ()))
+    assert any("'Drama' and 'drama'" in line for line in lines)
+
+
 def test_lists_of_parquet_are_sets(tmp_path: Path) -> None:
     table = pyarrow.table({"label": SETS, "text": texts_of(4, "train")})
     pyarrow.parquet.write_table(table, tmp_path / "train.parquet")
