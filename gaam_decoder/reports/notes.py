@@ -26,6 +26,7 @@ from gaam_decoder.reports.wording import SELECT_NOTES, capitalised, chance, join
 from gaam_decoder.runs.groups import EQUAL_ROWS
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import NO_TEMPERATURE, RunResult
+from gaam_decoder.runs.tuning import TUNED_SETTINGS
 
 CONTROLS = ("none", "scalar-mix")
 NO_CONTROL = "no control: only 'gaam train --attn none' shows whether a mechanism helps"
@@ -121,6 +122,36 @@ def _name_entries(
     if not labels:
         return None
     return f"{sentence}: {join_first(labels, MOST_NAMED)}"
+
+
+def _untried_values(table: Table) -> str | None:
+    """A note on runs that are left out, because tuning did not try their values."""
+    labels: list[str] = []
+    for entry in table.entries:
+        untried = {
+            f"{name.replace('_', '-')} {values[name]:.6g}"
+            for tuning in entry.tunings
+            for values in tuning.untried
+            for name in TUNED_SETTINGS
+            if values[name] != tuning.chosen[name]
+        }
+        if untried:
+            labels.append(f"{entry.label} at {' and '.join(sorted(untried))}")
+    if not labels:
+        return None
+    return (
+        "runs are left out, because the tuning seeds did not try their values (gaam "
+        f"train --lr with all values tries them): {join_first(labels, MOST_NAMED)}"
+    )
+
+
+def _has_several_codes(entry: Entry) -> bool:
+    """Whether runs of an entry record other code of the same part."""
+    hashes: dict[str, set[str]] = {}
+    for run in entry.runs:
+        for part, code_hash in run.environment.get("code", {}).items():
+            hashes.setdefault(part, set()).add(str(code_hash))
+    return any(len(hashes_of_part) > 1 for hashes_of_part in hashes.values())
 
 
 def _selected(table: Table) -> str | None:
@@ -577,6 +608,24 @@ NOTES = (
     Note("columns like groups", _like_groups, is_warning=True),
     Note("unknown groups", _groups_not_known, is_warning=True),
     Note("no temperature", _no_temperature, is_warning=True),
+    Note("untried values", _untried_values, is_warning=True),
+    Note(
+        "tuning seeds",
+        _note_naming_entries(
+            "seeds that only chose among learning rates stand here, because others are "
+            "not trained yet",
+            lambda entry: all(run.tuning_only for run in entry.runs),
+        ),
+        is_warning=True,
+    ),
+    Note(
+        "versions of the code",
+        _note_naming_entries(
+            "the code of the mechanism, head, loss or optimizer changed between runs",
+            _has_several_codes,
+        ),
+        is_warning=True,
+    ),
     Note("leaks", _leaks),
     Note(
         "one class",

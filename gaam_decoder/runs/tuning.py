@@ -103,7 +103,9 @@ class Tuning:
 
     chosen: dict[str, float]
     candidates: tuple[Candidate, ...]
-    """All of them, ascending."""
+    """All that the deciding seeds tried, ascending."""
+    untried: tuple[dict[str, float], ...] = ()
+    """Values of runs that are left out, because the deciding seeds did not try them."""
     seeds: tuple[int, ...]
     """Seeds whose validation rows decided."""
     has_reporting_seeds: bool
@@ -216,6 +218,7 @@ class Tuning:
         return {
             "chosen": self.chosen,
             "candidates": candidates,
+            "untried": list(self.untried),
             "seeds": list(self.seeds),
             "reported_on_other_seeds": self.has_reporting_seeds,
             "at_edge": list(self.at_edge),
@@ -298,7 +301,8 @@ def choose_candidates(
     seeds decide, and the other seeds of the chosen candidate are reported. If there are
     no tuning seeds, all seeds that every candidate has decide, and they are reported as
     well. Among equal accuracies the lower validation loss wins, then the smaller value.
-    A candidate is out if one of the deciding seeds failed or is missing.
+    A candidate is out if one of the deciding seeds failed or is missing. Of several
+    tunings of a decoder that decides which tried the most candidates.
 
     Args:
         runs: the runs to choose from.
@@ -389,20 +393,14 @@ def _tune(
         requested_seeds: the seeds that decide; None: the tuning seeds of the runs, or
             all seeds that every candidate has.
     """
-    all_runs = [run for runs in candidates.values() for run in runs]
-    seeds_by_values = {
-        values: {seed for run in runs for seed in run.seeds}
-        for values, runs in candidates.items()
+    deciding = _deciding_runs(candidates, requested_seeds)
+    seeds = deciding.seeds
+    tried = {
+        values: runs
+        for values, runs in deciding.by_values.items()
+        if _have_seeds(runs, seeds)
     }
-    if requested_seeds is None:
-        tuning_seeds = {seed for run in all_runs for seed in run.tuning_seeds}
-    else:
-        tuning_seeds = set(requested_seeds)
-    common_seeds = set.intersection(*seeds_by_values.values())
-    deciding_seeds = sorted(tuning_seeds or common_seeds)
-    deciding_runs = _runs_with_alike_validation(candidates)
-
-    candidate_by_values = _candidates_by_values(deciding_runs, deciding_seeds)
+    candidate_by_values = _candidates_by_values(tried, seeds)
     finished_candidates = {
         values: candidate
         for values, candidate in candidate_by_values.items()
@@ -411,19 +409,97 @@ def _tune(
     if not finished_candidates:
         return None
     chosen_values = _best_values(finished_candidates)
-    other_seeds = seeds_by_values[chosen_values] - set(deciding_seeds)
+    all_runs = [run for runs in candidates.values() for run in runs]
+    has_tuning_seeds = requested_seeds is not None or any(map(_has_tuned, all_runs))
+    reporting_seeds = {
+        seed
+        for run in candidates[chosen_values]
+        if not run.tuning_only
+        for seed in run.seeds
+    }
     return Tuning(
         # the values by the names of their settings
         chosen=candidate_by_values[chosen_values].values,
         candidates=tuple(candidate_by_values.values()),
-        seeds=tuple(deciding_seeds),
-        has_reporting_seeds=bool(tuning_seeds and other_seeds),
+        untried=tuple(
+            _by_name(values) for values in sorted(candidates) if values not in tried
+        ),
+        seeds=tuple(seeds),
+        has_reporting_seeds=bool(has_tuning_seeds and reporting_seeds - set(seeds)),
         task=all_runs[0].task,
         # for draws of other validation rows, which candidates without a score have not
-        candidate_runs=tuple(
-            tuple(deciding_runs[values]) for values in finished_candidates
-        ),
+        candidate_runs=tuple(tuple(tried[values]) for values in finished_candidates),
     )
+
+
+class _DecidingRuns(NamedTuple):
+    """The runs that may decide among the candidates of one decoder."""
+
+    seeds: list[int]
+    """Seeds whose validation rows decide."""
+    by_values: RunsByValues
+    """Runs that hold out validation rows in the same way, by the tuned values. They may
+    lack some of the seeds."""
+
+    @property
+    def num_candidates(self) -> int:
+        """Number of candidates that have all of the seeds."""
+        return sum(_have_seeds(runs, self.seeds) for runs in self.by_values.values())
+
+
+def _deciding_runs(
+    candidates: RunsByValues, requested_seeds: Collection[int] | None
+) -> _DecidingRuns:
+    """The runs that decide among the candidates of a decoder.
+
+    A decoder may have been tuned several times, with other tuning seeds each. Then the
+    tuning decides that tried the most candidates, and of several such that with the
+    most seeds.
+
+    Args:
+        candidates: the runs of each candidate, by its learning rate and weight decay.
+        requested_seeds: the seeds that decide; None: the tuning seeds of the runs, or
+            all seeds that every candidate has.
+    """
+    all_runs = [run for runs in candidates.values() for run in runs]
+    # the tunings by what their runs say of them: their seeds, and how these hold out
+    # validation rows
+    tunings = {
+        (run.tuning_seeds, run.recipe.val_folds or 0)
+        for run in all_runs
+        if _has_tuned(run)
+    }
+    if requested_seeds is not None or not tunings:
+        seeds = requested_seeds
+        if seeds is None:
+            seeds = set.intersection(
+                *(
+                    {seed for run in runs for seed in run.seeds}
+                    for runs in candidates.values()
+                )
+            )
+        return _DecidingRuns(sorted(seeds), _runs_with_alike_validation(candidates))
+
+    deciding = [
+        _DecidingRuns(sorted(tuning_seeds), _runs_with_folds(candidates, val_folds))
+        for tuning_seeds, val_folds in sorted(tunings)
+    ]
+    return max(deciding, key=lambda runs: (runs.num_candidates, len(runs.seeds)))
+
+
+def _has_tuned(run: RunResult) -> bool:
+    """Whether a run has tuning seeds of its own."""
+    return bool(set(run.seeds) & set(run.tuning_seeds))
+
+
+def _have_seeds(runs: Sequence[RunResult], seeds: Collection[int]) -> bool:
+    """Whether runs have all of these seeds, finished or failed."""
+    return set(seeds) <= {seed for run in runs for seed in run.seeds}
+
+
+def _by_name(values: TunedValues) -> dict[str, float]:
+    """Values of a candidate by the names of their settings."""
+    return dict(zip(TUNED_SETTINGS, values, strict=True))
 
 
 def _candidates_by_values(
@@ -434,7 +510,7 @@ def _candidates_by_values(
     for values, runs in sorted(runs_by_values.items()):
         validation = mean_validation(runs, seeds)
         candidate_by_values[values] = Candidate(
-            values=dict(zip(TUNED_SETTINGS, values, strict=True)),
+            values=_by_name(values),
             accuracy=validation.accuracy,
             loss=validation.loss,
         )
@@ -454,19 +530,22 @@ def _best_values(candidate_by_values: Mapping[TunedValues, Candidate]) -> TunedV
     return max(candidate_by_values, key=accuracy_then_loss)
 
 
-def _runs_with_alike_validation(
-    candidates: RunsByValues,
-) -> dict[TunedValues, list[RunResult]]:
+def _runs_with_alike_validation(candidates: RunsByValues) -> RunsByValues:
     """The runs of each candidate that hold out validation rows in the same way.
 
     In tuning, each seed may hold out another fold of the training rows
-    (``val_folds``). If any run does so, runs that do not are left out: their validation
-    rows are others.
+    (``val_folds``). Runs with other numbers of folds have other validation rows: those
+    with the largest number count.
     """
     all_runs = [run for runs in candidates.values() for run in runs]
-    any_has_folds = any(run.recipe.val_folds for run in all_runs)
+    largest_number = max(run.recipe.val_folds or 0 for run in all_runs)
+    return _runs_with_folds(candidates, largest_number)
+
+
+def _runs_with_folds(candidates: RunsByValues, val_folds: int) -> RunsByValues:
+    """The runs of each candidate with this number of folds; 0: one validation set."""
     return {
-        values: [run for run in runs if bool(run.recipe.val_folds) == any_has_folds]
+        values: [run for run in runs if (run.recipe.val_folds or 0) == val_folds]
         for values, runs in candidates.items()
     }
 

@@ -293,9 +293,9 @@ class Score(RemembersCode, ABC):
         """A mean, for people."""
         if self.percent or value is None:
             return percent(value)
-        if abs(value) < 1e4:
-            return f"{value:.4f}"
-        return f"{value:.3g}"
+        if abs(value) >= 1e4 or _is_small(value):
+            return f"{value:.3g}"
+        return f"{value:.4f}"
 
     def std(self, value: float | None) -> str:
         """A standard deviation, for people."""
@@ -307,8 +307,11 @@ class Score(RemembersCode, ABC):
 
     def difference(self, value: float) -> str:
         """A difference, with its sign."""
-        digits = 2 if self.percent else 4
-        return f"{self.factor * value:+z.{digits}f}"
+        if self.percent:
+            return f"{100 * value:+z.2f}"
+        if _is_small(value):
+            return f"{value:+.3g}"
+        return f"{value:+z.4f}"
 
     def size(self, value: float, digits: str = ".4g") -> str:
         """The size of a difference, with its unit."""
@@ -323,8 +326,10 @@ class Score(RemembersCode, ABC):
         """
         if interval is None:
             return "-"
-        digits = self._digits(interval, signed)
         sign = "+" if signed else ""
+        if not self.percent and _is_small(max(map(abs, interval))):
+            return " to ".join(f"{bound:{sign}.3g}" for bound in interval)
+        digits = self._digits(interval, signed)
         return " to ".join(
             f"{self.factor * bound:{sign}z.{digits}f}" for bound in interval
         )
@@ -338,8 +343,22 @@ class Score(RemembersCode, ABC):
             return 4
         low, high = interval
         half_width = 100 * (high - low) / 2  # in percent
+        digits = 1
         if half_width >= 10:
-            return 0
-        if half_width < 1 and signed:
-            return 2
-        return 1
+            digits = 0
+        elif half_width < 1 and signed:
+            digits = 2
+        # a limit beside 0 shows on which side of 0 it is
+        while signed and digits < 4 and _rounds_to_zero(interval, digits):
+            digits += 1
+        return digits
+
+
+def _is_small(value: float) -> bool:
+    """Whether four decimals would show little or nothing of a value."""
+    return 0 < abs(value) < 1e-3
+
+
+def _rounds_to_zero(interval: tuple[float, float], digits: int) -> bool:
+    """Whether a limit other than 0 would be shown as 0 percent."""
+    return any(bound and not round(100 * bound, digits) for bound in interval)

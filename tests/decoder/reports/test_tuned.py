@@ -82,6 +82,94 @@ def test_tuning_seeds_report_before_the_others_are_trained() -> None:
     [entry] = table.entries
     assert entry.seeds == (7, 8)
     assert not entry.tunings[0].has_reporting_seeds
+    assert any("seeds that only chose" in sentence for sentence in notes(table))
+
+
+def reporting_run(lr: float, tuning_seeds: tuple[int, ...] = ()) -> RunResult:
+    right = answers(6, 0.8, 3)
+    return build_run(
+        "gaam",
+        right,
+        lr=lr,
+        path=f"reporting-{lr}",
+        validation=0.1,
+        tuning_seeds=tuning_seeds,
+    )
+
+
+def test_a_rate_that_tuning_did_not_try_changes_no_choice() -> None:
+    """The largest rate won: another beyond it does not make it an inner one."""
+    validation = {1e-4: 0.7, 1e-3: 0.8, 1e-2: 0.9}
+    tuning_runs = candidates("gaam", validation, seeds=(7, 8), tuning_seeds=(7, 8))
+    runs = [*tuning_runs, reporting_run(1e-2, (7, 8)), reporting_run(1e-1)]
+    [table] = build_tables(runs)
+    [entry] = table.entries
+    assert entry.recipe["lr"] == 1e-2
+    [tuning] = entry.tunings
+    assert tuning.at_edge == ("lr",)
+    assert tuning.untried == ({"lr": 1e-1, "weight_decay": 0.0},)
+    sentences = notes(table)
+    assert any("chosen from 3" in sentence for sentence in sentences)
+    assert any("gaam at lr 0.1" in sentence for sentence in sentences)
+
+
+FURTHER_TUNINGS: dict[str, tuple[dict[float, float], tuple[int, ...], int | None]] = {
+    "fewer rates, other seeds": ({1e-4: 0.9, 1e-3: 0.8}, (4, 5, 6), None),
+    "fewer rates, more folds": ({1e-4: 0.9, 1e-3: 0.8}, (7, 8, 9), 3),
+    "one rate more seeds": ({1e-4: 0.95}, (7, 8, 9), 3),
+}
+
+
+@pytest.mark.parametrize("case", FURTHER_TUNINGS)
+@pytest.mark.parametrize("is_first", [False, True], ids=["behind it", "before it"])
+def test_the_tuning_that_tried_most_rates_decides(case: str, *, is_first: bool) -> None:
+    validation, seeds, val_folds = FURTHER_TUNINGS[case]
+    tuning_runs = candidates(
+        "gaam",
+        {1e-4: 0.7, 1e-3: 0.8, 1e-2: 0.9},
+        seeds=(7, 8),
+        tuning_seeds=(7, 8),
+        val_folds=2,
+    )
+    further_runs = candidates(
+        "gaam", validation, seeds=seeds, tuning_seeds=seeds, val_folds=val_folds
+    )
+    runs = [*tuning_runs, reporting_run(1e-2, (7, 8)), *further_runs]
+    if is_first:
+        runs = [*further_runs, *runs[: -len(further_runs)]]
+    [table] = build_tables(runs)
+    [entry] = table.entries
+    [tuning] = entry.tunings
+    assert tuning.seeds == (7, 8)
+    assert entry.recipe["lr"] == 1e-2
+    assert entry.seeds == (0, 1, 2, 3, 4, 5)
+    # the scores of candidates are of the same validation rows
+    assert [candidate.accuracy for candidate in tuning.candidates] == pytest.approx(
+        [0.7, 0.8, 0.9]
+    )
+
+
+def test_a_tuning_again_with_more_seeds_decides() -> None:
+    first = candidates(
+        "gaam", {1e-4: 0.9, 1e-3: 0.7}, seeds=(7, 8), tuning_seeds=(7, 8), val_folds=2
+    )
+    seeds = (7, 8, 9)
+    again = candidates(
+        "gaam", {1e-4: 0.7, 1e-3: 0.9}, seeds=seeds, tuning_seeds=seeds, val_folds=3
+    )
+    [table] = build_tables([*first, *again])
+    [tuning] = table.entries[0].tunings
+    assert tuning.seeds == seeds
+    assert tuning.chosen["lr"] == 1e-3
+
+
+def test_runs_of_several_versions_of_the_code_are_named() -> None:
+    old = build_run("gaam", answers(4, 0.8, 1), path="old")
+    new = build_run("gaam", answers(4, 0.8, 2), seeds=(4, 5, 6, 7), path="new")
+    old.environment["code"] = {"mechanism gaam": "one"}
+    new.environment["code"] = {"mechanism gaam": "another"}
+    [table] = build_tables([old, new])
+    assert any("code of the mechanism" in sentence for sentence in notes(table))
 
 
 @pytest.mark.parametrize(

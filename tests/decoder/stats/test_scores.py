@@ -381,3 +381,31 @@ def test_a_loss_that_few_rows_make_is_not_claimed_and_counts_as_a_test() -> None
     corrected, _ = stats.holm_corrected([claim, silent])
     assert corrected.p_holm == pytest.approx(min(1, 2 * claim.p))
     assert corrected.num_tests == 2
+
+
+@pytest.mark.parametrize(
+    ("interval", "shown"),
+    [
+        ((-0.2065, 0.0), "-21 to +0"),
+        ((-0.2065, -0.0019), "-20.6 to -0.2"),
+        ((-0.2065, 0.0003), "-20.65 to +0.03"),
+        ((-0.2065, 0.1), "-21 to +10"),
+        ((-0.009, -0.00003), "-0.900 to -0.003"),
+    ],
+    ids=str,
+)
+def test_a_limit_beside_0_shows_its_side(
+    interval: tuple[float, float], shown: str
+) -> None:
+    """A difference is shown where the interval leaves out 0: a reader must see it."""
+    assert score_named("accuracy").span(interval, signed=True) == shown
+
+
+def test_small_numbers_have_digits() -> None:
+    mae = score_named("mae")
+    assert mae.text(8.8e-10) == "8.8e-10"
+    assert mae.difference(-4e-10) == "-4e-10"
+    assert mae.span((1e-9, 2e-9)) == "1e-09 to 2e-09"
+    assert mae.span((-4e-10, 2e-10), signed=True) == "-4e-10 to +2e-10"
+    assert mae.text(0.0) == "0.0000"
+    assert mae.text(0.25) == "0.2500"
