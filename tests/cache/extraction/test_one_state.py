@@ -15,6 +15,7 @@ import pytest
 import gaam_cache
 from gaam_cache.common.errors import DataError, GaamWarning, NumericsError
 from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._tokenizer import EncoderTokenizer
 from gaam_cache.extraction.rows import RowEncoder
 from tests.conftest import shard_bytes
 from tests.tiny import WORDS, build_encoder, random_rows, write_csv
@@ -202,6 +203,20 @@ def test_an_encoder_with_the_vocabulary_of_another_is_warned_of(tmp_path: Path) 
         out=tmp_path / "cache",
     )
     assert any("another model's" in text for text in warnings_of(config))
+
+
+def test_tokens_without_embeddings_are_warned_of(tmp_path: Path) -> None:
+    import transformers
+
+    folder = build_encoder(tmp_path / "encoder", "bert")
+    pretrained = transformers.AutoTokenizer.from_pretrained(folder)
+    config = transformers.AutoConfig.from_pretrained(folder)
+    tokenizer = EncoderTokenizer(pretrained, folder, config)
+    with pytest.warns(GaamWarning, match="another model's tokenizer"):
+        tokenizer.check_vocabulary(pretrained.vocab_size - 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GaamWarning)
+        tokenizer.check_vocabulary(pretrained.vocab_size)
 
 
 def labels(rows: int = 200) -> np.ndarray:

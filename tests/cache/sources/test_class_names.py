@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 import gaam_cache
-from gaam_cache.common.errors import DataError, GaamError
+from gaam_cache.common.errors import ConfigError, DataError, GaamError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources import Rows, find_source
 
@@ -230,6 +230,15 @@ def test_columns_of_a_set_have_the_meaning_of_their_names(tmp_path: Path) -> Non
     for root in write_both(tmp_path, {"train": data}):
         rows = read(root, task="multi-label", label_column=("label", "other"))
         assert list(rows.labels) == ['["label"]', "[]"]
+
+
+def test_class_names_that_white_space_tells_apart_are_not_stripped(
+    tmp_path: Path,
+) -> None:
+    feature = datasets.ClassLabel(names=["pos", "neg", "pos "])
+    for root in write_both(tmp_path, {"train": data_set([0, 1, 2], feature)}):
+        with pytest.raises(ConfigError, match="white space alone"):
+            read(root, strip_labels=True)
 
 
 FORMATS: dict[str, dict[str, Any]] = {

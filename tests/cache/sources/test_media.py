@@ -20,7 +20,7 @@ import pytest
 import soundfile
 from PIL import Image
 
-from gaam_cache.common.errors import DataError, GaamWarning
+from gaam_cache.common.errors import DataError, GaamWarning, NotFoundError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources import Rows, find_source
 
@@ -360,6 +360,28 @@ def test_what_nobody_can_tell_the_look_of_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(DataError):
             read_one(tmp_path / "d", saved(picture, "TIFF", **options))
+
+
+def test_a_piece_of_a_file_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(sound(8000))
+    cells = [{"path": "a.wav", "offset": 0.1}, {"path": "a.wav", "array": [0.0, 0.1]}]
+    for cell in cells:
+        record = {"audio": cell, "label": "a"}
+        (tmp_path / "train.jsonl").write_text(json.dumps(record))
+        with pytest.raises(DataError, match="more than a file"):
+            read(str(tmp_path / "train.jsonl"), splits=("train",))
+
+
+@pytest.mark.parametrize("names", [("cat/1.png", "dog/2.png"), ("1.png", "cat/2.png")])
+def test_splits_are_no_classes(names: tuple[str, str], tmp_path: Path) -> None:
+    """The test pictures of a competition have no classes."""
+    files = {
+        "train": dict.fromkeys(names, saved(drawn())),
+        "test": {"3.png": saved(drawn(seed=1))},
+    }
+    lay_out(tmp_path, files)
+    with pytest.raises(NotFoundError, match="names of splits"):
+        read(str(tmp_path), test_fraction=0.5)
 
 
 def test_files_outside_of_the_data_set_need_leave(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaam_cache.common.errors import ConfigError, DataError, GaamError
+from gaam_cache.common.errors import ConfigError, DataError, GaamError, GaamWarning
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources import Rows, find_source
 
@@ -128,6 +129,18 @@ def test_labels_of_csv_have_the_spelling_that_is_written(tmp_path: Path) -> None
 def write_encoded(path: Path, encoding: str) -> None:
     write(path, [{"label": "ä", "text": "über"}])
     path.write_bytes(path.read_text("utf-8").encode(encoding))
+
+
+def test_quotes_of_windows_are_no_control_characters(tmp_path: Path) -> None:
+    """Latin-1 reads them without an error, as characters that tokenizers drop."""
+    path = tmp_path / "train.csv"
+    path.write_bytes("text,label\nsaid “yes”,a\nno,b\n".encode("cp1252"))
+    with pytest.warns(GaamWarning, match="encoding=cp1252"):
+        read(path, encoding="latin-1")
+    path.write_bytes("text,label\nüber,a\nno,b\n".encode("latin-1"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GaamWarning)
+        read(path, encoding="latin-1")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
