@@ -78,10 +78,10 @@ def inspect(path: Path) -> Inspection:
     if not run.evaluated:
         # a final model leaves out no fold; the runs of the folds tell what to expect
         # imported late: it imports torch, which a list of runs does not need
-        from gaam_decoder.use.load import cross_validation_in_words
+        from gaam_decoder.use.load import cross_validations_in_words
 
-        tested = cross_validation_in_words(run)
-        run_values["what"] += f"; {tested}" if tested else ""
+        lines = [run_values["what"], *cross_validations_in_words(run)]
+        run_values["what"] = "; ".join(lines)
     importance = importance_of([run])
     importance_values = None if importance is None else importance.to_dict()
     return Inspection(run_values | {"importance": importance_values})

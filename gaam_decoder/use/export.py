@@ -44,7 +44,7 @@ from gaam_decoder.use.load import (
     FORMAT,
     MODEL_FILE,
     OWN_FILES,
-    cross_validation_in_words,
+    cross_validations_in_words,
     open_decoder,
     read_export,
 )
@@ -376,8 +376,7 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     exported = _seeds_in_words(config.seeds)
     if not run.evaluated:
         remark = f"not evaluated: no rows were kept for it; exported: {exported}"
-        tested = cross_validation_in_words(run)
-        return items([tested, remark] if tested else [remark])
+        return items([*cross_validations_in_words(run), remark])
     [table] = build_tables([run], every_candidate=True)
     seed_indices = [run.seeds.index(seed) for seed in config.seeds]
     score = _averaged_score(run, run.logits[seed_indices])

@@ -44,8 +44,6 @@ CONFIG_FILE = "config.json"
 MODEL_FILE = "model.safetensors"
 CARD_FILE = "README.md"
 OWN_FILES = (CONFIG_FILE, MODEL_FILE, CARD_FILE)
-TEST_SETTINGS = ("test_split", "fold", "groups", "split_seed", "allow_train_as_test")
-"""Settings of tested runs that a final model lacks, or has with other values."""
 MOST_NAMED = 6  # runs that a message lists
 FORMAT = {"format": "gaam-decoder", "format_version": 2}
 
@@ -393,7 +391,9 @@ def _recommended_run(folder: Path) -> Path:
     [run] = candidates
     final = ""
     if not run.evaluated:
-        final = " (its final model, which learned from the rows of all folds)"
+        has_folds = any(tested.recipe.fold for tested in choice.entry.runs)
+        fact = "learned from the rows of all folds" if has_folds else "is not tested"
+        final = f" (its final model, which {fact})"
     text = f"{choice.advice}{final}: {shown_path(run.path)}"
     warnings.warn(text, GaamNote, stacklevel=4)
     return run.path
@@ -457,42 +457,77 @@ def _no_single_run_error(reason: str, runs: Sequence[RunResult]) -> ConfigError:
 def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:
     """Whether a run is the final model of a decoder, given its evaluated runs.
 
-    Decoder, states and training settings are the same; only the test rows differ.
+    It is the model that ``--final`` makes of one of them: decoder, states, groups,
+    split seed and training settings are the same; only the test rows differ.
     """
     if run.tuning_only:
         return False
-    first = evaluated[0]
-    if run.attention != first.attention or run.head != first.head:
-        return False
-    if run.states != first.states:
-        return False
-    return _training_settings(run) == _training_settings(first)
+    identity = _identity_of_final(run)
+    return any(_identity_of_final(tested) == identity for tested in evaluated)
 
 
-def cross_validation_in_words(final: RunResult) -> str | None:
-    """The mean score of a final model's decoder over its folds, whose runs lie beside.
+def cross_validations_in_words(final: RunResult) -> list[str]:
+    """The mean score of every cross-validation that a final model is made of.
 
-    None if the folder of the final model has no such runs.
+    The runs of the folds lie beside the final model. A final model that draws no rows
+    at random belongs to all cross-validations of its settings: each has a line that
+    names its folds and groups. Repeats, with the split seeds that follow, share a line.
+
+    Args:
+        final: the final model.
+
+    Returns:
+        A line for each cross-validation; none if the folder has no such runs.
     """
-    runs = find_runs([final.path.parent]).sound
-    tested = [run for run in runs if run.evaluated and _is_final_of(final, [run])]
-    for table in build_tables(tested):
+    lines = []
+    for table in build_tables(_folds_like(final)):
         for entry in table.entries:
             mean = entry.compared_score.mean
-            if mean is not None and entry.folds > 1:
-                score = final.task_definition.with_title(mean)
-                return (
-                    f"cross-validated {score}: mean over {len(entry.finished)} seeds "
-                    f"and {entry.folds} folds, of models without their fold"
-                )
-    return None
+            if mean is None or entry.folds == 1:
+                continue
+            # without the first repeat, the others are of another final model
+            if not _is_final_of(final, entry.runs):
+                continue
+            score = final.task_definition.with_title(mean)
+            lines.append(
+                f"cross-validated {score}, {table.tested_on}: mean over "
+                f"{len(entry.finished)} seeds, of models without their fold"
+            )
+    return lines
 
 
-def _training_settings(run: RunResult) -> dict[str, object]:
-    """The recipe of a run, without the settings that say what tests it."""
-    return {
-        name: value for name, value in run.settings.items() if name not in TEST_SETTINGS
-    }
+def _folds_like(final: RunResult) -> list[RunResult]:
+    """The runs of folds, beside a final model, that have its settings and groups.
+
+    Their split seed is that of the final model, or a later one: repeats count up from
+    the split seed of the first repeat, whose final model they share.
+    """
+    identity = _identity_of_final(final)
+    first_split_seed = final.recipe.split_seed
+    return [
+        run
+        for run in find_runs([final.path.parent]).sound
+        if run.recipe.fold is not None
+        and run.recipe.split_seed >= first_split_seed
+        and _identity_of_final(run, first_split_seed) == identity
+    ]
+
+
+def _identity_of_final(run: RunResult, split_seed: int | None = None) -> object:
+    """Everything that decides the final model of a run; of a final model, its own.
+
+    Args:
+        run: evaluated, or a final model.
+        split_seed: of the final model, for a run of another repeat; None: of the run.
+    """
+    recipe = run.recipe
+    if split_seed is not None:
+        recipe = replace(recipe, split_seed=split_seed)
+    recipe = recipe.without_test_rows()
+    # groups with the same names may come from a column or from a file
+    groups_digest = recipe.groups.digest if recipe.groups else None
+    code = recorded_plugins(run.settings)
+    return run.states, replace(recipe, groups=None), groups_digest, code
 
 
 def read_export(folder: Path) -> tuple[DecoderConfig, dict[str, Tensor]]:

@@ -31,6 +31,7 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.inspect import inspect
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.use.load import cross_validations_in_words
 from gaam_decoder.use.predict import PredictConfig
 from gaam_decoder.use.predictor import Predictor
 from tests.conftest import Outcome
@@ -383,6 +384,70 @@ def test_of_folds_the_final_model_is_taken_or_named(config: TrainConfig) -> None
     with pytest.raises(ConfigError, match="recommended: nothing is compared") as caught:
         gaam_decoder.load(others)
     assert sorted(caught.value.details["found"].split(", ")) == sorted(finals)
+
+
+@pytest.mark.parametrize(
+    ("settings", "other_settings", "names"),
+    [
+        pytest.param(
+            {"folds": 2, "groups": "speaker"},
+            {"folds": 3},
+            ["all 2 folds of the 'train' split, groups of 'speaker' kept together"],
+            id="another one without groups",
+        ),
+        pytest.param(
+            {"folds": 2, "split_seed": 1},
+            {"folds": 2},
+            ["all 2 folds of the 'train' split, split seed 1"],
+            id="another one of an earlier split seed",
+        ),
+        pytest.param(
+            {"folds": 2, "repeats": 2},
+            {"folds": 3, "epochs": 2},
+            ["2 times 2 folds of the 'train' split, split seed 0-1"],
+            id="repeats share a model",
+        ),
+        pytest.param(
+            {"folds": 2, "epochs": 2},
+            {"folds": 3},
+            ["all 2 folds"],
+            id="another one of other epochs",
+        ),
+        pytest.param(
+            {"test_split": "none", "groups": "speaker"},
+            {"folds": 3},
+            [],
+            id="none of its own",
+        ),
+        pytest.param(
+            {"folds": 2, "groups": "speaker", "select": "last"},
+            {"folds": 3, "select": "last"},
+            ["all 2 folds", "all 3 folds"],
+            id="one model for both, as nothing is drawn",
+        ),
+    ],
+)
+def test_a_final_model_shows_the_score_of_its_own_cross_validation_alone(
+    settings: dict[str, Any],
+    other_settings: dict[str, Any],
+    names: list[str],
+    tmp_path: Path,
+) -> None:
+    speakers = [f"speaker {row % 10}" for row in range(40)]
+    splits = {"train": (random_states(), [0, 1] * 20)}
+    gaam_cache.write(
+        tmp_path / "cache", splits, columns={"speaker": {"train": speakers}}
+    )
+    config = change(config_of(tmp_path / "cache", tmp_path / "runs"), attn=("none",))
+    gaam_decoder.train(change(config, **other_settings))
+    has_folds = "folds" in settings
+    runs = gaam_decoder.train(change(config, final=has_folds, **settings))
+    [final] = [run for run in runs if not run.evaluated]
+    lines = cross_validations_in_words(final)
+    assert len(lines) == len(names)
+    assert all(any(name in line for line in lines) for name in names)
+    words = inspect(final.path).in_words()
+    assert words.count("cross-validated") == len(names)
 
 
 def test_without_a_final_model_the_folds_are_listed(config: TrainConfig) -> None:
