@@ -321,13 +321,11 @@ class Predictor:
             origin: name of the source of the rows, for messages.
 
         Raises:
-            ConfigError: another encoder than that of the run.
+            ConfigError: another encoder than that of the run; or the rows are one text,
+                a table or a dictionary.
             DataError: rows that cannot be used, such as empty ones.
         """
-        if isinstance(rows, str):
-            raise ConfigError(
-                "rows are a list", expected="[text, ...]", found="one string"
-            )
+        _check_sequence(rows)
         # texts may be an array, too, but of one axis
         if isinstance(rows, np.ndarray | Tensor) and rows.ndim == 3:
             return self.predict_states(rows)
@@ -465,6 +463,20 @@ class Predictor:
         if self._device.type == "cpu" and self._product_dtype is None:
             return False
         return self._decoder.attention.stackable and self._decoder.head.stackable
+
+
+def _check_sequence(rows: object) -> None:
+    """Refuse one text, and tables and dictionaries: these yield names, not rows."""
+    if isinstance(rows, str):
+        raise ConfigError("rows are a list", expected="[text, ...]", found="one string")
+    is_table = hasattr(rows, "columns")
+    if is_table or isinstance(rows, Mapping):
+        raise ConfigError(
+            "rows are a list, not a table",
+            expected="a row for each entry, such as [text, ...]",
+            found=type(rows).__name__,
+            hint='pass the column that holds the rows, such as df["text"]',
+        )
 
 
 def _decoder_spec(config: DecoderConfig) -> DecoderSpec:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -222,6 +224,24 @@ def test_texts_are_a_list_of_texts_that_are_not_empty(run: RunResult) -> None:
     with pytest.raises(DataError, match=r"mine\.csv, row 3\n  to do: +leave such rows"):
         predictor.predictions(["goal", "bank", " "], origin="mine.csv")
     assert predictor.predict([]) == []
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pytest.param(pd.DataFrame({"text": TEXTS}), id="DataFrame of texts"),
+        pytest.param(pd.DataFrame({"id": [1], "text": ["goal"]}), id="two columns"),
+        pytest.param({"text": TEXTS}, id="dictionary"),
+        pytest.param(pa.table({"text": TEXTS}), id="table of Arrow"),
+    ],
+)
+def test_a_table_is_refused_because_it_yields_the_names_of_its_columns(
+    table: Any, run: RunResult
+) -> None:
+    for predict in (load(run).predict, load(run).predict_proba):
+        with pytest.raises(ConfigError, match="not a table") as caught:
+            predict(table)
+        assert 'df["text"]' in caught.value.details["to do"]
 
 
 class Place(NamedTuple):
