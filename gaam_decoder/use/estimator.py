@@ -9,6 +9,7 @@ N rows, L layers, D hidden size, C classes, K numbers or labels.
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from numbers import Number
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
@@ -23,7 +24,7 @@ from gaam_cache.common.terminal import show_progress
 from gaam_cache.importing.arrays import refuse_mask
 from gaam_cache.importing.labels import task_of_labels
 from gaam_cache.importing.states import write
-from gaam_cache.targets.base import CLASSIFICATION
+from gaam_cache.targets.base import CLASSIFICATION, MatrixTarget, target_class
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import EACH
 from gaam_decoder.recipe import NO_TEST
@@ -141,7 +142,7 @@ class Estimator:
         """
         task_of(self.task)
         states = _usable_states(X)
-        targets = _as_array(y, "y")
+        targets = _target_array(y)
         _check_count("y", len(targets), len(states))
         classes: NDArray[Any] | None = None
         names: tuple[str, ...] = ()
@@ -211,11 +212,11 @@ class Estimator:
             y: targets, as ``fit`` takes them; a class that ``fit`` lacked is wrong.
 
         Raises:
-            DataError: targets of another form than those of ``fit``, or none is a class
-                of ``fit``.
+            DataError: targets of another form than those of ``fit``, a missing target,
+                or none is a class of ``fit``.
         """
         predictions = self._predictions(X)
-        targets = _as_array(y, "y")
+        targets = _target_array(y)
         predicted = self._values(predictions)
         if targets.shape != predicted.shape:
             raise DataError(
@@ -227,8 +228,9 @@ class Estimator:
             )
         classes = self._learned().classes
         if classes is not None:
-            _check_classes_occur(classes, targets)
+            _check_scored_classes(classes, targets)
             return float((predicted == targets).mean())
+        _check_matrix(targets, self.task)
         if isinstance(predictions, NumberPredictions):
             outputs = predictions.numbers_NK
         else:
@@ -540,6 +542,28 @@ def _as_array(values: Any, name: str) -> NDArray[Any]:
         ) from error
 
 
+def _target_array(y: Any) -> NDArray[Any]:
+    """Targets as an array, in which values of several types stay what they are.
+
+    NumPy makes texts of numbers that stand in a list beside texts, and numbers of truth
+    values beside numbers.
+    """
+    targets = _as_array(y, "y")
+    is_flat_list = isinstance(y, list | tuple) and targets.ndim == 1
+    if is_flat_list and len(set(map(_type_in_words, y))) > 1:
+        return np.array(y, object)
+    return targets
+
+
+def _type_in_words(value: object) -> str:
+    """The type of a target; whole numbers and fractions have the same."""
+    if isinstance(value, bool | np.bool_):
+        return "truth value"
+    if isinstance(value, Number):
+        return "number"
+    return "text" if isinstance(value, str) else type(value).__name__
+
+
 def _usable_states(X: Any) -> NDArray[Any]:
     """States as an array; refuse what no decoder can read."""
     states = _as_array(X, "X")
@@ -598,13 +622,27 @@ def _group_columns(groups: Any, num_rows: int) -> dict[str, dict[str, list[str]]
     return {GROUPS: {"train": group_names}}
 
 
-def _check_classes_occur(classes: NDArray[Any], targets: NDArray[Any]) -> None:
-    """Refuse targets of which none is a class of ``fit``: their type may be another.
+def _check_scored_classes(classes: NDArray[Any], targets: NDArray[Any]) -> None:
+    """Refuse targets that ``fit`` would refuse, and those of another type.
+
+    If no target is a class of ``fit``, their type may be another.
 
     Args:
         classes: of ``fit``.
         targets: a class for every row.
+
+    Raises:
+        DataError: a target is missing, the targets are no classes, or none of them is a
+            class of ``fit``.
     """
+    scored_classes, _ = _classes_and_codes(targets)
+    known = set(classes.tolist())
+    for value in scored_classes.tolist():
+        # an array of texts holds a missing value as the text 'nan' or 'None'
+        is_word = isinstance(value, str) and (value == "None" or is_missing_word(value))
+        if is_word and value not in known:
+            row = int(np.argmax(targets == value))
+            raise _no_classes_error(f"{value!r} in row {row + 1}")
     if any(np.any(targets == label) for label in classes):
         return
     raise DataError(
@@ -635,20 +673,71 @@ def _classes_and_codes(targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.
         problem = "fractions, or nan"
     elif _mixes_truth_values(targets):
         problem = "True or False beside other values"
+    else:
+        problem = _missing_in_words(targets)
     if not problem:
         try:
             classes, code_N = np.unique(targets, return_inverse=True)
         except TypeError:
-            problem = "values of several types, or missing ones"
+            problem = "values of several types"
         else:
             return classes, code_N.astype(np.int64)
-    raise DataError(
+    raise _no_classes_error(problem)
+
+
+def _no_classes_error(problem: str) -> DataError:
+    """The error for targets that are no classes; ``problem`` says what they are."""
+    return DataError(
         "these targets are no classes",
         expected="a class for every row: words, or whole numbers, all of one type",
         found=problem,
         where="y",
         hint="task='regression' for numbers, task='multi-label' for 0 and 1 of "
         "labels; y.argmax(1) of one-hot classes",
+    )
+
+
+def _missing_in_words(targets: NDArray[Any]) -> str:
+    """The first missing target and its row, in words; empty if none is missing.
+
+    None, NaN, NaT and the NA of pandas are missing.
+    """
+    # only objects, dates and durations may be missing; of numbers NaN is no class
+    if targets.dtype.kind not in "OMm":
+        return ""
+    for row, value in enumerate(targets.tolist(), start=1):
+        is_text = isinstance(value, str | bytes)
+        if value is None or (not is_text and is_missing_word(str(value))):
+            return f"a missing value in row {row}"
+    return ""
+
+
+def _check_matrix(targets: NDArray[Any], task: str) -> None:
+    """Refuse numbers, or 0 and 1 for every label, that ``fit`` would refuse.
+
+    Args:
+        targets: (N,) or (N, K).
+        task: regression or multi-label.
+
+    Raises:
+        DataError: another type, a number that is missing or not finite, or a label that
+            is neither 0 nor 1.
+    """
+    target = target_class(task)
+    assert issubclass(target, MatrixTarget), "classes are no matrix"
+    is_usable = np.zeros(targets.shape, bool)
+    if targets.dtype.name.startswith(target.array_dtypes):
+        has_numbers = not task_of(task).has_probabilities
+        is_usable = np.isfinite(targets) if has_numbers else np.isin(targets, (0, 1))
+    if is_usable.all():
+        return
+    index = tuple(np.argwhere(~is_usable)[0].tolist())
+    raise DataError(
+        "a target cannot be scored",
+        expected=target.array_words,
+        found=value_with_type(targets[index]),
+        where=f"y, row {index[0] + 1}",
+        hint="correct the target, or leave the row out",
     )
 
 

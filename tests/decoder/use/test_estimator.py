@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
@@ -495,6 +496,67 @@ def test_a_class_that_fit_lacked_is_wrong_and_equal_numbers_are_one_class() -> N
     partly_known = np.where(np.arange(80) < 40, CLASS, 7)
     correct = estimator.predict(STATES) == CLASS
     assert estimator.score(STATES, partly_known) == correct[:40].sum() / 80
+
+
+def replaced(targets: Any, row: int, value: object) -> list[Any]:
+    """The targets as a list, in which one row has another value."""
+    values: list[Any] = np.asarray(targets).tolist()
+    values[row] = value
+    return values
+
+
+WITH_MISSING: dict[str, tuple[str, Any, Any]] = {
+    "nan beside numbers": ("classification", CLASS, replaced(CLASS, 7, np.nan)),
+    "nan beside words": ("classification", WORDS, replaced(WORDS, 7, np.nan)),
+    "nan as a word": ("classification", WORDS, np.array(replaced(WORDS, 7, "nan"))),
+    "None": ("classification", WORDS, replaced(WORDS, 7, None)),
+    "NA of words": (
+        "classification",
+        WORDS,
+        pd.Series(replaced(WORDS, 7, None), dtype="string"),
+    ),
+    "NA of numbers": (
+        "classification",
+        CLASS,
+        pd.Series(replaced(CLASS, 7, None), dtype="Int64"),
+    ),
+    "a missing label": ("multi-label", FLAGS, with_nan(FLAGS)),
+    "soft labels": ("multi-label", FLAGS, 0.4 * FLAGS),
+    "labels as words": ("multi-label", FLAGS, FLAGS.astype(str)),
+    "a missing number": ("regression", NUMBERS, with_nan(NUMBERS)),
+    "numbers as words": ("regression", NUMBERS, NUMBERS.astype(str)),
+    "words as classes and a number": (
+        "classification",
+        WORDS,
+        replaced(WORDS, 7, 1),
+    ),
+    "a truth value beside words": (
+        "classification",
+        WORDS,
+        replaced(WORDS, 7, True),
+    ),
+    "a truth value beside numbers": (
+        "classification",
+        CLASS,
+        replaced(CLASS, 7, True),
+    ),
+}
+"""The task, targets of ``fit``, and targets that are missing or malformed."""
+
+
+@pytest.mark.parametrize("name", WITH_MISSING)
+def test_targets_that_are_missing_or_malformed_are_refused_and_not_scored(
+    name: str,
+) -> None:
+    task, targets, malformed = WITH_MISSING[name]
+    estimator = Estimator(task=task, attn="none", **QUICK).fit(STATES, targets)
+    with pytest.raises(DataError) as caught:
+        estimator.score(STATES, malformed)
+    assert caught.value.details["where"].startswith("y")
+    # an array of texts may have a class of this name
+    if name != "nan as a word":
+        with pytest.raises(DataError):
+            estimator.fit(STATES, malformed)
 
 
 MISSING_GROUPS: dict[str, Any] = {
