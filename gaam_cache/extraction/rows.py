@@ -31,6 +31,8 @@ from gaam_cache.store.plan import Plan
 
 PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 """Modes of Pillow's pictures that a PNG file keeps as they are."""
+LARGEST_PEAK = 8.0
+"""Largest sample of a sound in fractions: a decoded MP3 file may exceed 1 a little."""
 LOADING_LOCK = threading.Lock()
 """Held while an encoder is opened or a decoder is built. While transformers loads
 weights it sets the default type of all threads, and parameters are of that type."""
@@ -287,21 +289,10 @@ def _sound_bytes(samples: Any, rate: Any, where: str) -> bytes:
         where: place of the row, for messages.
 
     Raises:
-        DataError: the array has no samples, other axes, or unsigned or other numbers.
+        DataError: the array has no samples, other axes, whole numbers of another width,
+            or fractions far outside of -1 to 1.
     """
-    samples_T = np.asarray(samples)
-    if samples_T.dtype.kind == "i":
-        # scale whole numbers to fractions: the smallest, -32,768 of 16 bits, becomes -1
-        samples_T = samples_T / -float(np.iinfo(samples_T.dtype).min)
-    elif samples_T.dtype.kind != "f":
-        raise DataError(
-            "samples are no sound",
-            expected="fractions from -1 to 1, or signed whole numbers",
-            found=str(samples_T.dtype),
-            where=where,
-        )
-
-    samples_T = samples_T.astype(np.float32)
+    samples_T = _as_fractions(np.asarray(samples), where)
     # a sound has more samples than channels: the longer axis is that of the samples
     if samples_T.ndim == 2 and len(samples_T) < samples_T.shape[1]:
         samples_T = samples_T.T
@@ -309,8 +300,46 @@ def _sound_bytes(samples: Any, rate: Any, where: str) -> bytes:
         raise DataError(
             "samples are no sound", found=f"shape {samples_T.shape}", where=where
         )
+    peak = float(np.abs(samples_T).max())
+    if peak > LARGEST_PEAK:
+        raise DataError(
+            "samples are too large for fractions",
+            expected="fractions from -1 to 1; decoded files may exceed 1 a little",
+            found=f"a sample of size {peak:,.6g}",
+            where=where,
+            hint="of 16-bit samples pass samples / 32768, or samples.astype('int16')",
+        )
 
     file = io.BytesIO()
     soundfile = import_decoder("soundfile", "audio")
     soundfile.write(file, samples_T, int(rate), format="WAV", subtype="FLOAT")
     return file.getvalue()
+
+
+def _as_fractions(samples_T: NDArray[Any], where: str) -> NDArray[np.float32]:
+    """Samples as fractions in float32; 16- and 32-bit whole numbers are scaled.
+
+    The type of other whole numbers does not say at which number a sound is loudest: a
+    program may hold 16-bit samples as int64.
+
+    Args:
+        samples_T: of any type and shape.
+        where: place of the row, for messages.
+
+    Raises:
+        DataError: the samples have another type.
+    """
+    if samples_T.dtype.kind == "f":
+        return samples_T.astype(np.float32)
+    # an array of a file may have its bytes in the other order
+    if samples_T.dtype.newbyteorder("=") not in (np.int16, np.int32):
+        raise DataError(
+            "samples are no sound",
+            expected="fractions from -1 to 1, or int16 or int32",
+            found=str(samples_T.dtype),
+            where=where,
+            hint="of 16-bit samples pass samples.astype('int16')",
+        )
+    # the smallest number, -32,768 of 16 bits, becomes -1
+    fractions_T = samples_T / -float(np.iinfo(samples_T.dtype).min)
+    return fractions_T.astype(np.float32)

@@ -316,8 +316,8 @@ class Predictor:
         Args:
             rows: texts; or sounds and pictures, each a path, the bytes of a file, a
                 picture of Pillow, or ``(samples, rate)`` with samples (T,) or, of
-                several channels, (T, C). An array of states (N, L, D) is not encoded:
-                see ``predict_states``.
+                several channels, (T, C): fractions from -1 to 1, int16 or int32. An
+                array of states (N, L, D) is not encoded: see ``predict_states``.
             origin: name of the source of the rows, for messages.
 
         Raises:

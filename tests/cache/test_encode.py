@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -14,11 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+from numpy.typing import NDArray
 from PIL import Image
 
 import gaam_cache
 from gaam_cache.common.errors import ConfigError, DataError, GaamError, NotFoundError
 from gaam_cache.config import ExtractConfig
+from gaam_cache.extraction import rows
 from gaam_cache.extraction.rows import RowEncoder
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_cache.store.reader import EmbeddingCache
@@ -116,6 +119,48 @@ def test_sounds_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
     split = RowEncoder.open(replace(ours.plan, dataset=pieces))
     with pytest.raises(DataError, match="in 1 files"):
         split.encode(files[:1], pooling="mean")
+
+
+SAMPLES = np.array([0, 3000, -20_000, 10_000] * 500, np.int16)
+
+
+@pytest.mark.parametrize(
+    ("samples", "problem"),
+    [
+        pytest.param(SAMPLES.astype(np.float32), "size 20,000", id="float32"),
+        pytest.param(SAMPLES.astype(np.float64), "size 20,000", id="float64"),
+        pytest.param(SAMPLES.astype(np.int64), "int64", id="int64"),
+        pytest.param((SAMPLES >> 8).astype(np.int8), "int8", id="int8"),
+        pytest.param(SAMPLES.view(np.uint16), "uint16", id="uint16"),
+    ],
+)
+def test_samples_that_are_not_scaled_to_fractions_are_refused(
+    samples: NDArray[Any], problem: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        rows._sound_bytes(samples, 16_000, "row 1")
+    assert problem in caught.value.details["found"]
+    assert "int16" in caught.value.details["to do"]
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        pytest.param(SAMPLES, id="int16"),
+        pytest.param(SAMPLES.astype(np.int32) << 16, id="int32"),
+        pytest.param(SAMPLES / 32_768, id="fractions"),
+        pytest.param(SAMPLES.astype(">i2"), id="int16 in the other order of bytes"),
+    ],
+)
+def test_samples_of_every_type_that_is_taken_are_one_sound(
+    samples: NDArray[Any],
+) -> None:
+    content = rows._sound_bytes(samples, 16_000, "row 1")
+    read_T, rate = soundfile.read(io.BytesIO(content))
+    assert rate == 16_000
+    np.testing.assert_array_equal(read_T, SAMPLES / 32_768)
+    # a decoded file may exceed 1 a little
+    assert rows._sound_bytes(1.3 * SAMPLES / 20_000, 16_000, "row 1")
 
 
 def test_pictures_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
