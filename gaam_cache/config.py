@@ -6,9 +6,9 @@ the rules of the class.
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, TypeVar
 
 from gaam_cache.common import plugins
@@ -762,8 +762,22 @@ def delimiter_of(config: ExtractConfig) -> str:
 
 def parse_words(value: object) -> tuple[str, ...]:
     """The texts of a list, or a single text, as a tuple; commas do not split them."""
-    words = value if isinstance(value, (list, tuple)) else [value]
-    return tuple(map(str, words))
+    return tuple(map(str, entries_of(value)))
+
+
+def entries_of(value: object) -> list[object]:
+    """The entries of a list, array, column or generator; a single text is one entry.
+
+    Raises:
+        TypeError: a table or a dictionary, which yield names, or no collection.
+    """
+    if isinstance(value, str | PurePath):
+        return [value]
+    # only tables have this attribute: of a column of pandas the entries are wanted
+    yields_names = isinstance(value, Mapping) or hasattr(value, "columns")
+    if yields_names or isinstance(value, bytes) or not isinstance(value, Iterable):
+        raise TypeError('a text, or a list of texts, such as df["text"]')
+    return list(value)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.csv import CSVWriter
 
+from gaam_cache.common.cells import value_with_type
 from gaam_cache.common.devices import check_device
 from gaam_cache.common.errors import (
     CacheError,
@@ -25,7 +26,7 @@ from gaam_cache.common.errors import (
 from gaam_cache.common.messages import brief, shortened
 from gaam_cache.common.paths import shown_path
 from gaam_cache.common.settings import UNCHECKED, check_at_least, parse_fields
-from gaam_cache.config import ExtractConfig, parse_words
+from gaam_cache.config import ExtractConfig, entries_of
 from gaam_cache.extraction.rows import LocatedRows
 from gaam_cache.sources.files import byte_order_mark, kind_of, open_table, reads_mark
 from gaam_cache.sources.rows.cells import text_of
@@ -72,6 +73,19 @@ PROBABILITY = "probability_"
 SHOWN_LABELS = 3  # labels of a text that are shown, even if they are not predicted
 
 
+def _parse_texts(value: object) -> tuple[str, ...]:
+    """The texts or paths of any collection, or a single one, as a tuple.
+
+    Raises:
+        TypeError: something else, such as a missing value or a table.
+    """
+    texts = entries_of(value)
+    for text in texts:
+        if not isinstance(text, str | PurePath):
+            raise TypeError(f"texts, or paths, and not {value_with_type(text)}")
+    return tuple(map(str, texts))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PredictConfig:
     """Everything ``gaam predict`` can be told.
@@ -88,7 +102,7 @@ class PredictConfig:
     run: Path
     """Folder of a finished run, of runs, or of an exported decoder."""
     texts: tuple[str, ...] = field(
-        default=(), metadata={"parse": parse_words, UNCHECKED: True}
+        default=(), metadata={"parse": _parse_texts, UNCHECKED: True}
     )
     """Texts, or paths of sounds or pictures; '-' alone: the lines of stdin."""
     file: Path | None = None

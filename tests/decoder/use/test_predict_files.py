@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -168,6 +169,37 @@ MIXED_ROWS: list[Row] = [
     {"text": "c", "half": "\ud800"},
     {"text": "d", "id": 10**19},
 ]
+
+
+COLLECTIONS: dict[str, Any] = {
+    "tuple": ("a", "b"),
+    "column of pandas": pandas.Series(["a", "b"], index=[7, 3]),
+    "array": np.array(["a", "b"]),
+    "generator": (text for text in "ab"),
+    "paths": [Path("a"), Path("b")],
+}
+
+
+@pytest.mark.parametrize("name", COLLECTIONS)
+def test_every_collection_of_texts_gives_its_entries(name: str, run: Path) -> None:
+    assert PredictConfig(run=run, texts=COLLECTIONS[name]).texts == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pytest.param(pandas.DataFrame({"text": ["a"]}), id="a table"),
+        pytest.param({"text": ["a"]}, id="a dictionary"),
+        pytest.param(["a", None], id="a missing text"),
+        pytest.param(pandas.Series([1, 2]), id="numbers"),
+        pytest.param(b"a", id="bytes"),
+        pytest.param(5, id="a number"),
+    ],
+)
+def test_what_is_no_collection_of_texts_is_refused(texts: Any, run: Path) -> None:
+    with pytest.raises(ConfigError, match="texts") as caught:
+        PredictConfig(run=run, texts=texts)
+    assert "text" in caught.value.details["expected"]
 
 
 def test_predictions_that_nothing_takes_are_refused(
