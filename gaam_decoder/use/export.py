@@ -327,7 +327,7 @@ def _encoder_source(plan: Plan) -> str:
 def _limits_in_words(run: RunResult, plan: Plan) -> list[str]:
     """The limits of a decoder, as lines of its card."""
     train = run.recipe.train_split
-    rows = run.drawn.total if run.drawn else run.cache.rows[train]
+    rows = _num_learned_rows(run)
     validation = ", validation rows included" if run.select == "val" else ""
     limits = [
         f"learned from split '{brief(train)}', {rows:,} rows{validation}",
@@ -336,6 +336,17 @@ def _limits_in_words(run: RunResult, plan: Plan) -> list[str]:
     if plan.kind == "text":
         limits.append(f"texts are cut at {plan.identity['max_length']:,} tokens")
     return limits
+
+
+def _num_learned_rows(run: RunResult) -> int:
+    """The number of training rows of a run, validation rows included."""
+    if run.drawn:
+        return run.drawn.total
+    num_rows = run.cache.rows[run.recipe.train_split]
+    # only a fold has test rows among those of the training split
+    if run.test_rows is not None:
+        num_rows -= len(run.test_rows)
+    return num_rows
 
 
 def _hub_id(source: EncoderRecord | DatasetRecord) -> str:

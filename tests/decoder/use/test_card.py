@@ -76,6 +76,23 @@ def test_a_card_says_what_its_decoder_reads_and_learned_from(
         assert phrase not in text
 
 
+@pytest.mark.parametrize(
+    ("settings", "has_fold"),
+    [
+        pytest.param({"folds": 3, "fold": 1}, True, id="a fold"),
+        pytest.param({"test_split": "none"}, False, id="a final model"),
+    ],
+)
+def test_a_card_counts_the_rows_that_its_decoder_learned_from(
+    settings: dict[str, Any], has_fold: bool, tiny_cache: Path, tmp_path: Path
+) -> None:
+    [run] = train(tiny_cache, tmp_path, "none", **settings).values()
+    num_rows = run.cache.rows["train"]
+    if has_fold:
+        num_rows -= len(run.labels)
+    assert f"from split 'train', {num_rows:,} rows" in card_of(run)
+
+
 def test_a_card_misses_no_control_that_lies_beside_its_run(
     tiny_cache: Path, tmp_path: Path
 ) -> None:
