@@ -154,7 +154,7 @@ class RowEncoder:
         self._warn_of_doubts()
 
     def _warn_of_cut_rows(self, num_cut: int, num_rows: int) -> None:
-        """Warn if more than a tolerated share of these rows is cut."""
+        """Warn if one of these rows is cut."""
         lines = truncation_warning(
             num_rows,
             num_cut,

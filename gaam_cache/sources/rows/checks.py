@@ -262,7 +262,10 @@ def truncation_warning(
     *,
     for_prediction: bool = False,
 ) -> list[str]:
-    """One line of warning if more than 1% of the rows were cut, else no line.
+    """One line of warning if too many of the rows were cut, else no line.
+
+    Of the rows of a data set 1% may be cut. Of rows to predict none may be cut
+    silently: each of them has an answer that somebody reads.
 
     Args:
         num_rows: number of all rows.
@@ -271,7 +274,8 @@ def truncation_warning(
         unit: unit of the length: 'tokens' for texts, another unit for sounds.
         for_prediction: whether the rows are to be predicted, at the length of a cache.
     """
-    if num_truncated <= TOLERATED_SHARE * num_rows:
+    num_tolerated = 0 if for_prediction else TOLERATED_SHARE * num_rows
+    if num_truncated <= num_tolerated:
         return []
     option = "--max-length" if unit == "tokens" else "clip-seconds"
     advice = f"if the encoder takes more, raise {option} and choose a new --out"

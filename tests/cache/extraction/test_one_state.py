@@ -183,12 +183,19 @@ def test_further_rows_that_become_one_are_warned_of_once(
         encoder.encode(STRANGE, pooling="mean")
 
 
-def test_a_row_to_predict_that_is_cut_is_warned_of(
-    encoders: dict[str, Path], tmp_path: Path
+@pytest.mark.parametrize(
+    ("num_short", "share"),
+    [pytest.param(0, "100.0%", id="alone"), pytest.param(200, "0.5%", id="of many")],
+)
+def test_a_row_to_predict_that_is_cut_is_warned_of_in_every_call(
+    num_short: int, share: str, encoders: dict[str, Path], tmp_path: Path
 ) -> None:
     encoder = open_row_encoder(encoders["bert"], tmp_path)
-    with pytest.warns(GaamWarning, match=r"1 of 1 rows .* cut at 64 .* training rows"):
-        encoder.encode([" ".join(USUAL[:1] * 600)], pooling="mean")
+    rows = [USUAL[0]] * num_short + [" ".join(USUAL[:1] * 600)]
+    text = rf"1 of {len(rows)} rows \({share}\) are cut at 64 .* training rows"
+    for _ in range(2):
+        with pytest.warns(GaamWarning, match=text):
+            encoder.encode(rows, pooling="mean")
 
 
 def test_an_encoder_with_the_vocabulary_of_another_is_warned_of(tmp_path: Path) -> None:
