@@ -4,7 +4,7 @@ import io
 import json
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePath
@@ -38,7 +38,7 @@ from gaam_cache.store.plan import (
     describe_state_deviation,
     differing_fields,
 )
-from gaam_cache.store.reader import open_cache
+from gaam_cache.store.reader import Split, open_cache
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import (
     CHUNK_ROWS,
@@ -718,10 +718,8 @@ def _rows_of_cache(config: PredictConfig, predictor: Predictor) -> RowSource:
             )
 
     split = cache[config.split or "test"]
-    columns: dict[str, Any] = {"row": range(len(split))}
-    columns |= {name: split.column(name) for name in cache.columns}
-    if split.labelled:
-        columns["label"] = split.target.decode(split.labels)
+    result_columns = result_types(predictor.task, predictor.names, config.top)
+    columns = _columns_of_split(split, cache.columns, result_columns)
 
     def chunks() -> Iterator[RowChunk]:
         for start in range(0, len(split), CHUNK_ROWS):
@@ -731,6 +729,32 @@ def _rows_of_cache(config: PredictConfig, predictor: Predictor) -> RowSource:
             yield RowChunk(records, inputs=part)
 
     return RowSource(str(config.cache), chunks, states=split.pooled(predictor.pooling))
+
+
+def _columns_of_split(
+    split: Split, kept_names: Collection[str], result_names: Collection[str]
+) -> dict[str, Any]:
+    """The columns that results repeat of the rows of a split, by name.
+
+    They are the number of the row, the kept columns and the label. A kept column that
+    has the name of another column of the output stands under ``kept NAME``.
+
+    Args:
+        split: of the cache.
+        kept_names: names of the kept columns.
+        result_names: names of the columns of results.
+    """
+    own_names = {"row", *result_names}
+    if split.labelled:
+        own_names.add("label")
+    columns: dict[str, Any] = {"row": range(len(split))}
+    for name in kept_names:
+        # no kept column has a space in its name
+        shown_name = f"kept {name}" if name in own_names else name
+        columns[shown_name] = split.column(name)
+    if split.labelled:
+        columns["label"] = split.target.decode(split.labels)
+    return columns
 
 
 def _check_plans(cache_plan: Plan, predictor: Predictor, where: str) -> None:

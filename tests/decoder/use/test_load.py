@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import warnings
@@ -365,6 +366,38 @@ def test_of_imported_states_two_names_of_encoders_are_said(
         config = PredictConfig(run=folder, cache=tmp_path / "other")
         with pytest.warns(GaamWarning, match="different names, 'imported' and 'bert'"):
             gaam_decoder.predict(config, write=bool)
+
+
+@pytest.mark.parametrize(
+    ("kept_names", "shown_names"),
+    [
+        pytest.param(["speaker"], ["speaker"], id="no clash"),
+        pytest.param(["label"], ["kept label"], id="label"),
+        pytest.param(["row", "predicted"], ["kept row", "kept predicted"], id="others"),
+    ],
+)
+def test_a_kept_column_stands_beside_the_column_of_its_name(
+    kept_names: list[str],
+    shown_names: list[str],
+    imported_run: RunResult,
+    tmp_path: Path,
+) -> None:
+    states = random_states()[:4]
+    columns = {
+        name: {"test": [f"{name} {row}" for row in range(4)]} for name in kept_names
+    }
+    splits = {"test": (states, [0, 1, 1, 0])}
+    gaam_cache.write(tmp_path / "other", splits, columns=columns)
+    config = PredictConfig(
+        run=imported_run.path, cache=tmp_path / "other", out=tmp_path / "out.jsonl"
+    )
+    gaam_decoder.predict(config)
+    records = list(map(json.loads, config.out.read_text("utf-8").splitlines()))
+    assert [record["row"] for record in records] == [0, 1, 2, 3]
+    assert [record["label"] for record in records] == ["0", "1", "1", "0"]
+    for name, shown_name in zip(kept_names, shown_names, strict=True):
+        kept = [record[shown_name] for record in records]
+        assert kept == [f"{name} {row}" for row in range(4)]
 
 
 def test_of_a_folder_of_runs_the_one_that_its_report_recommends_is_taken(
