@@ -7,6 +7,7 @@ N rows, L layers, D hidden size, C classes, K numbers or labels.
 """
 
 import tempfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Number
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.cells import is_blank, is_missing_word, value_with_type
-from gaam_cache.common.errors import ConfigError, DataError
+from gaam_cache.common.errors import ConfigError, DataError, GaamWarning
 from gaam_cache.common.messages import did_you_mean, excerpt
 from gaam_cache.common.plugins import unknown
 from gaam_cache.common.terminal import show_progress
@@ -33,7 +34,13 @@ from gaam_decoder.tasks import task_of
 from gaam_decoder.training.sweep import check_failures, train
 from gaam_decoder.use.export import card, write_export
 from gaam_decoder.use.load import open_decoder
-from gaam_decoder.use.predictor import AnyPredictions, DecoderConfig, Predictor
+from gaam_decoder.use.predictor import (
+    AnyPredictions,
+    DecoderConfig,
+    Predictor,
+    check_feature_names,
+    feature_names_of,
+)
 from gaam_decoder.use.results import NumberPredictions
 
 if TYPE_CHECKING:
@@ -89,6 +96,7 @@ class Estimator:
 
     Attributes:
         classes_: the distinct targets, sorted, in the order of the probabilities.
+        feature_names_in_: names of the columns, if ``fit`` got a table with such names.
         lr_, weight_decay_: those that were trained with.
         seeds_: seeds that finished; predictions are means over them.
         predictor_: predicts from states, as ``load`` does.
@@ -129,7 +137,8 @@ class Estimator:
 
         Args:
             X: states, (N, L, D) or, of one layer, (N, D); float16, float32 or float64
-                (kept as float32).
+                (kept as float32). Of a table with names all later ones have the same
+                columns in the same order.
             y: targets: classes of any one type (N,); numbers (N,) or (N, K); 0 and 1
                 for every label, (N, K).
             groups: a name or number for every row, none missing. Rows of one group are
@@ -142,6 +151,7 @@ class Estimator:
         """
         task_of(self.task)
         states = _usable_states(X)
+        feature_names = feature_names_of(X)
         targets = _target_array(y)
         _check_count("y", len(targets), len(states))
         classes: NDArray[Any] | None = None
@@ -168,7 +178,11 @@ class Estimator:
             )
             run = self._train(config)
             opened = open_decoder(run.path)
-            decoder_config = replace(opened.config, classes=_classes_to_save(classes))
+            decoder_config = replace(
+                opened.config,
+                classes=_classes_to_save(classes),
+                feature_names=feature_names,
+            )
             self._fitted = _Fitted(
                 config=decoder_config,
                 weights=opened.weights,
@@ -265,6 +279,14 @@ class Estimator:
         if not task.has_probabilities:
             raise AttributeError(f"{task.name} has no classes")
         return np.arange(len(learned.config.plan.target_names))
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of the columns of ``fit``; AttributeError if it got an array."""
+        names = self._learned().config.feature_names
+        if names is None:
+            raise AttributeError("fit got an array, which has no feature names")
+        return np.array(names, object)
 
     @property
     def lr_(self) -> float:
@@ -388,10 +410,15 @@ class Estimator:
         """The predictions for states, averaged over the seeds.
 
         Raises:
-            DataError: states of another shape than those of ``fit``.
+            DataError: states of another shape than those of ``fit``, or a table of
+                other columns.
+
+        Warns:
+            GaamWarning: only one of ``fit`` and this call got a table with names.
         """
         plan = self._learned().config.plan
         states = _usable_states(X)
+        self._check_names(X)
         has_layer_axis = states.ndim == 3
         if not has_layer_axis:
             states = states[:, None]
@@ -405,6 +432,22 @@ class Estimator:
                 hint="pass states of the same encoder, layers and pooling",
             )
         return self.predictor_.predict_states(states)
+
+    def _check_names(self, X: Any) -> None:
+        """Refuse other columns than those of ``fit``; warn where one of both has names.
+
+        An array (N, L, D) never has names.
+        """
+        names = feature_names_of(X)
+        fitted_names = self._learned().config.feature_names
+        if fitted_names is not None:
+            check_feature_names(names, fitted_names)
+        if (names is None) == (fitted_names is None) or np.ndim(X) == 3:
+            return
+        text = "X has no feature names, and fit had them"
+        if fitted_names is None:
+            text = "X has feature names, and fit had none"
+        warnings.warn(f"{text}: columns count by place", GaamWarning, stacklevel=4)
 
     def _train_config(self, folder: Path, *, has_groups: bool) -> TrainConfig:
         """The settings of ``gaam train`` for one decoder, without test rows.

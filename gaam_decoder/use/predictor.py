@@ -16,6 +16,7 @@ from torch.func import functional_call, vmap
 
 from gaam_cache.common import devices
 from gaam_cache.common.errors import CacheError, ConfigError, DataError, NumericsError
+from gaam_cache.common.messages import excerpt
 from gaam_cache.extraction.rows import LOADING_LOCK, LocatedRows, RowEncoder
 from gaam_cache.importing.arrays import refuse_mask
 from gaam_cache.store.plan import Plan
@@ -39,6 +40,7 @@ InputRows = Sequence[Any] | NDArray[Any] | Tensor
 """Texts, sounds or pictures, one a row; or an array of states."""
 CHUNK_ROWS = 2048
 """Rows to encode at once, as many as a shard of a cache has at most."""
+MOST_NAMES = 5  # columns that a message names
 CPU_BATCH_SIZE = 16
 """Rows of one batch on a CPU: with the head conv twice as fast as 32, on one core."""
 _MODULE_LOCK = threading.Lock()
@@ -62,6 +64,8 @@ class DecoderConfig:
     plan: Plan  # of the cache that it learned from
     classes: tuple[bool | int | float | str, ...] | None = None
     """Classes of the type that ``fit`` was given; None: the names of the plan."""
+    feature_names: tuple[str, ...] | None = None
+    """Names of the columns of the table that ``fit`` was given; None: an array."""
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
@@ -80,16 +84,18 @@ class DecoderConfig:
             value["recipe"], attention=value["attention"], head=value["head"], groups={}
         )
         fields["plan"] = Plan.from_dict(value["plan"])
-        if "classes" in value:
-            fields["classes"] = tuple(value["classes"])
+        for name in ("classes", "feature_names"):
+            if name in value:
+                fields[name] = tuple(value[name])
         return cls(**fields)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; they name no path."""
         values = vars(self) | {"recipe": self.settings}
         del values["settings"]
-        if self.classes is None:
-            del values["classes"]
+        for name in ("classes", "feature_names"):
+            if values[name] is None:
+                del values[name]
         return values | {"plan": self.plan.portable().to_dict()}
 
     @property
@@ -193,6 +199,8 @@ class Predictor:
         fingerprint: of the cache that they learned from.
         plan: of that cache, which says how rows are encoded; None if its states were
             imported.
+        feature_names: of the columns of the table that ``fit`` was given; None of
+            others.
     """
 
     def __init__(
@@ -230,6 +238,7 @@ class Predictor:
         self.pooling: str = config.recipe.pool
         self.fingerprint = plan.fingerprint
         self.encoder_label: str = plan.encoder_label
+        self.feature_names = config.feature_names
         # the plan of imported states names no encoder for new rows
         self.plan = None if plan.imported else plan
         self._config = config
@@ -317,7 +326,8 @@ class Predictor:
             rows: texts; or sounds and pictures, each a path, the bytes of a file, a
                 picture of Pillow, or ``(samples, rate)`` with samples (T,) or, of
                 several channels, (T, C): fractions from -1 to 1, int16 or int32. An
-                array of states (N, L, D) is not encoded: see ``predict_states``.
+                array of states (N, L, D) or, of one layer, (N, D) is not encoded: see
+                ``predict_states``.
             origin: name of the source of the rows, for messages.
 
         Raises:
@@ -325,10 +335,13 @@ class Predictor:
                 a table or a dictionary.
             DataError: rows that cannot be used, such as empty ones.
         """
-        _check_sequence(rows)
-        # texts may be an array, too, but of one axis
-        if isinstance(rows, np.ndarray | Tensor) and rows.ndim == 3:
+        has_states = isinstance(rows, np.ndarray | Tensor) and _has_shape_of_states(
+            rows
+        )
+        # of imported states no encoder is known: a table can only hold states
+        if has_states or (self.plan is None and _is_table(rows)):
             return self.predict_states(rows)
+        _check_sequence(rows)
         inputs = list(rows)
         chunks = (
             inputs[start : start + CHUNK_ROWS]
@@ -357,19 +370,26 @@ class Predictor:
                 ``cache["test"].embeddings``, which are read slice by slice.
 
         Shape:
-            (N, L, D), floating-point.
+            (N, L, D) or, of one layer, (N, D); floating-point.
 
         Raises:
-            DataError: states of another shape or type, or a state that is not finite.
+            DataError: states of another shape or type, a state that is not finite, or a
+                table whose columns are not those of ``fit``.
         """
         refuse_mask(states, "the states")
+        if _is_table(states):
+            if self.feature_names is not None:
+                check_feature_names(feature_names_of(states), self.feature_names)
+            states = np.asarray(states)
         if isinstance(states, torch.Tensor):
             states = states.detach().float().cpu()
         if not hasattr(states, "shape"):
             states = np.asarray(states)
         plan = self._config.plan
         shape = (plan.num_layers, plan.hidden_size)
-        if len(states.shape) != 3 or tuple(states.shape[1:]) != shape:
+        has_layer_axis = plan.num_layers > 1 or len(states.shape) != 2
+        row_shape = shape if has_layer_axis else shape[1:]
+        if tuple(states.shape[1:]) != row_shape:
             raise DataError(
                 "states of another shape",
                 expected=f"(rows, {shape[0]}, {shape[1]}): all layers of the cache",
@@ -465,18 +485,97 @@ class Predictor:
         return self._decoder.attention.stackable and self._decoder.head.stackable
 
 
+def _is_table(values: object) -> bool:
+    """Whether values are a table, such as that of pandas, with names of columns."""
+    return hasattr(values, "columns") or hasattr(values, "column_names")
+
+
+def _has_shape_of_states(values: Any) -> bool:
+    """Whether an array is (N, L, D) or (N, D); texts may be an array of one axis."""
+    return len(getattr(values, "shape", ())) in (2, 3)
+
+
 def _check_sequence(rows: object) -> None:
     """Refuse one text, and tables and dictionaries: these yield names, not rows."""
     if isinstance(rows, str):
         raise ConfigError("rows are a list", expected="[text, ...]", found="one string")
-    is_table = hasattr(rows, "columns")
-    if is_table or isinstance(rows, Mapping):
+    if _is_table(rows) or isinstance(rows, Mapping):
         raise ConfigError(
             "rows are a list, not a table",
             expected="a row for each entry, such as [text, ...]",
             found=type(rows).__name__,
             hint='pass the column that holds the rows, such as df["text"]',
         )
+    # such as the states of a cache or of an HDF5 file
+    if _has_shape_of_states(rows):
+        raise ConfigError(
+            "these rows are states in a file, and are not encoded",
+            expected="texts, sounds or pictures; or an array in memory",
+            found=repr(rows),
+            hint="predict_states reads them slice by slice",
+        )
+
+
+def feature_names_of(X: object) -> tuple[str, ...] | None:
+    """The names of the columns of a table; None of an array.
+
+    As in scikit-learn, names count if all of them are texts.
+
+    Raises:
+        DataError: some names are texts, and others are not.
+    """
+    if not _is_table(X):
+        return None
+    # a table of Arrow has its names under another attribute than that of pandas
+    names = list(getattr(X, "column_names", None) or getattr(X, "columns", ()))
+    are_texts = [isinstance(name, str) for name in names]
+    if all(are_texts):
+        return tuple(names) or None
+    if any(are_texts):
+        raise DataError(
+            "some columns have texts as names, and others have not",
+            expected="texts alone, or no texts",
+            found=", ".join(map(repr, names[:6])),
+            where="X",
+            hint="X.columns = X.columns.astype(str)",
+        )
+    return None
+
+
+def check_feature_names(
+    names: tuple[str, ...] | None, fitted_names: tuple[str, ...]
+) -> None:
+    """Refuse a table whose columns are not those of ``fit``, in their order.
+
+    Args:
+        names: of the columns of a table; None of an array, which has no names.
+        fitted_names: of the columns of ``fit``.
+
+    Raises:
+        DataError: other names, or another order.
+    """
+    if names is None or names == fitted_names:
+        return
+    missing = [name for name in fitted_names if name not in names]
+    unexpected = [name for name in names if name not in fitted_names]
+    found = "the same names in another order"
+    if missing or unexpected:
+        found = f"missing: {_some_names(missing)}; new: {_some_names(unexpected)}"
+    raise DataError(
+        "the feature names should match those that were passed during fit",
+        expected=f"the columns {_some_names(fitted_names)}, in this order",
+        found=found,
+        where="X",
+        hint="X[list(names)] with the names of fit: feature_names_in_ of an estimator, "
+        "feature_names of a loaded decoder",
+    )
+
+
+def _some_names(names: Sequence[str]) -> str:
+    """The first names of a list, and the number of the others, for messages."""
+    shown = ", ".join(map(excerpt, names[:MOST_NAMES]))
+    num_others = len(names) - MOST_NAMES
+    return f"{shown} and {num_others:,} more" if num_others > 0 else shown or "none"
 
 
 def _decoder_spec(config: DecoderConfig) -> DecoderSpec:
@@ -520,11 +619,16 @@ def _stacked_shapes(
 def _state_chunks(states: Any) -> Iterator[NDArray[np.float32]]:
     """States in float32, 2,048 rows at a time, (n, L, D).
 
+    Args:
+        states: (N, L, D) or, of one layer, (N, D).
+
     Raises:
         DataError: states that are no floating-point numbers, or not finite.
     """
     for first_row in range(0, len(states), CHUNK_ROWS):
         x_NLD = np.asarray(states[first_row : first_row + CHUNK_ROWS])
+        if x_NLD.ndim == 2:
+            x_NLD = x_NLD[:, None]
         if x_NLD.dtype.kind != "f":
             raise DataError(f"states are {x_NLD.dtype}, no floating-point numbers")
         x_NLD = x_NLD.astype(np.float32, copy=False)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn import model_selection, preprocessing
@@ -22,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache.common.errors import DataError, GaamError
+from gaam_cache.common.errors import DataError, GaamError, GaamWarning
 from gaam_decoder import Estimator, TrainConfig
 from gaam_decoder.runs.files import WEIGHTS_FILE
 from gaam_decoder.runs.loading import load_runs
@@ -285,6 +286,65 @@ def test_a_saved_estimator_is_an_exported_decoder(
     with pytest.raises(GaamError, match="exists already"):
         estimator.save(tmp_path / "decoder")
     estimator.save(tmp_path / "decoder", overwrite=True)
+
+
+COLUMNS = [f"feature {number}" for number in range(8)]
+TABLE = pd.DataFrame(STATES[:, 1], columns=COLUMNS)
+OTHER_TABLES: dict[str, tuple[pd.DataFrame, str]] = {
+    "another order": (TABLE[COLUMNS[::-1]], "another order"),
+    "other names": (TABLE.add_prefix("new "), "missing: 'feature 0'"),
+    "a column too few": (TABLE[COLUMNS[1:]], "missing: 'feature 0'; new: none"),
+}
+
+
+@pytest.fixture(scope="module")
+def fitted_on_table() -> Estimator:
+    return Estimator(attn="none", **QUICK).fit(TABLE, CLASS)
+
+
+@pytest.mark.parametrize("name", OTHER_TABLES)
+@pytest.mark.parametrize("copy", ["fitted", "pickled", "loaded"])
+def test_a_table_has_the_columns_of_fit_in_their_order(
+    name: str, copy: str, fitted_on_table: Estimator, tmp_path: Path
+) -> None:
+    decoder: Any = fitted_on_table
+    if copy == "pickled":
+        decoder = pickle.loads(pickle.dumps(decoder))
+    if copy == "loaded":
+        decoder = gaam_decoder.load(decoder.save(tmp_path / "decoder"))
+        assert decoder.feature_names == tuple(COLUMNS)
+    else:
+        assert decoder.feature_names_in_.tolist() == COLUMNS
+    expected = fitted_on_table.predict_proba(TABLE)
+    np.testing.assert_array_equal(decoder.predict_proba(TABLE), expected)
+    table, found = OTHER_TABLES[name]
+    with pytest.raises(ValueError, match="feature names should match") as caught:
+        decoder.predict(table)
+    assert found in str(caught.value)
+
+
+def test_names_of_one_of_two_tables_are_warned_of(fitted_on_table: Estimator) -> None:
+    unnamed = clone(FITTED).fit(TABLE.to_numpy(), CLASS)
+    assert not hasattr(unnamed, "feature_names_in_")
+    with pytest.warns(GaamWarning, match="fit had none"):
+        unnamed.predict(TABLE)
+    with pytest.warns(GaamWarning, match="X has no feature names"):
+        fitted_on_table.predict(TABLE.to_numpy())
+    with pytest.raises(DataError, match="some columns have texts"):
+        unnamed.fit(TABLE.rename(columns={COLUMNS[0]: 0}), CLASS)
+
+
+def test_a_loaded_estimator_of_one_layer_takes_states_without_an_axis_of_layers(
+    tmp_path: Path,
+) -> None:
+    states = STATES[:, 1]
+    estimator = clone(FITTED).fit(states, CLASS)
+    loaded = gaam_decoder.load(estimator.save(tmp_path / "decoder"))
+    expected = estimator.predict(states).tolist()
+    for form in (states, torch.from_numpy(states), states[:, None], TABLE):
+        assert loaded.predict(form) == expected
+    with pytest.raises(DataError, match="another shape"):
+        loaded.predict(states[:, :4])
 
 
 @pytest.mark.parametrize(
