@@ -262,8 +262,19 @@ class Estimator:
 
         Returns:
             The folder.
+
+        Raises:
+            DataError: JSON has no such classes, as bytes and dates; nothing is written.
         """
         learned = self._learned()
+        if learned.classes is not None and learned.config.classes is None:
+            raise DataError(
+                "classes of this type cannot be saved",
+                expected="texts, whole numbers or truth values, which JSON can hold",
+                found=f"{_two_values(learned.classes)}, {learned.classes.dtype}",
+                where="y of fit",
+                hint="fit with y.astype(str)",
+            )
         write_export(
             folder, learned.config, learned.weights, learned.card, overwrite=overwrite
         )
@@ -282,10 +293,10 @@ class Estimator:
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
-        """Names of the columns of ``fit``; AttributeError if it got an array."""
-        names = self._learned().config.feature_names
+        """Names of the columns of ``fit``; AttributeError if it got no such names."""
+        names = None if self._fitted is None else self._fitted.config.feature_names
         if names is None:
-            raise AttributeError("fit got an array, which has no feature names")
+            raise AttributeError("fit got no table with feature names")
         return np.array(names, object)
 
     @property
@@ -796,7 +807,8 @@ def _classes_to_save(
     classes: NDArray[Any] | None,
 ) -> tuple[bool | int | float | str, ...] | None:
     """The classes as an export keeps them; None where JSON lacks their type."""
-    if classes is None:
+    # a list of dates in nanoseconds has whole numbers
+    if classes is None or classes.dtype.kind in "Mm":
         return None
     values = tuple(classes.tolist())
     is_json = all(isinstance(value, bool | int | float | str) for value in values)

@@ -288,6 +288,28 @@ def test_a_saved_estimator_is_an_exported_decoder(
     estimator.save(tmp_path / "decoder", overwrite=True)
 
 
+DATES = np.array(["2020-01-01", "2021-01-01", "2022-01-01"])
+UNSAVED: dict[str, NDArray[Any]] = {
+    "bytes": WORDS.astype("S"),
+    "bytes as objects": WORDS.astype("S").astype(object),
+    "dates": DATES.astype("datetime64[D]")[CLASS],
+    "dates in nanoseconds": DATES.astype("datetime64[ns]")[CLASS],
+}
+
+
+@pytest.mark.parametrize("name", UNSAVED)
+def test_classes_that_a_file_cannot_give_back_are_not_saved(
+    name: str, tmp_path: Path
+) -> None:
+    targets = UNSAVED[name]
+    estimator = clone(FITTED).fit(STATES, targets)
+    assert estimator.predict(STATES).dtype == targets.dtype
+    with pytest.raises(DataError, match="cannot be saved") as caught:
+        estimator.save(tmp_path / "decoder")
+    assert "astype(str)" in caught.value.details["to do"]
+    assert not list(tmp_path.iterdir())
+
+
 COLUMNS = [f"feature {number}" for number in range(8)]
 TABLE = pd.DataFrame(STATES[:, 1], columns=COLUMNS)
 OTHER_TABLES: dict[str, tuple[pd.DataFrame, str]] = {
