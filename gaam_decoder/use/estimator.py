@@ -132,7 +132,7 @@ class Estimator:
         self._fitted: _Fitted | None = None
         self._predictor: Predictor | None = None
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
         """Train on states and targets.
 
         Args:
@@ -167,15 +167,7 @@ class Estimator:
             prefix="gaam-", ignore_cleanup_errors=True
         ) as folder:
             config = self._train_config(Path(folder), has_groups=bool(columns))
-            write(
-                config.cache,
-                {"train": (states, labels)},
-                columns=columns,
-                task=self.task,
-                class_names=names,
-                axes="nld" if states.ndim == 3 else "nd",
-                dataset_name="arrays in memory",
-            )
+            self._write_cache(config.cache, states, labels, names, columns)
             run = self._train(config)
             opened = open_decoder(run.path)
             decoder_config = replace(
@@ -509,6 +501,33 @@ class Estimator:
             )
         return config
 
+    def _write_cache(
+        self,
+        folder: Path,
+        states: NDArray[Any],
+        labels: NDArray[Any],
+        class_names: tuple[str, ...],
+        columns: dict[str, dict[str, list[str]]],
+    ) -> None:
+        """Write the cache that the decoder learns from.
+
+        Args:
+            folder: of the cache.
+            states: (N, L, D) or (N, D).
+            labels: numbers of classes (N,), numbers, or 0 and 1 for every label.
+            class_names: empty for other tasks than classification.
+            columns: see ``_group_columns``.
+        """
+        write(
+            folder,
+            {"train": (states, labels)},
+            columns=columns,
+            task=self.task,
+            class_names=class_names,
+            axes="nld" if states.ndim == 3 else "nd",
+            dataset_name="arrays in memory",
+        )
+
     def _train(self, config: TrainConfig) -> "RunResult":
         """Train, and return the only run of reporting seeds.
 
@@ -556,7 +575,7 @@ def fit(
         task = _task_of(_as_array(targets, "y"))
     # ``set_params`` refuses a misspelt setting and names similar ones
     estimator = Estimator(task=task).set_params(**settings)
-    return estimator.fit(states, targets, groups)
+    return estimator.fit(states, targets, groups=groups)
 
 
 def _task_of(targets: NDArray[Any]) -> str:

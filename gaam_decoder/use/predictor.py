@@ -527,7 +527,8 @@ def feature_names_of(X: object) -> tuple[str, ...] | None:
     if not _is_table(X):
         return None
     # a table of Arrow has its names under another attribute than that of pandas
-    names = list(getattr(X, "column_names", None) or getattr(X, "columns", ()))
+    attribute = "column_names" if hasattr(X, "column_names") else "columns"
+    names = list(getattr(X, attribute))
     are_texts = [isinstance(name, str) for name in names]
     if all(are_texts):
         return tuple(names) or None

@@ -152,7 +152,7 @@ def test_weights_and_outputs_are_those_of_gaam_train(
 
     groups = GROUPS[TRAINING] if "--groups" in options else None
     estimator = Estimator(task=task, **settings)
-    estimator.fit(states[TRAINING], targets[TRAINING], groups)
+    estimator.fit(states[TRAINING], targets[TRAINING], groups=groups)
     weights = estimator._learned().weights
     with run.tensors(WEIGHTS_FILE) as file:
         assert set(weights) == set(file.keys())
@@ -428,7 +428,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
     "integers": (lambda: FITTED.fit(STATES.astype(int), CLASS), "no states", "int64"),
     "lengths": (lambda: FITTED.fit(STATES, CLASS[:5]), "different lengths", "5"),
     "groups": (
-        lambda: FITTED.fit(STATES, CLASS, [1, 2]),
+        lambda: FITTED.fit(STATES, CLASS, groups=[1, 2]),
         "different lengths",
         "groups",
     ),
@@ -473,7 +473,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
         "where:    y",
     ),
     "masked groups": (
-        lambda: FITTED.fit(STATES, CLASS, masked(GROUPS)),
+        lambda: FITTED.fit(STATES, CLASS, groups=masked(GROUPS)),
         "masked",
         "groups",
     ),
@@ -502,6 +502,16 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
         lambda: FITTED.fit(STATES, np.array([None, "a"] * 40, object)),
         "no classes",
         "missing",
+    ),
+    "a list of a number and its text": (
+        lambda: FITTED.fit(STATES, [1, "1"] * 40),
+        "no classes",
+        "several types",
+    ),
+    "a list of True and a text": (
+        lambda: gaam_decoder.fit(STATES, [True, "a"] * 40),
+        "no classes",
+        "True or False",
     ),
     "True beside a number": (
         lambda: FITTED.fit(STATES, np.array([True, 2] * 40, object)),
@@ -641,6 +651,13 @@ def test_targets_that_are_missing_or_malformed_are_refused_and_not_scored(
             estimator.fit(STATES, malformed)
 
 
+def test_weights_in_the_place_of_groups_are_refused() -> None:
+    """scikit-learn takes sample weights as the third argument."""
+    fit: Any = clone(FITTED).fit
+    with pytest.raises(TypeError, match="positional"):
+        fit(STATES, CLASS, np.ones(80))
+
+
 MISSING_GROUPS: dict[str, Any] = {
     "nan": np.where(GROUPS[4] == GROUPS, np.nan, GROUPS),
     "None": [None if row == 4 else f"speaker {row % 9}" for row in range(80)],
@@ -654,7 +671,7 @@ MISSING_GROUPS: dict[str, Any] = {
 def test_a_missing_group_is_no_group(name: str) -> None:
     first_row = 1 + int(np.argmax(GROUPS[4] == GROUPS)) if name == "nan" else 5
     with pytest.raises(DataError, match="no group") as caught:
-        clone(FITTED).fit(STATES, CLASS, MISSING_GROUPS[name])
+        clone(FITTED).fit(STATES, CLASS, groups=MISSING_GROUPS[name])
     assert caught.value.details["where"] == f"groups, row {first_row}"
     assert set(caught.value.details) == {"expected", "found", "where", "to do"}
 

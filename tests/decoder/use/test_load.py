@@ -337,6 +337,14 @@ def test_imported_states_are_predicted_from_states_alone(
         predictor.predict(["a text"])
 
 
+def test_states_in_a_file_are_for_predict_states(run: RunResult, cache: Path) -> None:
+    states: Any = gaam_cache.open_cache(cache)["test"].pooled(run.recipe.pool)
+    with pytest.raises(ConfigError, match="states in a file") as caught:
+        load(run).predict(states)
+    assert "predict_states" in caught.value.details["to do"]
+    assert load(run).predict(states[:]) == load(run).predict_states(states).labels
+
+
 def test_of_imported_states_another_cache_is_in_doubt_and_the_own_is_not(
     imported_run: RunResult, tmp_path: Path
 ) -> None:
@@ -388,11 +396,10 @@ def test_a_kept_column_stands_beside_the_column_of_its_name(
     }
     splits = {"test": (states, [0, 1, 1, 0])}
     gaam_cache.write(tmp_path / "other", splits, columns=columns)
-    config = PredictConfig(
-        run=imported_run.path, cache=tmp_path / "other", out=tmp_path / "out.jsonl"
-    )
+    out = tmp_path / "out.jsonl"
+    config = PredictConfig(run=imported_run.path, cache=tmp_path / "other", out=out)
     gaam_decoder.predict(config)
-    records = list(map(json.loads, config.out.read_text("utf-8").splitlines()))
+    records = list(map(json.loads, out.read_text("utf-8").splitlines()))
     assert [record["row"] for record in records] == [0, 1, 2, 3]
     assert [record["label"] for record in records] == ["0", "1", "1", "0"]
     for name, shown_name in zip(kept_names, shown_names, strict=True):
