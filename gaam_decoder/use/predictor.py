@@ -199,8 +199,6 @@ class Predictor:
         fingerprint: of the cache that they learned from.
         plan: of that cache, which says how rows are encoded; None if its states were
             imported.
-        feature_names: of the columns of the table that ``fit`` was given; None of
-            others.
     """
 
     def __init__(
@@ -238,7 +236,6 @@ class Predictor:
         self.pooling: str = config.recipe.pool
         self.fingerprint = plan.fingerprint
         self.encoder_label: str = plan.encoder_label
-        self.feature_names = config.feature_names
         # the plan of imported states names no encoder for new rows
         self.plan = None if plan.imported else plan
         self._config = config
@@ -259,6 +256,11 @@ class Predictor:
         self._stacked_weights = {
             name: weights[name].to(parameter) for name, parameter in parameters.items()
         }
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of the table that ``fit`` was given; None of others."""
+        return self._config.feature_names
 
     def _build_decoder(self, weights: Mapping[str, Tensor]) -> Decoder:
         """A module for evaluation, with a head of the size of these weights.
