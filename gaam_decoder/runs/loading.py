@@ -477,6 +477,8 @@ def _no_run_error(path: Path) -> NotFoundError:
     """The error for a path without a run; it suggests folders that have runs."""
     if path.is_symlink() and not path.exists():
         reason = str(ElsewhereError.from_link(path))
+    elif run_folders(path):
+        reason = "a folder of runs"
     elif path.is_dir():
         reason = "no run in it"
     else:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import tempfile
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -73,6 +74,15 @@ PROBABILITY = "probability_"
 SHOWN_LABELS = 3  # labels of a text that are shown, even if they are not predicted
 
 
+def _is_table(text: str) -> bool:
+    """Whether a text is the name of a table that exists."""
+    try:
+        return kind_of(Path(text)) in SUFFIXES and Path(text).is_file()
+    except OSError:
+        # a text may be longer than names of files
+        return False
+
+
 def _parse_texts(value: object) -> tuple[str, ...]:
     """The texts or paths of any collection, or a single one, as a tuple.
 
@@ -139,8 +149,22 @@ class PredictConfig:
         parse_fields(self)
         check_device(self.device)
         check_at_least(self, 1, "top")
+        self._check_texts()
         self._check_rows()
         self._check_out()
+
+    def _check_texts(self) -> None:
+        """Check that no text means something else: a table, or the lines of stdin."""
+        for text in self.texts:
+            # sounds and pictures are named in place of texts, and tables are not
+            if _is_table(text):
+                raise ConfigError(
+                    "a text is the name of a table",
+                    found=shortened(text),
+                    hint=f"--file {shlex.quote(text)} predicts its rows",
+                )
+        if len(self.texts) > 1 and STDIN in self.texts:
+            raise ConfigError("- stands for the lines of stdin, without other texts")
 
     def _check_rows(self) -> None:
         """Check that one source of rows is named, and no setting of another source."""

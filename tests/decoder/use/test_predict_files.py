@@ -289,3 +289,29 @@ def test_a_line_of_a_text_file_is_a_text(predictor: StandIn, tmp_path: Path) -> 
     out = tmp_path / "out.csv"
     predict(PredictConfig(run=tmp_path, file=file, out=out))
     assert [row["text"] for row in read(out)] == ["one, two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "problem"),
+    [
+        (("rows.csv",), "name of a table"),
+        (("rows.csv.gz",), "name of a table"),
+        (("a text", "-"), "stands for the lines of stdin"),
+    ],
+    ids=["a table", "a compressed table", "stdin beside a text"],
+)
+def test_texts_that_mean_something_else_are_refused(
+    texts: tuple[str, ...],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("rows.csv", "rows.csv.gz"):
+        (tmp_path / name).write_text("text\na\n")
+    with pytest.raises(ConfigError, match=problem):
+        PredictConfig(run=tmp_path, texts=texts)
+    # a text may look like the name of a file that is not there
+    PredictConfig(
+        run=tmp_path, texts=("other.csv", "Is it in rows.csv", "a" * 999 + ".csv")
+    )
