@@ -776,7 +776,7 @@ def entries_of(value: object) -> list[object]:
     # only tables have this attribute: of a column of pandas the entries are wanted
     yields_names = isinstance(value, Mapping) or hasattr(value, "columns")
     if yields_names or isinstance(value, bytes) or not isinstance(value, Iterable):
-        raise TypeError('a text, or a list of texts, such as df["text"]')
+        raise TypeError("a text, or a list or column of texts")
     return list(value)
 
 

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import unicodedata
+import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -12,6 +13,8 @@ from gaam_cache.common.errors import DataError
 from gaam_cache.common.messages import excerpt
 
 BYTE_ORDER_MARK = "\ufeff"
+NO_LITERAL = (ValueError, TypeError, SyntaxError, MemoryError, RecursionError)
+"""Errors of Python's parser for a text that is no literal."""
 MISSING_WORDS = frozenset({"nan", "-nan", "null", "nat", "<na>", "#n/a", "\\n"})
 """What programs write into a table for a missing value, in lower case."""
 
@@ -48,16 +51,18 @@ def parse_list(text: str) -> list[Any] | None:
     stripped = text.strip()
     if not (stripped.startswith("[") and stripped.endswith("]")):
         return None
-    value: object = None
     with suppress(ValueError, RecursionError):
-        value = json.loads(stripped)
-    if value is None:
-        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        array: list[Any] = json.loads(stripped)
+        return array
+    # ['a' 'b'], as NumPy prints an array, would be the one text 'ab' to Python, so only
+    # a text that Python itself would write counts
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
             value = ast.literal_eval(stripped)
-        # NumPy writes no commas, and Python joins texts without commas
-        if repr(value) != stripped:
-            return None
-    return value if isinstance(value, list) else None
+    except NO_LITERAL:
+        return None
+    return value if isinstance(value, list) and repr(value) == stripped else None
 
 
 def lookalike_pairs(names: Iterable[str]) -> list[str]:

@@ -245,7 +245,7 @@ class EncoderTokenizer:
         return False
 
     def check_vocabulary(self, num_embeddings: int | None) -> None:
-        """Warn if a model has embeddings for other tokens than its tokenizer has.
+        """Warn if the numbers of tokens of a model and its tokenizer do not fit.
 
         A model may have some more embeddings than tokens. A tokenizer may have some
         added tokens without embeddings, which no text needs.
@@ -257,9 +257,9 @@ class EncoderTokenizer:
         if num_embeddings is None:
             return
         num_tokens = len(self.pretrained)
+        num_tokens_before_added = self.pretrained.vocab_size
         has_enough_tokens = num_tokens >= MIN_TOKEN_SHARE * num_embeddings
-        # without the added tokens
-        if has_enough_tokens and self.pretrained.vocab_size <= num_embeddings:
+        if has_enough_tokens and num_tokens_before_added <= num_embeddings:
             return
         warnings.warn(
             f"the tokenizer in '{self.folder}' has {num_tokens:,} tokens and the model "

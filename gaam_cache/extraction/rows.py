@@ -32,7 +32,10 @@ from gaam_cache.store.plan import Plan
 PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 """Modes of Pillow's pictures that a PNG file keeps as they are."""
 LARGEST_PEAK = 8.0
-"""Largest sample of a sound in fractions: a decoded MP3 file may exceed 1 a little."""
+"""Largest accepted sample of a sound in fractions.
+
+Decoded MP3 files exceed 1 a little; 16-bit numbers without scaling reach thousands.
+"""
 LOADING_LOCK = threading.Lock()
 """Held while an encoder is opened or a decoder is built. While transformers loads
 weights it sets the default type of all threads, and parameters are of that type."""
@@ -139,22 +142,23 @@ class RowEncoder:
         """
         if pooling not in self.plan.pooling:
             raise plugins.unknown("pooling of these rows", pooling, self.plan.pooling)
-        # the counts of earlier calls
-        earlier_rows = self.stats.rows_made
-        earlier_cut_rows = self.stats.truncated
+        # ``stats`` counts the rows of all calls, and other threads may call, too
+        num_rows = 0
+        num_cut = 0
         # ``_locate`` gives every row its location. A thread prepares the next chunk,
         # which means that it tokenises it, while this one is encoded.
         for prepared in prefetch(
             lambda chunk: self._prepare(chunk, origin), _locate(chunks)
         ):
+            if prepared is not None:
+                num_rows += len(prepared.inputs.truncated)
+                num_cut += sum(prepared.inputs.truncated)
             yield self._encode(prepared, pooling)
-        self._warn_of_cut_rows(
-            self.stats.truncated - earlier_cut_rows, self.stats.rows_made - earlier_rows
-        )
+        self._warn_of_cut_rows(num_cut, num_rows)
         self._warn_of_doubts()
 
     def _warn_of_cut_rows(self, num_cut: int, num_rows: int) -> None:
-        """Warn if one of these rows is cut."""
+        """Warn if any of these rows is cut."""
         lines = truncation_warning(
             num_rows,
             num_cut,
@@ -289,8 +293,8 @@ def _sound_bytes(samples: Any, rate: Any, where: str) -> bytes:
         where: place of the row, for messages.
 
     Raises:
-        DataError: the array has no samples, other axes, whole numbers of another width,
-            or fractions far outside of -1 to 1.
+        DataError: the array has no samples, other axes, whole numbers other than
+            int16 and int32, or fractions far outside of -1 to 1.
     """
     samples_T = _as_fractions(np.asarray(samples), where)
     # a sound has more samples than channels: the longer axis is that of the samples
@@ -330,7 +334,9 @@ def _as_fractions(samples_T: NDArray[Any], where: str) -> NDArray[np.float32]:
         DataError: the samples have another type.
     """
     if samples_T.dtype.kind == "f":
-        return samples_T.astype(np.float32)
+        # a float64 beyond float32 becomes infinite, and is refused as too large
+        with np.errstate(over="ignore"):
+            return samples_T.astype(np.float32)
     # an array of a file may have its bytes in the other order
     if samples_T.dtype.newbyteorder("=") not in (np.int16, np.int32):
         raise DataError(

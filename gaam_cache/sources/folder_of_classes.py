@@ -150,19 +150,15 @@ def _refuse_splits(folders: Sequence[Path], root: Path) -> None:
     Their names would be classes, and a decoder would learn to tell train from test.
     """
     names = [folder.name for folder in folders]
-    splits = [
-        split
-        for split in ("train", "test")
-        if items_named_as_split(split, names, lambda name: name)
-    ]
-    if len(splits) == 2:
+    if {"train", "test"} <= set(names):
         raise NotFoundError(
             "the folders to be divided have the names of splits",
             expected="a folder for every class",
             found=", ".join(map(excerpt, names[:FOLDERS_SHOWN])),
             where=str(root.absolute()),
-            hint="leave --test-fraction out, or divide the training files alone: "
-            f"--dataset {root / splits[0]}",
+            hint="put the files of every class into a folder, such as train/cat/1.png, "
+            "without --test-fraction; or name files and labels in a CSV file: "
+            "--file-column",
         )
 
 

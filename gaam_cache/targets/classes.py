@@ -383,8 +383,9 @@ def _refuse_lists(distinct_labels: Sequence[str], origin: str) -> None:
             expected="classes: words, or whole numbers",
             found=excerpt(with_commas[0]),
             where=origin,
-            hint="several labels: --task multi-label --set label-separator=,; "
-            "fractions: write them with a point; classes: --task classification",
+            hint="several labels in a cell: --task multi-label --set "
+            "label-separator=','; numbers: write 0.5 or 1234; classes: --task "
+            "classification",
         )
 
 

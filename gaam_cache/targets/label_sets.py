@@ -106,7 +106,8 @@ class LabelSets(MatrixTarget):
     ) -> Iterator[str]:
         """Yield a line for labels that no row or every row of a split has.
 
-        More lines are for names that look alike, and for words for a missing label.
+        Further lines are for names that look alike, and for names such as 'nan' that
+        may mean a missing label.
 
         Args:
             labels_by_split: split -> the label of every row, a JSON array of names.

@@ -244,16 +244,13 @@ def _check_means(
         values = scores.get((row.cell, row.decoder), {}).values()
         mean = math.fsum(values) / len(values) if values else None
         # both are None where no seed finished
-        agrees = mean is row.score
-        if mean is not None and row.score is not None:
-            agrees = abs(mean - row.score) < 1e-6
-        if not agrees or len(values) != row.seeds - row.failed:
-            raise CacheError(
-                f"{ROWS} and {SEEDS} disagree",
+        has_all_seeds = len(values) == row.seeds - row.failed
+        if not has_all_seeds or not _agree(mean, row.score):
+            raise _disagreement(
+                folder,
+                row,
                 expected=f"score {row.score} of {row.decoder}",
                 found=f"{mean} over {len(values)} seeds",
-                where=f"{folder}: {', '.join(row.cell)}",
-                hint="restore both files, or remove the lines of this cell",
             )
 
 
@@ -274,21 +271,53 @@ def _check_differences(
                 where=f"{folder}: {', '.join(row.cell)}",
                 hint="restore the line, or remove all lines of this cell",
             )
-        own_scores = scores.get((row.cell, row.decoder), {})
-        baseline_scores = scores.get((row.cell, baseline), {})
-        common_seeds = sorted(own_scores.keys() & baseline_scores.keys())
-        differences = [
-            own_scores[seed] - baseline_scores[seed] for seed in common_seeds
-        ]
-        mean = math.fsum(differences) / max(1, len(differences))
-        if abs(mean - row.difference) > 1e-6:
-            raise CacheError(
-                f"{ROWS} and {SEEDS} disagree",
+        mean = _mean_difference(
+            scores.get((row.cell, row.decoder), {}),
+            scores.get((row.cell, baseline), {}),
+        )
+        if not _agree(mean, row.difference):
+            raise _disagreement(
+                folder,
+                row,
                 expected=f"difference {row.difference} of {row.decoder} to {baseline}",
-                found=f"{mean} over {len(differences)} seeds",
-                where=f"{folder}: {', '.join(row.cell)}",
-                hint="restore both files, or remove the lines of this cell",
+                found=f"{mean} over their common seeds",
             )
+
+
+def _mean_difference(
+    scores: Mapping[int, float], baseline_scores: Mapping[int, float]
+) -> float | None:
+    """The mean difference over the seeds that both have; None without any.
+
+    Args:
+        scores: of a decoder, by seed.
+        baseline_scores: of its baseline, by seed.
+    """
+    common_seeds = scores.keys() & baseline_scores.keys()
+    if not common_seeds:
+        return None
+    differences = [scores[seed] - baseline_scores[seed] for seed in common_seeds]
+    return math.fsum(differences) / len(differences)
+
+
+def _agree(computed: float | None, recorded: float | None) -> bool:
+    """Whether a number is the recorded one, which has nine digits, or both are None."""
+    if computed is None or recorded is None:
+        return computed is recorded
+    return math.isclose(computed, recorded, rel_tol=1e-6, abs_tol=1e-6)
+
+
+def _disagreement(
+    folder: Path, row: DecoderRow, *, expected: str, found: str
+) -> CacheError:
+    """The error for a row that says another thing than the seeds of its cell."""
+    return CacheError(
+        f"{ROWS} and {SEEDS} disagree",
+        expected=expected,
+        found=found,
+        where=f"{folder}: {', '.join(row.cell)}",
+        hint="restore both files, or remove the lines of this cell",
+    )
 
 
 @dataclass(frozen=True, slots=True)

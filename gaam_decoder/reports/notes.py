@@ -6,7 +6,7 @@ nothing where the note does not apply.
 
 import math
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gaam_cache.common.messages import brief
@@ -128,25 +128,37 @@ def _untried_values(table: Table) -> str | None:
     """A note on runs that are left out, because tuning did not try their values."""
     labels: list[str] = []
     for entry in table.entries:
-        untried = {
-            f"{name.replace('_', '-')} {values[name]:.6g}"
+        # folds may have tried the same values: a dictionary names each once
+        untried = dict.fromkeys(
+            _values_beside_chosen(values, tuning.chosen)
             for tuning in entry.tunings
             for values in tuning.untried
-            for name in TUNED_SETTINGS
-            if values[name] != tuning.chosen[name]
-        }
+        )
         if untried:
-            labels.append(f"{entry.label} at {' and '.join(sorted(untried))}")
+            labels.append(f"{entry.label} at {', '.join(untried)}")
     if not labels:
         return None
     return (
-        "runs are left out, because the tuning seeds did not try their values (gaam "
-        f"train --lr with all values tries them): {join_first(labels, MOST_NAMED)}"
+        "runs are left out, because the tuning seeds did not try their values; to try "
+        "them, train once with all values of --lr or --set weight-decay: "
+        f"{join_first(labels, MOST_NAMED)}"
     )
 
 
-def _has_several_codes(entry: Entry) -> bool:
-    """Whether runs of an entry record other code of the same part."""
+def _values_beside_chosen(
+    values: Mapping[str, float], chosen: Mapping[str, float]
+) -> str:
+    """The values that are not the chosen ones, such as 'lr 0.1, weight-decay 0.2'."""
+    parts = [
+        f"{name.replace('_', '-')} {values[name]:.6g}"
+        for name in TUNED_SETTINGS
+        if values[name] != chosen[name]
+    ]
+    return " with ".join(parts)
+
+
+def _code_changed(entry: Entry) -> bool:
+    """Whether the runs of a decoder were trained by different versions of its code."""
     hashes: dict[str, set[str]] = {}
     for run in entry.runs:
         for part, code_hash in run.environment.get("code", {}).items():
@@ -612,8 +624,8 @@ NOTES = (
     Note(
         "tuning seeds",
         _note_naming_entries(
-            "seeds that only chose among learning rates stand here, because others are "
-            "not trained yet",
+            "the scores are those of the tuning seeds, because no reporting seeds are "
+            "trained yet",
             lambda entry: all(run.tuning_only for run in entry.runs),
         ),
         is_warning=True,
@@ -622,7 +634,7 @@ NOTES = (
         "versions of the code",
         _note_naming_entries(
             "the code of the mechanism, head, loss or optimizer changed between runs",
-            _has_several_codes,
+            _code_changed,
         ),
         is_warning=True,
     ),

@@ -301,8 +301,8 @@ def choose_candidates(
     seeds decide, and the other seeds of the chosen candidate are reported. If there are
     no tuning seeds, all seeds that every candidate has decide, and they are reported as
     well. Among equal accuracies the lower validation loss wins, then the smaller value.
-    A candidate is out if one of the deciding seeds failed or is missing. Of several
-    tunings of a decoder that decides which tried the most candidates.
+    A candidate is out if one of the deciding seeds failed or is missing. If a decoder
+    was tuned several times, the tuning with the most candidates decides.
 
     Args:
         runs: the runs to choose from.
@@ -453,8 +453,7 @@ def _deciding_runs(
     """The runs that decide among the candidates of a decoder.
 
     A decoder may have been tuned several times, with other tuning seeds each. Then the
-    tuning decides that tried the most candidates, and of several such that with the
-    most seeds.
+    tuning with the most candidates decides; of equal ones, that with the most seeds.
 
     Args:
         candidates: the runs of each candidate, by its learning rate and weight decay.
@@ -462,8 +461,7 @@ def _deciding_runs(
             all seeds that every candidate has.
     """
     all_runs = [run for runs in candidates.values() for run in runs]
-    # the tunings by what their runs say of them: their seeds, and how these hold out
-    # validation rows
+    # the seeds of each tuning, and the number of folds of its validation rows
     tunings = {
         (run.tuning_seeds, run.recipe.val_folds or 0)
         for run in all_runs
@@ -472,12 +470,7 @@ def _deciding_runs(
     if requested_seeds is not None or not tunings:
         seeds = requested_seeds
         if seeds is None:
-            seeds = set.intersection(
-                *(
-                    {seed for run in runs for seed in run.seeds}
-                    for runs in candidates.values()
-                )
-            )
+            seeds = _common_seeds(candidates)
         return _DecidingRuns(sorted(seeds), _runs_with_alike_validation(candidates))
 
     deciding = [
@@ -487,8 +480,16 @@ def _deciding_runs(
     return max(deciding, key=lambda runs: (runs.num_candidates, len(runs.seeds)))
 
 
+def _common_seeds(candidates: RunsByValues) -> set[int]:
+    """The seeds that every candidate has."""
+    seeds_of_candidates = [
+        {seed for run in runs for seed in run.seeds} for runs in candidates.values()
+    ]
+    return set.intersection(*seeds_of_candidates)
+
+
 def _has_tuned(run: RunResult) -> bool:
-    """Whether a run has tuning seeds of its own."""
+    """Whether a run trained at least one of the tuning seeds that it names."""
     return bool(set(run.seeds) & set(run.tuning_seeds))
 
 

@@ -137,8 +137,8 @@ class Estimator:
 
         Args:
             X: states, (N, L, D) or, of one layer, (N, D); float16, float32 or float64
-                (kept as float32). Of a table with names all later ones have the same
-                columns in the same order.
+                (kept as float32). If it is a table with column names, later tables
+                must have the same columns in the same order.
             y: targets: classes of any one type (N,); numbers (N,) or (N, K); 0 and 1
                 for every label, (N, K).
             groups: a name or number for every row, none missing. Rows of one group are
@@ -256,7 +256,8 @@ class Estimator:
             The folder.
 
         Raises:
-            DataError: JSON has no such classes, as bytes and dates; nothing is written.
+            DataError: JSON cannot hold classes of this type, such as bytes or dates;
+                nothing is written.
         """
         learned = self._learned()
         if learned.classes is not None and learned.config.classes is None:
@@ -450,7 +451,9 @@ class Estimator:
         text = "X has no feature names, and fit had them"
         if fitted_names is None:
             text = "X has feature names, and fit had none"
-        warnings.warn(f"{text}: columns count by place", GaamWarning, stacklevel=4)
+        warnings.warn(
+            f"{text}: columns are taken in their order", GaamWarning, stacklevel=4
+        )
 
     def _train_config(self, folder: Path, *, has_groups: bool) -> TrainConfig:
         """The settings of ``gaam train`` for one decoder, without test rows.
@@ -629,7 +632,7 @@ def _target_array(y: Any) -> NDArray[Any]:
 
 
 def _type_in_words(value: object) -> str:
-    """The type of a target; whole numbers and fractions have the same."""
+    """The type of a target: 'number' of whole numbers and fractions alike."""
     if isinstance(value, bool | np.bool_):
         return "truth value"
     if isinstance(value, Number):
@@ -826,7 +829,7 @@ def _classes_to_save(
     classes: NDArray[Any] | None,
 ) -> tuple[bool | int | float | str, ...] | None:
     """The classes as an export keeps them; None where JSON lacks their type."""
-    # a list of dates in nanoseconds has whole numbers
+    # ``tolist`` makes whole numbers of dates in nanoseconds
     if classes is None or classes.dtype.kind in "Mm":
         return None
     values = tuple(classes.tolist())

@@ -469,9 +469,10 @@ def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:
 def cross_validations_in_words(final: RunResult) -> list[str]:
     """The mean score of every cross-validation that a final model is made of.
 
-    The runs of the folds lie beside the final model. A final model that draws no rows
-    at random belongs to all cross-validations of its settings: each has a line that
-    names its folds and groups. Repeats, with the split seeds that follow, share a line.
+    The runs of the folds lie beside the final model. Each cross-validation with its
+    settings has a line that names the folds and groups. A final model without
+    validation rows does not depend on groups: it may have several lines. Repeats, with
+    the split seeds that follow, share a line.
 
     Args:
         final: the final model.
@@ -485,13 +486,15 @@ def cross_validations_in_words(final: RunResult) -> list[str]:
             mean = entry.compared_score.mean
             if mean is None or entry.folds == 1:
                 continue
-            # without the first repeat, the others are of another final model
+            # the final model was made with the first repeat: without it these folds
+            # belong to another one
             if not _is_final_of(final, entry.runs):
                 continue
             score = final.task_definition.with_title(mean)
             lines.append(
                 f"cross-validated {score}, {table.tested_on}: mean over "
-                f"{len(entry.finished)} seeds, of models without their fold"
+                f"{len(entry.finished)} seeds, each tested on a fold that it did not "
+                "learn from"
             )
     return lines
 

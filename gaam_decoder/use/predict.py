@@ -56,6 +56,7 @@ TABLE_WRITERS = {".csv": CSVWriter, ".parquet": pq.ParquetWriter}
 JSON_PUNCTUATION = {".jsonl": ("", "\n", "\n"), ".json": ("[", ", ", "]\n")}
 """Results in JSON by suffix: the text before, between and behind the records."""
 SUFFIXES = (*TABLE_WRITERS, ".jsonl")
+TABLE_SUFFIXES = (*SUFFIXES, ".tsv", ".json", ".txt")  # of files to predict
 """Suffixes that ``out`` may have."""
 JSON_OBJECTS = (".jsonl", ".json")
 """Suffixes of files whose rows have fields of their own."""
@@ -74,10 +75,10 @@ PROBABILITY = "probability_"
 SHOWN_LABELS = 3  # labels of a text that are shown, even if they are not predicted
 
 
-def _is_table(text: str) -> bool:
+def _names_table(text: str) -> bool:
     """Whether a text is the name of a table that exists."""
     try:
-        return kind_of(Path(text)) in SUFFIXES and Path(text).is_file()
+        return kind_of(Path(text)) in TABLE_SUFFIXES and Path(text).is_file()
     except OSError:
         # a text may be longer than names of files
         return False
@@ -157,14 +158,18 @@ class PredictConfig:
         """Check that no text means something else: a table, or the lines of stdin."""
         for text in self.texts:
             # sounds and pictures are named in place of texts, and tables are not
-            if _is_table(text):
+            if _names_table(text):
                 raise ConfigError(
                     "a text is the name of a table",
                     found=shortened(text),
                     hint=f"--file {shlex.quote(text)} predicts its rows",
                 )
         if len(self.texts) > 1 and STDIN in self.texts:
-            raise ConfigError("- stands for the lines of stdin, without other texts")
+            raise ConfigError(
+                "- stands for the lines of stdin, and not beside other texts",
+                expected="- alone, or texts",
+                found=f"{len(self.texts):,} texts, one of them -",
+            )
 
     def _check_rows(self) -> None:
         """Check that one source of rows is named, and no setting of another source."""

@@ -6,6 +6,7 @@ S seeds, N rows or B of a batch, L layers, D hidden size, C classes.
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Self
 
 import numpy as np
@@ -341,7 +342,7 @@ class Predictor:
             rows
         )
         # of imported states no encoder is known: a table can only hold states
-        if has_states or (self.plan is None and _is_table(rows)):
+        if has_states or (self.plan is None and _has_columns(rows)):
             return self.predict_states(rows)
         _check_sequence(rows)
         inputs = list(rows)
@@ -379,7 +380,7 @@ class Predictor:
                 table whose columns are not those of ``fit``.
         """
         refuse_mask(states, "the states")
-        if _is_table(states):
+        if _has_columns(states):
             if self.feature_names is not None:
                 check_feature_names(feature_names_of(states), self.feature_names)
             states = np.asarray(states)
@@ -487,7 +488,7 @@ class Predictor:
         return self._decoder.attention.stackable and self._decoder.head.stackable
 
 
-def _is_table(values: object) -> bool:
+def _has_columns(values: object) -> bool:
     """Whether values are a table, such as that of pandas, with names of columns."""
     return hasattr(values, "columns") or hasattr(values, "column_names")
 
@@ -499,9 +500,13 @@ def _has_shape_of_states(values: Any) -> bool:
 
 def _check_sequence(rows: object) -> None:
     """Refuse one text, and tables and dictionaries: these yield names, not rows."""
-    if isinstance(rows, str):
-        raise ConfigError("rows are a list", expected="[text, ...]", found="one string")
-    if _is_table(rows) or isinstance(rows, Mapping):
+    if isinstance(rows, str | bytes | PurePath) or not isinstance(rows, Iterable):
+        raise ConfigError(
+            "rows are a list",
+            expected="a row for each entry, such as [text, ...]",
+            found=f"one {type(rows).__name__}",
+        )
+    if _has_columns(rows) or isinstance(rows, Mapping):
         raise ConfigError(
             "rows are a list, not a table",
             expected="a row for each entry, such as [text, ...]",
@@ -511,8 +516,8 @@ def _check_sequence(rows: object) -> None:
     # such as the states of a cache or of an HDF5 file
     if _has_shape_of_states(rows):
         raise ConfigError(
-            "these rows are states in a file, and are not encoded",
-            expected="texts, sounds or pictures; or an array in memory",
+            "these rows look like states, and are not encoded",
+            expected="texts, sounds or pictures; or a NumPy array of states",
             found=repr(rows),
             hint="predict_states reads them slice by slice",
         )
@@ -526,7 +531,7 @@ def feature_names_of(X: object) -> tuple[str, ...] | None:
     Raises:
         DataError: some names are texts, and others are not.
     """
-    if not _is_table(X):
+    if not _has_columns(X):
         return None
     # a table of Arrow has its names under another attribute than that of pandas
     attribute = "column_names" if hasattr(X, "column_names") else "columns"
@@ -559,18 +564,22 @@ def check_feature_names(
     """
     if names is None or names == fitted_names:
         return
-    missing = [name for name in fitted_names if name not in names]
-    unexpected = [name for name in names if name not in fitted_names]
+    known = set(fitted_names)
+    given = set(names)
+    missing = [name for name in fitted_names if name not in given]
+    unexpected = [name for name in names if name not in known]
     found = "the same names in another order"
-    if missing or unexpected:
+    if len(given) < len(names):
+        found = "a name twice"
+    elif missing or unexpected:
         found = f"missing: {_some_names(missing)}; new: {_some_names(unexpected)}"
     raise DataError(
         "the feature names should match those that were passed during fit",
         expected=f"the columns {_some_names(fitted_names)}, in this order",
         found=found,
         where="X",
-        hint="X[list(names)] with the names of fit: feature_names_in_ of an estimator, "
-        "feature_names of a loaded decoder",
+        hint="pass the columns of fit in their order: X[list(names)], names being "
+        "estimator.feature_names_in_ or decoder.feature_names",
     )
 
 

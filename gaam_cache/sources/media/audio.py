@@ -27,12 +27,13 @@ would hold at most four of the 25 ms windows, 20 ms apart, of speech encoders.""
 CANCELLED = 0.1
 """The least loudness of the mean of the channels, as a part of the loudness of all
 channels. Two channels that have nothing in common give 0.7."""
-CLAIMED_SIZE = re.compile(
+SIZES_OF_HEADER_AND_FILE = re.compile(
     r"^\s*(?:data|SSND|Data Size|Riff size)\s*: (\d+) \(should be (\d+)\)", re.MULTILINE
 )
-"""What libsndfile's log says of a header with another number of bytes than the file."""
-LEAST_OPEN_SIZE = 2**31 - 2**16
-"""Programs that write into a pipe do not know the size: they claim this or more."""
+"""A line of libsndfile's log: the size that the header says, and that of the file."""
+UNKNOWN_SIZE = 2**31 - 2**16
+"""A header that says this size or more does not know it: a program that writes into a
+pipe begins before it knows."""
 OGG_PAGE = b"OggS\0"
 OGG_HEADER = struct.Struct("<5sBq12xB")
 """Of a page: its mark, its flags, the number of samples up to its end, and the number
@@ -238,8 +239,8 @@ def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
 
     if missing:
         raise DataError(
-            "a sound is cut or damaged",
-            expected="all of its samples",
+            "a sound is cut, damaged, or not the only one in its file",
+            expected="all samples of one sound",
             found=missing,
             where=where,
             hint="get the file again or convert it, or remove its row",
@@ -272,8 +273,8 @@ def _missing_part(content: bytes, file: Any, num_frames: int) -> str:
     """
     if num_frames < file.frames:
         return f"{num_frames:,} of {file.frames:,} samples"
-    for claimed, found in CLAIMED_SIZE.findall(file.extra_info):
-        if int(found) < int(claimed) < LEAST_OPEN_SIZE:
+    for claimed, found in SIZES_OF_HEADER_AND_FILE.findall(file.extra_info):
+        if int(found) < int(claimed) < UNKNOWN_SIZE:
             return f"{int(found):,} bytes; its header says {int(claimed):,}"
     if content.startswith(OGG_PAGE):
         return _missing_part_of_ogg(content, file, num_frames)
@@ -282,33 +283,46 @@ def _missing_part(content: bytes, file: Any, num_frames: int) -> str:
 
 def _missing_part_of_ogg(content: bytes, file: Any, num_frames: int) -> str:
     """What an OGG file lacks, in words; see ``_missing_part``."""
-    num_streams = 0
-    ends_of_pages: list[int] = []
-    for match in re.finditer(re.escape(OGG_PAGE), content):
-        start = match.start() + OGG_HEADER.size
-        if start > len(content):
-            return "an OGG stream without its last page"
-        _, flags, end_of_page, num_segments = OGG_HEADER.unpack_from(
-            content, match.start()
-        )
-        num_streams += bool(flags & OGG_FIRST)
-        # pages that only have headers end at sample 0
-        if end_of_page > 0:
-            ends_of_pages.append(end_of_page)
-        lengths = content[start : start + num_segments]
-        num_bytes = start + num_segments + sum(lengths)
-    if not flags & OGG_LAST or num_bytes > len(content):
-        return "an OGG stream without its last page"
+    pages = list(_ogg_pages(content))
+    last_page = pages[-1]
+    if not last_page.flags & OGG_LAST or last_page.end > len(content):
+        return "an OGG stream without the page that is marked as its last"
+    num_streams = sum(bool(page.flags & OGG_FIRST) for page in pages)
     if num_streams > 1:
         return f"{num_streams} OGG streams, of which only the first would be read"
 
-    # a stream that was recorded from a broadcast begins at a later sample than 0
-    num_samples = max(ends_of_pages, default=0) - min(ends_of_pages, default=0)
+    # pages of headers have no samples; a stream that was recorded from a broadcast
+    # begins at a later sample than 0
+    positions = [page.position for page in pages if page.position > 0]
+    num_samples = max(positions, default=0) - min(positions, default=0)
     if file.subtype == "OPUS":
         num_samples = num_samples * file.samplerate // OPUS_RATE
     if num_frames < num_samples:
         return f"{num_frames:,} of at least {num_samples:,} samples"
     return ""
+
+
+class _OggPage(NamedTuple):
+    """A page of an OGG file."""
+
+    flags: int
+    position: int  # number of samples of the stream up to the end of the page
+    end: int  # index of the byte behind it
+
+
+def _ogg_pages(content: bytes) -> Iterator[_OggPage]:
+    """Yield the pages of an OGG file; one that was cut ends behind the file."""
+    for match in re.finditer(re.escape(OGG_PAGE), content):
+        start = match.start() + OGG_HEADER.size
+        if start > len(content):
+            yield _OggPage(flags=0, position=0, end=start)
+            return
+        _, flags, position, num_segments = OGG_HEADER.unpack_from(
+            content, match.start()
+        )
+        segments_start = start + num_segments
+        num_bytes = sum(content[start:segments_start])
+        yield _OggPage(flags, position, segments_start + num_bytes)
 
 
 def _check_cancellation(

@@ -175,7 +175,8 @@ def file_in(cell: Any) -> Any:
         other value is returned as it is, and fails when it is used as a name.
 
     Raises:
-        DataError: the cell has more than a file, such as the start of a piece of it.
+        DataError: the cell has other entries than bytes and path, such as the start of
+            a clip.
     """
     # the library ``datasets`` stores a file as a dictionary of its bytes and its path
     if isinstance(cell, Mapping):

@@ -103,9 +103,9 @@ def read_lines(
                 if may_be_windows and WINDOWS_CHARACTERS.search(line):
                     may_be_windows = False
                     warnings.warn(
-                        f"line {number} of '{path.name}' has control characters in "
-                        f"{encoding}, which are quotes or dashes in the encoding of "
-                        "Windows: --set encoding=cp1252",
+                        f"line {number} of '{path.name}' has control characters if it "
+                        f"is read as {encoding}; perhaps a program of Windows wrote "
+                        "the file: --set encoding=cp1252",
                         GaamWarning,
                         stacklevel=3,
                     )

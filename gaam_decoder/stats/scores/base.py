@@ -337,7 +337,8 @@ class Score(RemembersCode, ABC):
     def _digits(self, interval: tuple[float, float], signed: bool) -> int:
         """Number of decimals of the limits of an interval, fewer for a wide one.
 
-        In percent, a score has one at most, and a difference (``signed``) two.
+        In percent, a score has one at most. A difference (``signed``) has two at most,
+        or up to four for a limit beside 0.
         """
         if not self.percent:
             return 4

@@ -82,7 +82,7 @@ def test_tuning_seeds_report_before_the_others_are_trained() -> None:
     [entry] = table.entries
     assert entry.seeds == (7, 8)
     assert not entry.tunings[0].has_reporting_seeds
-    assert any("seeds that only chose" in sentence for sentence in notes(table))
+    assert any("those of the tuning seeds" in sentence for sentence in notes(table))
 
 
 def reporting_run(lr: float, tuning_seeds: tuple[int, ...] = ()) -> RunResult:
