@@ -500,12 +500,6 @@ def _has_shape_of_states(values: Any) -> bool:
 
 def _check_sequence(rows: object) -> None:
     """Refuse one text, and tables and dictionaries: these yield names, not rows."""
-    if isinstance(rows, str | bytes | PurePath) or not isinstance(rows, Iterable):
-        raise ConfigError(
-            "rows are a list",
-            expected="a row for each entry, such as [text, ...]",
-            found=f"one {type(rows).__name__}",
-        )
     if _has_columns(rows) or isinstance(rows, Mapping):
         raise ConfigError(
             "rows are a list, not a table",
@@ -520,6 +514,12 @@ def _check_sequence(rows: object) -> None:
             expected="texts, sounds or pictures; or a NumPy array of states",
             found=repr(rows),
             hint="predict_states reads them slice by slice",
+        )
+    if isinstance(rows, str | bytes | PurePath) or not isinstance(rows, Iterable):
+        raise ConfigError(
+            "rows are a list",
+            expected="a row for each entry, such as [text, ...]",
+            found=f"one {type(rows).__name__}",
         )
 
 

@@ -293,7 +293,7 @@ class Score(RemembersCode, ABC):
         """A mean, for people."""
         if self.percent or value is None:
             return percent(value)
-        if abs(value) >= 1e4 or _is_small(value):
+        if abs(value) >= 1e4 or self._is_small(value):
             return f"{value:.3g}"
         return f"{value:.4f}"
 
@@ -309,7 +309,7 @@ class Score(RemembersCode, ABC):
         """A difference, with its sign."""
         if self.percent:
             return f"{100 * value:+z.2f}"
-        if _is_small(value):
+        if self._is_small(value):
             return f"{value:+.3g}"
         return f"{value:+z.4f}"
 
@@ -327,12 +327,16 @@ class Score(RemembersCode, ABC):
         if interval is None:
             return "-"
         sign = "+" if signed else ""
-        if not self.percent and _is_small(max(map(abs, interval))):
+        if self._is_small(max(map(abs, interval))):
             return " to ".join(f"{bound:{sign}.3g}" for bound in interval)
         digits = self._digits(interval, signed)
         return " to ".join(
             f"{self.factor * bound:{sign}z.{digits}f}" for bound in interval
         )
+
+    def _is_small(self, value: float) -> bool:
+        """Whether four decimals would show little of a value in the numbers' unit."""
+        return self.has_unit_of_numbers and 0 < abs(value) < 1e-3
 
     def _digits(self, interval: tuple[float, float], signed: bool) -> int:
         """Number of decimals of the limits of an interval, fewer for a wide one.
@@ -353,11 +357,6 @@ class Score(RemembersCode, ABC):
         while signed and digits < 4 and _rounds_to_zero(interval, digits):
             digits += 1
         return digits
-
-
-def _is_small(value: float) -> bool:
-    """Whether four decimals would show little or nothing of a value."""
-    return 0 < abs(value) < 1e-3
 
 
 def _rounds_to_zero(interval: tuple[float, float], digits: int) -> bool:

@@ -339,7 +339,7 @@ def test_imported_states_are_predicted_from_states_alone(
 
 def test_states_in_a_file_are_for_predict_states(run: RunResult, cache: Path) -> None:
     states: Any = gaam_cache.open_cache(cache)["test"].pooled(run.recipe.pool)
-    with pytest.raises(ConfigError, match="states in a file") as caught:
+    with pytest.raises(ConfigError, match="look like states") as caught:
         load(run).predict(states)
     assert "predict_states" in caught.value.details["to do"]
     assert load(run).predict(states[:]) == load(run).predict_states(states).labels
