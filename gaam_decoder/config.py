@@ -387,6 +387,14 @@ def _rules_of_folds(config: TrainConfig) -> Iterator[Rule]:
         problem="plays no part with --folds, which test on parts of train-split",
         expected="one of the two",
     )
+    # the part that a seed holds out would neither be learned from nor choose anything
+    yield setting_rule(
+        "val_folds",
+        "select",
+        holds=config.val_folds is None or config.select == "val",
+        problem="holds out rows, which choose nothing",
+        expected=_VALIDATION,
+    )
 
 
 def _rules_of_rows(config: TrainConfig) -> Iterator[Rule]:

@@ -137,9 +137,11 @@ def _parse_size(part: object) -> int | str | None:
 def parse_rates(value: object) -> tuple[float, ...]:
     """Read one number or several: ``1e-4,3e-4``."""
     try:
-        return tuple(float(str(part)) for part in _split_commas(value))
+        numbers = [float(str(part)) for part in _split_commas(value)]
     except ValueError:
         raise ValueError("a number, or several: 1e-4,3e-4") from None
+    # a number that is written twice, such as 0.01 and 1e-2, is one
+    return tuple(dict.fromkeys(numbers))
 
 
 def parse_shuffle(value: object) -> str:

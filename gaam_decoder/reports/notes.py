@@ -124,6 +124,19 @@ def _name_entries(
     return f"{sentence}: {join_first(labels, MOST_NAMED)}"
 
 
+def _without_class_weights(table: Table) -> str | None:
+    """A note on heads that know no class weights, beside others that have them."""
+    weights = {entry.runs[0].recipe.class_weights for entry in table.entries}
+    if len(weights) < 2:
+        return None
+    return _name_entries(
+        table,
+        "the other decoders weigh classes (class-weights balanced), so differences to "
+        "these say little",
+        lambda entry: entry.runs[0].recipe.class_weights == "none",
+    )
+
+
 def _untried_values(table: Table) -> str | None:
     """A note on runs that are left out, because tuning did not try their values."""
     labels: list[str] = []
@@ -621,6 +634,7 @@ NOTES = (
     Note("unknown groups", _groups_not_known, is_warning=True),
     Note("no temperature", _no_temperature, is_warning=True),
     Note("untried values", _untried_values, is_warning=True),
+    Note("class weights", _without_class_weights, is_warning=True),
     Note(
         "tuning seeds",
         _note_naming_entries(

@@ -688,6 +688,18 @@ def test_settings_that_are_not_the_usual_are_explained(
     assert note == f"settings of all decoders: {expected}"
 
 
+def test_a_probe_without_class_weights_is_named() -> None:
+    """The others weigh classes: the probe is better or worse by this alone."""
+    weights: dict[str, Any] = {"class_weights": "balanced"}
+    runs = [mechanism(0.7, **weights), baseline(0.7, **weights), build_probe(0.9)]
+    texts = [text for table in build_tables(runs) for text in notes(table)]
+    [note] = [text for text in texts if "weigh classes" in text]
+    assert note.endswith("say little: none + lbfgs")
+    without_weights = [mechanism(0.7), baseline(0.7), build_probe(0.9)]
+    texts = [text for table in build_tables(without_weights) for text in notes(table)]
+    assert not any("weigh classes" in text for text in texts)
+
+
 def test_runs_of_another_task_that_a_filter_left_out_are_not_scored() -> None:
     runs = Runs([mechanism(0.9), baseline()])
     alone = comparison_p(runs)

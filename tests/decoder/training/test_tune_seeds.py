@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
 
 import gaam_cache
 import gaam_decoder
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig
 from tests.conftest import Outcome
 from tests.decoder.configs import change, train_config, train_single_run
@@ -34,6 +35,22 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
         lr=RATES,
         val_fraction=0.3,
     )
+
+
+@pytest.mark.parametrize("select", ["last", "test"])
+def test_rows_that_choose_nothing_are_not_held_out(
+    select: Literal["last", "test"], tiny_cache: Path
+) -> None:
+    with pytest.raises(ConfigError, match="choose nothing"):
+        TrainConfig(cache=tiny_cache, select=select, val_folds=2, lr=(0.01,))
+
+
+def test_a_rate_that_is_written_twice_is_one(tiny_cache: Path) -> None:
+    rates: Any = "1e-2,0.01"
+    config = TrainConfig(cache=tiny_cache, lr=rates)
+    assert config.lr == (0.01,)
+    with pytest.raises(ConfigError, match="nothing to choose from"):
+        TrainConfig(cache=tiny_cache, lr=rates, tune_seeds=(7, 8))
 
 
 class Training(NamedTuple):
