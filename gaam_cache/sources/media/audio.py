@@ -39,7 +39,6 @@ OGG_HEADER = struct.Struct("<5sBq12xB")
 """Of a page: its mark, its flags, the number of samples up to its end, and the number
 of bytes that give the lengths of its segments."""
 OGG_FIRST = 2  # flag of the first page of a stream
-OGG_LAST = 4  # flag of its last page
 OPUS_RATE = 48_000  # samples a second by which Opus counts, whatever the file's rate
 # fmt: off
 STARTS = (
@@ -284,9 +283,10 @@ def _missing_part(content: bytes, file: Any, num_frames: int) -> str:
 def _missing_part_of_ogg(content: bytes, file: Any, num_frames: int) -> str:
     """What an OGG file lacks, in words; see ``_missing_part``."""
     pages = list(_ogg_pages(content))
-    last_page = pages[-1]
-    if not last_page.flags & OGG_LAST or last_page.end > len(content):
-        return "an OGG stream without the page that is marked as its last"
+    # not every program marks the last page as such, but a cut page is shorter than it
+    # says
+    if pages[-1].end > len(content):
+        return "an OGG stream whose last page was cut"
     num_streams = sum(bool(page.flags & OGG_FIRST) for page in pages)
     if num_streams > 1:
         return f"{num_streams} OGG streams, of which only the first would be read"

@@ -249,7 +249,7 @@ def test_a_sound_that_was_cut_is_refused(
 @pytest.mark.parametrize(
     ("damaged", "found"),
     [
-        (sound(32000, "OGG")[:-2], "marked as its last"),
+        (sound(32000, "OGG")[:-2], "last page was cut"),
         (sound(32000, "OGG") + sound(32000, "OGG"), "2 OGG streams"),
         (sound(32000, "MP3")[:-2], "of 32,000 samples"),
     ],
