@@ -773,11 +773,15 @@ def entries_of(value: object) -> list[object]:
     """
     if isinstance(value, str | PurePath):
         return [value]
-    # only tables have this attribute: of a column of pandas the entries are wanted
-    yields_names = isinstance(value, Mapping) or hasattr(value, "columns")
+    yields_names = isinstance(value, Mapping) or has_columns(value)
     if yields_names or isinstance(value, bytes) or not isinstance(value, Iterable):
         raise TypeError("a text, or a list or column of texts")
     return list(value)
+
+
+def has_columns(value: object) -> bool:
+    """Whether a value is a table of pandas or Arrow; a single column of it is none."""
+    return hasattr(value, "columns") or hasattr(value, "column_names")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

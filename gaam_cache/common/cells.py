@@ -5,14 +5,15 @@ import json
 import re
 import unicodedata
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
 from gaam_cache.common.errors import DataError
-from gaam_cache.common.messages import excerpt
+from gaam_cache.common.messages import excerpt, join_first
 
 BYTE_ORDER_MARK = "\ufeff"
+MAX_PAIRS_SHOWN = 10
 NO_LITERAL = (ValueError, TypeError, SyntaxError, MemoryError, RecursionError)
 """Errors of Python's parser for a text that is no literal."""
 MISSING_WORDS = frozenset({"nan", "-nan", "null", "nat", "<na>", "#n/a", "\\n"})
@@ -78,6 +79,21 @@ def lookalike_pairs(names: Iterable[str]) -> list[str]:
         if first_name != name:
             pairs.append(f"{excerpt(first_name)} and {excerpt(name)}")
     return pairs
+
+
+def lookalike_warning(names: Iterable[str], noun: str) -> Iterator[str]:
+    """Yield a warning if some names may be one name, written differently.
+
+    Args:
+        names: of classes or labels.
+        noun: what they are, in the plural: "classes".
+    """
+    pairs = lookalike_pairs(names)
+    if pairs:
+        yield (
+            f"{noun} that differ only in {SPELLING} are separate {noun} here: "
+            f"{join_first(pairs, MAX_PAIRS_SHOWN)}"
+        )
 
 
 def _comparable_name(name: str) -> str | float:

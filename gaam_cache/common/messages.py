@@ -5,7 +5,7 @@ import hashlib
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -104,6 +104,14 @@ def excerpt(value: object) -> str:
     # 2: the quotes
     longest = LONGEST_WORD + 2 if isinstance(value, str) else 100
     return shortened(repr(value), longest)
+
+
+def join_first(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    text = ", ".join(names[:most])
+    if len(names) > most:
+        text += f" and {len(names) - most:,} more"
+    return text
 
 
 def option_of(field: str) -> str:

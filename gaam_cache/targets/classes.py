@@ -19,17 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.cells import (
-    SPELLING,
     is_blank,
     is_missing_word,
-    lookalike_pairs,
+    lookalike_warning,
     parse_list,
     refuse_byte_order_mark,
     unusable_cell_error,
     value_with_type,
 )
 from gaam_cache.common.errors import ConfigError, DataError
-from gaam_cache.common.messages import excerpt
+from gaam_cache.common.messages import excerpt, join_first
 from gaam_cache.targets.base import (
     CLASSIFICATION,
     LabelColumns,
@@ -497,9 +496,10 @@ def _class_warnings(
         present = set(labels)
         absent = [excerpt(label) for label in class_names if label not in present]
         if absent:
+            shown_names = join_first(absent, MAX_NAMES_SHOWN)
             yield (
                 f"'{split}' has no row of {len(absent):,} of {len(class_names):,} "
-                f"classes ({_joined_names(absent)}): its accuracy says nothing of them"
+                f"classes ({shown_names}): its accuracy says nothing of them"
             )
 
     # a column of names or texts has nearly as many values as rows
@@ -511,12 +511,7 @@ def _class_warnings(
             "--label-column names another"
         )
 
-    pairs = lookalike_pairs(class_names)
-    if pairs:
-        yield (
-            f"classes that differ only in {SPELLING} are separate classes here: "
-            f"{_joined_names(pairs)}"
-        )
+    yield from lookalike_warning(class_names, "classes")
 
 
 def _doubtful_class_warning(
@@ -540,13 +535,5 @@ def _doubtful_class_warning(
     if doubtful:
         yield (
             "these classes may stand for a missing label; if so, remove their rows: "
-            f"{_joined_names(doubtful)}"
+            f"{join_first(doubtful, MAX_NAMES_SHOWN)}"
         )
-
-
-def _joined_names(names: Sequence[str]) -> str:
-    """The first ten names with commas between them, and dots if there are more."""
-    joined_names = ", ".join(names[:MAX_NAMES_SHOWN])
-    if len(names) > MAX_NAMES_SHOWN:
-        return f"{joined_names}, ..."
-    return joined_names

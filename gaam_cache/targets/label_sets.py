@@ -16,16 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.cells import (
-    SPELLING,
     is_blank,
     is_missing_word,
-    lookalike_pairs,
+    lookalike_warning,
     parse_list,
     unusable_cell_error,
     value_with_type,
 )
 from gaam_cache.common.errors import DataError
-from gaam_cache.common.messages import excerpt
+from gaam_cache.common.messages import excerpt, join_first
 from gaam_cache.targets.base import LabelColumns, MatrixTarget, NoLabelError
 from gaam_cache.targets.classes import class_of, is_doubtful, normal_spelling
 
@@ -119,18 +118,13 @@ class LabelSets(MatrixTarget):
             if absent:
                 yield (
                     f"no row of '{split}' has {len(absent):,} of {len(self.names):,} "
-                    f"labels ({_joined_names(absent)}): its scores say nothing of them"
+                    f"labels ({_first_names(absent)}): its scores say nothing of them"
                 )
             constant = [name for name in self.names if counts[name] == len(labels)]
             if constant:
-                yield f"every row of '{split}' has the labels {_joined_names(constant)}"
+                yield f"every row of '{split}' has the labels {_first_names(constant)}"
 
-        pairs = lookalike_pairs(self.names)
-        if pairs:
-            yield (
-                f"labels that differ only in {SPELLING} are separate labels here: "
-                f"{_joined_names(pairs)}"
-            )
+        yield from lookalike_warning(self.names, "labels")
 
         confirmed_spellings = set(map(normal_spelling, confirmed))
         doubtful = [
@@ -140,7 +134,7 @@ class LabelSets(MatrixTarget):
             and normal_spelling(name) not in confirmed_spellings
         ]
         if doubtful:
-            shown_names = _joined_names(doubtful)
+            shown_names = _first_names(doubtful)
             yield f"these labels may stand for a missing label: {shown_names}"
 
     @classmethod
@@ -199,7 +193,7 @@ class LabelSets(MatrixTarget):
             raise unusable_cell_error(
                 "a label is not declared",
                 min(unknown),
-                f"one of: {_joined_names(columns.declared_names)}",
+                f"one of: {_first_names(columns.declared_names)}",
                 "--label-column",
             )
         return _to_json([name for name in columns.declared_names if name in names])
@@ -345,9 +339,6 @@ def _missing_error(expected: str, column: str, cell: object) -> NoLabelError:
     )
 
 
-def _joined_names(names: Sequence[str]) -> str:
-    """The first ten names with commas between them, and dots if there are more."""
-    joined_names = ", ".join(map(excerpt, names[:MAX_NAMES_SHOWN]))
-    if len(names) > MAX_NAMES_SHOWN:
-        return f"{joined_names}, ..."
-    return joined_names
+def _first_names(names: Sequence[str]) -> str:
+    """The first ten names, and how many more there are."""
+    return join_first(list(map(excerpt, names)), MAX_NAMES_SHOWN)

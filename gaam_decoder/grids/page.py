@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from gaam_cache.common.markdown import escape_markdown, items, pipe_table
-from gaam_cache.common.messages import duration, visible
+from gaam_cache.common.messages import duration, join_first, visible
 from gaam_decoder.grids.answers import answers_of, in_words
 from gaam_decoder.grids.recipe import Cell, Grid, GridStudy
 from gaam_decoder.grids.records import CellKey, DecoderRow, Records
@@ -21,7 +21,7 @@ from gaam_decoder.reports.over_sets_text import (
     notes_on_method,
     robustness_sheet,
 )
-from gaam_decoder.reports.wording import capitalised, join_first
+from gaam_decoder.reports.wording import capitalised
 from gaam_decoder.stats.across import LEAST_SETS
 from gaam_decoder.stats.scores.base import Score
 

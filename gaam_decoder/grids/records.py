@@ -25,6 +25,8 @@ ROWS = "rows.csv"
 SEEDS = "seeds.csv"
 CellKey = tuple[str, str, str]
 """Names of grid, data set and encoder."""
+ScoresBySeed = dict[tuple[CellKey, str], dict[int, float]]
+"""Cell and decoder -> the score of every finished seed."""
 NEW_NAMES = {"accuracy": "score"}
 """Column of an earlier version -> its name now."""
 
@@ -141,8 +143,9 @@ def read_records(study: GridStudy, folder: Path) -> Records:
         return Records()
     all_rows = _read(folder / ROWS, DecoderRow)
     all_seeds = _read(folder / SEEDS, SeedRow)
-    _check_means(folder, all_rows, all_seeds)
-    _check_differences(folder, all_rows, all_seeds)
+    scores = _scores_by_seed(all_seeds)
+    _check_means(folder, all_rows, scores)
+    _check_differences(folder, all_rows, scores)
     digests = {cell.key: cell.grid.settings_digest for cell in study.cells()}
     rows = [row for row in all_rows if digests.get(row.cell) == row.settings]
     cells = {row.cell for row in rows}
@@ -224,11 +227,9 @@ def _parse(text: str, kind: Any) -> Any:
     return number
 
 
-def _scores_by_seed(
-    seeds: Sequence[SeedRow],
-) -> dict[tuple[CellKey, str], dict[int, float]]:
-    """Cell and decoder -> the score of every finished seed."""
-    scores: dict[tuple[CellKey, str], dict[int, float]] = {}
+def _scores_by_seed(seeds: Sequence[SeedRow]) -> ScoresBySeed:
+    """The scores of all finished seeds."""
+    scores: ScoresBySeed = {}
     for seed in seeds:
         if seed.score is not None:
             scores.setdefault((seed.cell, seed.decoder), {})[seed.seed] = seed.score
@@ -236,10 +237,9 @@ def _scores_by_seed(
 
 
 def _check_means(
-    folder: Path, rows: Sequence[DecoderRow], seeds: Sequence[SeedRow]
+    folder: Path, rows: Sequence[DecoderRow], scores: ScoresBySeed
 ) -> None:
     """Check that the score of every row is the mean of its seeds."""
-    scores = _scores_by_seed(seeds)
     for row in rows:
         values = scores.get((row.cell, row.decoder), {}).values()
         mean = math.fsum(values) / len(values) if values else None
@@ -255,10 +255,9 @@ def _check_means(
 
 
 def _check_differences(
-    folder: Path, rows: Sequence[DecoderRow], seeds: Sequence[SeedRow]
+    folder: Path, rows: Sequence[DecoderRow], scores: ScoresBySeed
 ) -> None:
     """Check that every difference is the mean difference to a recorded baseline."""
-    scores = _scores_by_seed(seeds)
     baselines = {(row.cell, row.attention, row.head): row.decoder for row in rows}
     for row in rows:
         if row.difference is None:

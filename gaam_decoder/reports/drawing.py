@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.common.messages import brief, visible
+from gaam_cache.common.messages import brief, join_first, visible
 from gaam_decoder.reports.entries import DEFAULT_SCORE, Entry
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.wording import NAMED, capitalised, join_first
+from gaam_decoder.reports.wording import NAMED, capitalised
 from gaam_decoder.stats.scores.base import Interval
 
 if TYPE_CHECKING:

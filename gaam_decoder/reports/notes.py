@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gaam_cache.common.messages import brief
+from gaam_cache.common.messages import brief, join_first
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.compare import (
@@ -22,7 +22,7 @@ from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.explanations import explain_numbers
 from gaam_decoder.reports.groups import relation_in_words
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports.wording import SELECT_NOTES, capitalised, chance, join_first
+from gaam_decoder.reports.wording import SELECT_NOTES, capitalised, chance
 from gaam_decoder.runs.groups import EQUAL_ROWS
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import NO_TEMPERATURE, RunResult

@@ -15,9 +15,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.common.messages import brief
+from gaam_cache.common.messages import brief, join_first
 from gaam_decoder import stats
-from gaam_decoder.reports.wording import join_first, with_verb
+from gaam_decoder.reports.wording import with_verb
 from gaam_decoder.stats.across import (
     LEAST_SETS,
     SetDifference,

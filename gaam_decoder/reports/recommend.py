@@ -7,10 +7,11 @@ format of a report.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gaam_cache.common.messages import join_first
 from gaam_decoder.reports.compare import is_baseline, trained_in_steps
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.wording import NAMED, join_first
+from gaam_decoder.reports.wording import NAMED
 
 
 class Recommendation(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gaam_cache.common.errors import ConfigError
-from gaam_cache.common.messages import brief
+from gaam_cache.common.messages import brief, join_first
 from gaam_cache.config import IMPORTED
 from gaam_decoder.reports.compare import is_baseline
 from gaam_decoder.reports.entries import Entry
@@ -27,7 +27,6 @@ from gaam_decoder.reports.set_tables import (
     settings_of_encoders,
 )
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.wording import join_first
 from gaam_decoder.runs.tuning import TUNED_SETTINGS
 from gaam_decoder.stats.across import difference_of_claim, why_left_out
 from gaam_decoder.stats.claims import Claim

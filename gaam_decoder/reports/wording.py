@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from gaam_cache.common.messages import join_first
 from gaam_decoder.reports.entries import Entry
 
 NAMED = 3  # decoders that a conclusion names; it counts the rest
@@ -41,11 +42,3 @@ def with_verb(names: Sequence[str]) -> str:
     if len(names) <= NAMED:
         return f"{', '.join(names[:-1])} and {names[-1]} are"
     return f"{join_first(names, NAMED)} are"
-
-
-def join_first(names: Sequence[str], most: int) -> str:
-    """The first names, and how many more there are."""
-    text = ", ".join(names[:most])
-    if len(names) > most:
-        text += f" and {len(names) - most} more"
-    return text

@@ -17,7 +17,8 @@ from torch.func import functional_call, vmap
 
 from gaam_cache.common import devices
 from gaam_cache.common.errors import CacheError, ConfigError, DataError, NumericsError
-from gaam_cache.common.messages import excerpt
+from gaam_cache.common.messages import excerpt, join_first
+from gaam_cache.config import has_columns
 from gaam_cache.extraction.rows import LOADING_LOCK, LocatedRows, RowEncoder
 from gaam_cache.importing.arrays import refuse_mask
 from gaam_cache.store.plan import Plan
@@ -342,7 +343,7 @@ class Predictor:
             rows
         )
         # of imported states no encoder is known: a table can only hold states
-        if has_states or (self.plan is None and _has_columns(rows)):
+        if has_states or (self.plan is None and has_columns(rows)):
             return self.predict_states(rows)
         _check_sequence(rows)
         inputs = list(rows)
@@ -380,7 +381,7 @@ class Predictor:
                 table whose columns are not those of ``fit``.
         """
         refuse_mask(states, "the states")
-        if _has_columns(states):
+        if has_columns(states):
             if self.feature_names is not None:
                 check_feature_names(feature_names_of(states), self.feature_names)
             states = np.asarray(states)
@@ -488,11 +489,6 @@ class Predictor:
         return self._decoder.attention.stackable and self._decoder.head.stackable
 
 
-def _has_columns(values: object) -> bool:
-    """Whether values are a table, such as that of pandas, with names of columns."""
-    return hasattr(values, "columns") or hasattr(values, "column_names")
-
-
 def _has_shape_of_states(values: Any) -> bool:
     """Whether an array is (N, L, D) or (N, D); texts may be an array of one axis."""
     return len(getattr(values, "shape", ())) in (2, 3)
@@ -500,7 +496,7 @@ def _has_shape_of_states(values: Any) -> bool:
 
 def _check_sequence(rows: object) -> None:
     """Refuse one text, and tables and dictionaries: these yield names, not rows."""
-    if _has_columns(rows) or isinstance(rows, Mapping):
+    if has_columns(rows) or isinstance(rows, Mapping):
         raise ConfigError(
             "rows are a list, not a table",
             expected="a row for each entry, such as [text, ...]",
@@ -531,7 +527,7 @@ def feature_names_of(X: object) -> tuple[str, ...] | None:
     Raises:
         DataError: some names are texts, and others are not.
     """
-    if not _has_columns(X):
+    if not has_columns(X):
         return None
     # a table of Arrow has its names under another attribute than that of pandas
     attribute = "column_names" if hasattr(X, "column_names") else "columns"
@@ -585,9 +581,9 @@ def check_feature_names(
 
 def _some_names(names: Sequence[str]) -> str:
     """The first names of a list, and the number of the others, for messages."""
-    shown = ", ".join(map(excerpt, names[:MOST_NAMES]))
-    num_others = len(names) - MOST_NAMES
-    return f"{shown} and {num_others:,} more" if num_others > 0 else shown or "none"
+    if not names:
+        return "none"
+    return join_first(list(map(excerpt, names)), MOST_NAMES)
 
 
 def _decoder_spec(config: DecoderConfig) -> DecoderSpec:

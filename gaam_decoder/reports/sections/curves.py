@@ -6,6 +6,7 @@ E epochs.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gaam_cache.common.messages import join_first
 from gaam_decoder.reports.cells import range_cell
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import (
@@ -19,7 +20,7 @@ from gaam_decoder.reports.drawing import (
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.wording import NAMED, join_first
+from gaam_decoder.reports.wording import NAMED
 from gaam_decoder.runs.tuning import first_run_by_seed
 
 if TYPE_CHECKING:
