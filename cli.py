@@ -1557,11 +1557,13 @@ def _refuse_options_of_runs(values: Mapping[str, object]) -> None:
 
     ``values`` are the values of these options by their names; None if not given.
     """
-    given = [name for name, value in values.items() if value is not None]
-    if given:
-        verb = "is" if len(given) == 1 else "are"
+    names_of_options = [name for name, value in values.items() if value is not None]
+    if names_of_options:
+        verb = "is" if len(names_of_options) == 1 else "are"
         raise ConfigError(
-            f"{', '.join(given)} {verb} for a run", expected="a run", found="a cache"
+            f"{', '.join(names_of_options)} {verb} for a run",
+            expected="a run",
+            found="a cache",
         )
 
 

@@ -177,7 +177,7 @@ def parse_spec(
     cls = _load_plugin(name, kind, option, written)
     known_options = plugin_options(cls)
 
-    given: dict[str, object] = {}
+    given_options: dict[str, object] = {}
     for part in option_texts.split(",") if option_texts else ():
         key, _, value = part.partition("=")
         key = key.strip()
@@ -189,17 +189,17 @@ def parse_spec(
                 found=written,
                 hint=did_you_mean(key, known_options),
             )
-        if key in given:
+        if key in given_options:
             raise _given_twice_error(key, name, kind, option, written)
-        given[key] = _parse_option(
+        given_options[key] = _parse_option(
             value.strip(), known_options[key].type, label=f"{option} {name}:{key}"
         )
     options = {
         key: value
-        for key, value in given.items()
+        for key, value in given_options.items()
         if value != known_options[key].default
     }
-    _add_implied_options(options, given, getattr(cls, "implied_options", {}))
+    _add_implied_options(options, given_options, getattr(cls, "implied_options", {}))
     return Spec(name, tuple(sorted(options.items())))
 
 

@@ -121,10 +121,10 @@ def lookalike_groups(names: Iterable[str], source: str) -> str:
     pairs = lookalike_pairs(dict.fromkeys(names))
     if not pairs:
         return ""
-    others = "" if len(pairs) == 1 else f" and {len(pairs) - 1:,} more such pairs"
+    more_pairs = "" if len(pairs) == 1 else f" and {len(pairs) - 1:,} more such pairs"
     return (
         f"groups of '{source}' that differ only in {SPELLING} are separate groups "
-        f"here, so one person may be in training and test rows: {pairs[0]}{others}"
+        f"here, so one person may be in training and test rows: {pairs[0]}{more_pairs}"
     )
 
 

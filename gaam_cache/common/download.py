@@ -241,8 +241,10 @@ def hub_only_error(option: str, value: str, name: str) -> ConfigError:
         value: the value that the user gave.
         name: the file or folder.
     """
-    found = f"{option} {shortened(value)}, and '{name}' is on this disk"
-    return ConfigError(f"{option} needs a repository of the hub", found=found)
+    value_and_folder = f"{option} {shortened(value)}, and '{name}' is on this disk"
+    return ConfigError(
+        f"{option} needs a repository of the hub", found=value_and_folder
+    )
 
 
 def refuse_code(folder: Path) -> None:

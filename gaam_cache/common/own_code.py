@@ -472,7 +472,7 @@ def _names_read(text: str, class_name: str) -> tuple[set[str], set[str]]:
         for name in statement.defined:
             statements_by_name.setdefault(name, []).append(statement)
 
-    known: set[str] = set()
+    names_seen: set[str] = set()
     outside: set[str] = set()
     waiting = {class_name}
     # a function of the cell may define the class
@@ -480,15 +480,15 @@ def _names_read(text: str, class_name: str) -> tuple[set[str], set[str]]:
         waiting = {*statements_by_name}
     while waiting:
         name = waiting.pop()
-        known.add(name)
+        names_seen.add(name)
         statements = statements_by_name.get(name, [])
         if not statements:
             outside.add(name)
         for statement in statements:
             # X = X + 1 reads what another cell may define
             outside |= statement.read_at_once & statement.defined
-            waiting |= (statement.read_at_once | statement.read_inside) - known
-    return known, outside
+            waiting |= (statement.read_at_once | statement.read_inside) - names_seen
+    return names_seen, outside
 
 
 class _Statement:

@@ -602,11 +602,11 @@ class _Probe:
         # ends with the same rows as the whole batch.
         longest = max(range(len(rows)), key=lambda index: len(rows[index].item))
         first, last = 0, len(rows) - 1
-        kept = sorted({*checked, longest, first, last})
+        positions = sorted({*checked, longest, first, last})
         states_in_batch = precise_model.states_in_batch(
-            [rows[index].item for index in kept]
+            [rows[index].item for index in positions]
         )
-        for index_in_smaller_batch, index in enumerate(kept):
+        for index_in_smaller_batch, index in enumerate(positions):
             if index not in checked:
                 continue
             states_alone = precise_model.states_alone(rows[index].item)

@@ -462,16 +462,16 @@ def _pictures_with_changes(shape: tuple[int, ...]) -> list[NDArray[np.float32]]:
     its lower right corner. All are of the shape (C, H, W).
     """
     generator = np.random.default_rng(0)
-    picture, other = generator.standard_normal((2, *shape), dtype=np.float32)
+    picture, second_picture = generator.standard_normal((2, *shape), dtype=np.float32)
     height, width = (max(1, side // CORNER_DIVISOR) for side in shape[1:])
     upper_left = np.s_[:, :height, :width]
     lower_right = np.s_[:, -height:, -width:]
 
     with_other_upper_left = picture.copy()
-    with_other_upper_left[upper_left] = other[upper_left]
+    with_other_upper_left[upper_left] = second_picture[upper_left]
     with_other_lower_right = picture.copy()
-    with_other_lower_right[lower_right] = other[lower_right]
-    return [picture, other, with_other_upper_left, with_other_lower_right]
+    with_other_lower_right[lower_right] = second_picture[lower_right]
+    return [picture, second_picture, with_other_upper_left, with_other_lower_right]
 
 
 def _states_before_layers(

@@ -129,7 +129,7 @@ class Array:
             DataError: the array has another type or shape, or an invalid value.
         """
         # an error shows the type and the shape, unless a single value is at fault
-        found = f"{self.dtype} {self.shape}"
+        type_or_value = f"{self.dtype} {self.shape}"
         where = self.where
         has_discrete_type = (
             self.dtype.startswith(("int", "uint")) or self.dtype == STRINGS
@@ -143,13 +143,13 @@ class Array:
             first_bad_row = next(bad_rows, None)
             if first_bad_row is None:
                 return values
-            found = excerpt(values[first_bad_row])
+            type_or_value = excerpt(values[first_bad_row])
             where += f", row {first_bad_row + 1}"
         count = "" if num_rows is None else f" of {num_rows:,}"
         raise DataError(
             f"the array '{self.name}' cannot be {role}",
             expected=f"one for every row{count}: {expected}",
-            found=found,
+            found=type_or_value,
             where=where,
         )
 

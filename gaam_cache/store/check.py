@@ -109,16 +109,16 @@ def _check_hdf5(root: Path, plan: Plan, shard: ShardSpec, receipt: Receipt) -> N
         CacheError: the message shows what h5py finds, and what it must find.
     """
     expected = FileFacts(shard_attributes(plan, shard), _recorded_arrays(receipt))
-    found: object
+    facts_of_file: object
     try:
-        found = _read_facts(root / SHARD_FOLDER / receipt.file)
+        facts_of_file = _read_facts(root / SHARD_FOLDER / receipt.file)
         # this may raise, too: values from a damaged file may refuse to be compared
-        if found == expected:
+        if facts_of_file == expected:
             return
     except Exception as error:  # noqa: BLE001 whatever h5py raises, this is no shard
-        found = f"{type(error).__name__}: {error}"
+        facts_of_file = f"{type(error).__name__}: {error}"
     raise damaged_shard_error(
-        root, plan, shard.name, f"h5py finds {found}; must be {expected}"
+        root, plan, shard.name, f"h5py finds {facts_of_file}; must be {expected}"
     )
 
 

@@ -47,10 +47,10 @@ def common_share(first: Sequence[str], second: Sequence[str]) -> float:
     # up to the end of the shorter sketch, both sketches have all hashes of their sets
     ends = [hashes[-1] for hashes in (first, second) if len(hashes) == SKETCH_SIZE]
     shares = [0.0]
-    for hashes, others in ((first, second), (second, first)):
+    for hashes, hashes_of_other_set in ((first, second), (second, first)):
         compared = [value for value in hashes if not ends or value <= min(ends)]
         if len(compared) >= FEWEST_COMPARED:
-            num_common = len(set(compared) & set(others))
+            num_common = len(set(compared) & set(hashes_of_other_set))
             shares.append(num_common / len(compared))
     return max(shares)
 

@@ -192,19 +192,19 @@ def _cell_table(grid: Grid, answer: AnswerOverSets, records: Records) -> Lines:
     differing = [row.decoder for row in every_row if row.difference is not None]
     compared = list(dict.fromkeys([*ranked, *differing]))
     # the baseline, and a probe that is compared with nothing
-    others = list(
+    uncompared = list(
         dict.fromkeys(row.decoder for row in every_row if row.decoder not in compared)
     )
-    header = ["data set", "encoder", "rows", *others, *compared]
+    header = ["data set", "encoder", "rows", *uncompared, *compared]
     lines = []
     for (_grid_name, dataset, encoder), rows in rows_by_cell.items():
         first = next(iter(rows.values()))
         line = [dataset, encoder, f"{first.train_rows:,} + {first.test_rows:,}"]
-        line += [_score(rows.get(name), grid.score) for name in others]
+        line += [_score(rows.get(name), grid.score) for name in uncompared]
         line += [_difference(rows.get(name), grid.score) for name in compared]
         lines.append(line)
     title = (
-        f"{grid.score.column} of {' and of '.join(others)} in every cell; then "
+        f"{grid.score.column} of {' and of '.join(uncompared)} in every cell; then "
         f"differences of the others to {baseline} with their standard errors, in "
         f"{grid.score.difference_unit}:"
     )

@@ -180,9 +180,11 @@ def _step(command: str, options: Mapping[str, object], sources: Sources) -> Step
     Settings of this machine are added where the command has such a setting.
     """
     config_class = COMMANDS[command].config_class
-    known = config_class.__dataclass_fields__
+    known_settings = config_class.__dataclass_fields__
     machine_settings = {
-        name: value for name, value in (sources.machine or {}).items() if name in known
+        name: value
+        for name, value in (sources.machine or {}).items()
+        if name in known_settings
     }
     all_options = {**options, **machine_settings}
     config = settings.resolve(config_class, command, dict(all_options))

@@ -78,12 +78,12 @@ def not_drawn(labels: Sequence[str]) -> str:
 
     ``labels`` are those of all lines, the best first. Empty if all are drawn.
     """
-    others = labels[MOST_LINES:]
-    if not others:
+    unlabelled = labels[MOST_LINES:]
+    if not unlabelled:
         return ""
     return (
         f" Not drawn, because there is room for {MOST_LINES}: "
-        f"{join_first(others, NAMED)}."
+        f"{join_first(unlabelled, NAMED)}."
     )
 
 

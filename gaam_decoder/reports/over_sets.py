@@ -197,10 +197,10 @@ def _number(count: int, noun: str) -> str:
 
 def mean_of_all(scores: Collection[float | None]) -> float | None:
     """The mean of scores; None where one is unknown, or where there are none."""
-    known = [score for score in scores if score is not None]
-    if not known or len(known) < len(scores):
+    known_scores = [score for score in scores if score is not None]
+    if not known_scores or len(known_scores) < len(scores):
         return None
-    return math.fsum(known) / len(known)
+    return math.fsum(known_scores) / len(known_scores)
 
 
 def data_sets_of(cells: Iterable[CellKey]) -> list[str]:
@@ -311,11 +311,11 @@ def _candidate_blocks(cells: Collection[CellKey]) -> list[tuple[str, ...]]:
 
 def _common_sets(cells: Collection[CellKey], encoders: Sequence[str]) -> list[str]:
     """Data sets that all of these encoders read."""
-    known = set(cells)
+    known_cells = set(cells)
     return [
         data_set
         for data_set in data_sets_of(cells)
-        if all((data_set, encoder) in known for encoder in encoders)
+        if all((data_set, encoder) in known_cells for encoder in encoders)
     ]
 
 
@@ -362,8 +362,12 @@ def _answer(
     ]
 
     baselines = block.baseline_names()
-    others = block.names() - {decoder.name for decoder in decoders} - baselines
-    left_out += [line for name in sorted(others) for line in block.gaps_of_mean(name)]
+    names_without_mean = (
+        block.names() - {decoder.name for decoder in decoders} - baselines
+    )
+    left_out += [
+        line for name in sorted(names_without_mean) for line in block.gaps_of_mean(name)
+    ]
     return AnswerOverSets(
         all_results=all_results,
         encoders=encoders,
@@ -371,7 +375,7 @@ def _answer(
         decoders=tuple(_corrected(decoders, num_corrected)),
         baseline_mean=block.mean(baselines.pop()) if len(baselines) == 1 else None,
         baseline_rank=block.ranks.baseline,
-        other_means={name: block.mean(name) for name in sorted(others)},
+        other_means={name: block.mean(name) for name in sorted(names_without_mean)},
         num_ranked=block.ranks.num_sets,
         left_out=tuple(left_out),
     )
@@ -579,11 +583,13 @@ class _Block:
         baselines = [name for name, result in results.items() if result.is_baseline]
         ranked = [results.get(name) for name in (*names, *baselines)]
         means = [result.counted_mean if result else None for result in ranked]
-        known = [mean for mean in means if mean is not None and math.isfinite(mean)]
+        finite_means = [
+            mean for mean in means if mean is not None and math.isfinite(mean)
+        ]
         # several baselines, such as one for each set of layers, have no single rank
-        if len(baselines) != 1 or len(known) < len(means):
+        if len(baselines) != 1 or len(finite_means) < len(means):
             return None
-        mean_M = np.array(known, np.float64)
+        mean_M = np.array(finite_means, np.float64)
         if self._all_results.score.larger_is_better:
             mean_M = -mean_M
         return mid_ranks(mean_M)

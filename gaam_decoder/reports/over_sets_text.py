@@ -204,10 +204,10 @@ def _names_by_verdict(answer: AnswerOverSets) -> dict[str, list[str]]:
         for (_data_set, encoder), cell in decoder.differences.items():
             encoders_by_verdict.setdefault(cell.verdict, []).append(encoder)
         for verdict, encoders in encoders_by_verdict.items():
-            place = ""
+            encoder_words = ""
             if len(encoders_by_verdict) > 1:
-                place = f" through {' and '.join(encoders)}"
-            names[verdict].append(f"{decoder.name}{place}")
+                encoder_words = f" through {' and '.join(encoders)}"
+            names[verdict].append(f"{decoder.name}{encoder_words}")
     return names
 
 

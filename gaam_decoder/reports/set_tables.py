@@ -172,16 +172,20 @@ def _tell_encoders_apart(tables: Sequence[NamedTable]) -> list[NamedTable]:
     renamed = list(tables)
     for encoder in dict.fromkeys(named.encoder for named in tables):
         places = [
-            place for place, named in enumerate(tables) if named.encoder == encoder
+            position
+            for position, named in enumerate(tables)
+            if named.encoder == encoder
         ]
-        num_tables = Counter(tables[place].data_set for place in places)
+        num_tables = Counter(tables[position].data_set for position in places)
         if max(num_tables.values()) == 1:
             continue
-        settings = settings_of_encoders([tables[place].table.cache for place in places])
-        for place, words in zip(places, settings, strict=True):
+        settings = settings_of_encoders(
+            [tables[position].table.cache for position in places]
+        )
+        for position, words in zip(places, settings, strict=True):
             if words:
                 name = f"{encoder} ({words})"
-                renamed[place] = replace(tables[place], encoder=name)
+                renamed[position] = replace(tables[position], encoder=name)
     return renamed
 
 
@@ -231,14 +235,17 @@ def _take_data_sets_of_own_rows(
     counted: list[str] = []
     sentences = []
     for name in sorted(by_name, key=rank):
-        shares = {other: share_by_pair[frozenset([name, other])] for other in counted}
-        other = max(shares, key=shares.__getitem__, default=None)
-        if other is None or shares[other] < MOST_COMMON_ROWS:
+        shares = {
+            larger: share_by_pair[frozenset([name, larger])] for larger in counted
+        }
+        nearest = max(shares, key=shares.__getitem__, default=None)
+        if nearest is None or shares[nearest] < MOST_COMMON_ROWS:
             counted.append(name)
         else:
             sentences.append(
-                f"{name} and {other} share about {shares[other]:.0%} of the rows of "
-                f"the smaller one: one data set, whatever the labels; {other} counts"
+                f"{name} and {nearest} share about {shares[nearest]:.0%} of the rows "
+                "of the smaller one: one data set, whatever the labels; "
+                f"{nearest} counts"
             )
     return [named for named in tables if named.data_set in counted], sentences
 

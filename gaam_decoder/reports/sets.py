@@ -307,10 +307,12 @@ def _other_heads(tables: Sequence[Table], head: str) -> list[str]:
     )
     if not counts:
         return []
-    others = [f"{brief(other, 60)} ({count})" for other, count in counts.items()]
+    left_out_heads = [
+        f"{brief(other, 60)} ({count})" for other, count in counts.items()
+    ]
     return [
         f"of head {brief(head, 60)} alone; decoders of other heads are left out: "
-        f"{join_first(others, MOST_NAMED)}"
+        f"{join_first(left_out_heads, MOST_NAMED)}"
     ]
 
 

@@ -111,13 +111,13 @@ def _without_idle_settings(words_by_name: WordsByName) -> dict[str, Sequence[str
     rows_differ = any(name.startswith(row_settings) for name in words_by_name)
     files_differ = any(name.startswith("encoder.files.") for name in words_by_name)
 
-    kept = dict(words_by_name)
+    telling_words = dict(words_by_name)
     for name in words_by_name:
         is_idle_reading = name.startswith("dataset.") and not rows_differ
         is_idle_revision = name == "revision" and not files_differ
         if is_idle_reading or is_idle_revision:
-            del kept[name]
-    return kept
+            del telling_words[name]
+    return telling_words
 
 
 def _additions(

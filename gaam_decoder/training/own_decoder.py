@@ -76,7 +76,7 @@ def _check_output(attention: Attention, x_BLD: Tensor, name: str) -> None:
     with torch.inference_mode():
         output = attention(given_BLD)
     expected = f"forward gives finite numbers {expected_shape}, {x_BLD.dtype}"
-    found = _describe(output)
+    actual = _describe(output)
     is_as_promised = (
         isinstance(output, Tensor)
         and output.shape == expected_shape
@@ -84,14 +84,14 @@ def _check_output(attention: Attention, x_BLD: Tensor, name: str) -> None:
     )
     if is_as_promised and not bool(output.isfinite().all()):
         is_as_promised = False
-        found = "nan or inf"
+        actual = "nan or inf"
     if is_as_promised and not torch.equal(given_BLD, x_BLD):
         is_as_promised = False
         expected = "forward leaves its input as it is"
-        found = "it changes its input in place"
+        actual = "it changes its input in place"
     if not is_as_promised:
         raise ConfigError(
-            f"{name} gives a wrong output", expected=expected, found=found
+            f"{name} gives a wrong output", expected=expected, found=actual
         )
 
 

@@ -425,9 +425,9 @@ class SeedBatch:
 
     def _tensors(self) -> Stacked:
         """All tensors that a checkpoint holds, by name."""
-        kept = self.kept_weights.parameters | self.kept_weights.buffers
+        kept_tensors = self.kept_weights.parameters | self.kept_weights.buffers
         tensors = self.state.tensors()
-        tensors |= {f"kept.{name}": value for name, value in kept.items()}
+        tensors |= {f"kept.{name}": value for name, value in kept_tensors.items()}
         return tensors
 
     def save(self, checkpoint: Checkpoint) -> None:

@@ -261,13 +261,13 @@ def read_groups(source: str, cache: EmbeddingCache, split: str) -> Groups:
         if warning:
             warnings.warn(warning, GaamWarning, stacklevel=2)
         return groups
-    found = f"{count} names"
+    number_or_line = f"{count} names"
     if empty_lines:
-        found = f"line {empty_lines[0]} is empty"
+        number_or_line = f"line {empty_lines[0]} is empty"
     raise ConfigError(
         f"the {groups.kind} '{groups.source}' does not fit the split '{split}'",
         expected=f"a name for each of its {rows} rows, in the order of the data set",
-        found=found,
+        found=number_or_line,
     )
 
 

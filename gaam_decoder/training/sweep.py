@@ -509,9 +509,9 @@ class _Sweep:
                 self._train_seed_batch(experiment, batch, data, engine)
                 for batch in seed_batches
             ]
-            others = [holder for holder in holders if holder is not None]
-            if others and len(others) == len(seed_batches):
-                return others[0]
+            workers_ahead = [holder for holder in holders if holder is not None]
+            if workers_ahead and len(workers_ahead) == len(seed_batches):
+                return workers_ahead[0]
         return self._remove_unfinished_work(experiment)
 
     def _read_data(self, experiment: Experiment, seed: int) -> TrainData:

@@ -328,15 +328,15 @@ class Estimator:
 
     def set_params(self, **params: Any) -> Self:
         """Change settings; they count from the next ``fit`` on."""
-        known = self.get_params()
+        known_settings = self.get_params()
         for name, value in params.items():
-            if name not in known:
-                suggestion = did_you_mean(name, known) or ""
+            if name not in known_settings:
+                suggestion = did_you_mean(name, known_settings) or ""
                 options = "options of a mechanism: attn='gaam:heads=2'"
                 raise unknown(
                     "setting",
                     name,
-                    known,
+                    known_settings,
                     where=type(self).__name__,
                     hint=f"{suggestion} {options}".strip(),
                 )
@@ -712,11 +712,11 @@ def _check_scored_classes(classes: NDArray[Any], targets: NDArray[Any]) -> None:
             class of ``fit``.
     """
     scored_classes, _ = _classes_and_codes(targets)
-    known = set(classes.tolist())
+    known_classes = set(classes.tolist())
     for value in scored_classes.tolist():
         # an array of texts holds a missing value as the text 'nan' or 'None'
         is_word = isinstance(value, str) and (value == "None" or is_missing_word(value))
-        if is_word and value not in known:
+        if is_word and value not in known_classes:
             row = int(np.argmax(targets == value))
             raise _no_classes_error(f"{value!r} in row {row + 1}")
     if any(np.any(targets == label) for label in classes):

@@ -560,19 +560,19 @@ def check_feature_names(
     """
     if names is None or names == fitted_names:
         return
-    known = set(fitted_names)
-    given = set(names)
-    missing = [name for name in fitted_names if name not in given]
-    unexpected = [name for name in names if name not in known]
-    found = "the same names in another order"
-    if len(given) < len(names):
-        found = "a name twice"
+    expected_names = set(fitted_names)
+    actual_names = set(names)
+    missing = [name for name in fitted_names if name not in actual_names]
+    unexpected = [name for name in names if name not in expected_names]
+    difference = "the same names in another order"
+    if len(actual_names) < len(names):
+        difference = "a name twice"
     elif missing or unexpected:
-        found = f"missing: {_some_names(missing)}; new: {_some_names(unexpected)}"
+        difference = f"missing: {_some_names(missing)}; new: {_some_names(unexpected)}"
     raise DataError(
         "the feature names should match those that were passed during fit",
         expected=f"the columns {_some_names(fitted_names)}, in this order",
-        found=found,
+        found=difference,
         where="X",
         hint="pass the columns of fit in their order: X[list(names)], names being "
         "estimator.feature_names_in_ or decoder.feature_names",

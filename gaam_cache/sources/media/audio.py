@@ -272,9 +272,9 @@ def _missing_part(content: bytes, file: Any, num_frames: int) -> str:
     """
     if num_frames < file.frames:
         return f"{num_frames:,} of {file.frames:,} samples"
-    for claimed, found in SIZES_OF_HEADER_AND_FILE.findall(file.extra_info):
-        if int(found) < int(claimed) < UNKNOWN_SIZE:
-            return f"{int(found):,} bytes; its header says {int(claimed):,}"
+    for claimed, actual in SIZES_OF_HEADER_AND_FILE.findall(file.extra_info):
+        if int(actual) < int(claimed) < UNKNOWN_SIZE:
+            return f"{int(actual):,} bytes; its header says {int(claimed):,}"
     if content.startswith(OGG_PAGE):
         return _missing_part_of_ogg(content, file, num_frames)
     return ""

@@ -180,12 +180,12 @@ def file_in(cell: Any) -> Any:
     """
     # the library ``datasets`` stores a file as a dictionary of its bytes and its path
     if isinstance(cell, Mapping):
-        others = cell.keys() - {"bytes", "path"}
-        if others:
+        unknown_keys = cell.keys() - {"bytes", "path"}
+        if unknown_keys:
             raise DataError(
                 "a cell has more than a file",
                 expected="its bytes or its path alone",
-                found=", ".join(sorted(map(excerpt, others))),
+                found=", ".join(sorted(map(excerpt, unknown_keys))),
                 hint="write decoded samples, or a piece of a sound, as a file",
             )
         content = cell.get("bytes")

@@ -94,12 +94,12 @@ def _num_corrected(cells: Cells) -> int:
 
 def _too_few(cells: Cells | None) -> ConfigError:
     """The error for ``--across`` with fewer than two data sets."""
-    found = "nothing is compared with a baseline"
+    comparisons = "nothing is compared with a baseline"
     if cells is not None:
         compared = f"{len(cells.data_sets)} compared with '{cells.baseline}'"
-        found = "; ".join([compared, *cells.common_rows])
+        comparisons = "; ".join([compared, *cells.common_rows])
     return ConfigError(
         "--across needs several data sets",
         expected="runs of two data sets or more by one encoder, with the baseline",
-        found=found,
+        found=comparisons,
     )

@@ -161,7 +161,7 @@ class Step:
 
     @torch.enable_grad()
     def _gradients_and_loss(
-        self, parameters: Stacked, *others: Any
+        self, parameters: Stacked, *arguments: Any
     ) -> tuple[Stacked, tuple[Tensor, Any]]:
         """Differentiate the loss of one seed, as ``torch.func.grad_and_value`` does.
 
@@ -169,7 +169,7 @@ class Step:
 
         Args:
             parameters: of the seed.
-            others: the other arguments of ``_loss``.
+            arguments: the other arguments of ``_loss``.
 
         Returns:
             The gradients by parameter; and both results of ``_loss``.
@@ -177,7 +177,7 @@ class Step:
         leaves = {
             name: value.detach().requires_grad_() for name, value in parameters.items()
         }
-        scaled_loss, outputs = self._loss(leaves, *others)
+        scaled_loss, outputs = self._loss(leaves, *arguments)
         gradients = torch.autograd.grad(
             scaled_loss, [*leaves.values()], materialize_grads=True
         )
@@ -317,16 +317,16 @@ def _where_finite(score_S: Tensor, has_finite_loss_S: Tensor) -> Tensor:
 
 
 def _map_over_seeds(
-    function: Callable[..., Any], parameters: Stacked, *others: Any
+    function: Callable[..., Any], parameters: Stacked, *arguments: Any
 ) -> Any:
     """Call a function for every seed, and stack the results.
 
     Args:
         function: of the tensors of one seed.
         parameters: of all seeds, with the seed as their first axis.
-        others: further arguments of all seeds: tensors, trees of tensors, or None.
+        arguments: further arguments of all seeds: tensors, trees of tensors, or None.
     """
-    stacked = (parameters, *others)
+    stacked = (parameters, *arguments)
     if len(next(iter(parameters.values()))) > 1:
         in_dims = tuple(None if value is None else 0 for value in stacked)
         return vmap(function, in_dims=in_dims)(*stacked)
