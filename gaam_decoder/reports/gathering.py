@@ -503,11 +503,15 @@ def _make_entry(
 
     tuned_parts = [runs for runs in runs_by_part if runs[0].key in tunings]
     tuning_of_parts = tuple(tunings[runs[0].key] for runs in tuned_parts)
-    simulated_choices = _simulate_tunings(
-        tuned_parts, tuning_of_parts, score, groups.relations
-    )
     scores = score_entry(
         runs_by_part, sorted(seeds), num_repeats, score, temperature, groups
+    )
+    simulated_choices = _simulate_tunings(
+        tuned_parts,
+        tuning_of_parts,
+        score,
+        groups.relations,
+        fit_temperature=scores.temperatures is not None,
     )
     late_seeds = _late_seeds(counted_runs, scores.finished)
     return Entry(
@@ -679,6 +683,7 @@ def _simulate_tunings(
     tuning_of_parts: Sequence[Tuning],
     score: Score,
     grouped_by: Sequence[str],
+    fit_temperature: bool,
 ) -> tuple[SimulatedChoices, ...]:
     """Simulate, for each tuned part, what other validation rows would choose.
 
@@ -689,10 +694,15 @@ def _simulate_tunings(
         tuning_of_parts: the tuning of each of these parts.
         score: the score that the table compares.
         grouped_by: relations that put validation rows together.
+        fit_temperature: whether the table's scores of probabilities divide the logits
+            by fitted temperatures.
     """
+    fit_temperature = fit_temperature and score.uses_temperature
     simulated_choices = []
     for runs, tuning in zip(tuned_parts, tuning_of_parts, strict=True):
-        choices = _simulate_tuning(tuning, runs[0].targets, score, grouped_by)
+        choices = _simulate_tuning(
+            tuning, runs[0].targets, score, grouped_by, fit_temperature
+        )
         if choices is not None:
             simulated_choices.append(choices)
     return tuple(simulated_choices)
@@ -703,22 +713,24 @@ def _simulate_tuning(
     test_labels: NDArray[Any],
     score: Score,
     grouped_by: Sequence[str],
+    fit_temperature: bool,
 ) -> SimulatedChoices | None:
     """Simulate which candidates of a tuning other validation rows would choose.
 
-    None without two candidates that have a score.
+    None without two candidates, or if one has no score.
 
     Args:
         tuning: its candidates have answers to validation rows and test logits.
         test_labels: of the test rows.
         score: of the test logits.
         grouped_by: relations that put validation rows together.
+        fit_temperature: whether to divide the test logits by fitted temperatures.
     """
     # of each candidate: contributions of its R validation rows, test scores of seeds
     contribution_R_of_candidates: list[NDArray[Any]] = []
     test_scores_of_candidates: list[list[float | None]] = []
     validation_groups = None
-    for candidate in tuning.answers_of_candidates(grouped_by):
+    for candidate in tuning.answers_of_candidates(grouped_by, fit_temperature):
         contribution_R_of_candidates.append(candidate.contribution_R)
         # all candidates share the validation rows, and so their groups
         if candidate.numbers_of_relations and validation_groups is None:
@@ -731,13 +743,15 @@ def _simulate_tuning(
         ]
         test_scores_of_candidates.append(test_scores)
 
-    if len(test_scores_of_candidates) < 2:
+    num_candidates = len(tuning.candidate_runs)
+    if num_candidates < 2 or len(test_scores_of_candidates) < num_candidates:
         return None
     if any(None in test_scores for test_scores in test_scores_of_candidates):
         return None
     return simulate_choices(
         np.stack(contribution_R_of_candidates),
         np.array(test_scores_of_candidates, np.float64),
+        tuning.chosen_index,
         validation_groups,
     )
 

@@ -91,8 +91,8 @@ class CandidateAnswers(NamedTuple):
     contribution_R: NDArray[Any]
     """Whether the candidate was right on each row, or what the row contributes to the
     score of another task; the mean over the seeds if they share the rows."""
-    test_logits_of_seeds: list[NDArray[np.float32]]
-    """For each seed, (N, C)."""
+    test_logits_of_seeds: list[NDArray[np.floating[Any]]]
+    """For each seed, (N, C); divided by a temperature where temperatures are fitted."""
     numbers_of_relations: list[NDArray[np.int32]]
     """For each relation that the runs have, a number of every row, (R,)."""
 
@@ -116,7 +116,7 @@ class Tuning:
     """Deciding runs of each candidate that has a mean validation accuracy."""
 
     def answers_of_candidates(
-        self, relations: Collection[str] = ()
+        self, relations: Collection[str] = (), fit_temperature: bool = False
     ) -> Iterator[CandidateAnswers]:
         """Validation results and test logits of each candidate that has all seeds.
 
@@ -125,20 +125,25 @@ class Tuning:
         Args:
             relations: names of relations. A relation gives rows that belong together,
                 such as those of a speaker, the same number.
+            fit_temperature: whether to divide the test logits of each seed by the
+                temperature that fits its validation rows.
         """
         for runs in self.candidate_runs:
-            answers = self._answers_of_candidate(runs, relations)
+            answers = self._answers_of_candidate(runs, relations, fit_temperature)
             if answers is None:
                 return
             yield answers
 
     def _answers_of_candidate(
-        self, runs: Sequence[RunResult], relations: Collection[str]
+        self,
+        runs: Sequence[RunResult],
+        relations: Collection[str],
+        fit_temperature: bool,
     ) -> CandidateAnswers | None:
         """The answers of a candidate; None if a run has no validation or test rows."""
         runs_by_seed = first_run_by_seed(runs)
         contributions_of_seeds: list[NDArray[Any]] = []
-        test_logits_of_seeds: list[NDArray[np.float32]] = []
+        test_logits_of_seeds: list[NDArray[np.floating[Any]]] = []
         # of each seed, the numbers of its validation rows in each relation
         relations_of_seeds: list[list[NDArray[np.int32]]] = []
         for seed in self.seeds:
@@ -151,8 +156,11 @@ class Tuning:
             contributions_of_seeds.append(
                 run.task_definition.row_contributions(logits_VC, label_V)
             )
-            test_logits_SNC = run.finished_logits()
-            test_logits_of_seeds.append(test_logits_SNC[run.finished.index(seed)])
+            test_logits_NC = run.finished_logits()[run.finished.index(seed)]
+            temperature = validation.temperature(index) if fit_temperature else None
+            if temperature is not None:
+                test_logits_NC = test_logits_NC.astype(np.float64) / temperature
+            test_logits_of_seeds.append(test_logits_NC)
             relations_of_seeds.append(validation.relations_of_seed(index, relations))
 
         seeds_share_rows = runs[0].recipe.val_folds is None
@@ -169,6 +177,16 @@ class Tuning:
         return CandidateAnswers(
             contributions, test_logits_of_seeds, numbers_of_relations
         )
+
+    @property
+    def chosen_index(self) -> int:
+        """Position of the chosen candidate in ``candidate_runs``."""
+        values_of_runs = [
+            candidate.values
+            for candidate in self.candidates
+            if candidate.accuracy is not None
+        ]
+        return values_of_runs.index(self.chosen)
 
     @property
     def accuracy(self) -> float:

@@ -26,15 +26,16 @@ class SimulatedChoices(NamedTuple):
 def simulate_choices(
     result_CN: NDArray[Any],
     score_CK: NDArray[np.float64],
+    chosen_index: int,
     groups: RowGroups | None = None,
 ) -> SimulatedChoices:
     """Estimate how much the score after tuning varies with the validation rows.
 
-    Tuning chose the candidate with the best mean on N validation rows. N other rows
-    might have chosen another one. Means on other rows are drawn from a normal
-    distribution with the means and covariances of these rows. Each draw chooses its
-    best candidate. The variance is the mean squared difference between the test scores
-    of this candidate and of the real choice.
+    Tuning chose the candidate with the best mean on N validation rows; among equal
+    means, that with the lowest loss. Other rows might have chosen another one. Means
+    on other rows are drawn from a normal distribution with the means and covariances
+    of these rows. Each draw chooses its best candidate. The variance is the mean
+    squared difference between the test scores of this candidate and the chosen one.
 
     In simulated experiments, intervals with this variance hold the difference of two
     mechanisms with their best candidates in at least 94 of 100 cases. Without it, they
@@ -42,7 +43,7 @@ def simulate_choices(
 
     >>> result_CN = np.array([[1, 1, 1, 1, 0] * 40, [1, 0, 1, 1, 1] * 40])
     >>> result_CN[0, 0] = 0
-    >>> choices = simulate_choices(result_CN, np.array([[0.75], [0.85]]))
+    >>> choices = simulate_choices(result_CN, np.array([[0.75], [0.85]]), 1)
     >>> round(choices.variance, 3)
     0.005
 
@@ -50,6 +51,7 @@ def simulate_choices(
         result_CN: what each validation row gives to the mean of every candidate, such
             as whether the candidate was right. Larger is better.
         score_CK: test scores of every candidate under K seeds.
+        chosen_index: position of the candidate that tuning chose.
         groups: rows that belong together and are drawn together; None: every row alone.
 
     Source: the bootstrap of a selection: Efron 2014, "Estimation and accuracy after
@@ -74,8 +76,7 @@ def simulate_choices(
     is_best_MC = drawn_mean_MC >= drawn_mean_MC.max(1, keepdims=True) - tolerance
     share_C = (is_best_MC / is_best_MC.sum(1, keepdims=True)).mean(0)
     test_score_C = score_CK.mean(1)
-    real_choice = mean_C.argmax()
-    difference_C = test_score_C - test_score_C[real_choice]
+    difference_C = test_score_C - test_score_C[chosen_index]
     return SimulatedChoices(
         share=float(share_C.max()), variance=float(share_C @ difference_C**2)
     )

@@ -85,7 +85,8 @@ def train(rows: int, number: int) -> list[tuple[Any, ...]]:
         for run, start in zip(
             chosen.runs, range(0, len(others), len(RATES)), strict=True
         ):
-            answers = list(chosen.tunings[run.key].answers_of_candidates())
+            tuning = chosen.tunings[run.key]
+            answers = list(tuning.answers_of_candidates())
             right = [candidate.contribution_R for candidate in answers]
             logits = [candidate.test_logits_of_seeds for candidate in answers]
             tested_RKN = (np.array(logits).argmax(-1) == run.labels)[:, :, :most]
@@ -93,7 +94,13 @@ def train(rows: int, number: int) -> list[tuple[Any, ...]]:
                 one.hits[:, most:].mean() for one in others[start : start + len(RATES)]
             ]
             found.append(
-                (run.hits[:, :most], np.stack(right), tested_RKN, np.array(pool))
+                (
+                    run.hits[:, :most],
+                    np.stack(right),
+                    tested_RKN,
+                    tuning.chosen_index,
+                    np.array(pool),
+                )
             )
     return found
 
@@ -102,13 +109,13 @@ def simulate(which: int, rows: int, test: int, repetitions: int) -> dict[str, fl
     """The true difference of a mechanism to ``Louder``, and how often what was held and found."""
     every = [train(rows, number) for number in range(repetitions)]
     at_best = [
-        np.mean([one[place][3] for one in every], 0).max() for place in (which, 0)
+        np.mean([one[place][-1] for one in every], 0).max() for place in (which, 0)
     ]
     counts = {"truth": at_best[0] - at_best[1] if which > 1 else 0.0}
     counts |= dict.fromkeys(("held", "held_without", "found", "found_without"), 0)
     for (hits, *mine), (others, *theirs) in ((one[which], one[0]) for one in every):
         doubt = [
-            simulate_choices(of[0], of[1][:, :, :test].mean(2)).variance
+            simulate_choices(of[0], of[1][:, :, :test].mean(2), of[2]).variance
             for of in (mine, theirs)
         ]
         for name, choice in (("", sum(doubt)), ("_without", 0.0)):

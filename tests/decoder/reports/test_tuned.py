@@ -16,6 +16,7 @@ from gaam_decoder.reports.entries import BY_FOLD
 from gaam_decoder.reports.names import AT_EDGE
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import Table, build_tables
+from gaam_decoder.runs.result import Validation
 from tests.decoder.reports.conftest import answers, build_run, change_arrays
 
 RATES = (1e-4, 3e-4, 1e-3, 3e-3)
@@ -357,3 +358,56 @@ def test_all_candidates_have_their_validation_accuracy_where_they_are_shown() ->
     assert cells == {1e-4: "81.2", 1e-3: "93.4"}
     [usual_table] = build_tables(runs)
     assert [VALIDATION.text(entry) for entry in usual_table.entries] == [""]
+
+
+def logits_that_are_mostly_right(factor: float) -> tuple[Any, Any]:
+    """Logits of 6 seeds on 90 rows with three classes, times a factor; and labels."""
+    generator = np.random.default_rng(4)
+    label_N = np.arange(90) % 3
+    logits_SNC = generator.normal(size=(6, 90, 3)) + 2 * np.eye(3)[label_N]
+    return (factor * logits_SNC).astype(np.float32), label_N
+
+
+def candidates_that_differ_in_temperature(
+    monkeypatch: pytest.MonkeyPatch,
+) -> list[RunResult]:
+    """Two rates of equal answers; the logits of the second are five times as large."""
+    runs = candidates("gaam", {1e-4: 0.8, 1e-3: 0.8})
+    factor_of = dict(zip(runs, (1.0, 5.0), strict=True))
+    for run in runs:
+        logits_SNC, label_N = logits_that_are_mostly_right(factor_of[run])
+        change_arrays(run, logits=logits_SNC, labels=label_N)
+
+    def validation(run: RunResult) -> Validation:
+        logits_SVC, label_V = logits_that_are_mostly_right(factor_of[run])
+        return Validation(logits=logits_SVC, labels=label_V, rows=np.arange(90))
+
+    monkeypatch.setattr(RunResult, "validation", property(validation))
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("temperature", "differ"), [(True, False), (False, True)], ids=["scaled", "raw"]
+)
+def test_the_variance_of_tuning_is_that_of_the_scores_in_the_table(
+    temperature: bool, differ: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A temperature makes the log loss of both candidates the same."""
+    runs = candidates_that_differ_in_temperature(monkeypatch)
+    [table] = build_tables(runs, score="log-loss", temperature=temperature)
+    [choices] = table.entries[0].simulated_choices
+    assert (choices.variance > 1e-6) == differ
+
+
+def test_the_variance_of_tuning_is_around_the_candidate_that_the_loss_chose(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both candidates are right equally often; the second has the lower loss."""
+    runs = candidates_that_differ_in_temperature(monkeypatch)
+    for run, loss in zip(runs, (0.9, 0.1), strict=True):
+        for entry in run.log:
+            entry["selection_loss"] = loss
+    [table] = build_tables(runs, score="log-loss")
+    [tuning] = table.entries[0].tunings
+    assert tuning.chosen["lr"] == 1e-3
+    assert tuning.chosen_index == 1

@@ -397,10 +397,10 @@ def test_what_other_groups_of_rows_would_have_chosen_is_that_of_their_means() ->
     right_CN = right_CGM.reshape(3, -1)
     score_CK = np.array([[0.7, 0.71], [0.8, 0.79], [0.75, 0.76]])
     groups = RowGroups(np.repeat(np.arange(15), 8))
-    over_groups = simulate_choices(right_CN, score_CK, groups)
-    over_means = simulate_choices(right_CGM.mean(2), score_CK)
+    over_groups = simulate_choices(right_CN, score_CK, 1, groups)
+    over_means = simulate_choices(right_CGM.mean(2), score_CK, 1)
     np.testing.assert_allclose(over_groups, over_means, rtol=1e-9)
-    assert over_groups.share < simulate_choices(right_CN, score_CK).share
+    assert over_groups.share < simulate_choices(right_CN, score_CK, 1).share
 
 
 def test_candidates_with_the_same_results_share_every_choice() -> None:
@@ -410,9 +410,12 @@ def test_candidates_with_the_same_results_share_every_choice() -> None:
     poor_N = generator.random(300) < 0.3
     result_CN = np.stack([good_N, good_N, poor_N, good_N])
     score_CK = np.array([[0.80], [0.70], [0.30], [0.75]])
-    choices = simulate_choices(result_CN, score_CK)
+    choices = simulate_choices(result_CN, score_CK, chosen_index=0)
     assert choices.share == pytest.approx(1 / 3)
     assert choices.variance == pytest.approx((0.1**2 + 0.05**2) / 3)
+    # of equal means the loss may choose any; the variance is around its score
+    choices = simulate_choices(result_CN, score_CK, chosen_index=3)
+    assert choices.variance == pytest.approx((0.05**2 + 0.05**2) / 3)
 
 
 def test_rows_that_any_relation_puts_together_are_in_one_group() -> None:

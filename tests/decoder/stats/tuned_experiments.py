@@ -62,7 +62,7 @@ def tune_and_test(
         [draw_hits(latent_CN[best], SEED * normal(1)) for _ in range(REPORTING)]
     )
     score_CK = right_KCN[:, :, num_validation:].mean(2).T
-    return reported_SN[:, num_validation:], simulate_choices(right_CV, score_CK)
+    return reported_SN[:, num_validation:], simulate_choices(right_CV, score_CK, best)
 
 
 def best_accuracy(constants: tuple[float, ...]) -> float:
