@@ -244,6 +244,7 @@ Where = Annotated[
         help="Only runs with layers=1-8, lr=3e-4 or cache=FOLDER; repeatable.",
     ),
 ]
+OneRun = Annotated[Path, typer.Argument(metavar="RUN", help="A run.")]
 SomeRun = Annotated[
     Path,
     typer.Argument(
@@ -1014,7 +1015,7 @@ def _list_settings(width: int, as_json: bool) -> None:
 
 @app.command(cls=HelpCommand, rich_help_panel=UNDERSTAND)
 def ablate(
-    run: SomeRun,
+    run: OneRun,
     num_layers: Annotated[
         int, typer.Option("--num-layers", metavar="N", help="Layers of each set.")
     ] = 3,

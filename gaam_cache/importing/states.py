@@ -856,7 +856,28 @@ def _finish_plan(
     )
     plan = plan.with_content(job.content_hashes(rows, report), dataset)
     prepare_folder(config.out)
-    return write_plan(config.out, plan)
+    plan = write_plan(config.out, plan)
+    _check_names(config, plan)
+    return plan
+
+
+def _check_names(config: ImportConfig, plan: Plan) -> None:
+    """Refuse to give a cache that is there other names.
+
+    Runs on the cache have recorded its names. A default is not a name that a user gave.
+    """
+    given_and_recorded = {
+        "encoder-name": (config.encoder_name, plan.encoder.name),
+        "dataset-name": (config.dataset_name, plan.dataset.name),
+    }
+    for setting, (given, recorded) in given_and_recorded.items():
+        if given not in (None, IMPORTED, recorded):
+            raise ConfigError(
+                f"'{shown_path(config.out)}' holds these states under another name",
+                expected=f"{setting}={recorded}",
+                found=f"{setting}={given}",
+                hint="choose another folder with --out; it has its own runs",
+            )
 
 
 def _write_shards(

@@ -507,8 +507,7 @@ def _class_warnings(
     if len(class_names) > MAX_NAMES_SHOWN and 2 * len(class_names) > num_rows:
         yield (
             f"{len(class_names):,} classes for {num_rows:,} rows "
-            f"({', '.join(class_names[:3])}, ...): is that the label column? "
-            "--label-column names another"
+            f"({', '.join(class_names[:3])}, ...): is that the column of labels?"
         )
 
     yield from lookalike_warning(class_names, "classes")

@@ -91,23 +91,43 @@ def _name_of(entry: Entry, *, with_head: bool) -> str:
     return name
 
 
+def _differing_code(entry: Entry, entries: Sequence[Entry]) -> dict[str, str]:
+    """Own parts of an entry, such as an optimizer, that other entries have otherwise.
+
+    Returns:
+        Name of such a part -> its name with its file and the digest of its code.
+    """
+    texts = {}
+    for part, code in entry.recipe.get("plugins", {}).items():
+        codes = {
+            other_entry.recipe.get("plugins", {}).get(part, code)
+            for other_entry in entries
+        }
+        if len(codes) > 1:
+            texts[part] = f"{part} of {code}"
+    return texts
+
+
 def _spell_settings(
     entry: Entry, settings: Sequence[str], entries: Sequence[Entry]
 ) -> dict[str, str]:
     """The texts of an entry's settings, such as ``lr=0.001``, by name of the setting.
 
-    Mechanisms of one name may be different files of a plugin. Then a text names the
-    file and its digest.
+    Mechanisms of one name, or other parts of one name, may be different files of a
+    plugin. Then a text names the file and its digest.
 
     Args:
         entry: the entry.
         settings: names of the settings to spell.
         entries: all entries of the table.
     """
-    texts = {}
+    texts: dict[str, str] = {}
     for name in settings:
         value = entry.recipe.get(name)
-        if value is not None:
+        # the setting of the part, such as the optimizer, names it already
+        if name == "plugins":
+            texts |= _differing_code(entry, entries)
+        elif value is not None:
             texts[name] = brief(f"{name}={value}")
     codes = {
         other_entry.code

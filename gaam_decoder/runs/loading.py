@@ -474,18 +474,23 @@ def _is_to_suggest(folder: Path) -> bool:
 
 
 def _no_run_error(path: Path) -> NotFoundError:
-    """The error for a path without a run; it suggests folders that have runs."""
+    """The error for a path without a run; it suggests runs, or folders of runs."""
+    runs_in_folder = [folder for folder in run_folders(path) if _is_to_suggest(folder)]
     if path.is_symlink() and not path.exists():
         reason = str(ElsewhereError.from_link(path))
-    elif run_folders(path):
+    elif runs_in_folder:
         reason = "a folder of runs"
     elif path.is_dir():
         reason = "no run in it"
     else:
         reason = "no such folder"
+    if runs_in_folder:
+        hint = f"name one of its runs, such as '{shown_path(runs_in_folder[0])}'"
+    else:
+        hint = suggest_folder(path, _is_to_suggest, "gaam train")
     return NotFoundError(
         f"no finished run at '{shown_path(path)}'",
         expected="a run",
         found=reason,
-        hint=suggest_folder(path, _is_to_suggest, "gaam train"),
+        hint=hint,
     )

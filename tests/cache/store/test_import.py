@@ -315,3 +315,17 @@ def test_what_is_neither_states_nor_labels_is_refused(
     with pytest.raises((DataError, ConfigError)):
         gaam_cache.write(out, {"train": (value, labels(21))})
     assert not out.exists()
+
+
+def test_a_cache_keeps_its_names_and_says_so(tmp_path: Path) -> None:
+    """Its runs have recorded them: another name is another cache."""
+    files = save(tmp_path / "train.npz", {"X": TRAIN, "y": labels(21)})
+    out = tmp_path / "cache"
+    run(*files, out=out, encoder_name="mine", dataset_name="set")
+    # the defaults are no names that somebody gave
+    assert run(*files, out=out).encoder == "mine"
+    assert run(*files, out=out, encoder_name="mine").dataset == "set"
+    for changes in ({"encoder_name": "bert"}, {"dataset_name": "other"}):
+        with pytest.raises(ConfigError, match="under another name"):
+            run(*files, out=out, **changes)
+    assert gaam_cache.open_cache(out).plan.encoder.name == "mine"

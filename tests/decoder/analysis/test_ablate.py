@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.errors import ConfigError, NotFoundError
 from gaam_decoder import RunResult, TrainConfig, load_runs, stats
 from gaam_decoder.analysis.ablate import choose_layers
 from gaam_decoder.analysis.importance import Importance
@@ -184,6 +184,12 @@ def width(claim: stats.Claim) -> float:
     assert claim.interval is not None
     low, high = claim.interval
     return high - low
+
+
+def test_a_folder_of_runs_is_refused_with_a_run_in_it(config: TrainConfig) -> None:
+    run = train(config)
+    with pytest.raises(NotFoundError, match=f"name one of its runs.*{run.path.name}"):
+        gaam_decoder.ablate(config.runs)
 
 
 def test_options_that_do_not_fit_are_told_and_replaced_by_attn(

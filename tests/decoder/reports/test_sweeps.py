@@ -263,3 +263,34 @@ def test_csv_leaves_a_list_of_layers_as_it_is() -> None:
     text = report.text("csv", section="importance")
     lines = csv.DictReader(io.StringIO(text))
     assert next(lines)["layers"] == "1,3,5,7"
+
+
+OWN_OPTIMIZER = {"optimizer Momentum": "mine.py 0123"}
+
+
+@pytest.mark.parametrize(
+    ("other_code", "expected"),
+    [
+        pytest.param(None, {"optimizer=adamw", "optimizer=momentum"}, id="another"),
+        pytest.param(
+            "mine.py 4567",
+            {
+                "optimizer Momentum of mine.py 0123",
+                "optimizer Momentum of mine.py 4567",
+            },
+            id="two versions",
+        ),
+    ],
+)
+def test_the_code_of_an_own_optimizer_is_named_where_versions_differ(
+    other_code: str | None, expected: set[str]
+) -> None:
+    right = answers(6, 0.8, 1)
+    own = build_run("gaam", right, optimizer="momentum", plugins=OWN_OPTIMIZER)
+    if other_code is None:
+        other = build_run("gaam", right, optimizer="adamw")
+    else:
+        code = {"optimizer Momentum": other_code}
+        other = build_run("gaam", right, optimizer="momentum", plugins=code)
+    [table] = build_tables([own, other])
+    assert {entry.settings for entry in table.entries} == expected
