@@ -60,7 +60,7 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
         text = f"by {table.score.title}, {text}"
 
     # a name of a decoder keeps its case; these first words are the report's own
-    if text.startswith(("no ", "by ", "every ")):
+    if text.startswith(("no ", "by ", "every ", "nothing ", "the ")):
         return capitalised(text)
     return text
 
@@ -243,13 +243,13 @@ def _clause_without_comparison(table: Table) -> str:
     mean = first.compared_score.mean
     if len(table.entries) > 1 or interval is None or mean is None:
         return (
-            "Nothing is compared with a baseline, so there is no verdict on differences"
+            "nothing is compared with a baseline, so there is no verdict on differences"
         )
     score = table.score
     sign = "%" if score.percent else ""
     sampled_units = "groups of test rows" if table.num_groups else "test rows"
     return (
-        f"The mean {score.title} of {first.label} is {score.text(mean)}{sign}, with a "
+        f"the mean {score.title} of {first.label} is {score.text(mean)}{sign}, with a "
         f"95% confidence interval of {score.span(interval)}{sign} over seeds and "
         f"{sampled_units}"
     )

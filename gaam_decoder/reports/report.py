@@ -238,8 +238,8 @@ def report(
 
     Raises:
         ConfigError: no such option, baseline, margin, score, filter or column, pairs
-            along a setting that does not vary, or no run that a temperature can be
-            fitted to.
+            along a setting that does not vary, a score that says nothing of so few
+            classes, or no run that a temperature can be fitted to.
         NotFoundError: there are no runs, or the filters leave none.
         CacheError: a run is damaged.
     """
@@ -256,6 +256,7 @@ def report(
         baseline = resolve_spec(baseline, mechanisms, "--baseline")
     options["baseline"] = baseline or None
     tables = build_tables(loaded, **options)
+    _check_number_of_classes(tables)
 
     entries = [entry for table in tables for entry in table.entries]
     if options.get("temperature") and not any(entry.temperature for entry in entries):
@@ -264,3 +265,16 @@ def report(
             expected="runs of --select val, which keep the logits of these rows",
         )
     return Report(tuple(tables), tuple(across_sections(tables, factors)))
+
+
+def _check_number_of_classes(tables: Sequence[Table]) -> None:
+    """Refuse a score that has no meaning for the classes of any table."""
+    score = tables[0].score
+    most_classes = max(len(table.cache.names) for table in tables)
+    if most_classes < score.fewest_classes:
+        raise ConfigError(
+            f"{score.title} says nothing of so few classes",
+            expected=f"{score.fewest_classes} classes or more",
+            found=f"{most_classes} classes",
+            hint="leave --score out, or name another score",
+        )

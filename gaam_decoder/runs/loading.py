@@ -480,6 +480,8 @@ def _no_run_error(path: Path) -> NotFoundError:
         reason = str(ElsewhereError.from_link(path))
     elif runs_in_folder:
         reason = "a folder of runs"
+    elif os.path.lexists(path / PLAN_FILE):
+        reason = "a cache: 'gaam train --cache' makes runs of it"
     elif path.is_dir():
         reason = "no run in it"
     else:

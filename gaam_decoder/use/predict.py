@@ -40,6 +40,7 @@ from gaam_cache.store.plan import (
     differing_fields,
 )
 from gaam_cache.store.reader import Split, open_cache
+from gaam_decoder.runs.folders import is_run
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import (
     CHUNK_ROWS,
@@ -155,7 +156,7 @@ class PredictConfig:
         self._check_out()
 
     def _check_texts(self) -> None:
-        """Check that no text means something else: a table, or the lines of stdin."""
+        """Check that no text means something else: a table, a run, or stdin."""
         for text in self.texts:
             # sounds and pictures are named in place of texts, and tables are not
             if _names_table(text):
@@ -163,6 +164,13 @@ class PredictConfig:
                     "a text is the name of a table",
                     found=shortened(text),
                     hint=f"--file {shlex.quote(text)} predicts its rows",
+                )
+            # a shell may list several runs for a pattern
+            if is_run(Path(text)):
+                raise ConfigError(
+                    "a text is the folder of a run",
+                    expected="one run, and then texts",
+                    found=shortened(text),
                 )
         if len(self.texts) > 1 and STDIN in self.texts:
             raise ConfigError(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import gaam_decoder
+from gaam_cache.common.errors import ConfigError, NotFoundError
 from gaam_decoder.reports import columns
 from gaam_decoder.reports.report import FORMAT_BY_ENDING
 from tests.conftest import Outcome
@@ -101,3 +102,13 @@ def test_a_bad_place_is_refused_before_anything_is_read(
     assert outcome.code == 2
     assert f"{place}'" in outcome.err
     assert option in outcome.err
+
+
+def test_a_score_that_says_nothing_of_so_few_classes_is_refused(runs: Path) -> None:
+    with pytest.raises(ConfigError, match="11 classes or more"):
+        gaam_decoder.report(runs, score="top-5")
+
+
+def test_a_cache_in_place_of_runs_is_named(tiny_cache: Path) -> None:
+    with pytest.raises(NotFoundError, match="a cache: 'gaam train --cache'"):
+        gaam_decoder.report(tiny_cache)

@@ -297,8 +297,9 @@ def test_a_line_of_a_text_file_is_a_text(predictor: StandIn, tmp_path: Path) -> 
         (("rows.csv",), "name of a table"),
         (("rows.csv.gz",), "name of a table"),
         (("a text", "-"), "stands for the lines of stdin"),
+        (("runs/first", "a text"), "folder of a run"),
     ],
-    ids=["a table", "a compressed table", "stdin beside a text"],
+    ids=["a table", "a compressed table", "stdin beside a text", "a run"],
 )
 def test_texts_that_mean_something_else_are_refused(
     texts: tuple[str, ...],
@@ -309,9 +310,12 @@ def test_texts_that_mean_something_else_are_refused(
     monkeypatch.chdir(tmp_path)
     for name in ("rows.csv", "rows.csv.gz"):
         (tmp_path / name).write_text("text\na\n")
+    (tmp_path / "runs/first").mkdir(parents=True)
+    (tmp_path / "runs/first/run.json").touch()
     with pytest.raises(ConfigError, match=problem):
         PredictConfig(run=tmp_path, texts=texts)
     # a text may look like the name of a file that is not there
     PredictConfig(
-        run=tmp_path, texts=("other.csv", "Is it in rows.csv", "a" * 999 + ".csv")
+        run=tmp_path,
+        texts=("other.csv", "Is it in rows.csv", "a" * 999 + ".csv", "runs", "a\0b"),
     )
