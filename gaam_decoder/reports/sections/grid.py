@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from gaam_cache.common.messages import brief
-from gaam_decoder.number_lists import parse_numbers
+from gaam_decoder.number_lists import DRAWN_BY, parse_numbers
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.compare import number_repeated
 from gaam_decoder.reports.drawing import (
@@ -33,7 +33,7 @@ NOT_AN_AXIS = {
 NOT_NAMED = {"fold", "shard_rows", "plugins"}
 """Settings that the test rows, the cache or the mechanism decide."""
 ALL = "all"
-"""The value of ``layers`` or ``train_rows`` in a recipe that has no limit."""
+"""The value of ``layers``, ``train_rows`` or ``shots`` in a recipe without a limit."""
 TUNED = "tuned"
 """Stands for the value of a setting that validation chose."""
 Value = str | float | None  # of a setting
@@ -84,7 +84,7 @@ def _lines_along_axis(table: Table) -> tuple[str, Lines]:
         entry for entry in table.entries if entry.finished and not entry.labels_shuffled
     ]
     names = {name for entry in entries for name in entry.recipe} - NOT_NAMED
-    names |= {"layers", "train_rows"}
+    names |= {"layers", *DRAWN_BY}
     settings_of_entries = [_settings(entry, sorted(names)) for entry in entries]
     values_of = {
         name: {settings[name] for settings in settings_of_entries}
@@ -99,7 +99,9 @@ def _lines_along_axis(table: Table) -> tuple[str, Lines]:
     axis = max(num_values, key=lambda name: num_values[name], default="")
     if not axis:
         return "", {}
-    other_names = [name for name in varied_names if name != axis]
+    # along one kind of budget, the other kind limits nothing
+    axis_names = DRAWN_BY if axis in DRAWN_BY else (axis,)
+    other_names = [name for name in varied_names if name not in axis_names]
     lines = _lines(entries, settings_of_entries, axis, other_names)
     # A line with one value shows nothing along the axis.
     return axis, {name: cells for name, cells in lines.items() if len(cells) > 1}
@@ -149,9 +151,9 @@ def _settings(entry: Entry, names: Iterable[str]) -> dict[str, Value]:
         if name in tuned_names:
             settings[name] = TUNED
     settings["layers"] = settings["layers"] or ALL
-    # the budget may be a number of rows of each class
-    if settings.get("shots") is None:
-        settings["train_rows"] = settings["train_rows"] or ALL
+    # the budget is a number of rows, or of rows of each class
+    if all(settings.get(name) is None for name in DRAWN_BY):
+        settings |= dict.fromkeys(DRAWN_BY, ALL)
     return settings
 
 
@@ -159,7 +161,7 @@ def _is_axis(name: str, values: Collection[Value]) -> bool:
     """Whether a setting may be the axis: its values are numbers, layers or rows."""
     if name in NOT_AN_AXIS:
         return False
-    if name in ("layers", "train_rows"):
+    if name in ("layers", *DRAWN_BY):
         return True
     given_values = [value for value in values if value not in (None, TUNED)]
     return all(type(value) in (int, float) for value in given_values)

@@ -23,6 +23,7 @@ AXES: dict[str, list[Any]] = {
     "layers": ["1", "3", "6", None],
     "lr": [0.0001, 0.001, 0.01],
     "train_rows": [3, 6, None],
+    "shots": [3, 6, None],
 }
 """A setting -> its values in a sweep."""
 
@@ -130,6 +131,11 @@ GRID_CASES = {
         [{"shots": 5}, {"train_rows": 30}, {"train_rows": 60}, {}],
         "train_rows",
         {"": [1, 2, 3]},
+    ),
+    "rows of each class, and all rows": GridCase(
+        [{"shots": 5}, {"shots": 20}, {"train_rows": 30}, {}],
+        "shots",
+        {"": [0, 1, 3]},
     ),
 }
 
