@@ -20,6 +20,16 @@ Floats = NDArray[np.float64]
 Interval = tuple[float, float] | None
 GRAIN = 2.0**-46
 """Relative precision of log-odds, some 60 roundings of float64."""
+GRAIN_OF_LOGITS = 2.0**-20
+"""Precision of log-odds in their standard deviations. Logits are stored in float32:
+its roundings must not break ties, such as those of votes of neighbours."""
+
+
+def _next_power_of_two(values: Floats) -> Floats:
+    """The power of two above each value; 1 for 0."""
+    _mantissas, exponents = np.frexp(values)
+    powers: Floats = np.ldexp(1.0, exponents)
+    return powers
 
 
 @dataclass(frozen=True)
@@ -92,12 +102,14 @@ class Answers:
 
         # Equal odds may differ by rounding errors, if sums had another order. They are
         # rounded to multiples of a step: GRAIN times the power of two above the larger
-        # logarithm.
+        # logarithm, or GRAIN_OF_LOGITS times that above the standard deviation.
+        odds_NC = log_p_NC - log_rest_NC
         larger_log_NC = np.maximum(np.maximum(-log_p_NC, -log_rest_NC), 1.0)
-        _mantissa_NC, exponent_NC = np.frexp(larger_log_NC)
-        step_NC = np.ldexp(GRAIN, exponent_NC)
-        odds_NC: Floats = np.round((log_p_NC - log_rest_NC) / step_NC) * step_NC
-        return odds_NC
+        step_NC = GRAIN * _next_power_of_two(larger_log_NC)
+        step_of_logits_C = GRAIN_OF_LOGITS * _next_power_of_two(odds_NC.std(0))
+        step_NC = np.maximum(step_NC, step_of_logits_C)
+        rounded_NC: Floats = np.round(odds_NC / step_NC) * step_NC
+        return rounded_NC
 
     @cached_property
     def count_C(self) -> NDArray[np.int64]:

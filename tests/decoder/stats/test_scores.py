@@ -409,3 +409,20 @@ def test_small_numbers_have_digits() -> None:
     assert mae.span((-4e-10, 2e-10), signed=True) == "-4e-10 to +2e-10"
     assert mae.text(0.0) == "0.0000"
     assert mae.text(0.25) == "0.2500"
+
+
+@pytest.mark.parametrize("name", ["auroc", "average-precision"])
+def test_rows_with_the_same_votes_of_neighbours_are_ties(name: str) -> None:
+    """The logits are logarithms of shares in float32, whose sum varies by rounding."""
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 6, 300)
+    votes = np.stack(
+        [generator.multinomial(20, 0.1 + 0.4 * np.eye(6)[label]) for label in labels]
+    )
+    logits = np.log(votes.astype(np.float32) / 20 + np.float32(0.001))
+    score_of_class = {
+        "auroc": metrics.roc_auc_score,
+        "average-precision": metrics.average_precision_score,
+    }[name]
+    exact = np.mean([score_of_class(labels == k, votes[:, k]) for k in range(6)])
+    assert score_named(name).value(Answers(logits, labels)) == pytest.approx(exact)
