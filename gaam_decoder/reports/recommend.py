@@ -4,6 +4,7 @@ The decision rests on the comparisons of a table alone. It needs no note, sectio
 format of a report.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from gaam_decoder.reports.compare import is_baseline, trained_in_steps
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.wording import NAMED
+from gaam_decoder.stats import NO_CLAIM
 
 
 class Recommendation(NamedTuple):
@@ -105,14 +107,14 @@ def _choose(
         best: the entry with the best mean; it is not shown to be better.
         unbeaten: the linear probe or the baseline, whichever is the reference.
     """
-    fewest_parameters = min(entry.parameters["total"] for entry in entries)
+    fewest_parameters = min(map(_num_parameters, entries))
     for entry in (unbeaten, best):
         if is_behind_probe(entry):
             continue
         reasons = []
         if entry is best:
             reasons.append("best mean")
-        if entry.parameters["total"] == fewest_parameters:
+        if _num_parameters(entry) == fewest_parameters:
             reasons.append("fewest parameters")
         # the reference needs one reason; another decoder that is larger has to be shown
         # to be better
@@ -123,6 +125,14 @@ def _choose(
         f"{best.label} has the best mean, but is not shown to be better than "
         f"'{table.baseline}'"
     )
+
+
+def _num_parameters(entry: Entry) -> float:
+    """Number of parameters; infinite without any, for then the rows are kept instead.
+
+    A head such as nearest neighbours keeps all training rows, and is not small.
+    """
+    return entry.parameters["total"] or math.inf
 
 
 def _simpler_equivalent(reference: Entry, entries: Sequence[Entry]) -> Entry | None:
@@ -145,10 +155,10 @@ def _simpler_equivalent(reference: Entry, entries: Sequence[Entry]) -> Entry | N
         is_equivalent = (
             comparison is not None and comparison.claim.verdict == "equivalent"
         )
-        is_smaller = entry.parameters["total"] < reference.parameters["total"]
+        is_smaller = _num_parameters(entry) < _num_parameters(reference)
         if is_equivalent and is_smaller and not is_behind_probe(entry):
             simpler.append(entry)
-    return min(simpler, key=lambda entry: entry.parameters["total"], default=None)
+    return min(simpler, key=_num_parameters, default=None)
 
 
 def _best_entry(table: Table, entries: Sequence[Entry]) -> Entry:
@@ -242,6 +252,9 @@ def _unbeaten_baseline(
             )
     if not any(entry.comparison or entry.probe_comparison for entry in table.entries):
         return NoRecommendation("nothing is compared with a baseline")
+    claims = [comparison.claim for _entry, comparison in table.compared_entries]
+    if claims and all(claim.verdict == NO_CLAIM for claim in claims):
+        return NoRecommendation(f"no difference is tested: {claims[0].no_claim_reason}")
     baselines = _baselines(table, entries)
     if not baselines:
         return NoRecommendation("no baseline, such as 'none', is among the decoders")

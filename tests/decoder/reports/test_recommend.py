@@ -68,6 +68,13 @@ def test_the_sentence_says_why_no_decoder_is_recommended(reason: str) -> None:
     assert "recommended" not in conclusion(table, advice=False)
 
 
+def test_a_score_without_a_test_recommends_no_decoder() -> None:
+    runs = [decoder("gaam", 0.85), decoder("none", 0.8)]
+    [table] = build_tables(runs, score="average-precision")
+    assert recommended(table) is None
+    assert why_none(table).startswith("no difference is tested: the precision")
+
+
 @pytest.mark.parametrize(
     ("others", "expected"),
     [
@@ -124,6 +131,13 @@ class Choice(NamedTuple):
             "none",
             "best mean, fewest parameters, nothing is shown to be better than it",
         ),
+        # a head that keeps all training rows has no parameters, and is not small
+        Choice(
+            lambda: [decoder("last-layer", 0.798, 0), decoder("none", 0.8)],
+            3,
+            "none",
+            "best mean, fewest parameters, nothing is shown to be better than it",
+        ),
         Choice(
             lambda: [
                 decoder("last-layer", 0.798, 5),
@@ -135,7 +149,13 @@ class Choice(NamedTuple):
             "shown to be better than every other decoder",
         ),
     ],
-    ids=["best and smallest", "smaller equivalent", "larger equivalent", "probe"],
+    ids=[
+        "best and smallest",
+        "smaller equivalent",
+        "larger equivalent",
+        "equivalent that keeps rows",
+        "probe",
+    ],
 )
 def test_of_decoders_not_shown_to_differ_the_simplest_is_recommended(
     choice: Choice,
