@@ -248,7 +248,10 @@ def _possible_experiments(
             error.details.setdefault("where", str(experiment))
             impossible.add(spec)
             if not config.skip_impossible and len(experiment_by_spec) > 1:
-                error.details["to do"] = "--set skip-impossible=true trains the others"
+                error.details["to do"] = (
+                    "--set skip-impossible=true trains the others; in the table of a "
+                    "study: skip-impossible = true"
+                )
             is_none_left = len(impossible) == len(experiment_by_spec)
             if not config.skip_impossible or is_none_left:
                 raise
