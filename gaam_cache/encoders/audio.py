@@ -46,6 +46,8 @@ SHORT_NOISE_SECONDS = 1.0
 """Length of the short noise with which the feature extractor is measured."""
 LONG_NOISE_SECONDS = 2.5
 """Length of the long noise with which the feature extractor is measured."""
+MOST_EXTRA_ROWS = 16
+"""Rows of features that a short sound may need beyond those of one position."""
 DEFAULT_MAX_SECONDS = 30.0
 """Longest sound by default; Whisper takes no more."""
 
@@ -521,14 +523,24 @@ class _FrontEnd:
         return None
 
     def _find_least_samples(self) -> int:
-        """Number of samples of the shortest sound with a position."""
+        """Number of samples of the shortest sound with a position and finite features.
+
+        An extractor that divides features by their standard deviation over the sound
+        has none for a single row of features.
+        """
         # The model needs some rows of features for a position, and the feature
         # extractor yields no fewer rows than its least output.
         fewest_features = self.positions_of_features.fewest_inputs(
             self.positions_of_features.least_output
         )
-        return self.features_of_samples.fewest_inputs(
-            max(fewest_features, self.features_of_samples.least_output)
+        fewest_features = max(fewest_features, self.features_of_samples.least_output)
+        for num_features in range(fewest_features, fewest_features + MOST_EXTRA_ROWS):
+            num_samples = self.features_of_samples.fewest_inputs(num_features)
+            features = self._compute_features(noise(num_samples))
+            if np.isfinite(features.x).all():
+                return num_samples
+        raise Unusable(
+            f"its {self._name} gives numbers that are not finite for a short noise"
         )
 
     def _compute_features(self, samples_S: NDArray[np.float32]) -> _Features:
@@ -547,12 +559,14 @@ class _FrontEnd:
             a mask if the feature extractor has one.
         """
         try:
-            output = self._extractor(
-                samples_S,
-                sampling_rate=self.rate,
-                return_tensors="np",
-                return_attention_mask=True,
-            )
+            # of a single row of features the standard deviation is 0
+            with np.errstate(divide="ignore", invalid="ignore"):
+                output = self._extractor(
+                    samples_S,
+                    sampling_rate=self.rate,
+                    return_tensors="np",
+                    return_attention_mask=True,
+                )
             return {name: np.asarray(value)[0] for name, value in output.items()}
         # A feature extractor is code of other projects, and may raise any error.
         except Exception as error:
@@ -629,6 +643,8 @@ class _FrontEnd:
             # gaam fills such sounds to one length, so that the number is known
             assert self.fixed_positions is not None
             return self.fixed_positions
+        if num_samples < self.least_samples:
+            return 0
         return self.positions_of_features(self.features_of_samples(num_samples))
 
     def sample_range(self, positions: int) -> tuple[int, int]:

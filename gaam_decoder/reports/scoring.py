@@ -99,13 +99,15 @@ def score_entry(
     seed_scores = _score_seeds(predictions, score, task)
 
     contribution_SN = _row_contributions(predictions, task)
-    default_score = Scored(
-        values=_default_values(predictions, task),
-        by_row=_by_row(contribution_SN, runs_by_part, repeats),
-        groups=groups.row_groups,
+    default = seed_scores.default
+    default_score = Scored.from_seeds(
+        [seed_score for seed_score in default.of_seeds if seed_score is not None],
+        _by_row(contribution_SN, runs_by_part, repeats),
+        default.no_claim_reason,
+        groups.row_groups,
     )
     compared_score = _compared_score(
-        seed_scores, default_score, runs_by_part, repeats, groups
+        seed_scores.compared, default_score, runs_by_part, repeats, groups
     )
     is_fitted = bool(first_run.fit)
     classes = _count_classes(predictions, task)
@@ -113,9 +115,7 @@ def score_entry(
         task=task,
         finished=predictions.finished,
         contribution_SN=contribution_SN,
-        default_score=_measure(
-            seed_scores.scores[task.default_score], default_score, is_fitted
-        ),
+        default_score=_measure(default.score, default_score, is_fitted),
         compared_score=_measure(score, compared_score, is_fitted),
         score_SP=seed_scores.score_SP(num_parts=len(runs_by_part)),
         values_by_score=seed_scores.value_S_by_score(),
@@ -126,15 +126,6 @@ def score_entry(
         temperatures=predictions.temperature_SP,
         calibration_bins=seed_scores.calibration_bins,
     )
-
-
-def _default_values(predictions: "_Predictions", task: Task) -> Floats:
-    """The default score of every finished seed, (S,)."""
-    values = [
-        task.selection_score(logits_NC, predictions.label_N)
-        for logits_NC in predictions.logits_SNC
-    ]
-    return np.array(values, np.float64)
 
 
 def _row_contributions(predictions: "_Predictions", task: Task) -> NDArray[Any]:
@@ -325,23 +316,37 @@ def _read_predictions(
     )
 
 
+class _ScoreOfSeeds:
+    """Collects one score, with its rows, of one seed after the other."""
+
+    def __init__(self, score: Score) -> None:
+        self.score = score
+        # the score of each seed; None where it is undefined
+        self.of_seeds: list[SeedScore | None] = []
+        # why the score allows no claim, of the first seed with a reason
+        self.no_claim_reason = ""
+
+    def add(self, answers: Answers) -> None:
+        """Score the answers of a seed."""
+        self.of_seeds.append(self.score.seed_score(answers))
+        if not self.no_claim_reason:
+            self.no_claim_reason = self.score.why_no_claim(answers)
+
+
 class _SeedScores:
     """Collects the scores of one seed after the other.
 
-    ``compared_score`` is the score that the table compares; ``scores`` are all scores
-    of the task by name.
+    ``compared`` is the score that the table compares, ``default`` that of the task;
+    ``scores`` are all scores of the task by name.
     """
 
     def __init__(self, compared_score: Score, task: Task) -> None:
-        self.compared_score = compared_score
         self.task = task
         self.scores = all_scores(task.name)
-        # the compared score of each seed; None where it is undefined
-        self.compared_of_seeds: list[SeedScore | None] = []
+        self.compared = _ScoreOfSeeds(compared_score)
+        self.default = _ScoreOfSeeds(self.scores[task.default_score])
         # for each seed, the value of the compared score on each part of the test rows
         self.values_of_parts: list[list[float | None]] = []
-        # why the compared score allows no claim, of the first seed with a reason
-        self.no_claim_reason = ""
         self.calibration_bins = CalibrationBins()  # of all seeds together
         # name of a score -> its value for each seed; NaN where it is undefined
         self._values_by_score: dict[str, list[float]] = {
@@ -360,12 +365,14 @@ class _SeedScores:
             value = score.value(scaled_answers if score.uses_temperature else answers)
             self._values_by_score[name].append(math.nan if value is None else value)
 
-        compared = self.compared_score
-        compared_answers = scaled_answers if compared.uses_temperature else answers
-        self.compared_of_seeds.append(compared.seed_score(compared_answers))
-        if not self.no_claim_reason:
-            self.no_claim_reason = compared.why_no_claim(compared_answers)
-        self.values_of_parts.append(_values_of_parts(compared, compared_answers))
+        # no default score is one of probabilities
+        self.default.add(answers)
+        compared_score = self.compared.score
+        compared_answers = answers
+        if compared_score.uses_temperature:
+            compared_answers = scaled_answers
+        self.compared.add(compared_answers)
+        self.values_of_parts.append(_values_of_parts(compared_score, compared_answers))
         if self.task.has_probabilities:
             self.calibration_bins += calibration_bins(scaled_answers)
 
@@ -402,7 +409,7 @@ def _values_of_parts(score: Score, answers: Answers) -> list[float | None]:
 
 
 def _compared_score(
-    seed_scores: _SeedScores,
+    compared: _ScoreOfSeeds,
     default_score: Scored,
     runs_by_part: RunsByPart,
     repeats: int,
@@ -413,23 +420,21 @@ def _compared_score(
     If the score is undefined for a seed, all its values are NaN, and no claim is made.
 
     Args:
-        seed_scores: the scores of every seed.
+        compared: the score of every seed.
         default_score: of the task. Without a finished seed it is empty, and stands for
             the compared score.
         runs_by_part: the runs of the entry on each part of the test rows.
         repeats: how often every row is among the test rows.
         groups: the groups of the test rows.
     """
-    compared_of_seeds = seed_scores.compared_of_seeds
-    if not compared_of_seeds:
+    if not compared.of_seeds:
         return default_score
-    defined = [score for score in compared_of_seeds if score is not None]
-    if len(defined) < len(compared_of_seeds):
-        score_title = seed_scores.compared_score.title
+    defined = [score for score in compared.of_seeds if score is not None]
+    if len(defined) < len(compared.of_seeds):
         return Scored(
-            values=np.full(len(compared_of_seeds), np.nan),
+            values=np.full(len(compared.of_seeds), np.nan),
             by_row=None,
-            no_claim_reason=f"these rows and classes have no {score_title}",
+            no_claim_reason=f"these rows and classes have no {compared.score.title}",
         )
 
     contributions = [score.by_row for score in defined if score.by_row is not None]
@@ -437,7 +442,7 @@ def _compared_score(
     if contributions:
         by_row = _by_row(np.stack(contributions), runs_by_part, repeats)
     return Scored.from_seeds(
-        defined, by_row, seed_scores.no_claim_reason, groups.row_groups
+        defined, by_row, compared.no_claim_reason, groups.row_groups
     )
 
 

@@ -74,6 +74,20 @@ def _whisper_config() -> Any:
     )
 
 
+def _speech_to_text_config() -> Any:
+    return transformers.Speech2TextConfig(
+        d_model=32,
+        encoder_layers=3,
+        decoder_layers=1,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=48,
+        decoder_ffn_dim=48,
+        vocab_size=64,
+        conv_channels=32,
+    )
+
+
 CONFIGS: dict[str, Callable[[], Any]] = {
     "wavlm-group": partial(_wav2vec2_config, transformers.WavLMConfig, "group"),
     "wavlm-layer": partial(_wav2vec2_config, transformers.WavLMConfig, "layer"),
@@ -82,12 +96,16 @@ CONFIGS: dict[str, Callable[[], Any]] = {
     "wav2vec2-group": partial(_wav2vec2_config, transformers.Wav2Vec2Config, "group"),
     "data2vec-audio": _data2vec_config,
     "whisper": _whisper_config,
+    # its features are divided by their standard deviation: one alone is not finite
+    "speech-to-text": _speech_to_text_config,
 }
 
 
 def extractor_for(config: Any) -> Any:
     if config.model_type == "whisper":
         return transformers.WhisperFeatureExtractor(feature_size=config.num_mel_bins)
+    if config.model_type == "speech_to_text":
+        return transformers.Speech2TextFeatureExtractor()
     return transformers.Wav2Vec2FeatureExtractor(
         do_normalize=True,
         return_attention_mask=getattr(config, "feat_extract_norm", "") == "layer",

@@ -24,6 +24,7 @@ BATCHING = {
     "wav2vec2-group": "equal lengths",
     "data2vec-audio": "equal lengths",  # its second convolution of positions sees the first's
     "whisper": "padded",  # to 30 s, all of them
+    "speech-to-text": "equal lengths",
 }
 
 
@@ -43,6 +44,9 @@ def test_states_are_those_of_transformers_alone_at_every_budget_and_in_every_ord
     assert encoder.batching == BATCHING[name]
     assert (encoder.num_layers, encoder.hidden_size) == (3, 32)
     rows = sounds.sounds(6 if name == "whisper" else 12)  # which hears 30 s of each
+    if name == "speech-to-text":
+        # features of less than 35 ms are not finite, and such sounds are refused
+        rows = [row for row in rows if row.frames >= 0.035 * row.rate]
     expected = sounds.reference(audio_encoders[name], rows)
     shared = 0
     for number, budget in enumerate((1, 300, 4096)):
