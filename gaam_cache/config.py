@@ -611,11 +611,7 @@ class ExtractConfig(WorkerConfig):
         )
 
     def _rules_of_layers(self) -> Iterator[Rule]:
-        """Rules of the settings of layers and tokenizers.
-
-        ``layers`` and ``layer_zero`` exclude each other. TF-IDF has one layer and no
-        tokenizer, so that ``layers`` and ``chat_template`` mean nothing to it.
-        """
+        """Rule: ``layers`` and ``layer_zero`` exclude each other."""
         if self.layer_zero:
             yield setting_rule(
                 "layer_zero",
@@ -623,19 +619,6 @@ class ExtractConfig(WorkerConfig):
                 holds=not self.layers,
                 problem="and --layers exclude each other",
                 expected="--layers 0-N without layer-zero",
-            )
-        if self.encoder.startswith("tfidf"):
-            yield setting_rule(
-                "layers",
-                holds=not self.layers,
-                problem="needs an encoder with several layers",
-                expected="another --encoder",
-            )
-            yield setting_rule(
-                "chat_template",
-                holds=not self.chat_template,
-                problem="needs an encoder with a tokenizer",
-                expected="another --encoder",
             )
 
     def _rules_of_device_map(self) -> Iterator[Rule]:

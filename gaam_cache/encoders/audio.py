@@ -32,7 +32,12 @@ from gaam_cache.encoders._lengths import Downsampling, fit_downsampling
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import ProbeRows
 from gaam_cache.encoders._weights import encoder_part, skeleton
-from gaam_cache.encoders.base import Inputs, LazyItems
+from gaam_cache.encoders.base import (
+    SETTINGS_OF_PICTURES,
+    SETTINGS_OF_TEXTS,
+    Inputs,
+    LazyItems,
+)
 from gaam_cache.sources.base import Rows
 
 PAIR_LENGTHS = (1, 2, 5, 12, 25, 47)
@@ -75,6 +80,10 @@ class AudioEncoder(ModelEncoder):
     expected_encoder: ClassVar[str] = "an audio encoder and feature extractor"
     example_encoder: ClassVar[str] = "openai/whisper-base"
     position_noun: ClassVar[str] = "stretch of a sound"
+    unused_settings: ClassVar[tuple[str, ...]] = (
+        *SETTINGS_OF_TEXTS,
+        *SETTINGS_OF_PICTURES,
+    )
     _front_end: _FrontEnd
 
     def _read_preprocessor(self) -> None:

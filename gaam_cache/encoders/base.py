@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError, DataError
-from gaam_cache.common.messages import excerpt
+from gaam_cache.common.messages import excerpt, shortened
+from gaam_cache.common.settings import command_words, fields_of, name_in_messages
 from gaam_cache.config import ExtractConfig
 from gaam_cache.store.plan import describe_encoder
 from gaam_cache.store.records import Batching
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 
 PACKAGE = "gaam_cache.encoders"
+SETTINGS_OF_TEXTS = ("prompt", "chat_template", "pool_over")
+SETTINGS_OF_SOUNDS = ("clip_seconds",)
+SETTINGS_OF_PICTURES = ("grey_bits",)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -172,6 +176,8 @@ class Encoder(ABC):
     """
     noun: ClassVar[str] = "text"  # word for a row in messages
     unit: ClassVar[str] = "tokens"  # what the length of a row counts
+    unused_settings: ClassVar[tuple[str, ...]] = ()
+    """Settings of an extraction that would change nothing for such an encoder."""
 
     name: str  # id or path as the user gave it
     revision: str | None  # commit on the hub, for an encoder from there
@@ -368,16 +374,8 @@ def open_encoder(
         needs_weights: whether the caller will encode rows. Without weights, the encoder
             only tells its settings and shape.
 
-    Raises:
-        ConfigError: ``--chat-template`` is set for rows that are no texts.
     """
     encoder_class = _find_class(kind, config)
-    if config.chat_template and kind != "text":
-        raise ConfigError(
-            "--chat-template is for texts",
-            expected="a data set of texts",
-            found=f"rows of {kind}: {config.dataset}",
-        )
 
     # To read settings and shape only, nobody has to wait for weights from the hub.
     open_class = encoder_class.open_outline
@@ -386,6 +384,22 @@ def open_encoder(
     encoder = open_class(config)
     encoder.fit(rows)
     return encoder
+
+
+def refuse_unused_settings(encoder: Encoder, config: ExtractConfig) -> None:
+    """Refuse settings that would change nothing for an encoder.
+
+    An extraction with a prompt, for example, would be compared with one without.
+    """
+    for setting in fields_of(config):
+        value = getattr(config, setting.name)
+        if setting.name in encoder.unused_settings and value != setting.default:
+            raise ConfigError(
+                f"{name_in_messages(config, setting.name)} means nothing for this "
+                "encoder",
+                expected=f"settings of an encoder of {encoder.noun}s: {config.encoder}",
+                found=shortened(" ".join(command_words(setting, value))),
+            )
 
 
 def _find_class(kind: str, config: ExtractConfig) -> type[Encoder]:

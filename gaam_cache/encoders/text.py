@@ -35,7 +35,12 @@ from gaam_cache.encoders._notices import compare_sentence_transformers
 from gaam_cache.encoders._probe import ProbeRows
 from gaam_cache.encoders._tokens import SpannedText, Tokens
 from gaam_cache.encoders._weights import encoder_part
-from gaam_cache.encoders.base import CausalSetting, Inputs
+from gaam_cache.encoders.base import (
+    SETTINGS_OF_PICTURES,
+    SETTINGS_OF_SOUNDS,
+    CausalSetting,
+    Inputs,
+)
 from gaam_cache.store.files import hash_parts, short_digest
 
 CAUSAL_SHIFT = 1e-6
@@ -93,6 +98,10 @@ class TextEncoder(ModelEncoder):
     expected_encoder: ClassVar[str] = "a text encoder and tokenizer"
     example_encoder: ClassVar[str] = "sentence-transformers/all-MiniLM-L6-v2"
     position_noun: ClassVar[str] = "token"
+    unused_settings: ClassVar[tuple[str, ...]] = (
+        *SETTINGS_OF_SOUNDS,
+        *SETTINGS_OF_PICTURES,
+    )
     _tokens: Tokens
     _forward: _TextForward
     _fitting_length = SAFE_LENGTH

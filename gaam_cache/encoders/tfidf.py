@@ -18,7 +18,13 @@ from gaam_cache.common.devices import resolve_device
 from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.common.messages import shortened
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders.base import Encoder, Inputs
+from gaam_cache.encoders.base import (
+    SETTINGS_OF_PICTURES,
+    SETTINGS_OF_SOUNDS,
+    SETTINGS_OF_TEXTS,
+    Encoder,
+    Inputs,
+)
 from gaam_cache.store.files import digest_of
 
 if TYPE_CHECKING:
@@ -56,6 +62,17 @@ class TfidfEncoder(Encoder):
     """
 
     kind_when_named: ClassVar[str | None] = "text"
+    # it has one layer, no weights and no tokenizer
+    unused_settings: ClassVar[tuple[str, ...]] = (
+        *SETTINGS_OF_TEXTS,
+        *SETTINGS_OF_SOUNDS,
+        *SETTINGS_OF_PICTURES,
+        "layers",
+        "layer_zero",
+        "pool",
+        "untrained_encoder",
+        "encoder_seed",
+    )
 
     def __init__(self, config: ExtractConfig) -> None:
         """Read the options of ``--encoder``, such as ``tfidf:features=1000``."""

@@ -23,7 +23,12 @@ from gaam_cache.encoders._forward import Batch, Forward, Unusable, error_summary
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import ProbeRows
 from gaam_cache.encoders._weights import skeleton
-from gaam_cache.encoders.base import Inputs, LazyItems
+from gaam_cache.encoders.base import (
+    SETTINGS_OF_SOUNDS,
+    SETTINGS_OF_TEXTS,
+    Inputs,
+    LazyItems,
+)
 from gaam_cache.store.rounding import ROUNDING
 
 POOLED = (
@@ -57,6 +62,10 @@ class VisionEncoder(ModelEncoder):
     expected_encoder: ClassVar[str] = "an image encoder and image processor"
     example_encoder: ClassVar[str] = "facebook/dinov2-base"
     position_noun: ClassVar[str] = "patch"
+    unused_settings: ClassVar[tuple[str, ...]] = (
+        *SETTINGS_OF_TEXTS,
+        *SETTINGS_OF_SOUNDS,
+    )
     _processor: _ImageProcessor
     _num_patches: int
 

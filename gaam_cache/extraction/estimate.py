@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gaam_cache.common.messages import duration, size_in_words, visible
 from gaam_cache.common.terminal import UNKNOWN_TOTAL, ReportProgress, no_progress
 from gaam_cache.config import ExtractConfig, max_batch_tokens
-from gaam_cache.encoders.base import Encoder, Inputs
+from gaam_cache.encoders.base import Encoder, Inputs, refuse_unused_settings
 from gaam_cache.extraction.batches import padded_tokens, token_budget_batches
 from gaam_cache.extraction.job import Job, prepare_job, warn
 from gaam_cache.extraction.summary import ExtractionStats
@@ -107,6 +107,7 @@ def estimate(
         config = replace(config, device="cpu")
     job = prepare_job(config, report, needs_weights=speed is None)
     encoder = job.encoder
+    refuse_unused_settings(encoder, config)
 
     # tokenise the sample, timed
     sample = _sample(job)

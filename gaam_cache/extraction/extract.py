@@ -25,6 +25,7 @@ from gaam_cache.common.errors import GaamNote
 from gaam_cache.common.paths import shown_path
 from gaam_cache.common.terminal import UNKNOWN_TOTAL, ReportProgress, no_progress
 from gaam_cache.config import ExtractConfig, without_workers
+from gaam_cache.encoders.base import refuse_unused_settings
 from gaam_cache.extraction.behaviour import check_behaviour, warn_of_contradiction
 from gaam_cache.extraction.encoded import Encoded, PreparedRows
 from gaam_cache.extraction.job import (
@@ -377,6 +378,7 @@ def make_missing(
             shards.
     """
     job = prepare_job(config, report, checked_rows=checked_rows)
+    refuse_unused_settings(job.encoder, config)
     plan, shards, is_new = _plan_missing_shards(job, report)
     # not earlier: the states in the plan, with which the encoder was compared just now,
     # are those of plain layers

@@ -213,4 +213,4 @@ def test_a_template_is_for_texts(gaam: Callable[..., Outcome], tmp_path: Path) -
     outcome = gaam(
         "extract", "--encoder", "tfidf", "--chat-template", "--out", tmp_path / "c"
     )
-    assert (outcome.code, "another --encoder" in outcome.err) == (2, True)
+    assert (outcome.code, "means nothing for this" in outcome.err) == (2, True)

@@ -6,11 +6,13 @@ import shutil
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gaam_cache
+from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.tfidf import TfidfEncoder
 from tests.conftest import random_rows, write_csv
@@ -114,3 +116,30 @@ def test_a_text_without_a_known_word_has_the_state_zero(tmp_path: Path) -> None:
     assert not cache["test"].embeddings[:].any()
     assert not cache["train"].embeddings[2].any()
     assert gaam_cache.verify(config.out, recompute_rows=5).good
+
+
+SETTINGS: dict[str, Any] = {
+    "prompt": "a {text}",
+    "chat_template": True,
+    "pool_over": "text",
+    "clip_seconds": 3.0,
+    "grey_bits": 12,
+    "layers": "0-3",
+    "layer_zero": True,
+    "pool": ("last",),
+    "untrained_encoder": True,
+    "encoder_seed": 3,
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_that_would_change_nothing_is_refused(
+    name: str, config: ExtractConfig
+) -> None:
+    """With a prompt, for example, its cache would be that of no prompt."""
+    assert set(SETTINGS) == set(TfidfEncoder.unused_settings)
+    changed = replace(config, **{name: SETTINGS[name]})
+    for act in (gaam_cache.extract, gaam_cache.estimate):
+        with pytest.raises(ConfigError, match="means nothing for this encoder"):
+            act(changed)
+    assert not config.out.exists()

@@ -85,3 +85,22 @@ def test_a_sound_without_a_frame_is_refused_by_name_and_length(
     assert "1.wav" in details["found"]
     assert details["where"].endswith("row 3")
     assert not config.out.exists()
+
+
+@pytest.mark.parametrize("settings", [{"prompt": "{text}!"}, {"grey_bits": 12}])
+def test_a_setting_of_other_rows_is_refused(
+    settings: dict[str, Any], audio_encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    for letter in "ab":
+        path = tmp_path / "data" / "train" / letter / "1.wav"
+        path.parent.mkdir(parents=True)
+        soundfile.write(path, np.ones(8000) / 4, 16000)
+    config = ExtractConfig(
+        encoder=str(audio_encoders["hubert-layer"]),
+        dataset=str(tmp_path / "data"),
+        splits=("train",),
+        out=tmp_path / "cache",
+        **settings,
+    )
+    with pytest.raises(ConfigError, match="means nothing for this encoder"):
+        gaam_cache.extract(config)
