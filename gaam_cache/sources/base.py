@@ -230,19 +230,27 @@ def _divide(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Row
         Split -> its rows.
 
     Raises:
-        ConfigError: there are too few rows.
+        ConfigError: there are too few rows, or no class has two.
     """
     is_test_N = _choose_test_rows(rows, config, fraction)
     # A source that has divided the rows itself had more of them, and passed on those
     # that the limit takes: their number says nothing.
     source_has_divided = len(rows.is_test) > 0
     has_few_rows = len(rows) < FEWEST_ROWS and not source_has_divided
-    if has_few_rows or not is_test_N.any():
+    if has_few_rows:
         raise ConfigError(
             f"{len(rows)} rows are too few to hold some out for testing",
             expected=f"at least {FEWEST_ROWS} rows for --test-fraction, two of a class",
             where=rows.origin,
             hint="more rows, or a folder with train.csv and test.csv",
+        )
+    if not is_test_N.any():
+        raise ConfigError(
+            "no class has two rows, one to learn from and one to test",
+            expected="classes of several rows",
+            found=f"{len(rows):,} rows",
+            where=rows.origin,
+            hint="--label-column names another column; numbers: --task regression",
         )
 
     train = replace(_select_rows(rows, ~is_test_N), origin=f"{rows.origin}, train")

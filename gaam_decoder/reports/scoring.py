@@ -26,6 +26,7 @@ from gaam_decoder.reports.groups import TableGroups
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import first_run_by_seed
 from gaam_decoder.stats.calibration import CalibrationBins, calibration_bins
+from gaam_decoder.stats.groups import RowGroups
 from gaam_decoder.stats.scored import Scored, interval_by_score
 from gaam_decoder.stats.scores.base import Answers, Interval, Score, SeedScore
 from gaam_decoder.tasks import CLASSIFICATION, Task, task_of
@@ -100,12 +101,8 @@ def score_entry(
 
     contribution_SN = _row_contributions(predictions, task)
     default = seed_scores.default
-    default_score = Scored.from_seeds(
-        [seed_score for seed_score in default.of_seeds if seed_score is not None],
-        _by_row(contribution_SN, runs_by_part, repeats),
-        default.no_claim_reason,
-        groups.row_groups,
-    )
+    contribution_by_row = _by_row(contribution_SN, runs_by_part, repeats)
+    default_score = default.scored(contribution_by_row, groups.row_groups)
     compared_score = _compared_score(
         seed_scores.compared, default_score, runs_by_part, repeats, groups
     )
@@ -332,6 +329,11 @@ class _ScoreOfSeeds:
         if not self.no_claim_reason:
             self.no_claim_reason = self.score.why_no_claim(answers)
 
+    def scored(self, by_row: NDArray[Any] | None, groups: RowGroups | None) -> Scored:
+        """The score of all seeds, as far as it is defined, with that of every row."""
+        defined = [score for score in self.of_seeds if score is not None]
+        return Scored.from_seeds(defined, by_row, self.no_claim_reason, groups)
+
 
 class _SeedScores:
     """Collects the scores of one seed after the other.
@@ -441,9 +443,7 @@ def _compared_score(
     by_row = None
     if contributions:
         by_row = _by_row(np.stack(contributions), runs_by_part, repeats)
-    return Scored.from_seeds(
-        defined, by_row, compared.no_claim_reason, groups.row_groups
-    )
+    return compared.scored(by_row, groups.row_groups)
 
 
 def _trivial_score(runs_by_part: RunsByPart, num_rows: int) -> float:

@@ -73,6 +73,15 @@ def values_by_finished_seed(
     return values_by_seed
 
 
+def _scaled(
+    logits_NC: NDArray[np.float32], temperature: float | None
+) -> NDArray[np.floating[Any]]:
+    """Logits divided by a temperature; as they are if none fits."""
+    if temperature is None:
+        return logits_NC
+    return logits_NC.astype(np.float64) / temperature
+
+
 class Candidate(NamedTuple):
     """A learning rate and weight decay that were tried, with their mean validation."""
 
@@ -157,9 +166,8 @@ class Tuning:
                 run.task_definition.row_contributions(logits_VC, label_V)
             )
             test_logits_NC = run.finished_logits()[run.finished.index(seed)]
-            temperature = validation.temperature(index) if fit_temperature else None
-            if temperature is not None:
-                test_logits_NC = test_logits_NC.astype(np.float64) / temperature
+            if fit_temperature:
+                test_logits_NC = _scaled(test_logits_NC, validation.temperature(index))
             test_logits_of_seeds.append(test_logits_NC)
             relations_of_seeds.append(validation.relations_of_seed(index, relations))
 

@@ -106,6 +106,10 @@ def test_a_task_is_learned_reported_and_predicted(
     table = json.loads(report.text("json"))
     key = "accuracy" if task == "classification" else "score"
     assert table["entries"][0][key]["mean"] == pytest.approx(np.mean(expected))
+    # every format has one interval
+    interval = table["entries"][0][f"{key}_ci95_seeds_and_rows"]
+    in_table = report.tables[0].entries[0].compared_score.seeds_rows_interval
+    assert interval == pytest.approx(in_table)
     text = report.text("markdown")
     assert ("accuracy" in text) == (task == "classification")
 
