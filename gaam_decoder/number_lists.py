@@ -91,6 +91,8 @@ def parse_seeds(value: Any) -> tuple[int, ...]:
         is_one_text = len(value) == 1 and isinstance(value[0], str)
         count = value[0] if is_one_text else None
     if re.fullmatch(r"\d{1,9}", str(count), re.ASCII):
+        if int(count) == 0:
+            raise ValueError("at least one seed")
         return parse_numbers(f"0-{int(count) - 1}")
     return parse_numbers(value)
 

@@ -28,6 +28,12 @@ from gaam_cache.encoders.base import Inputs
 DEFAULT_MAX_LENGTH = 512
 UNSET_LIMIT = 10**9
 """From this maximum length on, a tokenizer has no limit of its own."""
+NAMES_OF_POSITIONS = (
+    "max_position_embeddings",
+    "max_encoder_position_embeddings",
+    "max_seq_len",
+)
+"""What configurations call the number of positions that a model has: most, LED, MPT."""
 NUM_TOKENIZED_TWICE = 8
 """Number of texts of a shard that are tokenised twice, to find random tokenizers."""
 EDGE_TOKENS = 6
@@ -127,7 +133,7 @@ class Tokens:
             )
 
         wanted_length = requested or DEFAULT_MAX_LENGTH
-        positions = getattr(self._text_config, "max_position_embeddings", None)
+        positions = self._num_positions()
         limits = [
             limit
             for limit in (pretrained.model_max_length, positions)
@@ -153,6 +159,14 @@ class Tokens:
                 found=str(requested),
             )
         return requested
+
+    def _num_positions(self) -> int | None:
+        """Number of positions of the model; None if its configuration has none."""
+        for name in NAMES_OF_POSITIONS:
+            positions = getattr(self._text_config, name, None)
+            if positions:
+                return int(positions)
+        return None
 
     def _limits_behind_padding(self) -> list[int]:
         """Maximum numbers of tokens, by every table of positions with a padding index.

@@ -375,6 +375,8 @@ def _check_shapes(
             continue
         rows = "rows" if labels is None else f"{len(labels):,} rows"
         hint = "--set axes=nld, lnd or nd; states of tokens have to be pooled before"
+        if labels is not None and array.shape[:2] == (len(labels), len(labels)):
+            hint = "as many rows as layers: say which is which by --set axes=nld or lnd"
         # the type of an array that is partly written has further words before it
         if not array.dtype.endswith(IMPORTABLE_DTYPES):
             hint = "make them floating-point numbers: states.astype('float32')"

@@ -231,7 +231,8 @@ def _check_no_shared_group(recipe: Recipe, cache: EmbeddingCache) -> None:
         raise ConfigError(
             f"groups of '{recipe.train_split}' are tested in '{recipe.test_split}' too",
             found=f"{len(shared):,}: '{brief(min(shared))}'",
-            hint="--folds 5, which tests whole groups of train-split",
+            hint="--folds 5, which tests whole groups of train-split; or divide the "
+            "rows again: gaam extract --test-groups",
         )
 
 
