@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from gaam_cache.common.errors import CacheError, OutOfReachError
-from gaam_cache.common.messages import excerpt, size_in_words, visible, visible_values
+from gaam_cache.common.messages import (
+    excerpt,
+    join_first,
+    size_in_words,
+    visible,
+    visible_values,
+)
 from gaam_cache.common.paths import absolute_path
 from gaam_cache.config import IMPORTED
 from gaam_cache.store.files import short_digest
@@ -107,9 +113,7 @@ class SplitInspection:
 def _classes_in_words(rows_per_class: dict[str, int]) -> str:
     """The first few classes, each with its number of rows."""
     classes = [f"{visible(name)} {count:,}" for name, count in rows_per_class.items()]
-    if len(classes) > MOST_CLASSES:
-        classes = [*classes[:MOST_CLASSES], "..."]
-    return ", ".join(classes)
+    return join_first(classes, MOST_CLASSES)
 
 
 def _figures_in_words(figures: dict[str, Any]) -> str:
@@ -126,9 +130,7 @@ def _figures_in_words(figures: dict[str, Any]) -> str:
             else f"{visible(name)} {number:.4g}"
             for name, number in value.items()
         ]
-        if len(entries) > MOST_CLASSES:
-            entries = [*entries[:MOST_CLASSES], "..."]
-        texts.append(f"{noun}: {', '.join(entries)}")
+        texts.append(f"{noun}: {join_first(entries, MOST_CLASSES)}")
     return "; ".join(texts)
 
 
@@ -435,11 +437,8 @@ def _plan_in_words(properties: dict[str, Any]) -> list[tuple[str, str]]:
 
     task = ""
     if properties["task"] != CLASSIFICATION:
-        names = properties["target_names"]
-        shown_names = names[:MOST_CLASSES]
-        if len(names) > MOST_CLASSES:
-            shown_names = [*shown_names, "..."]
-        task = f"{properties['task']}: {', '.join(shown_names)}"
+        shown_names = join_first(properties["target_names"], MOST_CLASSES)
+        task = f"{properties['task']}: {shown_names}"
     # ``gaam plant`` replaces labels by those that a model of known weights, the
     # teacher, draws from the states: a decoder should find them again
     labels = ""

@@ -106,11 +106,11 @@ def excerpt(value: object) -> str:
     return shortened(repr(value), longest)
 
 
-def join_first(names: Sequence[str], most: int) -> str:
+def join_first(names: Sequence[str], max_shown: int, separator: str = ", ") -> str:
     """The first names, and how many more there are."""
-    text = ", ".join(names[:most])
-    if len(names) > most:
-        text += f" and {len(names) - most:,} more"
+    text = separator.join(names[:max_shown])
+    if len(names) > max_shown:
+        text += f" and {len(names) - max_shown:,} more"
     return text
 
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from gaam_cache.common.download import ADAPTER_WEIGHTS
 from gaam_cache.common.errors import ConfigError
-from gaam_cache.common.messages import install_command, visible
-from gaam_cache.encoders._located import Adapter, count_more, library_errors_as
+from gaam_cache.common.messages import install_command, join_first, visible
+from gaam_cache.encoders._located import Adapter, library_errors_as
 from gaam_cache.encoders._unused import find_suspicious_tensors
 
 PEFT_PREFIX = "base_model.model."
@@ -178,12 +178,13 @@ def _misfit_error(
         adapter: the adapter's folder and its base model.
         name: the encoder's name.
         keys: names of the tensors, at least one; the message shows the first.
-        problem: what is wrong with the first tensor, as a predicate: "is missing".
+        problem: what is wrong with the tensors, as a predicate: "is missing".
     """
+    problems = [f"{key} {problem}" for key in keys]
     return ConfigError(
         f"the adapter of '{name}' does not fit its base model, {adapter.base}",
         expected="a tensor for every place of the adapter, "
         "and a place for every tensor",
-        found=f"{visible(keys[0])} {problem}{count_more(keys)}",
+        found=visible(join_first(problems, 1)),
         where=str(adapter.folder),
     )

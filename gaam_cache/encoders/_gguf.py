@@ -22,8 +22,7 @@ import torch
 import transformers
 
 from gaam_cache.common.errors import CacheError, ConfigError, GaamError
-from gaam_cache.common.messages import install_command, visible
-from gaam_cache.encoders._located import count_more
+from gaam_cache.common.messages import install_command, join_first, visible
 
 NAME = "model.gguf"
 """Name of the link through which transformers reads a GGUF file."""
@@ -188,7 +187,7 @@ def _check_complete(
         raise ConfigError(
             "transformers would drop a part of the GGUF file that decides the states",
             expected="tensors and settings that transformers has a name for",
-            found=f"{visible(dropped[0])}{count_more(dropped)}",
+            found=visible(join_first(dropped, 1)),
             hint="use the checkpoint that the file was made from",
         )
 

@@ -33,7 +33,7 @@ from gaam_cache.common.errors import (
     HubError,
     NotFoundError,
 )
-from gaam_cache.common.messages import install_command, visible
+from gaam_cache.common.messages import install_command, join_first, visible
 from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.store.files import fingerprint, hash_file, read_json
 from gaam_cache.store.plan import portable_name
@@ -106,16 +106,6 @@ def library_errors_as(
         raise ConfigError(
             problem, expected=expected, found=message, where=str(folder), hint=hint
         ) from error
-
-
-def count_more(names: Sequence[object]) -> str:
-    """Write how many names follow the first one, for the end of a message.
-
-    The text is empty if there is no second name.
-    """
-    if len(names) <= 1:
-        return ""
-    return f", and {len(names) - 1} more"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -231,7 +221,7 @@ def _read_weight_index(folder: Path) -> list[Path]:
     missing = [file.name for file in files if not (file.is_file() or file.is_symlink())]
     if missing:
         raise ConfigError(
-            f"weights of '{folder}' are missing: {missing[0]}{count_more(missing)}",
+            f"weights of '{folder}' are missing: {join_first(missing, 1)}",
             expected=f"the {len(names)} files that {INDEX} names",
             found=f"{len(names) - len(missing)} of them",
             hint=_dvc_command(folder / missing[0]) or "download the missing files",
@@ -245,7 +235,7 @@ def _no_known_weights_error(folder: Path) -> ConfigError:
     return ConfigError(
         f"'{folder}' holds no weights that can be found",
         expected=f"{WEIGHTS}, or {INDEX} and the files that it names",
-        found=", ".join(existing_names[:MAX_SHOWN_NAMES]),
+        found=join_first(existing_names, MAX_SHOWN_NAMES),
         hint=_dvc_command(folder / WEIGHTS)
         or f"if one file holds all weights, rename it to {WEIGHTS} in a copy of the "
         "folder",
@@ -510,7 +500,7 @@ def _read_adapter_settings(folder: Path, needs_weights: bool) -> dict[str, objec
         raise ConfigError(
             f"'{folder}' holds an adapter that is not peft's",
             expected=f"'peft_type' in {ADAPTER}",
-            found=visible(", ".join(list(settings)[:MAX_SHOWN_NAMES])) or "nothing",
+            found=visible(join_first(list(settings), MAX_SHOWN_NAMES)) or "nothing",
             hint="merge the adapter into the model and save that, "
             "by the library that made it",
         )
@@ -612,7 +602,7 @@ def _check_weight_names(folder: Path, names: Sequence[str]) -> None:
 
 def _show_names(names: Sequence[str]) -> str:
     """Write the first names of a folder's entries, for a message."""
-    return ", ".join(names[:MAX_SHOWN_NAMES]) or "an empty folder"
+    return join_first(names, MAX_SHOWN_NAMES) or "an empty folder"
 
 
 def _refuse_unsafe_files(folder: Path) -> None:

@@ -19,14 +19,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from gaam_cache.common.download import ADAPTER_WEIGHTS
-from gaam_cache.common.messages import shortened, visible
+from gaam_cache.common.messages import join_first, shortened, visible
 from gaam_cache.config import TEXT_PLACEHOLDER
 from gaam_cache.encoders._located import (
     ADAPTER,
     INDEX,
     WEIGHTS,
     LocatedEncoder,
-    count_more,
 )
 
 POOLINGS = {
@@ -72,7 +71,7 @@ def other_weights(located: LocatedEncoder) -> Iterator[str]:
     if adapters:
         yield (
             "an adapter beside the weights is not applied: "
-            f"{visible(adapters[0])}{count_more(adapters)}"
+            f"{visible(join_first(adapters, 1))}"
         )
 
     files = located.weight_files()

@@ -13,10 +13,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from gaam_cache.common.errors import CacheError, ConfigError
-from gaam_cache.common.messages import visible
+from gaam_cache.common.messages import join_first, visible
 from gaam_cache.encoders._adapters import apply_adapter
 from gaam_cache.encoders._gguf import load_gguf
-from gaam_cache.encoders._located import LocatedEncoder, count_more, library_errors_as
+from gaam_cache.encoders._located import LocatedEncoder, library_errors_as
 from gaam_cache.encoders._unused import (
     SAVE_ANEW,
     advise_on_unused_tensors,
@@ -209,9 +209,8 @@ def _check_parameters(
     if not bad_keys:
         return
 
-    first_key = bad_keys[0]
     unused = sorted(loading_report["unexpected_keys"])
-    summary = f"{first_key}: {problems[first_key]}{count_more(bad_keys)}"
+    summary = join_first([f"{key}: {problems[key]}" for key in bad_keys], 1)
     if unused:
         summary += f"; the files hold {_first_and_count(unused)}"
     raise ConfigError(
@@ -219,7 +218,7 @@ def _check_parameters(
         expected="a tensor for every parameter of the architecture, of its size",
         found=summary,
         where=str(located.path),
-        hint=_advice_for_wrapped_weights(unused, first_key)
+        hint=_advice_for_wrapped_weights(unused, bad_keys[0])
         or advise_on_unused_tensors(model, unused),
     )
 
@@ -342,7 +341,7 @@ def _check_unused(
 
 def _first_and_count(names: Sequence[str]) -> str:
     """Write the first of some names, and how many more there are."""
-    return f"{visible(names[0])}{count_more(names)}"
+    return visible(join_first(names, 1))
 
 
 def copy_mapped_weights(model: nn.Module) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.errors import CacheError, DataError, GaamWarning, OutOfReachError
-from gaam_cache.common.messages import excerpt, shortened
+from gaam_cache.common.messages import excerpt, join_first, shortened
 from gaam_cache.common.terminal import ReportProgress, no_progress, with_progress
 from gaam_cache.common.version import __version__
 from gaam_cache.config import (
@@ -450,11 +450,7 @@ def _unknown_label_error(
         config: the extraction.
     """
     class_names = target.names
-    shown_names = ", ".join(
-        shortened(name) for name in class_names[:MAX_LISTED_CLASSES]
-    )
-    if len(class_names) > MAX_LISTED_CLASSES:
-        shown_names += ", ..."
+    shown_names = join_first(list(map(shortened, class_names)), MAX_LISTED_CLASSES)
 
     # the reference split may lack the class only because --limit left out its rows
     remedy = f"mend the labels, or add rows of that class to '{reference_split}'"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from gaam_cache.common.messages import size_in_words, visible
+from gaam_cache.common.messages import join_first, size_in_words, visible
 from gaam_cache.common.paths import shown_path
 from gaam_cache.encoders.base import Inputs
 from gaam_cache.extraction.job import Job
@@ -270,7 +270,7 @@ class ExtractionStats:
         """
         lines = []
         if self.flat:
-            layers = _shorten(list(self.flat))
+            layers = join_first(list(self.flat), MAX_SHOWN_LAYERS, "; ")
             lines.append(
                 f"in some layers all {noun}s have the same state, from which nothing "
                 f"can be read: {layers}; leave such layers out (--layers), or take "
@@ -278,9 +278,10 @@ class ExtractionStats:
             )
         if self.coarse:
             losses = [f"{layer}: {loss}" for layer, loss in self.coarse.items()]
+            shown_losses = join_first(losses, MAX_SHOWN_LAYERS, "; ")
             lines.append(
                 f"{storage_dtype} rounds away part of what tells {noun}s apart "
-                f"({_shorten(losses)}); --storage-dtype float32 and a new --out keep it"
+                f"({shown_losses}); --storage-dtype float32 and a new --out keep it"
             )
         return lines
 
@@ -468,11 +469,3 @@ class ExtractSummary(ExtractionStats):
 def _counts_in_words(counts: dict[str, int]) -> str:
     """The number of every split, on one line."""
     return ", ".join(f"{visible(name)} {count:,}" for name, count in counts.items())
-
-
-def _shorten(texts: list[str]) -> str:
-    """Join the first ``MAX_SHOWN_LAYERS`` texts, and say how many more there are."""
-    shown = texts[:MAX_SHOWN_LAYERS]
-    if len(texts) > MAX_SHOWN_LAYERS:
-        shown.append(f"and {len(texts) - MAX_SHOWN_LAYERS} more")
-    return "; ".join(shown)

@@ -12,7 +12,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gaam_cache.common.messages import brief
+from gaam_cache.common.messages import brief, join_first
 from gaam_cache.config import IMPORTED
 from gaam_cache.store.files import digest_of
 from gaam_cache.store.row_sketch import common_share, joined
@@ -70,14 +70,6 @@ def choose_tables(tables: Sequence[Table]) -> ChosenTables:
     )
 
 
-def first_of(texts: Sequence[str]) -> str:
-    """The first texts, parted by semicolons, and how many more there are."""
-    listed = "; ".join(texts[:MOST_NAMED])
-    if len(texts) > MOST_NAMED:
-        listed += f" and {len(texts) - MOST_NAMED} more"
-    return listed
-
-
 def _take_one_set_of_rows(
     tables: Sequence[NamedTable],
 ) -> tuple[list[NamedTable], list[str]]:
@@ -115,7 +107,8 @@ def _take_one_set_of_rows(
             caches = dict.fromkeys(_rows_in_words(named.table) for named in equals)
             sentences.append(
                 f"{data_set} is the name of several sets of rows, and none counts: "
-                f"{first_of(list(caches))}; give each a name of its own"
+                f"{join_first(list(caches), MOST_NAMED, '; ')}; "
+                "give each a name of its own"
             )
             continue
         [counted] = best
@@ -126,7 +119,7 @@ def _take_one_set_of_rows(
             sentences.append(
                 f"{data_set} has several sets of rows: "
                 f"{_rows_in_words(counted[0].table)} count; left out: "
-                f"{first_of(other_rows)}"
+                f"{join_first(other_rows, MOST_NAMED, '; ')}"
             )
     return [named for named in tables if named not in left_out], sentences
 

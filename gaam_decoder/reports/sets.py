@@ -23,7 +23,6 @@ from gaam_decoder.reports.over_sets import (
 from gaam_decoder.reports.set_tables import (
     NamedTable,
     choose_tables,
-    first_of,
     settings_of_encoders,
 )
 from gaam_decoder.reports.table import Table
@@ -293,7 +292,7 @@ def _without_baseline(tables: Sequence[Table], baseline: str) -> list[str]:
         return []
     return [
         f"no '{brief(baseline)}' of the same recipe with a score to compare with, so "
-        f"left out: {first_of(titles)}"
+        f"left out: {join_first(titles, MOST_NAMED, '; ')}"
     ]
 
 

@@ -35,10 +35,14 @@ def capitalised(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
+def enumerated(names: Sequence[str], max_shown: int) -> str:
+    """The names as a part of a sentence: ``a, b and c``, or ``a, b and 4 more``."""
+    if len(names) == 1 or len(names) > max_shown:
+        return join_first(names, max_shown)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 def with_verb(names: Sequence[str]) -> str:
     """The names as the subject of a sentence, with its verb."""
-    if len(names) == 1:
-        return f"{names[0]} is"
-    if len(names) <= NAMED:
-        return f"{', '.join(names[:-1])} and {names[-1]} are"
-    return f"{join_first(names, NAMED)} are"
+    verb = "is" if len(names) == 1 else "are"
+    return f"{enumerated(names, NAMED)} {verb}"

@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from typing import TypeVar
 
 from gaam_cache.common.errors import DataError, GaamWarning, NotFoundError
+from gaam_cache.common.messages import join_first
 
 T = TypeVar("T")
 TEXT_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".txt")
@@ -90,15 +91,10 @@ class SplitFiles:
         missing = sorted(set(range(num_shards)) - set(numbers))
         if not missing:
             return "shards of a split do not belong together"
-        names = [
-            f"{self.split}-{number:05}-of-{num_shards:05}"
-            for number in missing[:MAX_MISSING_SHOWN]
-        ]
-        if len(missing) > MAX_MISSING_SHOWN:
-            names.append("...")
+        names = [f"{self.split}-{number:05}-of-{num_shards:05}" for number in missing]
         return (
             f"{len(missing)} of {num_shards} shards of '{self.split}' are missing: "
-            f"{', '.join(names)}"
+            f"{join_first(names, MAX_MISSING_SHOWN)}"
         )
 
 

@@ -29,6 +29,7 @@ from gaam_decoder.reports.compare import (
 from gaam_decoder.reports.entries import Comparison, claim_values
 from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
+from gaam_decoder.reports.wording import enumerated
 from gaam_decoder.stats.paired import NO_CLAIM
 from gaam_decoder.stats.scores.base import Score
 
@@ -266,10 +267,7 @@ def in_words(axis: str, labels: Sequence[str]) -> str:
         names = _layers_in_words(labels)
     else:
         names = [f"{axis} {label}" for label in labels]
-    if len(names) > MOST_NAMED:
-        names[MOST_NAMED:] = [f"{len(names) - MOST_NAMED} more"]
-    *before, last = names
-    return f"{', '.join(before)} and {last}" if before else last
+    return enumerated(names, MOST_NAMED)
 
 
 def _layers_in_words(labels: Sequence[str]) -> list[str]:

@@ -345,7 +345,7 @@ def test_adapters_beside_weights_that_nobody_applies_are_said(llama: Path) -> No
     (llama / "pytorch_lora_weights.safetensors").touch()
     change_json(llama / "other" / "adapter_config.json", peft_type="LORA")
     [notice] = opened(llama).notices()
-    assert "not applied: other, and 1 more" in notice
+    assert "not applied: other and 1 more" in notice
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["same", "other"])
