@@ -35,7 +35,13 @@ from gaam_cache.common.errors import (
 )
 from gaam_cache.common.messages import install_command, join_first, visible
 from gaam_cache.config import DEFAULT_ENCODER
-from gaam_cache.store.files import fingerprint, hash_file, read_json
+from gaam_cache.store.files import (
+    MAX_POINTER_BYTES,
+    find_pointer,
+    fingerprint,
+    hash_file,
+    read_json,
+)
 from gaam_cache.store.plan import portable_name
 
 CONFIG = "config.json"
@@ -60,14 +66,6 @@ LISTED_FILES = {
     "tokenizer_config": "fast_tokenizer_files",
 }
 """Configuration file, without .json -> its key that lists more files to open."""
-POINTERS = {
-    b"version https://git-lfs.github.com/spec/": ("Git LFS", "git lfs pull"),
-    b"# xet version ": ("Git Xet", "git xet checkout, or download the file again"),
-    b"/annex/objects/": ("git-annex", "git annex get"),
-}
-"""First bytes of a pointer file -> its program, and how to fetch the file itself."""
-MAX_POINTER_BYTES = 1024
-"""Size in bytes above which no file is a pointer."""
 MAX_SHOWN_NAMES = 6
 """Most names that a message lists."""
 MAX_SHOWN_WORDS = 60
@@ -666,15 +664,15 @@ def refuse_git_pointer(file: Path) -> None:
     # Pointers are small, and reading a large file would take time.
     if not file.is_file() or file.stat().st_size > MAX_POINTER_BYTES:
         return
-    content = file.read_bytes()
-    for first_bytes, (program, command) in POINTERS.items():
-        if content.startswith(first_bytes):
-            raise ConfigError(
-                f"'{file.name}' is a {program} pointer, not the file itself",
-                expected="the content that the pointer stands for",
-                where=str(file.absolute()),
-                hint=f"run: {command}",
-            )
+    pointer = find_pointer(file.read_bytes())
+    if pointer is not None:
+        program, command = pointer
+        raise ConfigError(
+            f"'{file.name}' is a {program} pointer, not the file itself",
+            expected="the content that the pointer stands for",
+            where=str(file.absolute()),
+            hint=f"run: {command}",
+        )
 
 
 def _dvc_command(file: Path) -> str | None:

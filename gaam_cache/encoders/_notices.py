@@ -27,6 +27,7 @@ from gaam_cache.encoders._located import (
     WEIGHTS,
     LocatedEncoder,
 )
+from gaam_cache.store.files import MAX_POINTER_BYTES
 
 POOLINGS = {
     "cls": "first",
@@ -51,8 +52,6 @@ ADAPTER_FILE = re.compile(r"(^|[._-])(adapter|lora)([._-].*)?\.(safetensors|bin|
 """Names of adapters' files, those of diffusers, AdapterHub and MMS included."""
 SHARD = re.compile(r"-\d{5}-of-\d{5}\.safetensors$")
 """Names of weight files that an index lists: model-00001-of-00003.safetensors."""
-MAX_POINTER_BYTES = 1024
-"""Most bytes of a pointer, which Git LFS writes in the place of the weights."""
 KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
 """Modules of sentence-transformers that need no notice of their own.
 

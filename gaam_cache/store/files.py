@@ -54,12 +54,13 @@ NO_HARD_LINKS = frozenset(
 NO_SYNC = frozenset({errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 """Errors of file systems that cannot sync a folder and offer nothing better."""
 
-TOOL_BY_POINTER = {
-    b"version https://git-lfs.github.com/": "Git LFS",
-    b"/annex/objects/": "git-annex",
+POINTERS = {
+    b"version https://git-lfs.github.com/": ("Git LFS", "git lfs pull"),
+    b"# xet version ": ("Git Xet", "git xet checkout, or download the file again"),
+    b"/annex/objects/": ("git-annex", "git annex get"),
 }
-"""Beginning of a pointer file -> the tool that leaves it."""
-POINTER_BYTES = 64  # bytes of a file that show whether it is a pointer
+"""First bytes of a pointer file -> its program, and how to fetch the file itself."""
+MAX_POINTER_BYTES = 1024  # no larger file is a pointer
 
 
 class ElsewhereError(FileNotFoundError):
@@ -224,21 +225,27 @@ def check_size(path: Path, expected_bytes: int) -> None:
         )
 
 
+def find_pointer(first_bytes: bytes) -> tuple[str, str] | None:
+    """The entry of ``POINTERS`` for a file with these first bytes; None without one."""
+    for beginning, program_and_command in POINTERS.items():
+        if first_bytes.startswith(beginning):
+            return program_and_command
+    return None
+
+
 def check_fetched(path: Path) -> None:
     """Refuse a pointer: a small file in place of a file that was not fetched.
-
-    Git LFS and git-annex leave such pointers.
 
     Raises:
         ElsewhereError: the file is a pointer.
     """
     with path.open("rb") as file:
-        start = file.read(POINTER_BYTES)
-    for pointer, tool in TOOL_BY_POINTER.items():
-        if start.startswith(pointer):
-            raise ElsewhereError(
-                f"{path.name} is a pointer of {tool}: the file was not fetched"
-            )
+        pointer = find_pointer(file.read(MAX_POINTER_BYTES))
+    if pointer is not None:
+        program, _ = pointer
+        raise ElsewhereError(
+            f"{path.name} is a pointer of {program}: the file was not fetched"
+        )
 
 
 def read_json(path: Path) -> dict[str, Any]:

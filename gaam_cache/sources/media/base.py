@@ -20,7 +20,7 @@ from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.common.messages import LONGEST_WORD, excerpt, install_command
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.base import MEDIA, TOLERATED_SHARE, Record, Rows
-from gaam_cache.sources.rows.layout import HEAD_BYTES, refuse_git_lfs_pointer
+from gaam_cache.sources.rows.layout import HEAD_BYTES, refuse_pointer
 
 FILES_AHEAD = 4  # for every thread, files that are decoded before they are needed
 START_SHOWN = 12  # bytes of an unknown file that an error shows
@@ -309,7 +309,7 @@ class Files:
         try:
             content, item = self._read_file(location, content_or_name)
             head = content[:HEAD_BYTES]
-            refuse_git_lfs_pointer(head, location)
+            refuse_pointer(head, location)
             kind = self._kind_of(content, head)
             return _DecodedFile(kind, kind.items(content, self._config, item))
         except DataError as error:

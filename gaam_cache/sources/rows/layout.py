@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from gaam_cache.common.errors import DataError, GaamWarning, NotFoundError
 from gaam_cache.common.messages import join_first
+from gaam_cache.store.files import find_pointer
 
 T = TypeVar("T")
 TEXT_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".txt")
@@ -30,9 +31,6 @@ BOOKKEEPING_FILES = frozenset(
 )
 """Files that libraries write beside the data; they are not tables of a split."""
 SHARD_FOLDER = "data"  # where the hub keeps shards
-POINTER = b"version https://git-lfs.github.com/spec/v1"
-"""The first bytes of a small file that Git LFS leaves in place of a large one until it
-fetches it."""
 HEAD_BYTES = 64
 MAX_MISSING_SHOWN = 3  # missing shards that an error names
 SPLITS_HINT = (
@@ -135,20 +133,21 @@ def _shard_number(path: Path) -> int:
     return -1 if match is None else int(match[2])
 
 
-def refuse_git_lfs_pointer(head: bytes, where: str) -> None:
-    """Refuse a file whose first bytes say that Git LFS has not fetched its content."""
-    if head.startswith(POINTER):
+def refuse_pointer(head: bytes, where: str) -> None:
+    """Refuse a file whose first bytes say that its content was not fetched."""
+    pointer = find_pointer(head)
+    if pointer is not None:
+        program, command = pointer
         raise DataError(
-            "a Git LFS pointer stands in place of the file",
+            f"a {program} pointer stands in place of the file",
             expected="the file itself",
-            found=head[: len(POINTER)].decode(),
             where=where,
-            hint="run git lfs pull, or fetch the data set again",
+            hint=f"run {command}, or fetch the data set again",
         )
 
 
 def check_file(path: Path) -> None:
-    """Refuse what cannot be read: a broken link, or a pointer of Git LFS."""
+    """Refuse what cannot be read: a broken link, or a pointer."""
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
@@ -160,7 +159,7 @@ def check_file(path: Path) -> None:
             where=str(path),
             hint="get the file again",
         ) from error
-    refuse_git_lfs_pointer(head, str(path))
+    refuse_pointer(head, str(path))
 
 
 def tables_in(folder: Path, suffixes: Iterable[str] = SUFFIXES) -> list[SplitFiles]:

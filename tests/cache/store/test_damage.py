@@ -177,6 +177,7 @@ POINTERS = {
         "version https://git-lfs.github.com/spec/v1\noid sha256:1f9c\nsize 283888\n"
     ),
     "git-annex": "/annex/objects/SHA256E-s283888--1f9c.h5\n",
+    "Git Xet": "# xet version 0\nfilesize = 283888\nhash = '1f9c'\n",
 }
 
 
