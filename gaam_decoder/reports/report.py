@@ -28,7 +28,7 @@ from gaam_decoder.reports.table import (
     build_tables,
     check_options,
 )
-from gaam_decoder.runs.loading import Texts, load_runs, resolve_spec
+from gaam_decoder.runs.loading import Texts, load_runs, resolve_baseline
 from gaam_decoder.runs.result import RunResult
 
 Names = str | Sequence[str] | None  # of columns; None: the usual ones
@@ -253,7 +253,7 @@ def report(
     loaded = load_runs(runs, attn=attn, head=head, layers=layers, lr=lr, cache=cache)
     if baseline:
         mechanisms = {run.attention for run in loaded}
-        baseline = resolve_spec(baseline, mechanisms, "--baseline")
+        baseline = resolve_baseline(baseline, mechanisms)
     options["baseline"] = baseline or None
     tables = build_tables(loaded, **options)
     _check_number_of_classes(tables)

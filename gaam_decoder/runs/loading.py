@@ -256,8 +256,8 @@ def _number_filter(name: str, values: list[Any]) -> Filter:
     return lambda run: run.recipe.layers in layer_sets
 
 
-def resolve_spec(spec: str, specs: set[str], option: str) -> str:
-    """The spec among those of the runs that a user's ``spec`` names.
+def resolve_baseline(spec: str, specs: set[str]) -> str:
+    """The spec among those of the runs that a user's ``--baseline`` names.
 
     If no run has it, the result is ``spec`` as runs spell it. ``gaam`` also names
     ``gaam:heads=1``, because gaam may have chosen the heads to fit.
@@ -265,7 +265,6 @@ def resolve_spec(spec: str, specs: set[str], option: str) -> str:
     Args:
         spec: a name, or a name with options; or ``FILE.py:CLASS`` with or without them.
         specs: those of the runs.
-        option: the option of the command line, for the message.
 
     Raises:
         ConfigError: several specs of the runs have that name, or neither a run nor a
@@ -273,13 +272,13 @@ def resolve_spec(spec: str, specs: set[str], option: str) -> str:
     """
     spec = plugins.without_file(spec)
     if not any(spec in (known, _name_of(known)) for known in specs):
-        spec = str(parse_spec(spec, "mechanism", option))
+        spec = str(parse_spec(spec, "mechanism", "--baseline"))
     if spec in specs:
         return spec
     specs_of_name = sorted(known for known in specs if _name_of(known) == spec)
     if len(specs_of_name) > 1:
         raise ConfigError(
-            f"{option} {spec} is ambiguous",
+            f"--baseline {spec} is ambiguous",
             expected=f"one of: {', '.join(specs_of_name)}",
         )
     return specs_of_name[0] if specs_of_name else spec
