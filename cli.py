@@ -887,14 +887,18 @@ def verify(
     from gaam_cache.inspect import is_cache
 
     path = absolute_path(path)
-    has_runs = not is_cache(path) and _has_runs(path)
-    if has_runs and (recompute or device != "auto"):
+    holds_runs = False
+    if not is_cache(path):
+        from gaam_decoder.inspect import has_runs  # slow: it imports torch
+
+        holds_runs = has_runs(path)
+    if holds_runs and (recompute or device != "auto"):
         raise ConfigError(
             "these options are for caches", expected="gaam verify RUNS alone"
         )
     result: Any
     with show_progress("verify", "steps", quiet=quiet) as progress:
-        if has_runs:
+        if holds_runs:
             from gaam_decoder.inspect import list_runs
 
             result = list_runs(path, whole=True, progress=progress)
@@ -905,16 +909,6 @@ def verify(
     _show(result, as_json)
     # good: nothing is missing or damaged
     raise typer.Exit(0 if result.good else CacheError.exit_code)
-
-
-def _has_runs(path: Path) -> bool:
-    """Whether a folder is a run or contains runs.
-
-    Slow, because it imports torch: call it only for a folder that is no cache.
-    """
-    from gaam_decoder.inspect import has_runs
-
-    return has_runs(path)
 
 
 @app.command(cls=HelpCommand, rich_help_panel=CARE)
