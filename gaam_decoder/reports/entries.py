@@ -273,6 +273,14 @@ class Entry(EntryScores):
         return importance_of(self.runs) if self.folds == 1 else None
 
     @property
+    def relative_importance(self) -> Importance | None:
+        """The importance of layers, if the entry reads several."""
+        importance = self.importance
+        if importance is None or len(importance.layers) < 2:
+            return None
+        return importance
+
+    @property
     def temperature(self) -> dict[str, Any] | None:
         """Temperatures as JSON values, in the order of the seeds."""
         if self.temperatures is None:

@@ -56,7 +56,7 @@ class LearnedOverSets(AcrossWriter):
         # The first table has to do: all have about the same decoders, and to look at
         # each would read the files of every seed.
         entries = cells.cells[0].entries.values()
-        if any(entry.runs[0].learned or _importance(entry) for entry in entries):
+        if any(entry.runs[0].learned or entry.relative_importance for entry in entries):
             yield Section(
                 name="across-learned",
                 heading="What is learned over all data sets, by encoder",
@@ -150,14 +150,6 @@ def _from_to(values: Sequence[float]) -> str:
     return range_cell(" to ".join(texts))
 
 
-def _importance(entry: Entry) -> Importance | None:
-    """The importance of layers, if the entry reads several."""
-    importance = entry.importance
-    if importance is None or len(importance.layers) < 2:
-        return None
-    return importance
-
-
 def _importances_of_same_layers(entries: Iterable[Entry]) -> list[Importance]:
     """The importance of layers for each data set on which the usual layers were read.
 
@@ -166,7 +158,7 @@ def _importances_of_same_layers(entries: Iterable[Entry]) -> list[Importance]:
     """
     importances = []
     for entry in entries:
-        importance = _importance(entry)
+        importance = entry.relative_importance
         if importance is not None:
             importances.append(importance)
     if not importances:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.messages import brief
-from gaam_decoder.analysis.importance import Importance, factor_by_seed
+from gaam_decoder.analysis.importance import factor_by_seed
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.cells import Text, shares_cell
 from gaam_decoder.reports.columns import Sheet
@@ -52,7 +52,7 @@ class ImportanceOfLayers(Writer):
             yield _comparison_section(table, comparisons)
             return
         unfolded = [entry for entry in table.entries if entry.folds == 1]
-        if any(_importance(entry) is not None for entry in unfolded):
+        if any(entry.relative_importance is not None for entry in unfolded):
             yield Section(
                 name="importance",
                 heading="What mechanisms read of every layer",
@@ -219,14 +219,6 @@ def _comparison_section(table: Table, comparisons: list[dict[str, Any]]) -> Sect
     )
 
 
-def _importance(entry: Entry) -> Importance | None:
-    """The importance of layers, if the entry reads several."""
-    importance = entry.importance
-    if importance is None or len(importance.layers) < 2:
-        return None
-    return importance
-
-
 def _shares(table: Table, *first_sheets: Sheet) -> Parts:
     """The share of every layer in the attention of each entry: a table, a picture.
 
@@ -235,7 +227,7 @@ def _shares(table: Table, *first_sheets: Sheet) -> Parts:
     lines = []
     curves = []
     for entry in table.entries:
-        importance = _importance(entry)
+        importance = entry.relative_importance
         if importance is None:
             continue
         shares = zip(importance.layers, importance.contribution, strict=True)
