@@ -222,8 +222,8 @@ def read_study(
         overrides["dataset"] = dataset
     try:
         recipe = tomllib.loads((folder / FILE).read_text("utf-8"))
-        _check_names("setting", recipe, RECIPE_KEYS)
-        _check_names("tolerance", recipe.get("check", {}), TOLERANCES)
+        plugins.check_names("setting", recipe, RECIPE_KEYS)
+        plugins.check_names("tolerance", recipe.get("check", {}), TOLERANCES)
         steps = tuple(_read_steps(recipe, out, out / folder.name / "runs", overrides))
         _check_reports(recipe.get("report", ()))
         if not steps or not recipe.get("title"):
@@ -243,7 +243,7 @@ def _check_reports(report_tables: Iterable[Mapping[str, Any]]) -> None:
     for report_table in report_tables:
         name = report_table["name"]
         _check_file_name(name)
-        _check_names("setting", _with_underscores(report_table), REPORT_SETTINGS)
+        plugins.check_names("setting", _with_underscores(report_table), REPORT_SETTINGS)
         if name in names:
             raise ConfigError(f"two reports have the name '{name}'")
         names.add(name)
@@ -285,7 +285,7 @@ def _read_steps(
         _check_file_name(name)
         options = _with_underscores(table)
         options.pop("command", None)
-        _check_names("command", [command], COMMANDS)
+        plugins.check_names("command", [command], COMMANDS)
         folders = _take_folders(command, name, options, caches, out)
 
         forbidden = sorted((NOT_IN_RECIPE | {"cache"}) & set(options))
@@ -330,7 +330,7 @@ def _take_folders(
         cache_names["cache"] = options.pop("cache", None)
     if "from" in options:
         cache_names["from_cache"] = options.pop("from")
-    _check_names("cache", cache_names.values(), caches)
+    plugins.check_names("cache", cache_names.values(), caches)
     if command != "train":
         cache_names["out"] = name
     return {key: out / "caches" / cache_name for key, cache_name in cache_names.items()}
@@ -347,13 +347,6 @@ def _check_file_name(name: str) -> None:
 def _with_underscores(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a recipe by the names of arguments, such as ``batch_size``."""
     return {key.replace("-", "_"): value for key, value in options.items()}
-
-
-def _check_names(kind: str, names: Iterable[Any], allowed: Iterable[str]) -> None:
-    """Refuse a name that is not allowed; ``kind`` says what it names, for the error."""
-    for name in names:
-        if name not in allowed:
-            raise plugins.unknown(kind, str(name), sorted(allowed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -413,6 +413,16 @@ def _import_module(package: str, name: str) -> ModuleType:
     return importlib.import_module(f"{package}.{name.replace('-', '_')}")
 
 
+def check_names(
+    kind: str, names: Iterable[object], valid: Iterable[str], where: str | None = None
+) -> None:
+    """Refuse the first name that is not valid. See ``unknown`` for the arguments."""
+    valid_names = sorted(valid)
+    for name in names:
+        if name not in valid_names:
+            raise unknown(kind, str(name), valid_names, where=where)
+
+
 def unknown(
     kind: str,
     word: str,

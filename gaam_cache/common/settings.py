@@ -425,9 +425,7 @@ def _read_section(path: Path, section: str) -> dict[str, object]:
         raise NotFoundError(f"cannot read '{path}'", found=error.strerror) from error
     except ValueError as error:
         raise ConfigError(f"'{path}' is not valid TOML", found=str(error)) from error
-    for name in content:
-        if name not in SECTIONS:
-            raise plugins.unknown("section", name, SECTIONS, where=str(path))
+    plugins.check_names("section", content, SECTIONS, where=str(path))
     table = content.get(section, {})
     if not isinstance(table, dict):
         raise ConfigError(

@@ -16,7 +16,7 @@ default score of this task.
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -232,7 +232,7 @@ def read_grid_study(folder: Path, *, out: Path = Path("studies")) -> GridStudy:
     file = folder / GRID_FILE
     try:
         recipe = tomllib.loads(file.read_text("utf-8"))
-        _check_names(recipe, STUDY_KEYS)
+        plugins.check_names("setting", recipe, STUDY_KEYS)
         study = GridStudy(
             folder=folder,
             title=str(recipe["title"]),
@@ -252,7 +252,7 @@ def read_grid_study(folder: Path, *, out: Path = Path("studies")) -> GridStudy:
 
 def _read_grid(table: Mapping[str, Any]) -> Grid:
     """A grid of the recipe; its margin there is in points, or in the score's unit."""
-    _check_names(table, GRID_KEYS)
+    plugins.check_names("setting", table, GRID_KEYS)
     baselines = tuple(str(parse_attention(text)) for text in table["baselines"])
     extract = _read_options(table.get("extract", {}))
     score = score_of(_task_of_options(extract).default_score)
@@ -311,9 +311,3 @@ def _check_study(study: GridStudy) -> None:
         _step("extract", grid.extract, Sources(Path()))
         for options in grid.train:
             _step("train", options, Sources(Path()))
-
-
-def _check_names(names: Sequence[str] | Mapping[str, Any], allowed: set[str]) -> None:
-    for name in names:
-        if name not in allowed:
-            raise plugins.unknown("setting", name, sorted(allowed))

@@ -385,9 +385,7 @@ def check_options(options: TableOptions) -> None:
     Raises:
         ConfigError: an option is unknown or out of range.
     """
-    for name in options:
-        if name not in TableOptions.__annotations__:
-            raise plugins.unknown("option", name, TableOptions.__annotations__)
+    plugins.check_names("option", options, TableOptions.__annotations__)
     top = options.get("top")
     # a number that is not comparable, such as NaN, is refused too
     if top is not None and not top >= 1:
