@@ -9,6 +9,7 @@ from typing import Any
 from gaam_cache.common.errors import CacheError, OutOfReachError
 from gaam_cache.common.messages import brief, size_in_words, visible_values
 from gaam_cache.common.paths import absolute_path
+from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.workers.leases import Holding, holdings
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.number_lists import spell_numbers
@@ -18,7 +19,7 @@ from gaam_decoder.runs.folders import (
     run_folders,
     unfinished_folders,
 )
-from gaam_decoder.runs.loading import Progress, Runs, find_runs, unique_paths
+from gaam_decoder.runs.loading import Runs, find_runs, unique_paths
 from gaam_decoder.runs.read import read_run
 from gaam_decoder.runs.records import FitRecord
 from gaam_decoder.runs.result import RunResult
@@ -91,7 +92,7 @@ def list_runs(
     paths: str | Path | Sequence[str | Path],
     *,
     whole: bool = False,
-    progress: Progress = lambda done, total, text: None,
+    progress: ReportProgress = no_progress,
     **filters: Any,
 ) -> Inspection:
     """List the runs in folders: finished, damaged and unfinished ones.

@@ -24,6 +24,7 @@ from gaam_cache.common.markdown import escape_markdown
 from gaam_cache.common.messages import duration
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.settings import data_path
+from gaam_cache.common.terminal import ReportProgress
 from gaam_cache.config import ExtractConfig
 from gaam_cache.extraction.estimate import estimate as estimate_extraction
 from gaam_cache.extraction.extract import extract
@@ -397,7 +398,7 @@ def carry_out(
     check: bool = False,
     record: bool = False,
     say: Callable[[str], None] = lambda text: None,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: ReportProgress | None = None,
 ) -> Outcome:
     """Run the missing commands of a study, and write its reports.
 
@@ -459,7 +460,7 @@ def _with_check(outcome: Outcome, study: Study, results_folder: Path) -> Outcome
 def _run_steps(
     study: Study,
     say: Callable[[str], None],
-    progress: Callable[[int, int, str], None] | None,
+    progress: ReportProgress | None,
 ) -> list[RunResult]:
     """Run all commands, and return the trained runs.
 

@@ -4,7 +4,7 @@ Names of arrays end in their axes: S seeds, N test rows.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common.errors import ConfigError, NumericsError
 from gaam_cache.common.paths import absolute_path
+from gaam_cache.common.terminal import ReportProgress
 from gaam_decoder import stats
 from gaam_decoder.analysis.importance import FLAT, Importance, importance_of
 from gaam_decoder.config import TrainConfig
@@ -318,7 +319,7 @@ def ablate(
     cache: str | Path | None = None,
     attn: str | None = None,
     device: str = "auto",
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: ReportProgress | None = None,
 ) -> Ablation:
     """Retrain the decoder of a finished run on few layers.
 

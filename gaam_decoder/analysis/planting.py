@@ -9,7 +9,7 @@ N rows, L layers, D hidden size, C classes, F = L * D features behind the gate. 
 of a linear map has E = F + 1 parameters: the weights of the features, then the bias.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from scipy.special import log_softmax, softmax
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import visible
 from gaam_cache.common.paths import shown_path
+from gaam_cache.common.terminal import ReportProgress
 from gaam_cache.importing.states import ImportSummary, PlantedLabels, write
 from gaam_cache.store.files import check_writable, short_digest
 from gaam_cache.store.plan import GAUSSIAN
@@ -115,7 +116,7 @@ class _Split(NamedTuple):
 
 
 def plant(
-    config: PlantConfig, *, progress: Callable[[int, int, str], None] | None = None
+    config: PlantConfig, *, progress: ReportProgress | None = None
 ) -> PlantSummary:
     """Make a cache whose labels depend on the states through a known gate.
 
@@ -232,7 +233,7 @@ def _write_cache(
     train: _Split,
     test: _Split,
     accuracies: _Accuracies,
-    progress: Callable[[int, int, str], None] | None,
+    progress: ReportProgress | None,
 ) -> ImportSummary:
     """Write the cache, with a record of what decides its labels."""
     storage_dtype: str = config.storage_dtype or "float32"

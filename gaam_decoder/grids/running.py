@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gaam_cache.common.errors import CacheError, ConfigError, GaamError
 from gaam_cache.common.paths import shown_path
+from gaam_cache.common.terminal import ReportProgress
 from gaam_cache.extraction.extract import extract
 from gaam_cache.extraction.summary import ExtractSummary
 from gaam_cache.store.files import write_file
@@ -23,8 +24,6 @@ from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.loading import load_runs
 from gaam_decoder.study import Outcome, Step, estimate_step
 from gaam_decoder.training.sweep import check_failures, train
-
-Progress = Callable[[int, int, str], None]
 
 
 def estimate_grid(study: GridStudy, sources: Sources | None) -> Outcome:
@@ -55,7 +54,7 @@ def carry_out_grid(
     *,
     record: bool = False,
     say: Callable[[str], None] = lambda text: None,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
 ) -> Outcome:
     """Run the cells that are not recorded, and write the page.
 
@@ -139,7 +138,7 @@ class _GridRun:
     study: GridStudy
     keeps_beside_recipe: bool
     say: Callable[[str], None]
-    progress: Progress | None
+    progress: ReportProgress | None
 
     def save(self, records: Records) -> list[str]:
         """Write records, page and pictures; return the answers of the grids."""

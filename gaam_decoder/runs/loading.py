@@ -14,6 +14,7 @@ from gaam_cache.common import plugins
 from gaam_cache.common.errors import CacheError, ConfigError, GaamWarning, NotFoundError
 from gaam_cache.common.messages import brief
 from gaam_cache.common.paths import absolute_path, shown_path, suggest_folder
+from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.store.files import ElsewhereError
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_cache.workers.leases import holdings
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     import pandas
 
 Texts = str | Sequence[str] | None
-Progress = Callable[[int, int, str], None]
 Filter = Callable[[RunResult], bool]
 OPTIONS = {
     "attn": "--attn",
@@ -394,7 +394,7 @@ def find_runs(
     paths: Sequence[Path],
     *,
     whole: bool = False,
-    progress: Progress = lambda done, total, text: None,
+    progress: ReportProgress = no_progress,
 ) -> FoundRuns:
     """Find runs, and hash their test results.
 

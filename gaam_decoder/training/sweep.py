@@ -18,7 +18,7 @@ from typing import Any
 from gaam_cache.common import devices
 from gaam_cache.common.errors import GaamWarning, NumericsError
 from gaam_cache.common.paths import shown_path
-from gaam_cache.common.terminal import UNKNOWN_TOTAL
+from gaam_cache.common.terminal import UNKNOWN_TOTAL, ReportProgress, no_progress
 from gaam_cache.config import without_workers
 from gaam_cache.store.files import check_writable, make_folder
 from gaam_cache.store.plan import PLAN_FILE
@@ -73,11 +73,6 @@ from gaam_decoder.training.status import (
     differing_settings,
 )
 
-Progress = Callable[[int, int, str], None]
-"""Called with (finished seed-epochs, all seed-epochs, a description of the work).
-
-A seed-epoch is one epoch of one seed.
-"""
 OnStatus = Callable[[DecoderStatus], None] | None
 ProgressOfProcess = Callable[[int, int, str, int], None]
 """The same, and the seed-epochs that this process finished since the last call."""
@@ -92,7 +87,7 @@ UNCHOSEN = ""  # in the place of the key of an experiment that tuning has yet to
 def train(
     config: TrainConfig,
     *,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
     on_run: Callable[[RunResult], None] | None = None,
     on_status: OnStatus = None,
 ) -> Runs:
@@ -130,7 +125,7 @@ def train(
         CacheError: the cache is incomplete or damaged, or a run is damaged.
         OSError: the file system refused; finished seeds stay.
     """
-    report = progress or (lambda done, total, text: None)
+    report = progress or no_progress
 
     def report_run(path: Path) -> None:
         if on_run is not None:
@@ -160,7 +155,7 @@ def train(
 def _train_in_workers(
     config: TrainConfig,
     num_ranks: int,
-    report: Progress,
+    report: ReportProgress,
     on_run: Callable[[Path], None],
     on_status: OnStatus,
 ) -> list[RunResult]:

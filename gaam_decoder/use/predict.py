@@ -27,6 +27,7 @@ from gaam_cache.common.errors import (
 from gaam_cache.common.messages import brief, shortened
 from gaam_cache.common.paths import shown_path
 from gaam_cache.common.settings import UNCHECKED, check_at_least, parse_fields
+from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.config import ExtractConfig, entries_of
 from gaam_cache.extraction.rows import LocatedRows
 from gaam_cache.sources.files import byte_order_mark, kind_of, open_table, reads_mark
@@ -50,7 +51,6 @@ from gaam_decoder.use.predictor import (
 from gaam_decoder.use.results import result_types
 
 Records = list[dict[str, Any]]
-Report = Callable[[int, int, str], None]  # rows done, rows in all, current step
 STDIN = "-"  # the text that stands for the lines of stdin
 TABLE_WRITERS = {".csv": CSVWriter, ".parquet": pq.ParquetWriter}
 """The writer of each format of results that has typed columns, by suffix."""
@@ -341,7 +341,7 @@ def predict(
     stdin: BinaryIO | None = None,
     write: Callable[[bytes], object] | None = None,
     as_list: bool = False,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: ReportProgress | None = None,
 ) -> Predicted:
     """Predict with a finished run.
 
@@ -374,7 +374,7 @@ def predict(
     predictor = _load_predictor(config)
     rows = _find_rows(config, predictor, stdin)
     kind = _result_kind(config, as_list)
-    report = progress or _ignore_progress
+    report = progress or no_progress
     num_seeds = len(predictor.seeds)
     try:
         # read every row once, so that an unusable row is refused before any prediction
@@ -444,10 +444,6 @@ def _find_rows(
     return _rows_of_texts(_read_lines(stdin), "stdin")
 
 
-def _ignore_progress(done: int, total: int, text: str) -> None:
-    """The progress of a call without ``progress``."""
-
-
 def _result_kind(config: PredictConfig, as_list: bool) -> str:
     """The format of the results, as the suffix of a file name.
 
@@ -473,7 +469,7 @@ def _result_fields(
 
 
 def _check_rows(
-    rows: RowSource, kind: str, added_columns: set[str], report: Report
+    rows: RowSource, kind: str, added_columns: set[str], report: ReportProgress
 ) -> tuple[int, pa.Schema | None]:
     """Read all rows and check that they fit into the format of the results.
 
@@ -524,7 +520,7 @@ def _check_rows(
 
 
 def _results(
-    predictor: Predictor, rows: RowSource, top: int, total: int, report: Report
+    predictor: Predictor, rows: RowSource, top: int, total: int, report: ReportProgress
 ) -> Iterator[Records]:
     """Predict chunk by chunk.
 
