@@ -44,6 +44,13 @@ def is_missing_word(text: str) -> bool:
     return text.strip().casefold() in MISSING_WORDS
 
 
+def is_missing(cell: object) -> bool:
+    """Whether a cell holds None, NaN, a blank text or a word for a missing value."""
+    if isinstance(cell, str):
+        return is_blank(cell) or is_missing_word(cell)
+    return cell is None or cell != cell  # noqa: PLR0124 only NaN differs from itself
+
+
 def parse_list(text: str) -> list[Any] | None:
     """Parse a text that is a JSON array, or a list as Python writes it; else None.
 

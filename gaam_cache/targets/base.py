@@ -64,6 +64,10 @@ class Target(ABC):
     """Type of this array, as a receipt names it."""
     names: tuple[str, ...]
 
+    @functools.cached_property
+    def _position_by_name(self) -> Mapping[str, int]:
+        return {name: position for position, name in enumerate(self.names)}
+
     def shape(self, num_rows: int) -> tuple[int, ...]:
         """Shape of the labels of some rows, (N, K)."""
         return (num_rows, len(self.names))

@@ -12,7 +12,6 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Self, TypeGuard
 
 import numpy as np
@@ -79,13 +78,9 @@ class Classes(Target):
         """Shape of the labels of some rows: one number a row."""
         return (num_rows,)
 
-    @cached_property
-    def _number_by_name(self) -> Mapping[str, int]:
-        return {name: number for number, name in enumerate(self.names)}
-
     def encode(self, labels: Sequence[str]) -> NDArray[np.int64]:
         """The number of every label, (N,); KeyError for a label that is no class."""
-        numbers = [self._number_by_name[label] for label in labels]
+        numbers = [self._position_by_name[label] for label in labels]
         return np.array(numbers, np.int64)
 
     def encode_unlabelled(self, num_rows: int) -> NDArray[np.int64]:
@@ -287,6 +282,16 @@ def is_doubtful(name: str, classes: Collection[str]) -> bool:
         number_before = str(int(name) - 1)
         return number_before not in classes
     return name.casefold().strip(OUTER_CHARACTERS) in DOUBTFUL_WORDS or is_odd(name)
+
+
+def doubtful_names(names: Collection[str], confirmed: Iterable[str]) -> list[str]:
+    """The doubtful names, see ``is_doubtful``, that the user has not confirmed."""
+    confirmed_spellings = set(map(normal_spelling, confirmed))
+    return [
+        name
+        for name in names
+        if is_doubtful(name, names) and normal_spelling(name) not in confirmed_spellings
+    ]
 
 
 def is_number(name: str) -> bool:
@@ -523,14 +528,10 @@ def _doubtful_class_warning(
         confirmed: names that the user has confirmed as classes.
     """
     counts = Counter(label for labels in labels_by_split.values() for label in labels)
-    confirmed_spellings = set(map(normal_spelling, confirmed))
-    doubtful = []
-    for name, count in counts.items():
-        if (
-            is_doubtful(name, counts)
-            and normal_spelling(name) not in confirmed_spellings
-        ):
-            doubtful.append(f"{excerpt(name)} (rows: {count:,})")
+    doubtful = [
+        f"{excerpt(name)} (rows: {counts[name]:,})"
+        for name in doubtful_names(counts, confirmed)
+    ]
     if doubtful:
         yield (
             "these classes may stand for a missing label; if so, remove their rows: "

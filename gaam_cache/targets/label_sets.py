@@ -9,7 +9,6 @@ N rows, K labels.
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common.cells import (
     is_blank,
-    is_missing_word,
+    is_missing,
     lookalike_warning,
     parse_list,
     unusable_cell_error,
@@ -26,7 +25,7 @@ from gaam_cache.common.cells import (
 from gaam_cache.common.errors import DataError
 from gaam_cache.common.messages import excerpt, join_first
 from gaam_cache.targets.base import LabelColumns, MatrixTarget, NoLabelError
-from gaam_cache.targets.classes import class_of, is_doubtful, normal_spelling
+from gaam_cache.targets.classes import class_of, doubtful_names
 
 UNLABELLED = 255
 """Number on disk in place of each 0 or 1 of a row whose labels are unknown."""
@@ -48,10 +47,6 @@ class LabelSets(MatrixTarget):
     dtype = "uint8"
     array_dtypes = ("bool", *MatrixTarget.array_dtypes)
     array_words = "0 and 1, or truth values, (N, K)"
-
-    @cached_property
-    def _position_by_name(self) -> Mapping[str, int]:
-        return {name: position for position, name in enumerate(self.names)}
 
     def encode(self, labels: Sequence[str]) -> NDArray[np.uint8]:
         """1 for every label that a row has, else 0, (N, K).
@@ -126,13 +121,7 @@ class LabelSets(MatrixTarget):
 
         yield from lookalike_warning(self.names, "labels")
 
-        confirmed_spellings = set(map(normal_spelling, confirmed))
-        doubtful = [
-            name
-            for name in self.names
-            if is_doubtful(name, self.names)
-            and normal_spelling(name) not in confirmed_spellings
-        ]
+        doubtful = doubtful_names(self.names, confirmed)
         if doubtful:
             shown_names = _first_names(doubtful)
             yield f"these labels may stand for a missing label: {shown_names}"
@@ -288,11 +277,7 @@ def _entries_of(cell: object, columns: LabelColumns) -> Sequence[Any]:
     if isinstance(entries, list | tuple):
         return entries
 
-    is_missing_text = isinstance(cell, str) and (
-        is_blank(cell) or is_missing_word(cell)
-    )
-    is_nan = cell != cell  # noqa: PLR0124 only NaN differs from itself
-    if cell is None or is_nan or is_missing_text:
+    if is_missing(cell):
         raise _missing_error("a list of labels", columns.names[0], cell)
     raise unusable_cell_error(
         "a label is not a list",
@@ -305,11 +290,7 @@ def _entries_of(cell: object, columns: LabelColumns) -> Sequence[Any]:
 
 def _flag_of(cell: object, column: str) -> bool:
     """Whether the cell of a column of 0 and 1 is 1."""
-    is_missing_text = isinstance(cell, str) and (
-        is_blank(cell) or is_missing_word(cell)
-    )
-    is_nan = cell != cell  # noqa: PLR0124 only NaN differs from itself
-    if cell is None or is_nan or is_missing_text:
+    if is_missing(cell):
         raise _missing_error("0 or 1", column, cell)
     word = str(cell).strip().lower()
     if word not in FLAGS:

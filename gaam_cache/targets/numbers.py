@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.cells import (
-    is_blank,
-    is_missing_word,
+    is_missing,
     unusable_cell_error,
     value_with_type,
 )
@@ -231,19 +230,7 @@ def _number_of(cell: object, column: str) -> float:
         NoLabelError: the number is missing; NaN counts as missing.
         DataError: the cell holds something else, or a number that float32 lacks.
     """
-    value = cell
-    is_missing_text = isinstance(cell, str) and (
-        is_blank(cell) or is_missing_word(cell)
-    )
-    if is_missing_text:
-        value = None
-    elif isinstance(cell, str):
-        # ``float`` alone would accept other texts too, such as 1_000
-        is_infinite = cell.strip().lstrip("+-").casefold() in ("inf", "infinity")
-        if not (is_infinite or DECIMAL_NUMBER.fullmatch(cell)):
-            raise _not_a_number_error(cell, column)
-        value = float(cell)
-    if value is None or value != value:  # noqa: PLR0124 only NaN differs from itself
+    if is_missing(cell):
         raise NoLabelError(
             "a number is missing",
             expected=f"a number in column '{column}'",
@@ -251,6 +238,13 @@ def _number_of(cell: object, column: str) -> float:
             hint="correct or remove the row, or name another column with "
             "--label-column",
         )
+    value = cell
+    if isinstance(cell, str):
+        # ``float`` alone would accept other texts too, such as 1_000
+        is_infinite = cell.strip().lstrip("+-").casefold() in ("inf", "infinity")
+        if not (is_infinite or DECIMAL_NUMBER.fullmatch(cell)):
+            raise _not_a_number_error(cell, column)
+        value = float(cell)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _not_a_number_error(cell, column)
     # an integer may be larger than every float
