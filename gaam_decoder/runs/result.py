@@ -416,12 +416,6 @@ class RunResult:
         return CLASSIFICATION.accuracy(self.hits)
 
     @property
-    def validation_accuracy(self) -> NDArray[np.float64]:
-        """Validation accuracy of every finished seed at its selected epoch, or NaN."""
-        self._refuse_other_tasks("validation accuracy")
-        return self.validation_score
-
-    @property
     def validation_score(self) -> NDArray[np.float64]:
         """Validation score of every finished seed at its selected epoch, or NaN."""
         scores = self._logged_scores()

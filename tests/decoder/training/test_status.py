@@ -66,7 +66,7 @@ def test_the_last_status_has_what_the_summary_says(config: TrainConfig) -> None:
         reporting = [run for run in own_runs if not run.tuning_only]
         assert [f"{run.recipe.lr:g}" for run in reporting] == [status.learning_rate]
         candidates = {
-            f"{run.recipe.lr:g}": run.validation_accuracy.mean()
+            f"{run.recipe.lr:g}": run.validation_score.mean()
             for run in own_runs
             if run.tuning_only
         }

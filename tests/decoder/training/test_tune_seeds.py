@@ -235,7 +235,7 @@ def test_the_summary_of_a_tuning_run_has_its_validation_accuracy(
     """The one of a reporting run has its accuracy."""
     for run in gaam_decoder.train(change(config, attn=("none",))):
         summary = run.summary()
-        validation = f"validation {100 * run.validation_accuracy.mean():.1f}%"
+        validation = f"validation {100 * run.validation_score.mean():.1f}%"
         if run.tuning_only:
             assert validation in summary
         else:
