@@ -91,7 +91,7 @@ class Job(NamedTuple):
 
 def prepare_job(
     config: ExtractConfig,
-    report: ReportProgress = no_progress,
+    report: ReportProgress,
     *,
     checked_rows: CheckedRows | None = None,
     needs_weights: bool = True,
@@ -203,9 +203,7 @@ def _check_kinds(rows: Mapping[str, Rows]) -> None:
     )
 
 
-def content_hashes(
-    rows: Mapping[str, Rows], report: ReportProgress = no_progress
-) -> dict[str, str]:
+def content_hashes(rows: Mapping[str, Rows], report: ReportProgress) -> dict[str, str]:
     """Hash the rows of every split, with their labels.
 
     Returns:

@@ -81,9 +81,9 @@ def entries_by_test(
     *,
     score_name: str,
     temperature: bool,
-    grouped_by: str | None = None,
-    left_out_runs: Sequence[RunResult] = (),
-    class_order: Sequence[str] = (),
+    grouped_by: str | None,
+    left_out_runs: Sequence[RunResult],
+    class_order: Sequence[str],
 ) -> Iterator[TestedEntries]:
     """Group all runs into entries, and the entries by their test rows.
 

@@ -11,7 +11,7 @@ from itertools import combinations, product
 
 from gaam_cache.common.cells import is_missing_word
 from gaam_cache.common.messages import excerpt
-from gaam_cache.common.terminal import ReportProgress, no_progress, with_progress
+from gaam_cache.common.terminal import ReportProgress, with_progress
 from gaam_cache.sources.base import (
     DIGEST_BYTES,
     TOLERATED_SHARE,
@@ -63,7 +63,7 @@ def check_rows(
 
 
 def find_equal_texts(
-    rows: Mapping[str, Rows], report: ReportProgress = no_progress
+    rows: Mapping[str, Rows], report: ReportProgress
 ) -> dict[bytes, CopyGroup]:
     """Group the rows of all splits by their text.
 
