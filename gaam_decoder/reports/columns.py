@@ -273,7 +273,7 @@ SETTINGS = Column(
 VALIDATION = Column(
     header="validation",
     cell=validation_text,
-    note="with --all: mean validation score of the candidate, by which it is chosen",
+    note="with --all: mean validation score; that of the tuning seeds chose",
     values_for_programs=single_value(validation_accuracy),
     screen=ScreenColumn("validation", position=2),
 )

@@ -35,8 +35,8 @@ NO_CONTROL = "no control: only 'gaam train --attn none' shows whether a mechanis
 FEW_ROWS = 30
 MOST_NAMED = 8  # decoders that a note names; it counts the rest
 INTERVALS = (
-    "95% CI: a confidence interval of the mean over seeds and {}; it does not predict "
-    "what another test set gives"
+    "95% CI: a confidence interval of the mean over {}; it does not predict what "
+    "another test set gives"
 )
 UNDERTRAINED = (
     "† perhaps under-trained: longer training, or a learning rate other than the "
@@ -67,6 +67,9 @@ def legend(table: Table) -> list[str]:
     lines = []
     if any(entry.compared_score.seeds_rows_interval for entry in table.shown_entries):
         sampled_units = "groups of test rows" if table.num_groups else "test rows"
+        # heads that are fitted at once have no seeds
+        if trained_in_steps(table.shown_entries):
+            sampled_units = f"seeds and {sampled_units}"
         line = INTERVALS.format(sampled_units)
         if table.compared_entries:
             line += "; that of a difference is corrected (Holm)"

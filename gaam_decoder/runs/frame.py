@@ -42,7 +42,8 @@ COLUMNS = {
 """Columns of the frame and their types; a run or seed may lack some of the values.
 
 ``decoder`` is a different name for each key. ``counts`` says whether a report takes the
-seed from this run. A report weighs folds by ``test_rows``.
+seed from this run. The accuracy of a report weighs folds by ``test_rows``;
+a score that is no mean over rows, such as micro-F1, is of the rows of all folds.
 """
 
 
