@@ -16,9 +16,10 @@ default score of this task.
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -309,5 +310,36 @@ def _check_study(study: GridStudy) -> None:
             if not NAME.fullmatch(name.replace("_", "-")):
                 raise ConfigError(f"bad name '{name}'")
         _step("extract", grid.extract, Sources(Path()))
-        for options in grid.train:
-            _step("train", options, Sources(Path()))
+        steps = [_step("train", options, Sources(Path())) for options in grid.train]
+        _check_decoders(grid, [step.config for step in steps])
+
+
+def decoder_name(attention: str, head: str) -> str:
+    """The mechanism; with the head where it is not the usual one."""
+    if head == "linear":
+        return attention
+    return f"{attention} + {head.partition(':')[0]}"
+
+
+def _check_decoders(grid: Grid, configs: Sequence[Any]) -> None:
+    """Refuse two decoders of one name: the page would show one for the other.
+
+    Args:
+        grid: the grid.
+        configs: its trainings, each a ``TrainConfig``.
+    """
+    counts: Counter[str] = Counter()
+    for config in configs:
+        # values that are no part of a name; validation rows choose rate and decay
+        num_pools = max(1, len(config.pool))
+        num_variants = len(config.layers) * len(config.train_rows) * num_pools
+        for attention, head in product(config.attn, config.head):
+            counts[decoder_name(str(attention), str(head))] += num_variants
+    repeated = [name for name, count in counts.items() if count > 1]
+    if repeated:
+        raise ConfigError(
+            f"grid '{grid.name}' has several decoders of one name",
+            expected="decoders that differ in mechanism or head",
+            found=f"{counts[repeated[0]]} of {repeated[0]}",
+            hint="a grid for each set of layers, rows or options",
+        )

@@ -7,6 +7,7 @@ written before ``rows.csv``, so that a cell with rows has its seeds, too.
 import csv
 import io
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from gaam_cache.common.errors import CacheError
 from gaam_cache.store.files import write_file
-from gaam_decoder.grids.recipe import Cell, GridStudy
+from gaam_decoder.grids.recipe import Cell, GridStudy, decoder_name
 from gaam_decoder.reports.entries import Entry
 from gaam_decoder.reports.table import Table
 from gaam_decoder.stats.across import difference_of_claim
@@ -341,6 +342,14 @@ def records_of_cell(cell: Cell, tables: Mapping[str, Table], cost: CellCost) -> 
         for entry in table.entries
     ]
     first_table = next(iter(tables.values()))
+    counts = Counter(map(_name_of, first_table.entries))
+    repeated = [name for name, count in counts.items() if count > 1]
+    if repeated:
+        raise CacheError(
+            f"{cell.title} has several decoders of one name",
+            expected="decoders that differ in mechanism or head",
+            found=f"{counts[repeated[0]]} of {repeated[0]}",
+        )
     seeds = [row for entry in first_table.entries for row in _seed_rows(cell, entry)]
     return Records(tuple(rows), tuple(seeds))
 
@@ -412,7 +421,4 @@ def _anova_of(claim: Claim) -> Crossed | None:
 
 
 def _name_of(entry: Entry) -> str:
-    """The mechanism; with the head where it is not the usual one."""
-    if entry.head == "linear":
-        return entry.attention
-    return f"{entry.attention} + {entry.head.partition(':')[0]}"
+    return decoder_name(entry.attention, entry.head)

@@ -534,8 +534,23 @@ def test_records_that_disagree_are_refused(
         ("lr = 1e-3", 'device = "cpu"', "device"),
         ('one = "nowhere"', '"o/e" = "nowhere"', "bad name"),
         ("[[grids]]", "[[gird]]", "gird"),
+        ("seeds = 2", 'seeds = 2\nlayers = ["1", "all"]', "2 of gaam:heads=1"),
+        ("seeds = 2", 'seeds = 2\nhead = ["knn:k=3", "knn:k=5"]', "2 of gaam"),
+        (
+            "probe = false",
+            'probe = false\n[[grids.train]]\nattn = ["none"]\nlayers = ["1"]',
+            "2 of none",
+        ),
     ],
-    ids=["unknown option", "a setting of the machine", "name", "table"],
+    ids=[
+        "unknown option",
+        "a setting of the machine",
+        "name",
+        "table",
+        "decoders of other layers",
+        "decoders of other options of a head",
+        "decoders of another training",
+    ],
 )
 def test_a_wrong_grid_is_refused(
     old: str, new: str, message: str, recipe: Path
